@@ -1,0 +1,214 @@
+//! What the host writes and the device reads: `repr(C)` layouts, asserted on both sides.
+//!
+//! Behaviour does not belong here. Every structure is plain old data, valid for any bit pattern but for `op`, and holds no
+//! pointer but the bases in [`Launch`] and [`View::base`].
+
+/// Threads of a CTA: one service warpgroup and two consumer warpgroups.
+pub const THREADS: u32 = 384;
+/// Threads of the consumer warpgroups.
+pub const CONSUMERS: u32 = 256;
+/// Ring pages of shared memory.
+pub const PAGES: u32 = 12;
+/// Bytes of a ring page.
+pub const PAGE_BYTES: u32 = 16 * 1024;
+/// Bytes of epilogue staging: four chunks of 64 × 64 two-byte elements.
+pub const STAGING_BYTES: u32 = 32 * 1024;
+/// Bytes of control: slots and mbarriers.
+pub const CONTROL_BYTES: u32 = 3 * 1024;
+/// Dynamic shared memory of a worker CTA.
+pub const SHARED_BYTES: u32 = PAGES * PAGE_BYTES + STAGING_BYTES + CONTROL_BYTES;
+/// Tasks a worker keeps in flight: descriptors prefetched, loads ahead, signals behind.
+pub const SLOTS: u32 = 8;
+/// Tensor parameters of one task.
+pub const OPERANDS: usize = 6;
+/// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle).
+pub const BOX: u32 = 64;
+
+/// Wait until `counter` reaches `need`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Index into the counter bank.
+    pub counter: u32,
+    /// Arrivals needed.
+    pub need: u32,
+}
+
+/// No counter: an unused inline wait or signal.
+pub const NO_COUNTER: u32 = u32::MAX;
+/// [`Descriptor::op`] that ends a worker's list.
+pub const OP_END: u16 = u16::MAX;
+/// [`Descriptor::op`] of a task without a body (fences in tests and benches).
+pub const OP_NONE: u16 = u16::MAX - 1;
+/// [`View::map`] of a view without a tensor map.
+pub const NO_MAP: u32 = u32::MAX;
+
+/// One task, 64 bytes. Indices only: no pointers.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// Dense instance number: the arm of the dispatch.
+    pub op: u16,
+    /// First entry of the call's scalars in [`Launch::scalars`].
+    pub scalar: u16,
+    /// Tile coordinates, one per grid axis.
+    pub coord: [u32; 3],
+    /// Views of the tensor parameters: indices into [`Launch::views`].
+    pub operand: [u16; OPERANDS],
+    /// First waits; unused ones have `counter == NO_COUNTER`.
+    pub wait: [Wait; 2],
+    /// First signals; unused ones are `NO_COUNTER`.
+    pub signal: [u32; 2],
+    /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), then `extra_signals` words.
+    pub overflow: u32,
+    /// Waits beyond the inline two.
+    pub extra_waits: u16,
+    /// Signals beyond the inline two.
+    pub extra_signals: u16,
+    /// Index of the task in the plan, for the black box.
+    pub task: u32,
+}
+
+impl Descriptor {
+    /// The entry that ends a list.
+    pub const END: Descriptor = Descriptor {
+        op: OP_END,
+        scalar: 0,
+        coord: [0; 3],
+        operand: [0; OPERANDS],
+        wait: [Wait { counter: NO_COUNTER, need: 0 }; 2],
+        signal: [NO_COUNTER; 2],
+        overflow: 0,
+        extra_waits: 0,
+        extra_signals: 0,
+        task: u32::MAX,
+    };
+}
+
+/// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Address of element (0, 0, 0): device memory on a GPU, host memory on the CPU.
+    pub base: u64,
+    /// Rows of a plane.
+    pub rows: u32,
+    /// Columns of a plane.
+    pub cols: u32,
+    /// Elements from one row to the next.
+    pub row_stride: u32,
+    /// Elements from one column to the next; 1 unless transposed.
+    pub col_stride: u32,
+    /// Elements from one plane to the next.
+    pub plane_stride: u32,
+    /// Index into [`Launch::maps`], or `NO_MAP`.
+    pub map: u32,
+}
+
+/// A `CUtensorMap`: 128 opaque bytes at a 64-byte boundary, encoded by the driver.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap(pub [u64; 16]);
+
+/// Everything a launch needs, in device memory: written when the plan is made or its arguments change, never a kernel parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// `[Descriptor]`; every list ends with [`OP_END`], the array with two more of them (prefetch reads past a list).
+    pub descriptors: u64,
+    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (dynamic: tickets index the descriptors).
+    pub starts: u64,
+    /// `[View]`, at least one.
+    pub views: u64,
+    /// `[TensorMap]`
+    pub maps: u64,
+    /// `[u32]`: scalars by call.
+    pub scalars: u64,
+    /// `[u32]`: waits and signals that do not fit a descriptor.
+    pub overflow: u64,
+    /// [`State`], then two banks of `counters` words, each at a 128-byte boundary.
+    pub state: u64,
+    /// [`BlackBox`] in pinned host memory (device address).
+    pub black_box: u64,
+    /// Words of one counter bank, a multiple of 32.
+    pub counters: u32,
+    /// Workers: CTAs that run tasks.
+    pub workers: u32,
+    /// Tasks, for dynamic mode.
+    pub tasks: u32,
+    /// 0 static lists, 1 tickets.
+    pub dynamic: u32,
+    /// Nanoseconds a single wait may last.
+    pub deadline_ns: u64,
+    /// Polls a wait makes at least before the deadline counts.
+    pub deadline_polls: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// Mutable words of a plan in device memory, zeroed when the plan is made and by `recover`.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    /// Completed launches; its parity chooses the counter bank.
+    pub launch: u32,
+    /// Not 0: aborted, until `recover`.
+    pub abort: u32,
+    /// CTAs that have left this launch.
+    pub exited: u32,
+    /// Ticket of the dynamic queue, one per bank.
+    pub ticket: [u32; 2],
+    /// 1 while a launch runs: two at once are an error.
+    pub busy: u32,
+    /// Padding to one line.
+    pub reserved: [u32; 26],
+}
+
+/// Who waited for what when the deadline passed. Written once, by the CTA that set [`State::abort`].
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlackBox {
+    /// One of the `REPORT_*` values; written last.
+    pub report: u32,
+    /// Worker.
+    pub worker: u32,
+    /// Multiprocessor.
+    pub sm: u32,
+    /// Task index in the plan.
+    pub task: u32,
+    /// Counter it waited for.
+    pub counter: u32,
+    /// Arrivals needed.
+    pub expected: u32,
+    /// Arrivals seen.
+    pub seen: u32,
+    /// Polls made.
+    pub polls: u32,
+    /// Nanoseconds the wait lasted.
+    pub elapsed_ns: u64,
+    /// Padding to one line.
+    pub reserved: [u32; 6],
+}
+
+impl BlackBox {
+    /// Nothing to report.
+    pub const EMPTY: BlackBox =
+        BlackBox { report: 0, worker: 0, sm: 0, task: u32::MAX, counter: NO_COUNTER, expected: 0, seen: 0, polls: 0, elapsed_ns: 0, reserved: [0; 6] };
+}
+
+/// No report.
+pub const REPORT_NONE: u32 = 0;
+/// A wait passed its deadline.
+pub const REPORT_DEADLINE: u32 = 1;
+/// Two launches of one plan at once.
+pub const REPORT_BUSY: u32 = 2;
+
+const _: () = {
+    assert!(size_of::<Descriptor>() == 64);
+    assert!(size_of::<View>() == 32);
+    assert!(size_of::<TensorMap>() == 128);
+    assert!(size_of::<Launch>() == 96);
+    assert!(size_of::<State>() == 128);
+    assert!(size_of::<BlackBox>() == 64);
+    assert!(SHARED_BYTES <= 227 * 1024);
+};

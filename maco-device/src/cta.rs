@@ -1,0 +1,143 @@
+//! What a task body calls. Every role runs the outline; only consumers (and the CPU) run the closures.
+
+use core::marker::PhantomData;
+
+use crate::element::{Element, MmaElement};
+use crate::role::Role;
+use crate::row::{RowInputs, RowMut};
+use crate::task::{Elementwise, Identity, Task};
+use crate::tile::{Inputs, MmaOperand, Tile};
+
+/// The CTA (cooperative thread array) that runs a task, as role `R` sees it. Users write `&mut Cta`; the macro adds the rest.
+///
+/// The outline of a task (loops, calls on `cta`) depends on shapes, scalars and tile coordinates only: every role runs it.
+/// Element values exist only inside closures.
+pub struct Cta<'a, R, T = Identity> {
+    role: &'a mut R,
+    epilogue: PhantomData<T>,
+}
+
+/// A sum in registers (GPU) or memory (CPU): `I` × `J` values of `f32`.
+pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>);
+
+/// Threads of the consumers, for `unsafe` SIMT tasks.
+pub struct Simt {
+    /// This thread, below `threads`.
+    pub thread: u32,
+    /// Threads that run the body: 256 on a GPU, 1 in a CPU reference.
+    pub threads: u32,
+}
+
+impl Simt {
+    /// Barrier among all threads of the body (PTX ISA §9.7.13.1 `bar.sync` on named barrier 4).
+    #[inline(always)]
+    pub fn sync(&self) {
+        #[cfg(target_arch = "nvptx64")]
+        crate::ptx::barrier::sync_user();
+    }
+}
+
+impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn new(role: &'a mut R, _task: Task) -> Self {
+        Cta { role, epilogue: PhantomData }
+    }
+
+    /// A new accumulator, all zero.
+    #[inline(always)]
+    pub fn accumulator<const I: usize, const J: usize>(&mut self) -> Accumulator<R, I, J> {
+        const {
+            assert!(
+                (I == 64 || I == 128) && (J == 128 || J == 256),
+                "MACO0017: the accumulator of a task must have 64 or 128 rows and 128 or 256 columns\nhelp: write `tile(i = 64 | 128, j = 128 | 256)`"
+            );
+        }
+        Accumulator(self.role.zeros())
+    }
+
+    /// Steps of a contraction over `a` and `b`: 64 elements each, the last one zero-filled; never empty.
+    #[inline(always)]
+    pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
+        &self,
+        a: Tile<E, AR, AC>,
+        _b: Tile<E, BR, BC>,
+    ) -> Steps {
+        let steps = a.contraction().div_ceil(crate::abi::BOX);
+        Steps { next: 0, end: if steps == 0 { 1 } else { steps } }
+    }
+
+    /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`).
+    #[inline(always)]
+    pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
+    where
+        A: MmaOperand<I, MA>,
+        B: MmaOperand<J, MB, Element = A::Element>,
+        A::Element: MmaElement,
+    {
+        self.role.mma::<A::Element, I, J>(&mut acc.0, a.parts(), b.parts());
+    }
+
+    /// Applies the fused epilogue, rounds, and writes the tile; elements outside the tensor are dropped.
+    #[inline(always)]
+    pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
+        self.role.store::<T, E, I, J>(acc.0, y);
+    }
+
+    /// `x = f(x)`, in place.
+    #[inline(always)]
+    pub fn map<E: Element, const I: usize, const J: usize>(&mut self, x: Tile<E, I, J>, f: impl Fn(E::Value) -> E::Value) {
+        self.role.zip(x, x, f);
+    }
+
+    /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
+    #[inline(always)]
+    pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+        self.role.zip(inputs, y, f);
+    }
+
+    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values.
+    #[inline(always)]
+    pub fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+        self.role.rows(inputs, y, f);
+    }
+
+    /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
+    #[inline(always)]
+    pub fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+        self.role.generate(inputs, y, f);
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
+        self.role.simt(f);
+    }
+}
+
+/// Iterator over the steps of a contraction.
+pub struct Steps {
+    next: u32,
+    end: u32,
+}
+
+impl Iterator for Steps {
+    type Item = u32;
+    #[inline(always)]
+    fn next(&mut self) -> Option<u32> {
+        // A loop that could run zero times makes ptxas serialise every wgmma in it (C7515).
+        // SAFETY: `steps` makes `end` at least 1, and `next` grows by one up to `end`.
+        unsafe { core::hint::assert_unchecked(self.end > 0) };
+        if self.next >= self.end {
+            return None;
+        }
+        let k = self.next;
+        self.next += 1;
+        Some(k)
+    }
+}

@@ -1,0 +1,32 @@
+//! The device runtime: roles, ring, worker, counters. The same source is compiled to PTX and for the host.
+//!
+//! CUDA API calls, planning and errors do not belong here. On `nvptx64` this crate is `no_std` and inline PTX lives in
+//! `ptx` only; on the host the role [`Cpu`] runs the same task bodies.
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
+
+pub mod abi;
+pub mod element;
+pub mod math;
+pub mod protocol;
+#[cfg(target_arch = "nvptx64")]
+pub mod ptx;
+pub mod row;
+pub mod task;
+pub mod tile;
+
+mod cta;
+mod role;
+#[cfg(target_arch = "nvptx64")]
+mod worker;
+
+pub use cta::{Accumulator, Cta, Simt, Steps};
+pub use element::{Element, MmaElement, bf16, f16};
+pub use role::Role;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use role::cpu::Cpu;
+pub use row::{Row, RowMut};
+pub use task::{All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
+pub use tile::{Inputs, Operand, Reader, Tile};
+#[cfg(target_arch = "nvptx64")]
+pub use worker::megakernel;

@@ -1,0 +1,150 @@
+//! Counters, waits, signals, tickets, deadline and abort: one source for GPU warps and CPU threads.
+//!
+//! What a task does does not belong here. Evidence for each rule: DESIGN §5.
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod host;
+mod queue;
+mod signal;
+mod wait;
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host::Thread;
+pub use queue::{Queue, leave};
+pub use signal::signal;
+pub use wait::{Outcome, wait};
+
+use crate::abi::{BlackBox, Launch, State};
+
+/// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread (one lane).
+///
+/// # Safety
+/// `acquire` after a `load` that saw an `add` made after `release` orders memory between the two, at least among all executors of a device.
+pub unsafe trait Machine {
+    /// This lane.
+    fn lane(&self) -> u32;
+    /// Lanes that call together.
+    fn lanes(&self) -> u32;
+    /// Whether `condition` holds in every lane.
+    fn all(&self, condition: bool) -> bool;
+    /// Relaxed load.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn load(&self, at: *const u32) -> u32;
+    /// Relaxed store.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn store(&self, at: *mut u32, value: u32);
+    /// Relaxed addition.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn add(&self, at: *mut u32, value: u32);
+    /// Addition, acquire and release; the old value.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32;
+    /// Relaxed compare and exchange; the old value.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32;
+    /// Acquire fence.
+    fn acquire(&self);
+    /// Release fence.
+    fn release(&self);
+    /// Nanoseconds of a monotonic clock.
+    fn now(&self) -> u64;
+    /// Called between polls.
+    fn pause(&self, polls: u32);
+    /// This multiprocessor or core, for the black box.
+    fn place(&self) -> u32;
+    /// Publishes a black box.
+    ///
+    /// # Safety
+    /// `at` is the launch's black box, and this executor alone writes it.
+    unsafe fn report(&self, at: *mut BlackBox, report: BlackBox);
+}
+
+/// A launch as one executor sees it: addresses of its counter bank and state.
+#[derive(Clone, Copy)]
+pub struct Run {
+    /// First counter of this launch's bank.
+    pub counters: *mut u32,
+    /// First counter of the other bank, to be zeroed.
+    pub idle: *mut u32,
+    /// Words of a bank.
+    pub words: u32,
+    /// Plan state.
+    pub state: *mut State,
+    /// Black box.
+    pub black_box: *mut BlackBox,
+    /// Overflow waits and signals.
+    pub overflow: *const u32,
+    /// Which bank: 0 or 1.
+    pub bank: u32,
+    /// This worker.
+    pub worker: u32,
+    /// See [`Launch::deadline_ns`].
+    pub deadline_ns: u64,
+    /// See [`Launch::deadline_polls`].
+    pub deadline_polls: u32,
+}
+
+impl Run {
+    /// Chooses the bank by the launch number in device memory, so that a captured launch can be replayed.
+    ///
+    /// # Safety
+    /// `launch` describes live memory of a plan.
+    #[inline(always)]
+    pub unsafe fn new<M: Machine>(machine: &M, launch: &Launch, worker: u32) -> Run {
+        let state = launch.state as *mut State;
+        // SAFETY: the caller promises live memory; no launch changes the number while one runs.
+        let bank = unsafe { machine.load(&raw const (*state).launch) } & 1;
+        let first = (launch.state + size_of::<State>() as u64) as *mut u32;
+        let words = launch.counters as usize;
+        Run {
+            counters: first.wrapping_add(words * bank as usize),
+            idle: first.wrapping_add(words * (1 - bank as usize)),
+            words: launch.counters,
+            state,
+            black_box: launch.black_box as *mut BlackBox,
+            overflow: launch.overflow as *const u32,
+            bank,
+            worker,
+            deadline_ns: launch.deadline_ns,
+            deadline_polls: launch.deadline_polls,
+        }
+    }
+
+    /// Whether the plan has been aborted.
+    ///
+    /// # Safety
+    /// The plan's memory is live.
+    #[inline(always)]
+    pub unsafe fn aborted<M: Machine>(&self, machine: &M) -> bool {
+        // SAFETY: the caller promises live memory.
+        unsafe { machine.load(&raw const (*self.state).abort) != 0 }
+    }
+
+    /// Zeroes part `part` of `parts` of the other bank, for the next launch.
+    ///
+    /// # Safety
+    /// The plan's memory is live; parts are given out once each.
+    #[inline(always)]
+    pub unsafe fn clear_idle<M: Machine>(&self, machine: &M, part: u32, parts: u32) {
+        let mut word = part * machine.lanes() + machine.lane();
+        while word < self.words {
+            // SAFETY: inside the bank, which nobody uses in this launch.
+            unsafe { machine.store(self.idle.add(word as usize), 0) };
+            word += parts * machine.lanes();
+        }
+        if part == 0 && machine.lane() == 0 {
+            // SAFETY: as above.
+            unsafe { machine.store((&raw mut (*self.state).ticket).cast::<u32>().add(1 - self.bank as usize), 0) };
+        }
+    }
+}

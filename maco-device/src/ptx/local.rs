@@ -1,0 +1,77 @@
+//! Atomics of `.gpu` scope: counters, tickets and flags of this GPU (PTX ISA §9.7.13.5 `atom`, §9.7.13.7 `red`, §9.7.9.8 `ld`).
+//!
+//! A pointer to a peer's or the host's memory never comes here; see [`super::system`].
+
+use core::arch::asm;
+
+/// `ld.relaxed.gpu`: a poll.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn load_relaxed(at: *const u32) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.relaxed.gpu.global.u32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
+    value
+}
+
+/// `red.relaxed.gpu.add`, after a release fence: a signal without result.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("red.relaxed.gpu.global.add.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+}
+
+/// `atom.acq_rel.gpu.add`; the old value.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn fetch_add(at: *mut u32, value: u32) -> u32 {
+    let old: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("atom.acq_rel.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
+    old
+}
+
+/// `atom.relaxed.gpu.cas`; the old value.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn compare_exchange(at: *mut u32, expected: u32, new: u32) -> u32 {
+    let old: u32;
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("atom.relaxed.gpu.global.cas.b32 {0}, [{1}], {2}, {3};", out(reg32) old, in(reg64) at, in(reg32) expected, in(reg32) new, options(nostack))
+    };
+    old
+}
+
+/// 64-bit `atom.relaxed.gpu.cas`; the old value.
+///
+/// # Safety
+/// `at` is an aligned double word of global memory.
+#[inline(always)]
+pub unsafe fn compare_exchange64(at: *mut u64, expected: u64, new: u64) -> u64 {
+    let old: u64;
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("atom.relaxed.gpu.global.cas.b64 {0}, [{1}], {2}, {3};", out(reg64) old, in(reg64) at, in(reg64) expected, in(reg64) new, options(nostack))
+    };
+    old
+}
+
+/// `st.relaxed.gpu`.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.relaxed.gpu.global.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+}

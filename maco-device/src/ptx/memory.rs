@@ -1,0 +1,75 @@
+//! Wide accesses to global memory, and plain ones to shared memory (PTX ISA §9.7.9.8 `ld`, §9.7.9.11 `st`).
+
+use core::arch::asm;
+
+/// Four words in one access.
+///
+/// # Safety
+/// `at` is 16 readable bytes of global memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn load4(at: *const u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, options(nostack))
+    };
+    [a, b, c, d]
+}
+
+/// Four words in one access.
+///
+/// # Safety
+/// `at` is 16 writable bytes of global memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn store4(at: *mut u32, words: [u32; 4]) {
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("st.global.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
+            in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg64) at, options(nostack))
+    }
+}
+
+/// One word.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn load(at: *const u32) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.global.b32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
+    value
+}
+
+/// One word.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn store(at: *mut u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.global.b32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+}
+
+/// One word of shared memory.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_shared(at: u32) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.b32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    value
+}
+
+/// One word of shared memory.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_shared(at: u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
+}

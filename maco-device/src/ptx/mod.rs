@@ -1,0 +1,18 @@
+//! The only inline PTX of the crate, one file per instruction family. Policy (what to wait for, in which order) does not
+//! belong here.
+//!
+//! All `asm!` is `nostack`; none is `pure`, because LLVM may move or drop a pure collective.
+
+pub mod barrier;
+pub mod convert;
+pub mod fence;
+pub mod local;
+pub mod math;
+pub mod matrix;
+pub mod mbarrier;
+pub mod memory;
+pub mod special;
+pub mod system;
+pub mod tma;
+pub mod warp;
+pub mod wgmma;

@@ -1,0 +1,74 @@
+//! Special registers (PTX ISA §10) and the shared-memory arena.
+
+use core::arch::{asm, global_asm};
+
+// The arena: swizzled TMA boxes need 1024-byte alignment.
+global_asm!(".extern .shared .align 1024 .b8 maco_shared[];");
+
+/// First address of dynamic shared memory, as a 32-bit shared address.
+#[inline(always)]
+pub fn shared_base() -> u32 {
+    let base: u32;
+    // SAFETY: reads a symbol's address.
+    unsafe { asm!("mov.u32 {0}, maco_shared;", out(reg32) base, options(nostack, pure, nomem)) };
+    base
+}
+
+/// The generic address of a shared address (PTX ISA §9.7.9.20 `cvta`).
+#[inline(always)]
+pub fn generic(shared: u32) -> u64 {
+    let address: u64;
+    // SAFETY: register arithmetic only.
+    unsafe {
+        asm!("{{.reg .u64 t; cvt.u64.u32 t, {1}; cvta.shared.u64 {0}, t;}}", out(reg64) address, in(reg32) shared, options(nostack, pure, nomem))
+    };
+    address
+}
+
+macro_rules! register {
+    ($(#[$doc:meta])* $name:ident, $register:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name() -> u32 {
+            let value: u32;
+            // SAFETY: reads a special register.
+            unsafe { asm!(concat!("mov.u32 {0}, ", $register, ";"), out(reg32) value, options(nostack, pure, nomem)) };
+            value
+        }
+    };
+}
+register!(
+    /// Thread in the CTA.
+    thread, "%tid.x");
+register!(
+    /// CTA in the grid.
+    block, "%ctaid.x");
+register!(
+    /// CTAs in the grid.
+    blocks, "%nctaid.x");
+register!(
+    /// Multiprocessor.
+    multiprocessor, "%smid");
+
+/// Nanoseconds of the GPU's global timer (resolution: tens of nanoseconds to a microsecond).
+#[inline(always)]
+pub fn global_timer() -> u64 {
+    let value: u64;
+    // SAFETY: reads a special register; not `pure`, it changes.
+    unsafe { asm!("mov.u64 {0}, %globaltimer;", out(reg64) value, options(nostack, nomem)) };
+    value
+}
+
+/// Keeps 56 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
+#[inline(always)]
+pub fn registers_decrease() {
+    // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 56;", options(nostack)) }
+}
+
+/// Takes 224 registers per thread.
+#[inline(always)]
+pub fn registers_increase() {
+    // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 224;", options(nostack)) }
+}

@@ -1,0 +1,50 @@
+//! Bulk tensor copies (PTX ISA §9.7.9.25.5 `cp.async.bulk.tensor`). Boxes are 64 columns × 64 rows × 1 plane.
+
+use core::arch::asm;
+
+/// Global to shared; `mbarrier` gets the bytes.
+///
+/// # Safety
+/// `map` is a tensor map in global memory, `shared` 1024-byte aligned space for the box, `mbarrier` initialised and expecting it.
+#[inline(always)]
+pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
+            in(reg32) shared, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
+    }
+}
+
+/// Shared to global, clipped to the tensor; completion by bulk group.
+///
+/// # Safety
+/// `map` is a tensor map in global memory, `shared` holds the box, made visible by a proxy fence.
+#[inline(always)]
+pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",
+            in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) shared, options(nostack))
+    }
+}
+
+/// Closes this thread's bulk group (PTX ISA §9.7.9.25.3.1).
+#[inline(always)]
+pub fn commit() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.bulk.commit_group;", options(nostack)) }
+}
+
+/// All but the `PENDING` newest groups have been read from shared memory: its space may be reused. Says nothing about global memory.
+#[inline(always)]
+pub fn wait_read<const PENDING: u32>() {
+    // SAFETY: no operands but a constant.
+    unsafe { asm!("cp.async.bulk.wait_group.read {0};", const PENDING, options(nostack)) }
+}
+
+/// All groups are complete: their writes to global memory are performed.
+#[inline(always)]
+pub fn wait_all() {
+    // SAFETY: no operands.
+    unsafe { asm!("cp.async.bulk.wait_group 0;", options(nostack)) }
+}

@@ -1,0 +1,39 @@
+//! Warp collectives (PTX ISA §9.7.9.6 `shfl.sync`, §9.7.13.2 `bar.warp.sync`, §9.7.13.10 `vote.sync`).
+
+use core::arch::asm;
+
+/// Execution and memory barrier of the warp.
+#[inline(always)]
+pub fn sync() {
+    // SAFETY: called by whole warps in convergent code.
+    unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
+}
+
+/// The value of lane `lane ^ distance`.
+#[inline(always)]
+pub fn shuffle_xor(value: f32, distance: u32) -> f32 {
+    let other: f32;
+    // SAFETY: called by whole warps in convergent code.
+    unsafe { asm!("shfl.sync.bfly.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) distance, options(nostack)) };
+    other
+}
+
+/// The value of lane `lane`.
+#[inline(always)]
+pub fn broadcast(value: u32, lane: u32) -> u32 {
+    let other: u32;
+    // SAFETY: called by whole warps in convergent code.
+    unsafe { asm!("shfl.sync.idx.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) lane, options(nostack)) };
+    other
+}
+
+/// Lanes for which `condition` holds.
+#[inline(always)]
+pub fn ballot(condition: bool) -> u32 {
+    let lanes: u32;
+    // SAFETY: called by whole warps in convergent code.
+    unsafe {
+        asm!("{{.reg .pred p; setp.ne.u32 p, {1}, 0; vote.sync.ballot.b32 {0}, p, 0xffffffff;}}", out(reg32) lanes, in(reg32) condition as u32, options(nostack))
+    };
+    lanes
+}

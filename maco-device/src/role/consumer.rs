@@ -1,0 +1,233 @@
+//! Consumers: two warpgroups that multiply, and all element-wise work.
+
+use super::Role;
+use super::ring::{Arena, Ring, Stage, pages};
+use super::store::columns;
+use crate::abi::{BOX, CONSUMERS};
+use crate::cta::Simt;
+use crate::element::{Element, MmaElement, pack};
+use crate::ptx::{fence, matrix, mbarrier, warp, wgmma};
+use crate::row::{RowInputs, RowMut};
+use crate::task::Elementwise;
+use crate::tile::{Inputs, Parts, Tile};
+
+/// A consumer thread's state.
+pub struct Consumer {
+    arena: Arena,
+    ring: Ring,
+    /// Thread among the 256 consumers.
+    thread: u32,
+    /// The stage that the newest group of multiplications reads.
+    reading: Stage,
+    /// Bit per buffer: parity of its next `free` phase.
+    parity: u32,
+}
+
+impl Consumer {
+    /// # Safety
+    /// Made by consumer thread `thread` of a CTA whose arena is initialised.
+    #[inline(always)]
+    pub unsafe fn new(arena: Arena, thread: u32) -> Consumer {
+        Consumer { arena, ring: Ring::new(arena), thread, reading: Stage::NONE, parity: 0 }
+    }
+
+    #[inline(always)]
+    fn group(&self) -> u32 {
+        self.thread / 128
+    }
+
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        self.thread % 32
+    }
+}
+
+/// Byte offset of warpgroup `group`'s half of an operand tile; 64 rows or columns are 8 KiB in both majors.
+const fn half(split: bool, kept: usize, group: u32) -> u32 {
+    if split { group * (kept as u32 / 2) * BOX * 2 } else { 0 }
+}
+
+impl Role for Consumer {
+    type Accumulator<const I: usize, const J: usize> = [f32; 128];
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) -> [f32; 128] {
+        // Not `[0.0; 128]`: that is a loop, which keeps the array in local memory.
+        // SAFETY: all bits zero is 0.0.
+        unsafe { core::mem::zeroed() }
+    }
+
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut [f32; 128], a: Parts, b: Parts) {
+        const STRIDE: u32 = 1024;
+        let leading = BOX * BOX * 2;
+        let group = self.group();
+        // SAFETY: all consumers run the same outline as the loader.
+        let (stage, shared) = unsafe { self.ring.wait_full(pages(I, J)) };
+        let da = wgmma::descriptor(shared + half(I == 128, I, group), leading, STRIDE);
+        let db = wgmma::descriptor(shared + I as u32 * BOX * 2 + half(I == 64, J, group), leading, STRIDE);
+        wgmma::fence();
+        macro_rules! steps {
+            ($n:literal, $a:literal, $b:literal) => {
+                if E::BF16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
+            };
+            (@typed $n:literal, $bf16:literal, $a:literal, $b:literal) => {{
+                // A k16 step is 32 bytes along the contraction, or 16 rows of 128 bytes across it.
+                let (sa, sb) = (if $a { 128 } else { 2 }, if $b { 128 } else { 2 });
+                // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
+                unsafe {
+                    wgmma::step::<$n, $bf16, $a, $b>(acc, da, db);
+                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + sa, db + sb);
+                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + 2 * sa, db + 2 * sb);
+                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + 3 * sa, db + 3 * sb);
+                }
+            }};
+        }
+        macro_rules! majors {
+            ($n:literal) => {
+                match (a.along_rows, b.along_rows) {
+                    (false, false) => steps!($n, false, false),
+                    (false, true) => steps!($n, false, true),
+                    (true, false) => steps!($n, true, false),
+                    (true, true) => steps!($n, true, true),
+                }
+            };
+        }
+        match columns(I, J) {
+            64 => majors!(64),
+            128 => majors!(128),
+            _ => majors!(256),
+        }
+        wgmma::commit();
+        wgmma::wait::<1>();
+        if self.reading.is_some() && self.lane() == 0 {
+            // SAFETY: the group that read it is complete for this warp.
+            unsafe { self.ring.release(self.reading, pages(I, J)) };
+        }
+        self.reading = stage;
+    }
+
+    #[inline(always)]
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: [f32; 128], _: Tile<E, I, J>) {
+        wgmma::wait::<0>();
+        match columns(I, J) {
+            64 => wgmma::settle::<64>(&mut acc),
+            128 => wgmma::settle::<128>(&mut acc),
+            _ => wgmma::settle::<256>(&mut acc),
+        }
+        if self.lane() == 0 {
+            // SAFETY: every group is complete for this warp.
+            unsafe { self.ring.release(self.reading, pages(I, J)) };
+        }
+        self.reading = Stage::NONE;
+
+        let lane = self.lane();
+        let warp_row = self.thread % 128 / 32 * 16;
+        // Lane 8m + r holds the address of row r of matrix m: matrices 0, 1 are rows 0–7, 8–15 of one block of 8 columns, 2, 3 of the next.
+        let row = warp_row + (lane / 8 % 2) * 8 + lane % 8;
+        macro_rules! chunk {
+            ($c:literal) => {
+                if $c * 64 < columns(I, J) {
+                    let buffer = $c & 1;
+                    let chunk = self.group() * 2 + buffer;
+                    // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
+                    unsafe {
+                        mbarrier::wait(self.arena.free(chunk), (self.parity >> buffer & 1) ^ 1);
+                        let base = self.arena.chunk(chunk) + row * 128;
+                        chunk!(@block base, $c, 0);
+                        chunk!(@block base, $c, 1);
+                        chunk!(@block base, $c, 2);
+                        chunk!(@block base, $c, 3);
+                    }
+                    self.parity ^= 1 << buffer;
+                    fence::proxy_async_shared();
+                    warp::sync();
+                    if lane == 0 {
+                        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+                        unsafe { mbarrier::arrive(self.arena.staged(chunk)) };
+                    }
+                }
+            };
+            (@block $base:ident, $c:literal, $j:literal) => {{
+                const AT: usize = $c * 32 + $j * 8;
+                let fragments = [
+                    pack::<E>(T::apply(acc[AT]), T::apply(acc[AT + 1])),
+                    pack::<E>(T::apply(acc[AT + 2]), T::apply(acc[AT + 3])),
+                    pack::<E>(T::apply(acc[AT + 4]), T::apply(acc[AT + 5])),
+                    pack::<E>(T::apply(acc[AT + 6]), T::apply(acc[AT + 7])),
+                ];
+                // 128-byte swizzle: the 16-byte block's number is xored with the row's number modulo 8.
+                matrix::store_x4($base + (($j * 2 + lane / 16) ^ (lane % 8)) * 16, fragments);
+            }};
+        }
+        chunk!(0);
+        chunk!(1);
+        chunk!(2);
+        chunk!(3);
+    }
+
+    #[inline(always)]
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+        let (rows, cols) = (y.rows(), y.cols());
+        let blocks = cols.div_ceil(8);
+        if blocks == 0 {
+            return;
+        }
+        let wide = inputs.wide() && y.wide();
+        let mut at = self.thread;
+        while at < rows * blocks {
+            let (row, col) = (at / blocks, at % blocks * 8);
+            if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
+                // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
+                unsafe {
+                    let v = inputs.at8(row, col);
+                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+                    E::store8(y.pointer(row as i32, col as i32), out);
+                }
+            } else {
+                let mut c = col;
+                while c < cols && c < col + 8 {
+                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                    unsafe { y.pointer(row as i32, c as i32).write(E::element(f(inputs.at(row, c)))) };
+                    c += 1;
+                }
+            }
+            at += CONSUMERS;
+        }
+    }
+
+    #[inline(always)]
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+        let mut row = self.thread / 32;
+        while row < y.rows() {
+            f(inputs.row(row, self.lane(), 32), &mut y.row_mut(row, self.lane(), 32));
+            row += CONSUMERS / 32;
+        }
+    }
+
+    #[inline(always)]
+    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+        let readers = inputs.readers();
+        let (rows, cols) = (y.rows(), y.cols());
+        if cols == 0 {
+            return;
+        }
+        let mut at = self.thread;
+        while at < rows * cols {
+            let (row, col) = ((at / cols) as i32, (at % cols) as i32);
+            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
+            at += CONSUMERS;
+        }
+    }
+
+    #[inline(always)]
+    fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
+        f(&mut Simt { thread: self.thread, threads: CONSUMERS });
+    }
+}

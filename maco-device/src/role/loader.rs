@@ -1,0 +1,58 @@
+//! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
+
+use super::Role;
+use super::maps::Maps;
+use super::ring::{Arena, Ring, pages};
+use crate::abi::BOX;
+use crate::element::MmaElement;
+use crate::ptx::tma;
+use crate::task::Elementwise;
+use crate::tile::{Parts, Tile};
+
+/// The loader's state.
+pub struct Loader {
+    ring: Ring,
+    maps: Maps,
+}
+
+impl Loader {
+    /// # Safety
+    /// Made by the loader thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
+    #[inline(always)]
+    pub unsafe fn new(arena: Arena, maps: u64) -> Loader {
+        Loader { ring: Ring::new(arena), maps: Maps::new(maps) }
+    }
+
+    /// Copies `boxes` boxes of 64 × 64 elements, one after another along the kept axis.
+    #[inline(always)]
+    fn boxes(&mut self, shared: u32, parts: Parts, boxes: u32, full: u32) {
+        let map = self.maps.get(parts.view.map);
+        let mut b = 0;
+        while b < boxes {
+            let step = (b * BOX) as i32;
+            let (row, col) = if parts.along_rows { (parts.row, parts.col + step) } else { (parts.row + step, parts.col) };
+            // SAFETY: the plan gave every staged operand a tensor map; the stage has space for all boxes, and `full` expects them.
+            unsafe { tma::load(shared + b * BOX * BOX * 2, map, col, row, parts.plane, full) };
+            b += 1;
+        }
+    }
+}
+
+impl Role for Loader {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
+        let (i, j) = (I as u32, J as u32);
+        // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
+        let (shared, full) = unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2) };
+        self.boxes(shared, a, i / BOX, full);
+        self.boxes(shared + i * BOX * 2, b, j / BOX, full);
+    }
+
+    #[inline(always)]
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>) {}
+}

@@ -1,0 +1,58 @@
+//! Roles: who runs the outline of a task, and what each operation means to it.
+
+use crate::cta::Simt;
+use crate::element::{Element, MmaElement};
+use crate::row::{RowInputs, RowMut};
+use crate::task::Elementwise;
+use crate::tile::{Inputs, Parts, Tile};
+
+#[cfg(target_arch = "nvptx64")]
+pub mod consumer;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod cpu;
+#[cfg(target_arch = "nvptx64")]
+pub mod loader;
+#[cfg(target_arch = "nvptx64")]
+mod maps;
+#[cfg(target_arch = "nvptx64")]
+pub mod ring;
+#[cfg(target_arch = "nvptx64")]
+pub mod store;
+
+/// A role. The default of every operation is to do nothing; [`Role::mma`] and [`Role::store`] must agree on the ring.
+pub trait Role: Sized {
+    /// Where a sum lives: registers of a consumer, nothing for the others.
+    type Accumulator<const I: usize, const J: usize>;
+
+    /// All zero.
+    fn zeros<const I: usize, const J: usize>(&mut self) -> Self::Accumulator<I, J>;
+
+    /// One step of a contraction.
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
+
+    /// The end of a contraction.
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Self::Accumulator<I, J>, y: Tile<E, I, J>);
+
+    /// `y = f(inputs)`.
+    #[inline(always)]
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, _inputs: X, _y: Tile<E, I, J>, _f: impl Fn(X::Values) -> E::Value) {}
+
+    /// Row by row.
+    #[inline(always)]
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, _inputs: X, _y: Tile<E, I, J>, _f: impl Fn(X::Rows, &mut RowMut<E>)) {
+    }
+
+    /// By position.
+    #[inline(always)]
+    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        _inputs: X,
+        _y: Tile<E, I, J>,
+        _f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+    }
+
+    /// An `unsafe` SIMT body.
+    #[inline(always)]
+    fn simt(&mut self, _f: impl FnOnce(&mut Simt)) {}
+}

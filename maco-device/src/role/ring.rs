@@ -1,0 +1,200 @@
+//! The ring of shared-memory pages between loader and consumers, and the map of shared memory.
+//!
+//! A stage is `n` consecutive pages. Every page has its own `empty` barrier, so stages of different sizes may follow one another
+//! without draining; the `full` barrier of the first page serves the stage. Both sides advance alike, so nothing is exchanged but
+//! arrivals.
+
+use crate::abi::{PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
+use crate::ptx::mbarrier;
+
+const STAGING: u32 = PAGES * PAGE_BYTES;
+const CONTROL: u32 = STAGING + STAGING_BYTES;
+const SLOT_BYTES: u32 = 256;
+const READY: u32 = CONTROL + SLOTS * SLOT_BYTES;
+const DONE: u32 = READY + SLOTS * 8;
+const VACANT: u32 = DONE + SLOTS * 8;
+const FULL: u32 = VACANT + SLOTS * 8;
+const EMPTY: u32 = FULL + PAGES * 8;
+const STAGED: u32 = EMPTY + PAGES * 8;
+const FREE: u32 = STAGED + CHUNKS * 8;
+const END: u32 = FREE + CHUNKS * 8;
+/// Chunks of epilogue staging: two per consumer warpgroup.
+pub const CHUNKS: u32 = 4;
+/// Bytes of a chunk: 64 × 64 two-byte elements.
+pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
+
+const _: () = assert!(END <= crate::abi::SHARED_BYTES);
+
+/// Addresses in shared memory.
+#[derive(Clone, Copy)]
+pub struct Arena(pub u32);
+
+impl Arena {
+    /// Ring page.
+    #[inline(always)]
+    pub fn page(self, page: u32) -> u32 {
+        self.0 + page * PAGE_BYTES
+    }
+    /// Staging chunk.
+    #[inline(always)]
+    pub fn chunk(self, chunk: u32) -> u32 {
+        self.0 + STAGING + chunk * CHUNK_BYTES
+    }
+    /// Task slot.
+    #[inline(always)]
+    pub fn slot(self, slot: u32) -> u32 {
+        self.0 + CONTROL + slot * SLOT_BYTES
+    }
+    /// The task in the slot may run (1 arrival: controller).
+    #[inline(always)]
+    pub fn ready(self, slot: u32) -> u32 {
+        self.0 + READY + slot * 8
+    }
+    /// Consumers have finished the task (8 arrivals: one per warp).
+    #[inline(always)]
+    pub fn done(self, slot: u32) -> u32 {
+        self.0 + DONE + slot * 8
+    }
+    /// The slot may be refilled (2 arrivals: loader, store).
+    #[inline(always)]
+    pub fn vacant(self, slot: u32) -> u32 {
+        self.0 + VACANT + slot * 8
+    }
+    #[inline(always)]
+    fn full(self, page: u32) -> u32 {
+        self.0 + FULL + page * 8
+    }
+    #[inline(always)]
+    fn empty(self, page: u32) -> u32 {
+        self.0 + EMPTY + page * 8
+    }
+    /// The chunk holds results (4 arrivals: one per warp of its warpgroup).
+    #[inline(always)]
+    pub fn staged(self, chunk: u32) -> u32 {
+        self.0 + STAGED + chunk * 8
+    }
+    /// The chunk may be refilled (1 arrival: store).
+    #[inline(always)]
+    pub fn free(self, chunk: u32) -> u32 {
+        self.0 + FREE + chunk * 8
+    }
+
+    /// Initialises every barrier.
+    ///
+    /// # Safety
+    /// Called by one thread before any other uses the arena.
+    pub unsafe fn init(self) {
+        // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
+        unsafe {
+            let mut i = 0;
+            while i < SLOTS {
+                mbarrier::init(self.ready(i), 1);
+                mbarrier::init(self.done(i), 8);
+                mbarrier::init(self.vacant(i), 2);
+                i += 1;
+            }
+            i = 0;
+            while i < PAGES {
+                mbarrier::init(self.full(i), 1);
+                mbarrier::init(self.empty(i), 8);
+                i += 1;
+            }
+            i = 0;
+            while i < CHUNKS {
+                mbarrier::init(self.staged(i), 4);
+                mbarrier::init(self.free(i), 1);
+                i += 1;
+            }
+        }
+        crate::ptx::fence::mbarrier_init();
+    }
+}
+
+/// One side's position in the ring.
+#[derive(Clone, Copy)]
+pub struct Ring {
+    arena: Arena,
+    next: u32,
+    /// Bit per page: parity of its next phase. Loader: of `empty`; consumer: of `full`.
+    parity: u32,
+}
+
+/// A stage: its first page.
+#[derive(Clone, Copy)]
+pub struct Stage(u32);
+
+impl Stage {
+    /// No stage.
+    pub const NONE: Stage = Stage(u32::MAX);
+
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        self.0 != u32::MAX
+    }
+}
+
+/// Pages of a stage of an `I` × `J` contraction: 64 steps of two bytes.
+pub const fn pages(i: usize, j: usize) -> u32 {
+    ((i + j) as u32 * 128).div_ceil(PAGE_BYTES)
+}
+
+impl Ring {
+    #[inline(always)]
+    pub fn new(arena: Arena) -> Ring {
+        Ring { arena, next: 0, parity: 0 }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, pages: u32) -> u32 {
+        let first = if self.next + pages > PAGES { 0 } else { self.next };
+        self.next = first + pages;
+        first
+    }
+
+    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier.
+    ///
+    /// # Safety
+    /// Called by the loader thread, in the same order as the consumers call [`Ring::wait_full`].
+    #[inline(always)]
+    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> (u32, u32) {
+        let first = self.advance(pages);
+        let mut page = first;
+        while page < first + pages {
+            // SAFETY: an initialised barrier. A fresh one counts as having completed the phase of parity 1.
+            unsafe { mbarrier::wait(self.arena.empty(page), (self.parity >> page & 1) ^ 1) };
+            self.parity ^= 1 << page;
+            page += 1;
+        }
+        let full = self.arena.full(first);
+        // SAFETY: an initialised barrier.
+        unsafe { mbarrier::arrive_expect(full, bytes) };
+        (self.arena.page(first), full)
+    }
+
+    /// Consumer: waits for the next stage of `pages`; its shared address.
+    ///
+    /// # Safety
+    /// Called by every consumer thread, in the same order as the loader calls [`Ring::acquire`].
+    #[inline(always)]
+    pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
+        let first = self.advance(pages);
+        // SAFETY: an initialised barrier.
+        unsafe { mbarrier::wait(self.arena.full(first), self.parity >> first & 1) };
+        self.parity ^= 1 << first;
+        (Stage(first), self.arena.page(first))
+    }
+
+    /// Consumer: gives a stage back. One lane of every consumer warp.
+    ///
+    /// # Safety
+    /// The warp no longer reads the stage.
+    #[inline(always)]
+    pub unsafe fn release(&self, stage: Stage, pages: u32) {
+        let mut page = stage.0;
+        while page < stage.0 + pages {
+            // SAFETY: an initialised barrier.
+            unsafe { mbarrier::arrive(self.arena.empty(page)) };
+            page += 1;
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
+
+use super::Role;
+use super::maps::Maps;
+use super::ring::Arena;
+use crate::abi::BOX;
+use crate::element::MmaElement;
+use crate::ptx::{mbarrier, tma};
+use crate::task::Elementwise;
+use crate::tile::{Parts, Tile};
+
+/// The store thread's state.
+pub struct Store {
+    arena: Arena,
+    maps: Maps,
+    /// Bit per buffer: parity of its next `staged` phase (the same for both warpgroups).
+    parity: u32,
+}
+
+impl Store {
+    /// # Safety
+    /// Made by the store thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
+    #[inline(always)]
+    pub unsafe fn new(arena: Arena, maps: u64) -> Store {
+        Store { arena, maps: Maps::new(maps), parity: 0 }
+    }
+
+    /// Both chunks of a buffer have been read: the consumers may refill them.
+    #[inline(always)]
+    fn free(&self, buffer: u32) {
+        // SAFETY: initialised barriers; the bulk reads of these chunks are complete.
+        unsafe {
+            mbarrier::arrive(self.arena.free(buffer));
+            mbarrier::arrive(self.arena.free(2 + buffer));
+        }
+    }
+}
+
+/// Where warpgroup `group` stores column chunk `chunk` of an `I` × `J` tile: row and column from the tile's origin.
+///
+/// 128 rows: each warpgroup has 64 of them; 64 rows: each has half of the columns.
+#[inline(always)]
+pub fn place<const I: usize, const J: usize>(group: u32, chunk: u32) -> (i32, i32) {
+    if I == 128 { ((group * 64) as i32, (chunk * BOX) as i32) } else { (0, (group * (J as u32 / 2) + chunk * BOX) as i32) }
+}
+
+/// Columns of the tile that one warpgroup has.
+pub const fn columns(i: usize, j: usize) -> usize {
+    if i == 128 { j } else { j / 2 }
+}
+
+impl Role for Store {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
+
+    #[inline(always)]
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>) {
+        let map = self.maps.get(y.view.map);
+        let chunks = columns(I, J) as u32 / BOX;
+        let mut chunk = 0;
+        while chunk < chunks {
+            let buffer = chunk & 1;
+            let parity = self.parity >> buffer & 1;
+            let mut group = 0;
+            while group < 2 {
+                let (row, col) = place::<I, J>(group, chunk);
+                let source = group * 2 + buffer;
+                // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
+                // async proxy. The plan gave every staged result a tensor map.
+                unsafe {
+                    mbarrier::wait(self.arena.staged(source), parity);
+                    tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
+                }
+                group += 1;
+            }
+            tma::commit();
+            self.parity ^= 1 << buffer;
+            if chunk > 0 {
+                tma::wait_read::<1>();
+                self.free(buffer ^ 1);
+            }
+            chunk += 1;
+        }
+        tma::wait_read::<0>();
+        self.free((chunks - 1) & 1);
+        // Not `.read`: a signal follows, and the data must be in global memory before it.
+        tma::wait_all();
+    }
+}

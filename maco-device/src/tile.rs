@@ -1,0 +1,260 @@
+//! Tiles: raw-pointer views of a region of a tensor. Never references: other CTAs write the memory behind them.
+
+use core::marker::PhantomData;
+
+use crate::abi::View;
+use crate::element::Element;
+
+/// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
+///
+/// A tile only names memory. Elements are seen inside closures given to [`crate::Cta`].
+pub struct Tile<E, const R: usize, const C: usize> {
+    pub(crate) view: View,
+    pub(crate) plane: i32,
+    pub(crate) row: i32,
+    pub(crate) col: i32,
+    element: PhantomData<*mut E>,
+}
+
+impl<E, const R: usize, const C: usize> Clone for Tile<E, R, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E, const R: usize, const C: usize> Copy for Tile<E, R, C> {}
+
+impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
+    #[inline(always)]
+    pub(crate) fn new(view: View, plane: i32, row: i32, col: i32) -> Self {
+        Tile { view, plane, row, col, element: PhantomData }
+    }
+
+    /// Rows inside the tensor, counted from the tile's origin.
+    #[inline(always)]
+    pub fn rows(self) -> u32 {
+        clip(self.view.rows, self.row, R)
+    }
+
+    /// Columns inside the tensor, counted from the tile's origin.
+    #[inline(always)]
+    pub fn cols(self) -> u32 {
+        clip(self.view.cols, self.col, C)
+    }
+
+    /// Elements from one row to the next.
+    #[inline(always)]
+    pub fn row_stride(self) -> u32 {
+        self.view.row_stride
+    }
+
+    /// Address of an element relative to the tile's origin. Dereferencing it is for `unsafe` SIMT tasks.
+    #[inline(always)]
+    pub fn pointer(self, row: i32, col: i32) -> *mut E {
+        let v = &self.view;
+        let offset = self.plane as i64 * v.plane_stride as i64
+            + (self.row + row) as i64 * v.row_stride as i64
+            + (self.col + col) as i64 * v.col_stride as i64;
+        (v.base as *mut E).wrapping_offset(offset as isize)
+    }
+
+    /// Names step `k` of the contraction: 64 columns, or 64 rows when the columns are the tile (see [`crate::Cta::mma`]).
+    #[inline(always)]
+    pub fn tile(self, k: u32) -> Operand<E, R, C> {
+        Operand { tile: self, k }
+    }
+
+    /// Length of the contracted axis: the one that is not tiled.
+    #[inline(always)]
+    pub(crate) fn contraction(self) -> u32 {
+        if C == 0 { self.view.cols } else { self.view.rows }
+    }
+
+    /// Whether eight elements from any multiple of eight columns are one aligned 16- or 32-byte access.
+    #[inline(always)]
+    pub(crate) fn wide(self) -> bool {
+        let v = &self.view;
+        let bytes = E::BYTES;
+        let misaligned = (v.base as u32 | v.row_stride.wrapping_mul(bytes) | v.plane_stride.wrapping_mul(bytes) | (self.col as u32).wrapping_mul(bytes)) & 15;
+        v.col_stride == 1 && misaligned == 0
+    }
+}
+
+/// Extent left from `origin`, at most `size` (0: no limit).
+#[inline(always)]
+fn clip(extent: u32, origin: i32, size: usize) -> u32 {
+    let left = (extent as i32 - origin).max(0) as u32;
+    if size == 0 || left < size as u32 { left } else { size as u32 }
+}
+
+/// One step of a contraction, named by [`Tile::tile`].
+pub struct Operand<E, const R: usize, const C: usize> {
+    pub(crate) tile: Tile<E, R, C>,
+    pub(crate) k: u32,
+}
+
+impl<E, const R: usize, const C: usize> Clone for Operand<E, R, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E, const R: usize, const C: usize> Copy for Operand<E, R, C> {}
+
+/// Marker: the contraction runs along the columns (row-major `[rows, K]`).
+pub enum AlongColumns {}
+/// Marker: the contraction runs along the rows (row-major `[K, columns]`).
+pub enum AlongRows {}
+
+/// A step of a contraction with `N` kept rows or columns.
+#[diagnostic::on_unimplemented(
+    message = "MACO0017: this tile does not have the {N} rows or columns the accumulator needs",
+    note = "an operand of `mma` is tiled along one axis and whole (`..`) along the other: `#[read(i, ..)]` or `#[read(.., j)]`"
+)]
+pub trait MmaOperand<const N: usize, Major> {
+    /// Element type.
+    type Element: Element;
+    #[doc(hidden)]
+    fn parts(self) -> Parts;
+}
+
+/// An operand without its shape: what the roles work with.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct Parts {
+    pub view: View,
+    pub plane: i32,
+    /// Row of the first box.
+    pub row: i32,
+    /// Column of the first box.
+    pub col: i32,
+    /// Whether the contraction runs along the rows.
+    pub along_rows: bool,
+}
+
+impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0> {
+    type Element = E;
+    #[inline(always)]
+    fn parts(self) -> Parts {
+        let t = self.tile;
+        Parts { view: t.view, plane: t.plane, row: t.row, col: t.col + (self.k * crate::abi::BOX) as i32, along_rows: false }
+    }
+}
+
+impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
+    type Element = E;
+    #[inline(always)]
+    fn parts(self) -> Parts {
+        let t = self.tile;
+        Parts { view: t.view, plane: t.plane, row: t.row + (self.k * crate::abi::BOX) as i32, col: t.col, along_rows: true }
+    }
+}
+
+/// Reads elements of a tile by position, inside closures only. Positions outside the tensor read as zero.
+pub struct Reader<E, const R: usize, const C: usize>(pub(crate) Tile<E, R, C>);
+
+impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
+    /// The element at (`row`, `col`) from the tile's origin; zero outside the tensor.
+    #[inline(always)]
+    pub fn at(&self, row: i32, col: i32) -> E::Value {
+        let v = &self.0.view;
+        let (r, c) = (self.0.row + row, self.0.col + col);
+        if r < 0 || c < 0 || r as u32 >= v.rows || c as u32 >= v.cols {
+            return E::Value::default();
+        }
+        // SAFETY: the position is inside the view, which the plan made from a live tensor.
+        unsafe { self.0.pointer(row, col).read() }.value()
+    }
+}
+
+/// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
+pub trait Inputs: Copy {
+    /// What the closure gets: a value, or a tuple of values.
+    type Values: Copy;
+    /// What a positional closure gets: a [`Reader`], or a tuple of readers.
+    type Readers;
+    #[doc(hidden)]
+    fn readers(self) -> Self::Readers;
+    #[doc(hidden)]
+    fn wide(self) -> bool;
+    /// Values at a position; zero outside a tile.
+    #[doc(hidden)]
+    fn at(self, row: u32, col: u32) -> Self::Values;
+    /// Whether `row` and the columns before `end` lie inside every tile.
+    #[doc(hidden)]
+    fn covers(self, row: u32, end: u32) -> bool;
+    /// # Safety
+    /// `covers(row, col + 8)`, `col` is a multiple of eight, and `wide()`.
+    #[doc(hidden)]
+    unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8];
+}
+
+impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
+    type Values = E::Value;
+    type Readers = Reader<E, R, C>;
+    #[inline(always)]
+    fn readers(self) -> Reader<E, R, C> {
+        Reader(self)
+    }
+    #[inline(always)]
+    fn wide(self) -> bool {
+        Tile::wide(self)
+    }
+    #[inline(always)]
+    fn at(self, row: u32, col: u32) -> E::Value {
+        let row = if R == 1 { 0 } else { row };
+        if row >= self.rows() || col >= self.cols() {
+            return E::Value::default();
+        }
+        // SAFETY: the position is inside the tile, which lies inside a live tensor of the plan.
+        unsafe { self.pointer(row as i32, col as i32).read() }.value()
+    }
+    #[inline(always)]
+    fn covers(self, row: u32, end: u32) -> bool {
+        (R == 1 || row < self.rows()) && end <= self.cols()
+    }
+    #[inline(always)]
+    unsafe fn at8(self, row: u32, col: u32) -> [E::Value; 8] {
+        let row = if R == 1 { 0 } else { row };
+        // SAFETY: the caller promises eight columns inside the tile; `wide` promises the alignment.
+        unsafe { E::load8(self.pointer(row as i32, col as i32)) }
+    }
+}
+
+macro_rules! tuple_inputs {
+    ($($name:ident $n:tt),+) => {
+        impl<$($name: Inputs),+> Inputs for ($($name,)+) {
+            type Values = ($($name::Values,)+);
+            type Readers = ($($name::Readers,)+);
+            #[inline(always)]
+            fn readers(self) -> Self::Readers {
+                ($(self.$n.readers(),)+)
+            }
+            #[inline(always)]
+            fn wide(self) -> bool {
+                $(self.$n.wide())&&+
+            }
+            #[inline(always)]
+            fn at(self, row: u32, col: u32) -> Self::Values {
+                ($(self.$n.at(row, col),)+)
+            }
+            #[inline(always)]
+            fn covers(self, row: u32, end: u32) -> bool {
+                $(self.$n.covers(row, end))&&+
+            }
+            #[inline(always)]
+            unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8] {
+                // SAFETY: passed on from the caller.
+                let v = unsafe { ($(self.$n.at8(row, col),)+) };
+                [
+                    ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
+                    ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),
+                ]
+            }
+        }
+    };
+}
+tuple_inputs!(A 0);
+tuple_inputs!(A 0, B 1);
+tuple_inputs!(A 0, B 1, C 2);
+tuple_inputs!(A 0, B 1, C 2, D 3);

@@ -1,0 +1,113 @@
+//! The call graph with concrete sizes: what a megakernel calls, in program order. Input of [`crate::plan`].
+//!
+//! Tiles and order do not belong here. It is made from a const recording (macros) or by the run-time builder.
+
+use crate::spec::{Element, TaskSpec};
+
+/// Calls in program order over tensors of known shape.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// The megakernel's name.
+    pub name: String,
+    /// Parameters first, in signature order (arrays flattened), then temps in order of creation.
+    pub tensors: Vec<Tensor>,
+    /// Run-time scalars, in signature order.
+    pub scalars: Vec<Scalar>,
+    /// In program order.
+    pub calls: Vec<Call>,
+}
+
+/// Where a tensor lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorKind {
+    /// Read only.
+    In,
+    /// Wholly written before it is read.
+    Out,
+    /// Read and written.
+    InOut,
+    /// Kept between launches, such as a KV cache.
+    State,
+    /// Memory of the plan.
+    Temp,
+}
+
+/// One tensor.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// Name in the user's source; `up[2]` for an element of an array.
+    pub name: String,
+    /// Where it lives.
+    pub kind: TensorKind,
+    /// Element type.
+    pub element: Element,
+    /// Extents, outermost first; rank 1 to 4.
+    pub shape: Vec<u64>,
+}
+
+/// One run-time scalar.
+#[derive(Clone, Debug)]
+pub struct Scalar {
+    /// Name in the user's source.
+    pub name: String,
+}
+
+/// One call of a task: becomes a grid of tiles.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What it promises.
+    pub task: &'static TaskSpec,
+    /// Dense number of the task's first instance in the megakernel's dispatch.
+    pub slot: u32,
+    /// Which of [`TaskSpec::elements`] it runs on; 0 when the task is not generic.
+    pub element: u32,
+    /// One view per tensor parameter, in parameter order.
+    pub operands: Vec<View>,
+    /// One source per scalar parameter, in parameter order.
+    pub scalars: Vec<ScalarSource>,
+    /// Forced tile sizes, one per grid axis (`.tile(64, 128)`).
+    pub tile: Option<Vec<u32>>,
+    /// Names of the fused epilogues (`.then(gelu)`), for display.
+    pub then: Vec<String>,
+    /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.
+    pub priority: i32,
+}
+
+/// Where a scalar argument comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarSource {
+    /// Index into [`Graph::scalars`].
+    Parameter(u32),
+    /// Bits of a literal.
+    Literal(u32),
+}
+
+/// A rectangular view of a tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Index into [`Graph::tensors`].
+    pub tensor: u32,
+    /// First element along each axis of the *tensor*.
+    pub offset: Vec<u64>,
+    /// Axes of the *view*, outermost first.
+    pub axes: Vec<ViewAxis>,
+}
+
+/// One axis of a view. Index `n` of it stands for tensor coordinate `offset[axis] + n * step`, summed over all view axes of one tensor axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ViewAxis {
+    /// Tensor axis.
+    pub axis: u8,
+    /// Tensor elements per index (1 but for the outer half of a split).
+    pub step: u64,
+    /// Number of indices.
+    pub extent: u64,
+}
+
+impl View {
+    /// The whole of tensor `index`.
+    pub fn whole(index: u32, tensor: &Tensor) -> View {
+        let axes = tensor.shape.iter().enumerate().map(|(axis, &extent)| ViewAxis { axis: axis as u8, step: 1, extent }).collect();
+        View { tensor: index, offset: vec![0; tensor.shape.len()], axes }
+    }
+}

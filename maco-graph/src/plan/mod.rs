@@ -1,0 +1,281 @@
+//! From a call graph with sizes to tiles, counters and worker lists.
+//!
+//! Memory, streams and descriptors do not belong here. The steps, one file each: [`tiles`] chooses the tile of every call,
+//! [`region`] turns signatures into boxes of tensor coordinates, [`dependence`] finds which call must wait for which,
+//! [`groups`] cuts the tensors into groups of tiles that share a counter, [`schedule`] orders calls and tiles, [`events`]
+//! writes the waits and signals of every task, and [`verify`] checks the result with arithmetic of its own.
+
+mod check;
+mod dependence;
+mod display;
+mod error;
+mod events;
+mod groups;
+mod json;
+#[doc(hidden)]
+pub mod oracle;
+mod region;
+mod schedule;
+mod tiles;
+mod verify;
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::ir;
+
+pub use error::{PlanError, Site};
+pub use verify::Defect;
+
+/// Largest number of workers a plan is made for.
+pub const MAX_WORKERS: u32 = 1 << 16;
+/// Grid axes of one task.
+pub(crate) const AXES: usize = 3;
+/// Axes of one tensor.
+pub(crate) const RANK: usize = 4;
+/// Tensor parameters of one task: what a device descriptor holds.
+pub(crate) const OPERANDS: usize = 6;
+
+/// What a plan is made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// CTAs (or threads of the CPU device) that run tasks.
+    pub workers: u32,
+    /// How tasks reach the workers.
+    pub schedule: Schedule,
+    /// Refuse graphs of more tasks than this.
+    pub max_tasks: usize,
+}
+
+impl Options {
+    /// Static lists for `workers` workers and at most 2²⁰ tasks.
+    pub const fn new(workers: u32) -> Options {
+        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20 }
+    }
+}
+
+/// How tasks reach the workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Schedule {
+    /// A list per worker, made by the planner.
+    Static,
+    /// One list in global order, from which workers draw tickets.
+    Dynamic,
+}
+
+/// A verified plan: every task, what it waits for and signals, and who runs it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What was planned.
+    pub graph: ir::Graph,
+    /// One per call of the graph, in program order.
+    pub calls: Vec<PlannedCall>,
+    /// In global order: a task depends on tasks of smaller index only.
+    pub tasks: Vec<TaskNode>,
+    /// Waits of all tasks, task after task.
+    pub waits: Vec<Wait>,
+    /// Counters signalled by all tasks, task after task.
+    pub signals: Vec<u32>,
+    /// Number of counters.
+    pub counters: u32,
+    /// Which call waits for which, by tensor; ordered by consumer.
+    pub relations: Vec<Relation>,
+    /// Who runs what.
+    pub lists: Lists,
+    /// Length of the longest chain of dependent tasks.
+    pub waves: u32,
+    /// Dependencies between tasks: the needs of all waits summed.
+    pub edges: u64,
+    /// Number of workers planned for.
+    pub workers: u32,
+    /// How tasks reach the workers.
+    pub schedule: Schedule,
+}
+
+impl Plan {
+    /// The waits of task `task`.
+    ///
+    /// # Panics
+    /// If `task` is not an index of [`Plan::tasks`].
+    pub fn waits_of(&self, task: u32) -> &[Wait] {
+        let node = &self.tasks[task as usize];
+        &self.waits[node.first_wait as usize..][..node.waits as usize]
+    }
+
+    /// The counters that task `task` signals.
+    ///
+    /// # Panics
+    /// If `task` is not an index of [`Plan::tasks`].
+    pub fn signals_of(&self, task: u32) -> &[u32] {
+        let node = &self.tasks[task as usize];
+        &self.signals[node.first_signal as usize..][..node.signals as usize]
+    }
+
+    /// Why call `consumer` waits on `counter`, for error messages.
+    pub fn relation(&self, counter: u32, consumer: u32) -> Option<&Relation> {
+        self.relations.iter().find(|relation| relation.consumer == consumer && relation.counters.contains(&counter))
+    }
+}
+
+/// One call with its tile and grid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCall {
+    /// Tile size in elements, one per grid axis.
+    pub tile: Vec<u32>,
+    /// Tiles along each grid axis; a zero means that the call has no task.
+    pub grid: Vec<u32>,
+    /// Dispatch number of the instance: the call's slot plus the instance of its element and tile.
+    pub op: u32,
+    /// Its tasks.
+    pub tasks: Range<u32>,
+}
+
+/// One task: one tile of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskNode {
+    /// Index into [`Plan::calls`].
+    pub call: u32,
+    /// Tile coordinates, one per grid axis; 0 beyond them.
+    pub coord: [u32; AXES],
+    /// Longest chain of tasks before it.
+    pub wave: u32,
+    /// Its first entry in [`Plan::waits`].
+    pub first_wait: u32,
+    /// How many.
+    pub waits: u16,
+    /// Its first entry in [`Plan::signals`].
+    pub first_signal: u32,
+    /// How many.
+    pub signals: u16,
+}
+
+/// Wait until a counter holds at least `need` signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Which counter.
+    pub counter: u32,
+    /// Signals it gets in one launch.
+    pub need: u32,
+}
+
+/// Why a later access waits for an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hazard {
+    /// Read after write.
+    Raw,
+    /// Write after read.
+    War,
+    /// Write after write.
+    Waw,
+}
+
+impl Hazard {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Hazard::Raw => "read after write",
+            Hazard::War => "write after read",
+            Hazard::Waw => "write after write",
+        }
+    }
+}
+
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One call's access to a tensor waits for an earlier call's, tile by tile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// Index into the graph's tensors.
+    pub tensor: u32,
+    /// Earlier call.
+    pub producer: u32,
+    /// Which of its tensor parameters.
+    pub producer_operand: u32,
+    /// Later call.
+    pub consumer: u32,
+    /// Which of its tensor parameters.
+    pub consumer_operand: u32,
+    /// Why.
+    pub hazard: Hazard,
+    /// Counters the producer's tiles fill; shared by all relations that cut the producer's region alike.
+    pub counters: Range<u32>,
+    /// Waits of the consumer's tasks that come from it.
+    pub waits: u32,
+    /// Pairs of tasks it orders directly: the needs of those waits summed.
+    pub edges: u64,
+}
+
+/// Task indices, worker after worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// Task indices. Static: worker after worker. Dynamic: in ticket order.
+    pub order: Vec<u32>,
+    /// Where each worker's list starts, and the end: workers + 1 entries. Dynamic: `[0, tasks]`.
+    pub starts: Vec<u32>,
+}
+
+impl Lists {
+    /// The tasks of list `list`, in the order in which they run.
+    ///
+    /// # Panics
+    /// If there is no such list.
+    pub fn of(&self, list: usize) -> &[u32] {
+        &self.order[self.starts[list] as usize..self.starts[list + 1] as usize]
+    }
+}
+
+/// Plans `graph`: tiles, dependencies, counters, order and lists, verified.
+///
+/// # Errors
+/// A coded [`PlanError`] that names the call, parameter and tensor.
+pub fn plan(graph: ir::Graph, options: &Options) -> Result<Plan, PlanError> {
+    build(graph, options, None)
+}
+
+/// [`plan`], but blind to one kind of hazard: shows that the tests notice.
+#[doc(hidden)]
+pub fn plan_without(graph: ir::Graph, options: &Options, dropped: Hazard) -> Result<Plan, PlanError> {
+    build(graph, options, Some(dropped))
+}
+
+fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+    if !(1..=MAX_WORKERS).contains(&options.workers) {
+        return Err(PlanError::Workers { found: options.workers, max: MAX_WORKERS });
+    }
+    check::tensors(&graph)?;
+    let mut calls = Vec::with_capacity(graph.calls.len());
+    let mut regions = region::Regions::with_capacity(graph.calls.len());
+    let mut chooser = tiles::Chooser::default();
+    for index in 0..graph.calls.len() {
+        let site = check::call(&graph, index)?;
+        let call = &graph.calls[index];
+        let choice = chooser.choose(site, call, options.workers)?;
+        regions.add(call, &choice);
+        check::writes(site, &graph, call, &choice, &regions)?;
+        calls.push(choice.planned(call));
+    }
+    let mut found = dependence::relate(&graph, &regions, dropped)?;
+    let order = schedule::number(&graph, &mut calls, &found.relations, options)?;
+    let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
+    let lists = schedule::lists(events.tasks.len() as u32, options);
+    let plan = Plan {
+        graph,
+        calls,
+        tasks: events.tasks,
+        waits: events.waits,
+        signals: events.signals,
+        counters: events.counters,
+        relations: found.relations,
+        lists,
+        waves: events.waves,
+        edges: events.edges,
+        workers: options.workers,
+        schedule: options.schedule,
+    };
+    plan.verify().map_err(PlanError::Unverified)?;
+    Ok(plan)
+}

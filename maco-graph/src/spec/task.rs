@@ -1,0 +1,238 @@
+//! The signature of a task as const data.
+
+/// Element type of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Element {
+    /// bfloat16: 8 bits of exponent, 7 of fraction.
+    Bf16,
+    /// IEEE 754 binary16.
+    F16,
+    /// IEEE 754 binary32.
+    F32,
+    /// Signed 32-bit integer.
+    I32,
+    /// Unsigned 32-bit integer (indices).
+    U32,
+}
+
+impl Element {
+    /// Size of one element in bytes.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Element::Bf16 | Element::F16 => 2,
+            Element::F32 | Element::I32 | Element::U32 => 4,
+        }
+    }
+
+    /// The name as a user writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Element::Bf16 => "bf16",
+            Element::F16 => "f16",
+            Element::F32 => "f32",
+            Element::I32 => "i32",
+            Element::U32 => "u32",
+        }
+    }
+}
+
+/// What a task does to a region of one parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Access {
+    /// `#[read(..)]`
+    Read,
+    /// `#[write(..)]`: every element of the region is written; the old value is not read.
+    Write,
+    /// `#[update(..)]`: read and written in place.
+    Update,
+    /// `#[reduce(sum)]`: added to, in a fixed order.
+    Reduce,
+}
+
+impl Access {
+    /// Whether the old value matters.
+    pub const fn reads(self) -> bool {
+        !matches!(self, Access::Write)
+    }
+
+    /// Whether the region changes.
+    pub const fn writes(self) -> bool {
+        !matches!(self, Access::Read)
+    }
+}
+
+/// One grid axis of a task with the tile sizes it may be instantiated with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// The index the regions use, such as `i`.
+    pub name: &'static str,
+    /// Allowed tile sizes in elements; one instance each.
+    pub tiles: &'static [u32],
+}
+
+/// The part of one tensor axis that one tile of the grid touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// `..`: the whole axis.
+    All,
+    /// `i`: elements `i * tile .. (i + 1) * tile`, clipped to the axis.
+    Tile(u8),
+    /// `i / G`: the tile of index `i / G` (grouped heads). The tile size along this axis is that of axis `i`.
+    TileOver(u8, u32),
+    /// `i + -b..=a`: the tile with `before` elements in front and `after` behind it, clipped.
+    Halo {
+        /// Grid axis.
+        axis: u8,
+        /// Elements before the tile.
+        before: u32,
+        /// Elements after the tile.
+        after: u32,
+    },
+    /// `ids[i]`, `off[e]..off[e + 1]`: known on the device only; planned as the whole axis.
+    Data,
+}
+
+/// One dimension in a task's signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DimSpec {
+    /// A bare name: index into [`TaskSpec::dims`].
+    Symbol(u8),
+    /// A number.
+    Constant(u64),
+    /// `{2 * H}` in reverse Polish notation.
+    Expression(&'static [DimOp]),
+}
+
+/// One step of a dimension expression in reverse Polish notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DimOp {
+    /// Push a symbol: index into the list of names beside the expression.
+    Symbol(u8),
+    /// Push a number.
+    Constant(u64),
+    /// Pop two, push the sum.
+    Add,
+    /// Pop two, push the difference.
+    Sub,
+    /// Pop two, push the product.
+    Mul,
+    /// Pop two, push the exact quotient.
+    Div,
+}
+
+/// The element type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementSpec {
+    /// A named type.
+    Fixed(Element),
+    /// The task's generic `E`, one of [`TaskSpec::elements`].
+    Generic,
+}
+
+/// One tensor parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorParam {
+    /// Name in the signature.
+    pub name: &'static str,
+    /// What the task does to it.
+    pub access: Access,
+    /// Element type.
+    pub element: ElementSpec,
+    /// Shape, outermost first.
+    pub dims: &'static [DimSpec],
+    /// Region of one tile, one index per dimension.
+    pub region: &'static [Index],
+    /// Whether tiles of it travel through the ring by TMA (a staged operand or result).
+    pub staged: bool,
+}
+
+/// Type of a scalar parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarType {
+    /// `f32`
+    F32,
+    /// `u32`
+    U32,
+    /// `i32`
+    I32,
+}
+
+/// One parameter of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Param {
+    /// A tensor.
+    Tensor(TensorParam),
+    /// A value that may change at every launch.
+    Scalar {
+        /// Name in the signature.
+        name: &'static str,
+        /// Its type.
+        ty: ScalarType,
+    },
+}
+
+/// How the body of a task runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskKind {
+    /// Operands come through the shared-memory ring (the body calls `steps`/`mma`).
+    Staged,
+    /// The consumer threads load and store global memory themselves.
+    Direct,
+    /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
+    Simt {
+        /// Whether `cpu = reference_fn` was given.
+        cpu: bool,
+    },
+    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
+    Elementwise,
+}
+
+/// What a task promises: the const that stands beside a type of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// The function's name.
+    pub name: &'static str,
+    /// How its body runs.
+    pub kind: TaskKind,
+    /// Grid axes; the grid is their product, first axis slowest.
+    pub axes: &'static [Axis],
+    /// Names of the symbolic dimensions.
+    pub dims: &'static [&'static str],
+    /// `where M == N`: pairs of indices into [`TaskSpec::dims`].
+    pub equal: &'static [(u8, u8)],
+    /// `E in [..]`; empty when the task is not generic.
+    pub elements: &'static [Element],
+    /// Parameters in order, without `cta`.
+    pub params: &'static [Param],
+}
+
+impl TaskSpec {
+    /// Number of tile variants: the product over the axes.
+    pub const fn tile_variants(&self) -> u32 {
+        let mut product = 1;
+        let mut a = 0;
+        while a < self.axes.len() {
+            product *= self.axes[a].tiles.len() as u32;
+            a += 1;
+        }
+        product
+    }
+
+    /// Number of instances: `elements × tile variants` (at least one element).
+    pub const fn instances(&self) -> u32 {
+        let elements = if self.elements.is_empty() { 1 } else { self.elements.len() as u32 };
+        elements * self.tile_variants()
+    }
+
+    /// The instance of an element choice and one tile variant per axis: mixed radix, element slowest, last axis fastest.
+    pub const fn instance(&self, element: u32, variants: &[u32]) -> u32 {
+        let mut index = element;
+        let mut a = 0;
+        while a < self.axes.len() {
+            index = index * self.axes[a].tiles.len() as u32 + variants[a];
+            a += 1;
+        }
+        index
+    }
+}
