@@ -190,7 +190,13 @@ unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *const Launch) {
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
-        while let Some((_, task, op)) = next(arena, launch, n) {
+        loop {
+            let (slot, parity) = place(n);
+            // Finish the last tile behind the next one's multiplications; without a next one, now: others may wait for it.
+            if role.owes() && warp::ballot(mbarrier::test(arena.ready(slot), parity)) != u32::MAX {
+                role.settle();
+            }
+            let Some((_, task, op)) = next(arena, launch, n) else { break };
             C::dispatch::<Consumer, Identity, F>(&mut role, task, op);
             // A reader may fetch by TMA what these threads stored.
             fence::proxy_async_global();
@@ -200,6 +206,7 @@ unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *const Launch) {
             }
             n += 1;
         }
+        role.settle();
     }
 }
 

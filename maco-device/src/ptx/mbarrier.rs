@@ -47,6 +47,21 @@ pub unsafe fn try_wait(at: u32, parity: u32) -> bool {
     done != 0
 }
 
+/// Whether the phase of parity `parity` is complete (acquire, CTA scope); returns at once.
+///
+/// # Safety
+/// `at` is an initialised mbarrier.
+#[inline(always)]
+pub unsafe fn test(at: u32, parity: u32) -> bool {
+    let done: u32;
+    // SAFETY: the caller promises the mbarrier.
+    unsafe {
+        asm!("{{.reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p;}}",
+            out(reg32) done, in(reg32) at, in(reg32) parity, options(nostack))
+    };
+    done != 0
+}
+
 /// Waits for the phase of parity `parity`. Bounded: every barrier is completed by threads that wait on nothing global.
 ///
 /// # Safety

@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::ring::{Arena, Ring, Stage, pages};
-use super::store::columns;
+use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement, pack};
@@ -19,8 +19,13 @@ pub struct Consumer {
     thread: u32,
     /// The stage that the newest group of multiplications reads.
     reading: Stage,
-    /// Bit per buffer: parity of its next `free` phase.
-    parity: u32,
+    /// Chunks staged so far.
+    staged: u32,
+    /// The last chunks of a finished tile, packed: staged while the next tile is multiplied, so that no consumer waits for the
+    /// store of the first ones.
+    pending: [u32; 32],
+    /// How many chunks of `pending` are still to be staged; always the last ones.
+    waiting: u32,
 }
 
 impl Consumer {
@@ -28,7 +33,8 @@ impl Consumer {
     /// Made by consumer thread `thread` of a CTA whose arena is initialised.
     #[inline(always)]
     pub unsafe fn new(arena: Arena, thread: u32) -> Consumer {
-        Consumer { arena, ring: Ring::new(arena), thread, reading: Stage::NONE, parity: 0 }
+        // SAFETY: (of `zeroed`) all bits zero is 0u32; an array literal would be a loop over local memory.
+        Consumer { arena, ring: Ring::new(arena), thread, reading: Stage::NONE, staged: 0, pending: unsafe { core::mem::zeroed() }, waiting: 0 }
     }
 
     #[inline(always)]
@@ -39,6 +45,71 @@ impl Consumer {
     #[inline(always)]
     fn lane(&self) -> u32 {
         self.thread % 32
+    }
+
+    /// Whether results wait to be staged.
+    #[inline(always)]
+    pub fn owes(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Stages everything that waits.
+    #[inline(always)]
+    pub fn settle(&mut self) {
+        while self.waiting > 0 {
+            self.stage_pending();
+        }
+    }
+
+    /// Stages one chunk if its buffer is free already; called while the tensor cores are busy.
+    #[inline(always)]
+    fn stage_if_free(&mut self) {
+        if self.waiting > 0 {
+            let chunk = buffer(self.group(), self.staged);
+            // SAFETY: an initialised barrier. Lanes may see it complete at different times, and they must act together.
+            if warp::ballot(unsafe { mbarrier::test(self.arena.free(chunk), parity(self.staged) ^ 1) }) == u32::MAX {
+                self.stage_pending();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn stage_pending(&mut self) {
+        let p = &self.pending;
+        let words = if self.waiting == 2 {
+            [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
+        } else {
+            [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]]
+        };
+        self.stage(words);
+        self.waiting -= 1;
+    }
+
+    /// Writes this warp's 16 rows of the next chunk, 64 columns of packed pairs in accumulator order, and hands them to the store role.
+    #[inline(always)]
+    fn stage(&mut self, w: [u32; 16]) {
+        let lane = self.lane();
+        let chunk = buffer(self.group(), self.staged);
+        // Lane 8m + r holds the address of row r of matrix m: matrices 0, 1 are rows 0–7, 8–15 of one block of 8 columns, 2, 3 of the next.
+        let row = self.thread % 128 / 32 * 16 + (lane / 8 % 2) * 8 + lane % 8;
+        let base = self.arena.chunk(chunk) + row * 128;
+        // 128-byte swizzle: the 16-byte block's number is xored with the row's number modulo 8.
+        let block = |j: u32| base + ((j * 2 + lane / 16) ^ (lane % 8)) * 16;
+        // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
+        unsafe {
+            mbarrier::wait(self.arena.free(chunk), parity(self.staged) ^ 1);
+            matrix::store_x4(block(0), [w[0], w[1], w[2], w[3]]);
+            matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
+            matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);
+            matrix::store_x4(block(3), [w[12], w[13], w[14], w[15]]);
+        }
+        self.staged += 1;
+        fence::proxy_async_shared();
+        warp::sync();
+        if lane == 0 {
+            // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+            unsafe { mbarrier::arrive(self.arena.staged(chunk)) };
+        }
     }
 }
 
@@ -99,6 +170,7 @@ impl Role for Consumer {
             _ => majors!(256),
         }
         wgmma::commit();
+        self.stage_if_free();
         wgmma::wait::<1>();
         if self.reading.is_some() && self.lane() == 0 {
             // SAFETY: the group that read it is complete for this warp.
@@ -121,53 +193,24 @@ impl Role for Consumer {
         }
         self.reading = Stage::NONE;
 
-        let lane = self.lane();
-        let warp_row = self.thread % 128 / 32 * 16;
-        // Lane 8m + r holds the address of row r of matrix m: matrices 0, 1 are rows 0–7, 8–15 of one block of 8 columns, 2, 3 of the next.
-        let row = warp_row + (lane / 8 % 2) * 8 + lane % 8;
-        macro_rules! chunk {
-            ($c:literal) => {
-                if $c * 64 < columns(I, J) {
-                    let buffer = $c & 1;
-                    let chunk = self.group() * 2 + buffer;
-                    // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
-                    unsafe {
-                        mbarrier::wait(self.arena.free(chunk), (self.parity >> buffer & 1) ^ 1);
-                        let base = self.arena.chunk(chunk) + row * 128;
-                        chunk!(@block base, $c, 0);
-                        chunk!(@block base, $c, 1);
-                        chunk!(@block base, $c, 2);
-                        chunk!(@block base, $c, 3);
-                    }
-                    self.parity ^= 1 << buffer;
-                    fence::proxy_async_shared();
-                    warp::sync();
-                    if lane == 0 {
-                        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
-                        unsafe { mbarrier::arrive(self.arena.staged(chunk)) };
-                    }
-                }
-            };
-            (@block $base:ident, $c:literal, $j:literal) => {{
-                const AT: usize = $c * 32 + $j * 8;
-                let fragments = [
-                    pack::<E>(T::apply(acc[AT]), T::apply(acc[AT + 1])),
-                    pack::<E>(T::apply(acc[AT + 2]), T::apply(acc[AT + 3])),
-                    pack::<E>(T::apply(acc[AT + 4]), T::apply(acc[AT + 5])),
-                    pack::<E>(T::apply(acc[AT + 6]), T::apply(acc[AT + 7])),
-                ];
-                // 128-byte swizzle: the 16-byte block's number is xored with the row's number modulo 8.
-                matrix::store_x4($base + (($j * 2 + lane / 16) ^ (lane % 8)) * 16, fragments);
-            }};
+        self.settle();
+
+        macro_rules! pairs {
+            ($($at:literal)*) => { [$(pack::<E>(T::apply(acc[$at]), T::apply(acc[$at + 1]))),*] };
         }
-        chunk!(0);
-        chunk!(1);
-        chunk!(2);
-        chunk!(3);
+        self.stage(pairs!(0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30));
+        if columns(I, J) > 64 {
+            self.stage(pairs!(32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62));
+        }
+        if columns(I, J) > 128 {
+            self.pending = pairs!(64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126);
+            self.waiting = 2;
+        }
     }
 
     #[inline(always)]
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+        self.settle();
         let (rows, cols) = (y.rows(), y.cols());
         let blocks = cols.div_ceil(8);
         if blocks == 0 {
@@ -198,6 +241,7 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+        self.settle();
         let mut row = self.thread / 32;
         while row < y.rows() {
             f(inputs.row(row, self.lane(), 32), &mut y.row_mut(row, self.lane(), 32));
@@ -212,6 +256,7 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
+        self.settle();
         let readers = inputs.readers();
         let (rows, cols) = (y.rows(), y.cols());
         if cols == 0 {
@@ -228,6 +273,7 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
+        self.settle();
         f(&mut Simt { thread: self.thread, threads: CONSUMERS });
     }
 }

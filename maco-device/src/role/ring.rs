@@ -18,7 +18,7 @@ const EMPTY: u32 = FULL + PAGES * 8;
 const STAGED: u32 = EMPTY + PAGES * 8;
 const FREE: u32 = STAGED + CHUNKS * 8;
 const END: u32 = FREE + CHUNKS * 8;
-/// Chunks of epilogue staging: two per consumer warpgroup.
+/// Chunks of epilogue staging: half of them for each consumer warpgroup, used round robin.
 pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;

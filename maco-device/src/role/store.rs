@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::maps::Maps;
-use super::ring::Arena;
+use super::ring::{Arena, CHUNKS};
 use crate::abi::BOX;
 use crate::element::MmaElement;
 use crate::ptx::{mbarrier, tma};
@@ -13,8 +13,8 @@ use crate::tile::{Parts, Tile};
 pub struct Store {
     arena: Arena,
     maps: Maps,
-    /// Bit per buffer: parity of its next `staged` phase (the same for both warpgroups).
-    parity: u32,
+    /// Chunks sent so far (the same for both warpgroups).
+    sent: u32,
 }
 
 impl Store {
@@ -22,18 +22,30 @@ impl Store {
     /// Made by the store thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(arena: Arena, maps: u64) -> Store {
-        Store { arena, maps: Maps::new(maps), parity: 0 }
+        Store { arena, maps: Maps::new(maps), sent: 0 }
     }
 
-    /// Both chunks of a buffer have been read: the consumers may refill them.
+    /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
     #[inline(always)]
-    fn free(&self, buffer: u32) {
+    fn free(&self, n: u32) {
         // SAFETY: initialised barriers; the bulk reads of these chunks are complete.
         unsafe {
-            mbarrier::arrive(self.arena.free(buffer));
-            mbarrier::arrive(self.arena.free(2 + buffer));
+            mbarrier::arrive(self.arena.free(buffer(0, n)));
+            mbarrier::arrive(self.arena.free(buffer(1, n)));
         }
     }
+}
+
+/// The buffer of the `n`-th chunk of warpgroup `group`.
+#[inline(always)]
+pub fn buffer(group: u32, n: u32) -> u32 {
+    group * (CHUNKS / 2) + n % (CHUNKS / 2)
+}
+
+/// The parity of the `n`-th chunk's phases.
+#[inline(always)]
+pub fn parity(n: u32) -> u32 {
+    n / (CHUNKS / 2) & 1
 }
 
 /// Where warpgroup `group` stores column chunk `chunk` of an `I` × `J` tile: row and column from the tile's origin.
@@ -64,30 +76,28 @@ impl Role for Store {
         let chunks = columns(I, J) as u32 / BOX;
         let mut chunk = 0;
         while chunk < chunks {
-            let buffer = chunk & 1;
-            let parity = self.parity >> buffer & 1;
             let mut group = 0;
             while group < 2 {
                 let (row, col) = place::<I, J>(group, chunk);
-                let source = group * 2 + buffer;
+                let source = buffer(group, self.sent);
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy. The plan gave every staged result a tensor map.
                 unsafe {
-                    mbarrier::wait(self.arena.staged(source), parity);
+                    mbarrier::wait(self.arena.staged(source), parity(self.sent));
                     tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
                 }
                 group += 1;
             }
             tma::commit();
-            self.parity ^= 1 << buffer;
             if chunk > 0 {
                 tma::wait_read::<1>();
-                self.free(buffer ^ 1);
+                self.free(self.sent - 1);
             }
+            self.sent += 1;
             chunk += 1;
         }
         tma::wait_read::<0>();
-        self.free((chunks - 1) & 1);
+        self.free(self.sent - 1);
         // Not `.read`: a signal follows, and the data must be in global memory before it.
         tma::wait_all();
     }
