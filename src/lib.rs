@@ -1,1 +1,44 @@
-//! MACO.
+//! MACO: annotated Rust functions become one persistent GPU kernel.
+//!
+//! `#[maco::task]` and `#[maco::megakernel]` turn functions into a task graph at compile time; stock rustc compiles the same source to
+//! PTX; one kernel runs the whole graph, and the same graph runs on the CPU. README.md shows the way in; this crate is the facade and
+//! the [task library](tasks). Planning, devices and the device runtime live in `maco-graph`, `maco-host` and `maco-device`.
+#![cfg_attr(target_arch = "nvptx64", no_std)]
+
+pub use maco_device::{Accumulator, Cta, Element, MmaElement, Row, RowMut, Simt, Steps, Tile, math};
+pub use maco_macros::{graph, megakernel, task};
+
+pub mod tasks;
+
+#[cfg(not(target_arch = "nvptx64"))]
+mod host {
+    pub use maco_host::*;
+}
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host::*;
+
+/// What a file of kernels imports: `use maco::prelude::*;`
+pub mod prelude {
+    pub use crate::math;
+    pub use crate::tasks::*;
+    pub use maco_device::{Element, MmaElement, bf16, f16};
+}
+
+/// What generated code refers to. Not for use by hand.
+#[doc(hidden)]
+pub mod __private {
+    pub use maco_device::{
+        All, Callable, Cta, Element, Elementwise, FloatElement, Filter, Identity, MmaElement, Role, Simt, Task, Then, Tile, bf16, f16,
+    };
+    pub use maco_graph::spec;
+
+    #[cfg(target_arch = "nvptx64")]
+    pub use maco_device::{abi::Launch, megakernel};
+
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use maco_device::Cpu;
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use maco_host::{
+        Arguments, Device, DeviceModule, Embedded, Error, Pending, Plan, PlanOptions, Program, Report, Stream, Tensor, on_cpu,
+    };
+}

@@ -27,8 +27,13 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     unsafe fn store8(at: *mut Self, values: [Self::Value; 8]);
 }
 
+/// A floating-point element: closures see `f32`.
+pub trait FloatElement: Element<Value = f32> {}
+
+impl<E: Element<Value = f32>> FloatElement for E {}
+
 /// An element the tensor cores multiply.
-pub trait MmaElement: Element<Value = f32> {
+pub trait MmaElement: FloatElement {
     /// Whether the wgmma type is `bf16` (else `f16`).
     const BF16: bool;
 }

@@ -21,7 +21,7 @@ mod role;
 mod worker;
 
 pub use cta::{Accumulator, Cta, Simt, Steps};
-pub use element::{Element, MmaElement, bf16, f16};
+pub use element::{Element, FloatElement, MmaElement, bf16, f16};
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::Cpu;

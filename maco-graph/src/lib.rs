@@ -9,3 +9,5 @@ pub mod spec;
 pub mod ir;
 #[cfg(feature = "std")]
 pub mod plan;
+#[cfg(feature = "std")]
+pub mod resolve;

@@ -65,7 +65,7 @@ unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor
         }
         polls = polls.wrapping_add(1);
         machine.pause(polls);
-        if polls % LOOK != 0 {
+        if !polls.is_multiple_of(LOOK) {
             continue;
         }
         // SAFETY: the caller promises a live launch.

@@ -10,6 +10,8 @@ use crate::spec::{Access, Index, Param, TaskSpec, TensorParam};
 
 /// Device coordinates are `i32`.
 const MAX_EXTENT: u64 = i32::MAX as u64;
+/// Dispatch numbers are `u16`.
+const MAX_INSTANCES: usize = u16::MAX as usize;
 
 /// Ranks and extents of all tensors.
 pub(super) fn tensors(graph: &Graph) -> Result<(), PlanError> {
@@ -63,6 +65,10 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     }
     if let Some(axis) = task.axes.iter().find(|axis| axis.tiles.is_empty() || axis.tiles.contains(&0)) {
         return Err(malformed(format!("axis `{}` of {site} has no tile size, or a zero", axis.name)));
+    }
+    let instances = task.axes.iter().fold(task.elements.len().max(1), |product, axis| product.saturating_mul(axis.tiles.len()));
+    if instances > MAX_INSTANCES {
+        return Err(malformed(format!("{site} has {instances} instances, at most {MAX_INSTANCES} can be numbered")));
     }
     let tensors = task.params.iter().filter_map(tensor_of).count();
     if tensors > OPERANDS {

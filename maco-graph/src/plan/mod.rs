@@ -12,6 +12,7 @@ mod error;
 mod events;
 mod groups;
 mod json;
+mod lookup;
 #[doc(hidden)]
 pub mod oracle;
 mod region;
@@ -249,17 +250,19 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     check::tensors(&graph)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
+    let mut tasks = 0;
     let mut chooser = tiles::Chooser::default();
     for index in 0..graph.calls.len() {
         let site = check::call(&graph, index)?;
         let call = &graph.calls[index];
         let choice = chooser.choose(site, call, options.workers)?;
+        tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
         calls.push(choice.planned(call));
     }
     let mut found = dependence::relate(&graph, &regions, dropped)?;
-    let order = schedule::number(&graph, &mut calls, &found.relations, options)?;
+    let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
     let lists = schedule::lists(events.tasks.len() as u32, options);
     let plan = Plan {
@@ -278,4 +281,12 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     };
     plan.verify().map_err(PlanError::Unverified)?;
     Ok(plan)
+}
+
+/// Tasks up to and with a call, while they are within the limit.
+fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> Result<u64, PlanError> {
+    let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
+    let tiles = if choice.grid.contains(&0) { 0 } else { choice.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(u64::from(along))) };
+    let found = before.saturating_add(tiles);
+    if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

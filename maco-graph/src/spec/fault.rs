@@ -44,8 +44,6 @@ pub enum FaultKind {
     Bound { symbol: &'static str, expected: Dim, by: &'static str, tensor: TensorName, found: Dim },
     /// A fixed or computed dimension that does not fit.
     Fixed { axis: u32, expected: Dim, tensor: TensorName, found: Dim },
-    /// Two symbols that `where` makes equal.
-    Unequal { left: &'static str, expected: Dim, right: &'static str, found: Dim },
     /// Another element type than the parameter's.
     Element { expected: Element, tensor: TensorName, found: Element },
     /// An element type that is not in the task's list.
@@ -106,7 +104,7 @@ impl FaultKind {
             FaultKind::Unwritten { .. } => Code::Unwritten,
             FaultKind::NeverRead { .. } | FaultKind::DeadWrite { .. } | FaultKind::Overwritten { .. } => Code::Unread,
             FaultKind::Rank { .. } => Code::Rank,
-            FaultKind::Bound { .. } | FaultKind::Fixed { .. } | FaultKind::Unequal { .. } => Code::Dimension,
+            FaultKind::Bound { .. } | FaultKind::Fixed { .. } => Code::Dimension,
             FaultKind::Element { .. }
             | FaultKind::NotListed { .. }
             | FaultKind::Mixed { .. }

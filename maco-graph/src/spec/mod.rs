@@ -7,6 +7,8 @@
 //! ([`Recording::report`]), so that all mistakes of a body are reported at once, each on its own token.
 
 mod argument;
+mod arithmetic;
+mod bindings;
 mod call;
 mod code;
 mod dims;
@@ -32,7 +34,7 @@ pub use fault::{Fault, FaultKind, TensorName};
 pub use flow::Kind;
 pub use graph::{Enclosing, GraphParam, GraphSpec};
 #[cfg(feature = "std")]
-pub use owned::{intern, Owned};
+pub use owned::{BuildError, Owned, intern};
 pub use placement::{Collective, Placement};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 pub use storage::{Recording, Storage};

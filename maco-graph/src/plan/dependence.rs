@@ -1,0 +1,158 @@
+//! Finds which call must wait for which: read after write, write after read, write after write, in program order.
+//!
+//! Tiles do not belong here: a relation says that the tiles of two regions are ordered wherever they meet.
+//!
+//! Per tensor the accesses that a later call may still have to wait for are *live*. Two rules keep them few; both rest on
+//! one argument. Say T₁, T₂, T₃ are tiles of three calls in program order whose boxes all hold some element, and each
+//! relation between neighbours is kept: then T₃ waits for T₂ and T₂ for T₁, and T₁ → T₃ needs no relation.
+//!
+//! * A write whose tiles touch every element of its box retires the live accesses within that box: whoever meets them
+//!   later meets this write at the same element.
+//! * A write needs no relation with an earlier write if one live read between them touches every element that the two
+//!   writes share: it waits for that read, and the read for the earlier write.
+
+use super::groups::CounterSets;
+use super::region::{Region, Regions};
+use super::{Hazard, PlanError, Relation};
+use crate::ir::Graph;
+
+/// What [`relate`] finds.
+pub(super) struct Dependences {
+    /// Ordered by consumer. Counters are numbered as the sets were made; [`super::events`] renumbers them.
+    pub relations: Vec<Relation>,
+    /// The counter set of each relation.
+    pub set_of: Vec<u32>,
+    pub sets: CounterSets,
+}
+
+/// Regions (by number) of one tensor that a later call may have to wait for.
+#[derive(Clone, Default)]
+struct Live {
+    writers: Vec<u32>,
+    readers: Vec<u32>,
+}
+
+/// Relations between all calls; those of kind `dropped` are left out.
+pub(super) fn relate(graph: &Graph, regions: &Regions, dropped: Option<Hazard>) -> Result<Dependences, PlanError> {
+    let mut written = vec![false; graph.tensors.len()];
+    for region in regions.all() {
+        written[region.tensor as usize] |= region.access.writes() && !region.empty;
+    }
+    let mut live = vec![Live::default(); graph.tensors.len()];
+    let mut found = Builder {
+        graph,
+        regions,
+        dropped,
+        first: 0,
+        result: Dependences {
+            relations: Vec::with_capacity(2 * graph.calls.len()),
+            set_of: Vec::with_capacity(2 * graph.calls.len()),
+            sets: CounterSets::new(graph.calls.len()),
+        },
+    };
+    for call in 0..graph.calls.len() as u32 {
+        let relevant = |&number: &u32| !regions.get(number).empty && written[regions.get(number).tensor as usize];
+        found.first = found.result.relations.len();
+        for number in regions.range(call).filter(relevant) {
+            found.wait_for(&live[regions.get(number).tensor as usize], number)?;
+        }
+        for number in regions.range(call).filter(relevant) {
+            let region = regions.get(number);
+            live[region.tensor as usize].retire(regions, region);
+        }
+        for number in regions.range(call).filter(relevant) {
+            let region = regions.get(number);
+            let live = &mut live[region.tensor as usize];
+            if region.access.writes() { live.writers.push(number) } else { live.readers.push(number) }
+        }
+    }
+    Ok(found.result)
+}
+
+impl Live {
+    fn retire(&mut self, regions: &Regions, by: &Region) {
+        if by.access.writes() && by.covers {
+            self.writers.retain(|&number| !contains(by, regions.get(number)));
+            self.readers.retain(|&number| !contains(by, regions.get(number)));
+        }
+    }
+
+    /// Whether a read after `writer` touches every element that `writer` shares with `later`.
+    fn read_between(&self, regions: &Regions, writer: &Region, later: &Region) -> bool {
+        self.readers.iter().map(|&number| regions.get(number)).any(|reader| {
+            reader.call > writer.call
+                && reader.covers
+                && (0..usize::from(reader.rank)).all(|axis| {
+                    let (w, l, r) = (&writer.axes[axis], &later.axes[axis], &reader.axes[axis]);
+                    r.lo <= w.lo.max(l.lo) && w.hi.min(l.hi) <= r.hi
+                })
+        })
+    }
+}
+
+fn contains(outer: &Region, inner: &Region) -> bool {
+    (0..usize::from(outer.rank)).all(|axis| outer.axes[axis].lo <= inner.axes[axis].lo && inner.axes[axis].hi <= outer.axes[axis].hi)
+}
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    regions: &'a Regions,
+    dropped: Option<Hazard>,
+    /// First relation of the current consumer.
+    first: usize,
+    result: Dependences,
+}
+
+impl Builder<'_> {
+    fn wait_for(&mut self, live: &Live, consumer: u32) -> Result<(), PlanError> {
+        let region = self.regions.get(consumer);
+        for &writer in &live.writers {
+            // An update waits for the earlier write as a reader; that orders the two writes as well.
+            let hazard = if region.access.reads() { Hazard::Raw } else { Hazard::Waw };
+            if hazard == Hazard::Raw || !live.read_between(self.regions, self.regions.get(writer), region) {
+                self.relate(writer, consumer, hazard)?;
+            }
+        }
+        if region.access.writes() {
+            for &reader in &live.readers {
+                self.relate(reader, consumer, Hazard::War)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn relate(&mut self, producer: u32, consumer: u32, hazard: Hazard) -> Result<(), PlanError> {
+        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
+        if self.dropped == Some(hazard) || self.regions.disjoint(from, to) {
+            return Ok(());
+        }
+        let set = self.result.sets.intern(self.graph, self.regions, producer, consumer)?;
+        let operands = &self.graph.calls[to.call as usize];
+        let same_box = |other: &Relation| {
+            let (a, b) = (other.consumer_operand as usize, to.operand as usize);
+            operands.operands[a] == operands.operands[b] && region_of(operands.task, a) == region_of(operands.task, b)
+        };
+        let earlier = self.first..self.result.relations.len();
+        if earlier.into_iter().any(|index| self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
+            return Ok(());
+        }
+        let counters = self.result.sets.get(set);
+        self.result.relations.push(Relation {
+            tensor: from.tensor,
+            producer: from.call,
+            producer_operand: from.operand,
+            consumer: to.call,
+            consumer_operand: to.operand,
+            hazard,
+            counters: counters.base..counters.base + counters.count,
+            waits: 0,
+            edges: 0,
+        });
+        self.result.set_of.push(set);
+        Ok(())
+    }
+}
+
+fn region_of(task: &'static crate::spec::TaskSpec, operand: usize) -> Option<&'static [crate::spec::Index]> {
+    task.params.iter().filter_map(super::region::tensor_of).nth(operand).map(|param| param.region)
+}

@@ -1,0 +1,141 @@
+//! A plan for other programs: calls, tensors and relations as JSON.
+
+use serde::Serialize;
+
+use super::{Plan, Schedule};
+
+#[derive(Serialize)]
+struct PlanJson<'a> {
+    name: &'a str,
+    workers: u32,
+    schedule: &'static str,
+    tasks: usize,
+    waves: u32,
+    /// Tasks in each wave.
+    wave_widths: Vec<u32>,
+    counters: u32,
+    edges: u64,
+    tensors: Vec<TensorJson<'a>>,
+    calls: Vec<CallJson<'a>>,
+    relations: Vec<RelationJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct TensorJson<'a> {
+    name: &'a str,
+    kind: String,
+    element: &'static str,
+    shape: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct CallJson<'a> {
+    task: &'static str,
+    then: &'a [String],
+    op: u32,
+    priority: i32,
+    axes: Vec<&'static str>,
+    tile: &'a [u32],
+    grid: &'a [u32],
+    /// First task and end.
+    tasks: [u32; 2],
+    /// First and last wave; absent when there is no task.
+    waves: Option<(u32, u32)>,
+    operands: Vec<OperandJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct OperandJson<'a> {
+    param: &'static str,
+    access: String,
+    tensor: &'a str,
+    view: String,
+}
+
+#[derive(Serialize)]
+struct RelationJson<'a> {
+    tensor: &'a str,
+    producer: u32,
+    producer_param: &'static str,
+    consumer: u32,
+    consumer_param: &'static str,
+    hazard: &'static str,
+    /// First counter and end.
+    counters: [u32; 2],
+    waits: u32,
+    edges: u64,
+}
+
+impl Plan {
+    /// Calls, tensors and relations as pretty-printed JSON.
+    pub fn json(&self) -> String {
+        // Plain structs of numbers and strings always serialise.
+        serde_json::to_string_pretty(&self.description()).unwrap_or_default()
+    }
+
+    fn description(&self) -> PlanJson<'_> {
+        let mut wave_widths = vec![0; self.waves as usize];
+        for task in &self.tasks {
+            wave_widths[task.wave as usize] += 1;
+        }
+        let tensors = self.graph.tensors.iter().map(|tensor| TensorJson {
+            name: &tensor.name,
+            kind: format!("{:?}", tensor.kind),
+            element: tensor.element.name(),
+            shape: &tensor.shape,
+        });
+        let relations = self.relations.iter().map(|relation| {
+            let (producer_param, consumer_param) = self.parameter_names(relation);
+            RelationJson {
+                tensor: self.tensor_name(relation.tensor),
+                producer: relation.producer,
+                producer_param,
+                consumer: relation.consumer,
+                consumer_param,
+                hazard: relation.hazard.name(),
+                counters: [relation.counters.start, relation.counters.end],
+                waits: relation.waits,
+                edges: relation.edges,
+            }
+        });
+        PlanJson {
+            name: &self.graph.name,
+            workers: self.workers,
+            schedule: match self.schedule {
+                Schedule::Static => "static",
+                Schedule::Dynamic => "dynamic",
+            },
+            tasks: self.tasks.len(),
+            waves: self.waves,
+            wave_widths,
+            counters: self.counters,
+            edges: self.edges,
+            tensors: tensors.collect(),
+            calls: (0..self.calls.len()).map(|call| self.describe_call(call)).collect(),
+            relations: relations.collect(),
+        }
+    }
+
+    fn describe_call(&self, index: usize) -> CallJson<'_> {
+        let (call, planned) = (&self.graph.calls[index], &self.calls[index]);
+        let params = call.task.params.iter().filter_map(super::region::tensor_of);
+        let operands = params.zip(&call.operands).map(|(param, view)| OperandJson {
+            param: param.name,
+            access: format!("{:?}", param.access).to_lowercase(),
+            tensor: self.tensor_name(view.tensor),
+            view: self.view_name(view),
+        });
+        CallJson {
+            task: call.task.name,
+            then: &call.then,
+            op: planned.op,
+            priority: call.priority,
+            axes: call.task.axes.iter().map(|axis| axis.name).collect(),
+            tile: &planned.tile,
+            grid: &planned.grid,
+            tasks: [planned.tasks.start, planned.tasks.end],
+            waves: self.waves_of(index),
+            operands: operands.collect(),
+        }
+    }
+}

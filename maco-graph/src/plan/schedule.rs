@@ -1,0 +1,124 @@
+//! Orders calls, the tiles of a call, and deals the tasks to the workers.
+//!
+//! There is one global order; every list is a part of it in the same order, so no list can wait for itself in a circle.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::{AXES, Lists, Options, PlannedCall, Relation, Schedule};
+use crate::ir::Graph;
+
+/// Rows of tiles that are walked together, column by column, so that operands are still in the second-level cache.
+const ROWS: u32 = 16;
+
+/// Gives every call its range of task numbers and returns the calls in global order.
+pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Relation]) -> Vec<u32> {
+    let order = if graph.calls.iter().all(|call| call.priority == 0) { (0..calls.len() as u32).collect() } else { by_priority(graph, relations) };
+    let mut end = 0;
+    for &call in &order {
+        let start = end;
+        let planned = &mut calls[call as usize];
+        // Any zero first: the other axes of an empty grid may be too long to multiply.
+        end += if planned.grid.contains(&0) { 0 } else { planned.grid.iter().product::<u32>() };
+        planned.tasks = start..end;
+    }
+    order
+}
+
+/// Program order, except that among the calls whose producers have all been placed the highest priority comes first.
+fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
+    let calls = graph.calls.len();
+    let mut blockers = vec![0u32; calls];
+    let mut consumers = vec![Vec::new(); calls];
+    for relation in relations {
+        blockers[relation.consumer as usize] += 1;
+        consumers[relation.producer as usize].push(relation.consumer);
+    }
+    let key = |call: u32| (graph.calls[call as usize].priority, Reverse(call));
+    let mut ready: BinaryHeap<_> = (0..calls as u32).filter(|&call| blockers[call as usize] == 0).map(key).collect();
+    let mut order = Vec::with_capacity(calls);
+    while let Some((_, Reverse(call))) = ready.pop() {
+        order.push(call);
+        for &consumer in &consumers[call as usize] {
+            blockers[consumer as usize] -= 1;
+            if blockers[consumer as usize] == 0 {
+                ready.push(key(consumer));
+            }
+        }
+    }
+    order
+}
+
+/// Calls `each` with every coordinate of `grid` in the order in which tiles are dealt: in groups of 16 rows, column by
+/// column. Of three axes the first is slowest and the other two are rows and columns.
+pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])) {
+    let planes = if grid[2] > 1 { grid[0] } else { 1 };
+    let (rows, columns) = if grid[2] > 1 { (grid[1], grid[2]) } else { (grid[0], grid[1].min(grid[1] * grid[2])) };
+    for plane in 0..planes {
+        for first in (0..rows).step_by(ROWS as usize) {
+            for column in 0..columns {
+                for row in first..rows.min(first + ROWS) {
+                    each(if grid[2] > 1 { [plane, row, column] } else { [row, column, 0] });
+                }
+            }
+        }
+    }
+}
+
+/// Deals tasks `0..tasks`, which are in global order.
+pub(super) fn lists(tasks: u32, options: &Options) -> Lists {
+    match options.schedule {
+        Schedule::Dynamic => Lists { order: (0..tasks).collect(), starts: vec![0, tasks] },
+        Schedule::Static => {
+            let mut lists = Lists { order: Vec::with_capacity(tasks as usize), starts: Vec::with_capacity(options.workers as usize + 1) };
+            for worker in 0..options.workers {
+                lists.starts.push(lists.order.len() as u32);
+                lists.order.extend((worker..tasks).step_by(options.workers as usize));
+            }
+            lists.starts.push(tasks);
+            lists
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walk(grid: [u32; AXES]) -> Vec<[u32; AXES]> {
+        let mut tiles = Vec::new();
+        for_each_tile(grid, |coord| tiles.push(coord));
+        tiles
+    }
+
+    #[test]
+    fn every_tile_once() {
+        for grid in [[1, 1, 1], [40, 1, 1], [33, 7, 1], [3, 20, 5], [2, 1, 3], [0, 4, 1], [4, 0, 1], [4, 4, 0], [0, 0, 0]] {
+            let mut tiles = walk(grid);
+            assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?}");
+            tiles.sort_unstable();
+            tiles.dedup();
+            assert_eq!(tiles.len() as u32, grid.iter().product::<u32>(), "{grid:?}");
+            assert!(tiles.iter().all(|coord| (0..AXES).all(|axis| coord[axis] < grid[axis])));
+        }
+    }
+
+    #[test]
+    fn sixteen_rows_column_by_column() {
+        let tiles = walk([20, 3, 1]);
+        assert_eq!(tiles[0], [0, 0, 0]);
+        assert_eq!(tiles[15], [15, 0, 0]);
+        assert_eq!(tiles[16], [0, 1, 0]);
+        assert_eq!(tiles[48], [16, 0, 0]);
+        assert_eq!(tiles[52], [16, 1, 0]);
+    }
+
+    #[test]
+    fn lists_are_dealt_round_robin() {
+        let lists = lists(7, &Options::new(3));
+        assert_eq!(lists.order, [0, 3, 6, 1, 4, 2, 5]);
+        assert_eq!(lists.starts, [0, 3, 5, 7]);
+        let idle = super::lists(2, &Options::new(4));
+        assert_eq!(idle.starts, [0, 1, 2, 2, 2]);
+    }
+}

@@ -1,0 +1,201 @@
+//! Checks a finished plan, by counting what it says rather than by how it was made.
+//!
+//! A plan that passes cannot hang: every wait is for exactly the signals that its counter gets, all of them from tasks
+//! earlier in one global order, and every list follows that order. That the waits order all conflicting accesses is not
+//! decided here: it costs all pairs of tasks, and [`super::oracle`] does it for tests.
+
+use super::{Plan, Schedule};
+
+/// What is wrong with a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Defect {
+    /// The tasks of a call are not the tiles of its grid, once each.
+    #[error("the tasks of call #{call} are not the tiles of its grid, once each")]
+    Grid {
+        /// Index of the call.
+        call: u32,
+    },
+    /// A task's waits or signals do not follow those of the task before.
+    #[error("the waits and signals of task {task} do not follow those of the task before")]
+    Layout {
+        /// Index of the task.
+        task: u32,
+    },
+    /// A counter that does not exist.
+    #[error("task {task} uses counter {counter} of {counters}")]
+    Counter {
+        /// Index of the task.
+        task: u32,
+        /// The counter.
+        counter: u32,
+        /// Counters there are.
+        counters: u32,
+    },
+    /// A wait for more or fewer signals than there are.
+    #[error("task {task} waits for {need} signals of counter {counter}, which gets {signals}")]
+    Need {
+        /// Index of the task.
+        task: u32,
+        /// The counter.
+        counter: u32,
+        /// Signals waited for.
+        need: u32,
+        /// Signals sent.
+        signals: u32,
+    },
+    /// A wait for a task that is not earlier in the global order.
+    #[error("task {task} waits on counter {counter}, which task {by} signals, but that is not earlier in the global order")]
+    Order {
+        /// Index of the task.
+        task: u32,
+        /// The counter.
+        counter: u32,
+        /// The last task that signals it.
+        by: u32,
+    },
+    /// The number of lists or their borders do not fit the schedule.
+    #[error("the borders of the lists do not fit {lists} lists of {tasks} tasks")]
+    Borders {
+        /// Lists there should be.
+        lists: u32,
+        /// Tasks there are.
+        tasks: u32,
+    },
+    /// A list that does not follow the global order, or names a task that does not exist.
+    #[error("list {list} does not follow the global order at task {task}")]
+    List {
+        /// Which list.
+        list: u32,
+        /// The task that is out of place.
+        task: u32,
+    },
+    /// A task in two lists.
+    #[error("task {task} is in two lists")]
+    Twice {
+        /// Index of the task.
+        task: u32,
+    },
+}
+
+impl Plan {
+    /// Checks the plan; [`super::plan`] has done so already.
+    ///
+    /// # Errors
+    /// The first [`Defect`] found.
+    pub fn verify(&self) -> Result<(), Defect> {
+        self.verify_grids()?;
+        self.verify_events()?;
+        self.verify_lists()
+    }
+
+    fn verify_grids(&self) -> Result<(), Defect> {
+        let mut seen = Bits::new(self.tasks.len());
+        let mut total = 0u64;
+        for (index, call) in self.calls.iter().enumerate() {
+            let defect = Defect::Grid { call: index as u32 };
+            let tasks = self.tasks.get(call.tasks.start as usize..call.tasks.end as usize).ok_or(defect)?;
+            let tiles = if call.grid.contains(&0) { 0 } else { call.grid.iter().map(|&tiles| u64::from(tiles)).product() };
+            total += tiles;
+            if tasks.len() as u64 != tiles {
+                return Err(defect);
+            }
+            for task in tasks {
+                let mut position = 0u64;
+                for (&tiles, &coord) in call.grid.iter().zip(&task.coord) {
+                    if coord >= tiles {
+                        return Err(defect);
+                    }
+                    position = position * u64::from(tiles) + u64::from(coord);
+                }
+                let beyond = task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
+                if task.call != index as u32 || beyond || !seen.insert(call.tasks.start as usize + position as usize) {
+                    return Err(defect);
+                }
+            }
+        }
+        if total != self.tasks.len() as u64 {
+            return Err(Defect::Grid { call: self.calls.len() as u32 });
+        }
+        Ok(())
+    }
+
+    fn verify_events(&self) -> Result<(), Defect> {
+        let counters = self.counters;
+        // Signals of each counter, and the last task that sends one.
+        let mut signals = vec![(0u32, 0u32); counters as usize];
+        let mut next = 0;
+        for (index, task) in self.tasks.iter().enumerate() {
+            let index = index as u32;
+            let range = task.first_signal as usize..task.first_signal as usize + usize::from(task.signals);
+            let own = self.signals.get(range).filter(|_| task.first_signal == next).ok_or(Defect::Layout { task: index })?;
+            next += u32::from(task.signals);
+            for &counter in own {
+                let entry = signals.get_mut(counter as usize).ok_or(Defect::Counter { task: index, counter, counters })?;
+                *entry = (entry.0 + 1, index);
+            }
+        }
+        if next as usize != self.signals.len() {
+            return Err(Defect::Layout { task: self.tasks.len() as u32 });
+        }
+        let mut next = 0;
+        for (index, task) in self.tasks.iter().enumerate() {
+            let index = index as u32;
+            let range = task.first_wait as usize..task.first_wait as usize + usize::from(task.waits);
+            let own = self.waits.get(range).filter(|_| task.first_wait == next).ok_or(Defect::Layout { task: index })?;
+            next += u32::from(task.waits);
+            for wait in own {
+                let (counter, need) = (wait.counter, wait.need);
+                let &(sent, by) = signals.get(counter as usize).ok_or(Defect::Counter { task: index, counter, counters })?;
+                if need != sent || need == 0 {
+                    return Err(Defect::Need { task: index, counter, need, signals: sent });
+                }
+                if by >= index {
+                    return Err(Defect::Order { task: index, counter, by });
+                }
+            }
+        }
+        if next as usize != self.waits.len() { Err(Defect::Layout { task: self.tasks.len() as u32 }) } else { Ok(()) }
+    }
+
+    fn verify_lists(&self) -> Result<(), Defect> {
+        let tasks = self.tasks.len() as u32;
+        let lists = if self.schedule == Schedule::Static { self.workers } else { 1 };
+        let starts = &self.lists.starts;
+        let borders = starts.len() as u64 == u64::from(lists) + 1 && starts.first() == Some(&0) && starts.last() == Some(&tasks);
+        if !borders || !starts.is_sorted() || self.lists.order.len() != tasks as usize {
+            return Err(Defect::Borders { lists, tasks });
+        }
+        let mut seen = Bits::new(tasks as usize);
+        for list in 0..lists {
+            let own = self.lists.of(list as usize);
+            for (position, &task) in own.iter().enumerate() {
+                if task >= tasks || position > 0 && own[position - 1] >= task {
+                    return Err(Defect::List { list, task });
+                }
+                if !seen.insert(task as usize) {
+                    return Err(Defect::Twice { task });
+                }
+            }
+        }
+        // As many entries as tasks, none twice: none is missing.
+        Ok(())
+    }
+}
+
+/// A set of small numbers.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(len: usize) -> Bits {
+        Bits(vec![0; len.div_ceil(64)])
+    }
+
+    /// Whether `index` was new.
+    fn insert(&mut self, index: usize) -> bool {
+        let (word, bit) = (&mut self.0[index / 64], 1 << (index % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}

@@ -1,0 +1,329 @@
+//! The check of one call against what its task promises: arguments, shapes, aliasing, options.
+//!
+//! Calls of graphs are in `graph.rs`; who reads and writes is in `flow.rs`.
+
+use super::bindings::{Bindings, Formal};
+use super::dims::{self, Polynomial};
+use super::fault::FaultKind;
+use super::recorder::CallRow;
+use super::{Access, Argument, Dim, Param, RANK, Recorder, TaskSpec, View};
+
+/// Most tensor parameters of one task.
+pub(super) const OPERANDS: usize = 6;
+
+/// Where a call stands and what its options say.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSite<'a> {
+    /// First instance of the callee in the caller's dispatch.
+    pub slot: u32,
+    /// Token of the callee's name.
+    pub path: u32,
+    /// Token of the first argument; the others follow.
+    pub arguments: u32,
+    /// Names in `.then(..)`.
+    pub then: &'static [&'static str],
+    /// Token of the first of them.
+    pub then_site: u32,
+    /// Sizes in `.tile(..)`.
+    pub tile: Option<&'a [u32]>,
+    /// Token of the first of them; the others follow.
+    pub tile_site: u32,
+    /// `.priority(n)`
+    pub priority: i32,
+}
+
+impl Recorder<'_> {
+    /// Records the call of a task.
+    pub const fn call(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, arguments: &[Argument<'_>]) {
+        let failures = self.state.failures;
+        let mut missing = "";
+        if arguments.len() < spec.params.len() {
+            missing = spec.params[arguments.len()].name();
+        }
+        self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
+
+        let first_operand = self.state.counts.operands as u32;
+        let first_value = self.state.counts.values as u32;
+        let mut bindings = Bindings::new(spec.dims, spec.equal);
+        let mut formals = [None; OPERANDS];
+        let mut views = [View::NONE; OPERANDS];
+        let mut sites = [0; OPERANDS];
+        let (mut operand, mut n) = (0, 0);
+        while n < spec.params.len() {
+            let at = site.arguments + n as u32;
+            match &spec.params[n] {
+                Param::Scalar { name, ty } => {
+                    let mut value = super::Value::Integer(0);
+                    if n < arguments.len() {
+                        value = self.scalar_argument(spec.name, name, *ty, &arguments[n], at);
+                    }
+                    self.push_value(value);
+                }
+                Param::Tensor(param) => {
+                    let formal =
+                        Formal { task: spec.name, name: param.name, access: param.access, element: param.element, dims: param.dims };
+                    let mut view = View::NONE;
+                    if n < arguments.len() {
+                        view = self.tensor_argument(spec.name, param.name, &arguments[n], at);
+                    }
+                    self.push_operand(view);
+                    if operand < OPERANDS {
+                        formals[operand] = Some(formal);
+                        sites[operand] = at;
+                        views[operand] = view;
+                        if !self.fits(&formal, spec.elements, &view, at, &mut bindings) || !self.bind(&formal, &view, at, &mut bindings) {
+                            views[operand] = View::NONE;
+                            self.forgive(&view);
+                        }
+                    }
+                    operand += 1;
+                }
+            }
+            n += 1;
+        }
+        self.compare_all(&formals, &views, &sites, &bindings);
+        if self.state.failures == failures {
+            self.aliases(&formals, &views, &sites);
+            self.flow(&formals, &views, &sites);
+        } else {
+            self.forgive_all(arguments);
+        }
+
+        let element = match bindings.element {
+            Some(element) => element.position(spec.elements),
+            None => None,
+        };
+        let element = match element {
+            Some(position) => position,
+            None => 0,
+        };
+        let slot = self.state.base + site.slot;
+        let (tile, forced) = self.tiles(spec, site);
+        if !site.then.is_empty() && !spec.stores() {
+            self.fault(site.then_site, spec.name, "", FaultKind::ThenWithoutStore);
+        }
+        if !self.state.counting {
+            self.mark(spec, site, slot, element, forced);
+        }
+        self.push_call(CallRow {
+            task: spec,
+            slot,
+            element,
+            first_operand,
+            first_value,
+            tile,
+            then: site.then,
+            priority: site.priority,
+        });
+    }
+
+    pub(super) const fn arity(&mut self, task: &'static str, expected: usize, missing: &'static str, site: &CallSite<'_>, found: usize) {
+        if expected != found {
+            let at = if found > expected { site.arguments + expected as u32 } else { site.path };
+            self.fault(at, task, "", FaultKind::Arity { expected: expected as u32, found: found as u32, missing });
+        }
+    }
+
+    pub(super) const fn compare_all(
+        &mut self,
+        formals: &[Option<Formal>],
+        views: &[View],
+        sites: &[u32],
+        bindings: &Bindings,
+    ) {
+        let mut n = 0;
+        while n < formals.len() {
+            if let Some(formal) = &formals[n] {
+                self.compare(formal, &views[n], sites[n], bindings);
+            }
+            n += 1;
+        }
+    }
+
+    pub(super) const fn flow(&mut self, formals: &[Option<Formal>], views: &[View], sites: &[u32]) {
+        let mut pass = 0;
+        // Reads of a call come before its writes.
+        while pass < 2 {
+            let mut n = 0;
+            while n < formals.len() {
+                if let Some(formal) = formals[n] {
+                    let access = match (pass, formal.access) {
+                        (0, Access::Write) | (1, Access::Read) => None,
+                        (0, _) => Some(Access::Read),
+                        _ => Some(Access::Write),
+                    };
+                    if let Some(access) = access {
+                        self.touch(&views[n], access, formal.task, formal.name, sites[n]);
+                    }
+                    if pass == 0 {
+                        self.placed(&formal, &views[n], sites[n]);
+                    }
+                }
+                n += 1;
+            }
+            pass += 1;
+        }
+    }
+
+    /// One tensor twice in one call, written at least once: the views must be apart for all sizes.
+    pub(super) const fn aliases(&mut self, formals: &[Option<Formal>], views: &[View], sites: &[u32]) {
+        let mut b = 1;
+        while b < formals.len() {
+            let mut a = 0;
+            while a < b {
+                if let (Some(first), Some(second)) = (formals[a], formals[b])
+                    && (first.access.writes() || second.access.writes())
+                    && !views[a].none()
+                    && views[a].tensor == views[b].tensor
+                    && !self.apart(&views[a], &views[b])
+                {
+                    let (writer, other, at) = if second.access.writes() { (second, first, b) } else { (first, second, a) };
+                    let tensor = self.name(&views[at]);
+                    self.fault(sites[at], writer.task, writer.name, FaultKind::Aliased { tensor, other: other.name });
+                }
+                a += 1;
+            }
+            b += 1;
+        }
+    }
+
+    /// Whether two views of one tensor share no element for any sizes.
+    const fn apart(&self, a: &View, b: &View) -> bool {
+        let mut axis = 0;
+        while axis < RANK {
+            if let (Some((a_start, a_end)), Some((b_start, b_end))) = (self.range_of(a, axis), self.range_of(b, axis))
+                && (self.before(&a_end, &b_start) || self.before(&b_end, &a_start))
+            {
+                return true;
+            }
+            axis += 1;
+        }
+        false
+    }
+
+    const fn before(&self, a: &Polynomial, b: &Polynomial) -> bool {
+        match dims::sub(self.dims, b, a) {
+            Some(difference) => difference.non_negative(),
+            None => false,
+        }
+    }
+
+    /// First element and end of what a view touches along one axis of its tensor.
+    const fn range_of(&self, view: &View, axis: usize) -> Option<(Polynomial, Polynomial)> {
+        let mut extents = [Polynomial::ZERO; RANK];
+        let mut steps = [Polynomial::ZERO; RANK];
+        let (mut parts, mut n) = (0, 0);
+        while n < view.rank as usize {
+            let part = &view.axes[n];
+            if part.axis as usize == axis {
+                let (Some(extent), Some(step)) = (self.polynomial(part.extent), self.polynomial(part.step)) else { return None };
+                extents[parts] = extent;
+                steps[parts] = step;
+                parts += 1;
+            }
+            n += 1;
+        }
+        let Some(start) = self.polynomial(view.offset[axis]) else { return None };
+        // The two halves of a split are one range again.
+        if parts == 2 {
+            let mut order = 0;
+            while order < 2 {
+                let (outer, inner) = (order, 1 - order);
+                if let Some(span) = dims::mul(self.dims, &extents[inner], &steps[inner])
+                    && span.same(&steps[outer])
+                    && let Some(extent) = dims::mul(self.dims, &extents[outer], &extents[inner])
+                {
+                    (extents[0], steps[0], parts) = (extent, steps[inner], 1);
+                    break;
+                }
+                order += 1;
+            }
+        }
+        if parts != 1 {
+            return None;
+        }
+        let Some(length) = dims::mul(self.dims, &extents[0], &steps[0]) else { return None };
+        match dims::add(self.dims, &start, &length) {
+            Some(end) => Some((start, end)),
+            None => None,
+        }
+    }
+
+    const fn polynomial(&self, dim: Dim) -> Option<Polynomial> {
+        if dim.unknown() { None } else { Some(self.dims[dim.index()].polynomial) }
+    }
+
+    /// After a wrong call.
+    pub(super) const fn forgive_all(&mut self, arguments: &[Argument<'_>]) {
+        let mut n = 0;
+        while n < arguments.len() {
+            match &arguments[n] {
+                Argument::Tensor(view) => self.forgive(view),
+                Argument::Array(views) => {
+                    let mut v = 0;
+                    while v < views.len() {
+                        self.forgive(&views[v]);
+                        v += 1;
+                    }
+                }
+                Argument::Scalar(_) => {}
+            }
+            n += 1;
+        }
+    }
+
+    /// `.tile(64, 128)`: the sizes and the variant they are.
+    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>) -> ([u32; 3], Option<u32>) {
+        let Some(tile) = site.tile else { return ([0; 3], None) };
+        if tile.len() != spec.axes.len() {
+            let (expected, found) = (spec.axes.len() as u32, tile.len() as u32);
+            self.fault(site.tile_site, spec.name, "", FaultKind::TileCount { expected, found });
+            return ([0; 3], None);
+        }
+        let (mut sizes, mut variant, mut good) = ([0; 3], 0, true);
+        let mut axis = 0;
+        while axis < tile.len() {
+            let tiles = spec.axes[axis].tiles;
+            let mut n = 0;
+            while n < tiles.len() && tiles[n] != tile[axis] {
+                n += 1;
+            }
+            if n == tiles.len() {
+                let at = site.tile_site + axis as u32;
+                self.fault(at, spec.name, "", FaultKind::Tile { axis: spec.axes[axis].name, tiles, found: tile[axis] });
+                good = false;
+            }
+            sizes[axis] = tile[axis];
+            variant = variant * tiles.len() as u32 + n as u32;
+            axis += 1;
+        }
+        if good { (sizes, Some(variant)) } else { ([0; 3], None) }
+    }
+}
+
+impl Param {
+    /// Name in the signature.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Param::Tensor(tensor) => tensor.name,
+            Param::Scalar { name, .. } => name,
+        }
+    }
+}
+
+impl TaskSpec {
+    /// Whether the body stores an accumulator, so that an epilogue can be fused into it.
+    pub const fn stores(&self) -> bool {
+        let mut n = 0;
+        while n < self.params.len() {
+            if let Param::Tensor(tensor) = &self.params[n]
+                && tensor.staged
+                && tensor.access.writes()
+            {
+                return true;
+            }
+            n += 1;
+        }
+        false
+    }
+}

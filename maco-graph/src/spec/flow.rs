@@ -1,0 +1,94 @@
+//! Who has written what a call reads, and who will read what it writes.
+//!
+//! Shapes do not belong here. Granularity is the tensor: which part a slice wrote is checked when sizes are known.
+
+use super::fault::FaultKind;
+use super::recorder::Pending;
+use super::{Access, Recorder, View};
+
+/// Where a tensor lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Kind {
+    /// Read only.
+    In,
+    /// Wholly written before it is read.
+    Out,
+    /// Read and written.
+    InOut,
+    /// Kept between launches.
+    State,
+    /// Memory of the plan.
+    Temp,
+}
+
+impl Kind {
+    /// Whether it has a value before the first call.
+    pub const fn given(self) -> bool {
+        matches!(self, Kind::In | Kind::InOut | Kind::State)
+    }
+}
+
+impl Recorder<'_> {
+    /// Checks one access and remembers it. Reads of a call come before its writes.
+    pub(super) const fn touch(&mut self, view: &View, access: Access, task: &'static str, param: &'static str, site: u32) {
+        if view.none() || self.state.counting {
+            return;
+        }
+        let index = view.tensor as usize;
+        let tensor = self.tensors[index].name;
+        let kind = self.tensors[index].kind;
+        if access.reads() {
+            if !self.tensors[index].written {
+                self.fault(site, task, param, FaultKind::Unwritten { tensor, out: matches!(kind, Kind::Out) });
+            }
+            self.tensors[index].read = true;
+            self.tensors[index].pending = None;
+        }
+        if access.writes() {
+            if matches!(kind, Kind::In) {
+                self.fault(site, task, param, FaultKind::WritesIn { tensor });
+            }
+            if let Some(before) = self.tensors[index].pending
+                && before.view.same(view)
+            {
+                self.fault(before.site, before.task, before.param, FaultKind::Overwritten { tensor, by: task });
+            }
+            self.tensors[index].written = true;
+            let site = if self.state.redirect == super::NO_SITE { site } else { self.state.redirect };
+            self.tensors[index].pending = Some(Pending { task, param, site, view: *view });
+        }
+    }
+
+    /// After a call that is wrong: its tensors count as used, so that one mistake is reported once.
+    pub(super) const fn forgive(&mut self, view: &View) {
+        if view.none() || self.state.counting {
+            return;
+        }
+        let row = &mut self.tensors[view.tensor as usize];
+        row.written = true;
+        row.read = true;
+        row.pending = None;
+    }
+
+    /// The end of a body: temps nobody reads, outputs nobody writes.
+    pub const fn finish(&mut self) {
+        if self.state.counting {
+            return;
+        }
+        let mut n = 0;
+        while n < self.state.counts.tensors {
+            let row = self.tensors[n];
+            match row.kind {
+                Kind::Out if !row.written => self.fault(row.site, "", "", FaultKind::NeverWritten { tensor: row.name }),
+                Kind::Temp if !row.read => self.fault(row.site, "", "", FaultKind::NeverRead { tensor: row.name }),
+                Kind::Temp => {
+                    if let Some(write) = row.pending {
+                        self.fault(write.site, write.task, write.param, FaultKind::DeadWrite { tensor: row.name });
+                    }
+                }
+                _ => {}
+            }
+            n += 1;
+        }
+    }
+}

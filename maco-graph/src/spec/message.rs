@@ -1,0 +1,476 @@
+//! The sentences: what is wrong in the user's names, and a help line.
+//!
+//! When something is wrong does not belong here.
+
+use super::dims::{Dim, DimRow, Origin, Term};
+use super::fault::{Fault, FaultKind, TensorName};
+use super::{Placement, Text};
+
+/// What a message needs to name dimensions.
+#[derive(Clone, Copy)]
+pub(super) struct Names<'a> {
+    pub(super) symbols: &'a [&'a str],
+    pub(super) dims: &'a [DimRow],
+}
+
+impl Fault {
+    /// Code, sentence and help line.
+    pub(super) const fn message(&self, names: &Names<'_>) -> Text {
+        let mut text = Text::new();
+        let label = self.kind.code().label();
+        let mut n = 0;
+        while n < label.len() {
+            text.push_byte(label[n]);
+            n += 1;
+        }
+        text.push(": ");
+        if !self.inside.is_empty() {
+            text.push("inside graph ");
+            text.push_quoted(self.inside);
+            text.push(": ");
+        }
+        self.sentence(&mut text, names);
+        let help = self.help();
+        if !help.is_empty() {
+            text.push("\n  = help: ");
+            text.push(help);
+        }
+        text
+    }
+
+    /// "task `linear`"
+    const fn task(&self, text: &mut Text) {
+        text.push("task ");
+        text.push_quoted(self.task);
+    }
+
+    /// "`x` of task `linear`"
+    const fn param(&self, text: &mut Text) {
+        text.push_quoted(self.param);
+        text.push(" of ");
+        self.task(text);
+    }
+
+    const fn sentence(&self, text: &mut Text, names: &Names<'_>) {
+        match &self.kind {
+            FaultKind::Aliased { tensor, other } => {
+                self.task(text);
+                text.push(" would write ");
+                push_tensor(text, tensor);
+                text.push(" (as ");
+                text.push_quoted(self.param);
+                text.push(") while other tiles of the same grid still use it (as ");
+                text.push_quoted(other);
+                text.push(")");
+            }
+            FaultKind::Unwritten { tensor, .. } => {
+                self.task(text);
+                text.push(" reads ");
+                push_tensor(text, tensor);
+                text.push(", which nothing has written yet");
+            }
+            FaultKind::NeverRead { tensor } => {
+                text.push("temp ");
+                push_tensor(text, tensor);
+                text.push(" is never read");
+            }
+            FaultKind::DeadWrite { tensor } => {
+                text.push("what ");
+                self.task(text);
+                text.push(" writes to temp ");
+                push_tensor(text, tensor);
+                text.push(" here is never read");
+            }
+            FaultKind::Overwritten { tensor, by } => {
+                text.push("what ");
+                self.task(text);
+                text.push(" writes to ");
+                push_tensor(text, tensor);
+                text.push(" here is overwritten by task ");
+                text.push_quoted(by);
+                text.push(" before anything reads it");
+            }
+            FaultKind::Rank { expected, tensor, found } => {
+                self.param(text);
+                text.push(" has ");
+                text.push_count(*expected, "dimension");
+                text.push(", but ");
+                push_tensor(text, tensor);
+                text.push(" has ");
+                text.push_number(*found as i64);
+            }
+            FaultKind::Bound { symbol, expected, by, tensor, found } => {
+                text.push("dimension ");
+                text.push_quoted(symbol);
+                text.push(" of ");
+                self.task(text);
+                text.push(" is ");
+                push_dim(text, names, *expected);
+                text.push(" by argument ");
+                text.push_quoted(by);
+                text.push(", but ");
+                push_tensor(text, tensor);
+                text.push(" (as ");
+                text.push_quoted(self.param);
+                text.push(") has ");
+                push_dim(text, names, *found);
+                text.push(" there");
+            }
+            FaultKind::Fixed { axis, expected, tensor, found } => {
+                text.push("axis ");
+                text.push_number(*axis as i64);
+                text.push(" of ");
+                self.param(text);
+                text.push(" must be ");
+                push_dim(text, names, *expected);
+                text.push(", but ");
+                push_tensor(text, tensor);
+                text.push(" has ");
+                push_dim(text, names, *found);
+                text.push(" there");
+            }
+            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => self.element_sentence(text),
+            FaultKind::Scalar { expected, found } => {
+                self.param(text);
+                text.push(" is ");
+                text.push(expected.name());
+                text.push(", but the argument is ");
+                text.push(found);
+            }
+            FaultKind::ScalarRange { expected, found } => {
+                self.param(text);
+                text.push(" is ");
+                text.push(expected.name());
+                text.push(", and ");
+                text.push_number(*found);
+                text.push(" does not fit");
+            }
+            FaultKind::Arity { expected, found, missing } => {
+                self.task(text);
+                text.push(" takes ");
+                text.push_count(*expected, "argument");
+                text.push(", found ");
+                text.push_number(*found as i64);
+                if !missing.is_empty() {
+                    text.push("; the first one missing is ");
+                    text.push_quoted(missing);
+                }
+            }
+            FaultKind::ScalarForTensor => {
+                self.param(text);
+                text.push(" is a tensor, but the argument is a scalar");
+            }
+            FaultKind::TensorForScalar { tensor } => {
+                self.param(text);
+                text.push(" is a scalar, but ");
+                push_tensor(text, tensor);
+                text.push(" is a tensor");
+            }
+            FaultKind::Array { expected, found } => self.array_sentence(text, *expected, *found),
+            FaultKind::WritesIn { tensor } => {
+                push_tensor(text, tensor);
+                text.push(" is an `In`, but ");
+                self.task(text);
+                text.push(" writes its parameter ");
+                text.push_quoted(self.param);
+            }
+            FaultKind::NeverWritten { tensor } => {
+                push_tensor(text, tensor);
+                text.push(" is an `Out`, but nothing writes it");
+            }
+            FaultKind::TileCount { expected, found } => {
+                self.task(text);
+                text.push(" has ");
+                text.push_number(*expected as i64);
+                text.push(if *expected == 1 { " grid axis, but `.tile` names " } else { " grid axes, but `.tile` names " });
+                text.push_count(*found, "size");
+            }
+            FaultKind::Tile { axis, tiles, found } => {
+                self.task(text);
+                text.push(" has no variant with a tile of ");
+                text.push_number(*found as i64);
+                text.push(" along ");
+                text.push_quoted(axis);
+                text.push(": it can be ");
+                text.push_numbers(tiles);
+            }
+            FaultKind::ThenWithoutStore => {
+                self.task(text);
+                text.push(" stores no accumulator that `.then` could be fused into");
+            }
+            FaultKind::OptionOnGraph { option } => {
+                text.push("`.");
+                text.push(option);
+                text.push("` is an option of tasks, but ");
+                text.push_quoted(self.task);
+                text.push(" is a graph");
+            }
+            FaultKind::PartialRead { .. } | FaultKind::Collective { .. } | FaultKind::ShardAxis { .. } => self.placement_sentence(text),
+            FaultKind::Range { what, found, low, high } => {
+                text.push_quoted(what);
+                text.push(" must be between ");
+                text.push_number(*low as i64);
+                text.push(" and ");
+                text.push_number(*high as i64);
+                text.push(", found ");
+                text.push_number(*found as i64);
+            }
+            FaultKind::Index { array, index, len } => {
+                text.push_quoted(array);
+                text.push(" has ");
+                text.push_count(*len as u32, "tensor");
+                text.push(", but the index is ");
+                text.push_number(*index as i64);
+            }
+            FaultKind::Limit { what, found, limit } => {
+                text.push_number(*found as i64);
+                text.push(" ");
+                text.push(what);
+                text.push(", but there is room for ");
+                text.push_number(*limit as i64);
+            }
+            FaultKind::Complicated => text.push("this dimension has too many terms or too large numbers"),
+            FaultKind::Slice { tensor, start, end, extent } => {
+                text.push("the slice ");
+                push_dim(text, names, *start);
+                text.push("..");
+                push_dim(text, names, *end);
+                text.push(" is not inside the axis of ");
+                push_tensor(text, tensor);
+                text.push(", which has ");
+                push_dim(text, names, *extent);
+            }
+            FaultKind::Axis { tensor, axis, rank } => {
+                text.push("axis ");
+                text.push_number(*axis as i64);
+                text.push(" of ");
+                push_tensor(text, tensor);
+                text.push(" does not exist: it has ");
+                text.push_number(*rank as i64);
+                text.push(if *rank == 1 { " axis" } else { " axes" });
+            }
+            FaultKind::DivisionByZero => text.push("this dimension divides by zero"),
+        }
+    }
+
+    const fn element_sentence(&self, text: &mut Text) {
+        match &self.kind {
+            FaultKind::Element { expected, tensor, found } => {
+                push_tensor(text, tensor);
+                text.push(" holds ");
+                text.push(found.name());
+                text.push(", but ");
+                self.param(text);
+                text.push(" is ");
+                text.push(expected.name());
+            }
+            FaultKind::NotListed { listed, tensor, found } => {
+                push_tensor(text, tensor);
+                text.push(" holds ");
+                text.push(found.name());
+                text.push(", but ");
+                self.param(text);
+                text.push(" can be ");
+                text.push_elements(listed);
+            }
+            FaultKind::Mixed { expected, by, tensor, found } => {
+                push_tensor(text, tensor);
+                text.push(" holds ");
+                text.push(found.name());
+                text.push(", but ");
+                self.task(text);
+                text.push(" runs on ");
+                text.push(expected.name());
+                text.push(" by argument ");
+                text.push_quoted(by);
+            }
+            _ => {}
+        }
+    }
+
+    const fn array_sentence(&self, text: &mut Text, expected: u32, found: u32) {
+        text.push_quoted(self.param);
+        text.push(" of ");
+        text.push_quoted(self.task);
+        match expected {
+            0 => text.push(" is a scalar, but the argument is "),
+            1 => text.push(" is one tensor, but the argument is "),
+            _ => {
+                text.push(" is an array of ");
+                text.push_count(expected, "tensor");
+                text.push(", but the argument is ");
+            }
+        }
+        match found {
+            0 => text.push("a scalar"),
+            1 if expected > 1 => text.push("one tensor"),
+            _ => {
+                text.push("an array of ");
+                text.push_number(found as i64);
+            }
+        }
+    }
+
+    const fn placement_sentence(&self, text: &mut Text) {
+        match &self.kind {
+            FaultKind::PartialRead { tensor } => {
+                push_tensor(text, tensor);
+                text.push(" is a partial sum, but ");
+                self.task(text);
+                text.push(" reads it as a whole (as ");
+                text.push_quoted(self.param);
+                text.push(")");
+            }
+            FaultKind::Collective { collective, reads, tensor, found } => {
+                self.param(text);
+                text.push(if *reads { " takes " } else { " gives " });
+                text.push(if *reads { collective.input() } else { collective.output() });
+                text.push(", but ");
+                push_tensor(text, tensor);
+                text.push(" is ");
+                text.push(match found {
+                    Placement::Sharded(_) => "sharded along another axis",
+                    other => other.words(),
+                });
+            }
+            FaultKind::ShardAxis { tensor, axis, rank } => {
+                push_tensor(text, tensor);
+                text.push(" is sharded along axis ");
+                text.push_number(*axis as i64);
+                text.push(", but has ");
+                text.push_count(*rank, "dimension");
+            }
+            _ => {}
+        }
+    }
+
+    const fn help(&self) -> &'static str {
+        match &self.kind {
+            FaultKind::Aliased { .. } => "write to another tensor, or use a task that updates in place",
+            FaultKind::Unwritten { out: true, .. } => "an `Out` has no value before it is written; make it `InOut`, or write it first",
+            FaultKind::Unwritten { out: false, .. } => "call the task that fills it before this one",
+            FaultKind::NeverRead { .. } => "pass it to a task that reads it, or remove it and the calls that write it",
+            FaultKind::DeadWrite { .. } => "remove this call, or read what it writes",
+            FaultKind::Overwritten { .. } => "remove this call, or write to another tensor",
+            FaultKind::Rank { .. } => "a view changes the rank: `x.split(axis, n)` adds an axis",
+            FaultKind::Bound { .. } => "dimensions with different names are different; did you pass the arguments in the wrong order?",
+            FaultKind::Fixed { .. } => "different expressions are equal only if they are for all sizes",
+            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => {
+                "declare the tensor with that element, or convert it with a task of its own"
+            }
+            FaultKind::Scalar { .. } => "write `2.0` for an f32 and `2` for a u32 or i32",
+            FaultKind::ScalarRange { .. } => "choose a number inside the type's range",
+            FaultKind::Arity { .. } => "pass one argument for each parameter, without `cta`",
+            FaultKind::ScalarForTensor | FaultKind::TensorForScalar { .. } => "did you pass the arguments in the wrong order?",
+            FaultKind::Array { .. } => "index the array, such as `w[0]`, or pass one of the right length",
+            FaultKind::WritesIn { .. } => "make it an `InOut`, or write to a temp",
+            FaultKind::NeverWritten { .. } => "write it, or remove the parameter",
+            FaultKind::TileCount { .. } => "give one size for each axis of the task's `tile(..)`, in that order",
+            FaultKind::Tile { .. } => "use one of these, or add a variant to the task's `tile(..)`",
+            FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
+            FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
+            FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",
+            FaultKind::Collective { reads: true, .. } => {
+                "declare it with `.partial(Sum)` or `#[shard(axis)]`, or leave the collective out"
+            }
+            FaultKind::Collective { reads: false, .. } => "write to a tensor of that placement",
+            FaultKind::ShardAxis { .. } => "axes count from 0",
+            FaultKind::Range { .. } => "leave it out to let the plan choose",
+            FaultKind::Index { .. } => "indices count from 0",
+            FaultKind::Limit { .. } => "split it into smaller ones",
+            FaultKind::Complicated => "name an intermediate dimension with a parameter",
+            FaultKind::Slice { .. } => "a slice stays inside its axis for all sizes",
+            FaultKind::Axis { .. } => "axes count from 0",
+            FaultKind::DivisionByZero => "",
+        }
+    }
+}
+
+/// "`up[2]`"
+const fn push_tensor(text: &mut Text, name: &TensorName) {
+    text.push("`");
+    text.push(name.name);
+    if name.index != u32::MAX {
+        text.push("[");
+        text.push_number(name.index as i64);
+        text.push("]");
+    }
+    text.push("`");
+}
+
+/// "`2 * H + 1`"
+const fn push_dim(text: &mut Text, names: &Names<'_>, dim: Dim) {
+    text.push("`");
+    write_dim(text, names, dim, false);
+    text.push("`");
+}
+
+/// A dimension in the user's names; `inner` puts sums and products in parentheses.
+pub(super) const fn write_dim(text: &mut Text, names: &Names<'_>, dim: Dim, inner: bool) {
+    if dim.unknown() {
+        text.push("?");
+        return;
+    }
+    let row = &names.dims[dim.index()];
+    match row.origin {
+        Origin::Symbol(symbol) => text.push(names.symbols[symbol as usize]),
+        Origin::Quotient(numerator, divisor) => {
+            if inner {
+                text.push("(");
+            }
+            write_dim(text, names, numerator, true);
+            text.push(" / ");
+            write_dim(text, names, divisor, true);
+            if inner {
+                text.push(")");
+            }
+        }
+        Origin::Sum => {
+            let terms = row.polynomial.terms();
+            let simple = terms.is_empty() || (terms.len() == 1 && (terms[0].constant() || is_atom(&terms[0])));
+            if inner && !simple {
+                text.push("(");
+            }
+            if terms.is_empty() {
+                text.push("0");
+            }
+            let mut n = 0;
+            while n < terms.len() {
+                write_term(text, names, &terms[n], n == 0);
+                n += 1;
+            }
+            if inner && !simple {
+                text.push(")");
+            }
+        }
+    }
+}
+
+const fn is_atom(term: &Term) -> bool {
+    term.factor == 1 && term.atoms[1] == u16::MAX
+}
+
+const fn write_term(text: &mut Text, names: &Names<'_>, term: &Term, first: bool) {
+    let negative = term.factor < 0;
+    match (first, negative) {
+        (true, true) => text.push("-"),
+        (true, false) => {}
+        (false, true) => text.push(" - "),
+        (false, false) => text.push(" + "),
+    }
+    let size = term.factor.unsigned_abs();
+    let mut written = false;
+    if size != 1 || term.constant() {
+        text.push_number(size as i64);
+        written = true;
+    }
+    let mut n = 0;
+    while n < term.atoms.len() && term.atoms[n] != u16::MAX {
+        if written {
+            text.push(" * ");
+        }
+        write_dim(text, names, Dim(term.atoms[n]), true);
+        written = true;
+        n += 1;
+    }
+}

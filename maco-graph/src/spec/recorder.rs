@@ -1,0 +1,344 @@
+//! What a body does while it is replayed: tensors are declared, dimensions computed, calls recorded, mistakes kept.
+//!
+//! Checks do not belong here: calls are checked in `call.rs` and `graph.rs`, reads and writes in `flow.rs`.
+
+use super::dims::{Dim, DimRow};
+use super::fault::{Fault, FaultKind, TensorName};
+use super::flow::Kind;
+use super::{CallSite, Element, Placement, RANK, ScalarType, TaskSpec, Value, View, ViewAxis};
+
+/// No token of the user: a fault there is not reported.
+pub const NO_SITE: u32 = u32::MAX;
+
+/// One tensor.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorRow {
+    /// In the user's words.
+    pub name: TensorName,
+    /// Where it lives.
+    pub kind: Kind,
+    /// Element type.
+    pub element: Element,
+    /// Axes.
+    pub rank: u8,
+    /// Extents, outermost first.
+    pub dims: [Dim; RANK],
+    /// Spread over the ranks.
+    pub placement: Placement,
+    /// Token that declared it.
+    pub site: u32,
+    /// Whether anything has written it, or it came with a value.
+    pub(super) written: bool,
+    /// Whether anything has read it.
+    pub(super) read: bool,
+    /// The last write that nothing has read yet.
+    pub(super) pending: Option<Pending>,
+}
+
+/// A write waiting for a reader.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    pub(super) task: &'static str,
+    pub(super) param: &'static str,
+    pub(super) site: u32,
+    pub(super) view: View,
+}
+
+impl TensorRow {
+    /// Fills unused capacity.
+    pub const EMPTY: TensorRow = TensorRow {
+        name: TensorName { name: "", index: u32::MAX },
+        kind: Kind::Temp,
+        element: Element::F32,
+        rank: 0,
+        dims: [Dim::UNKNOWN; RANK],
+        placement: Placement::Replicated,
+        site: NO_SITE,
+        written: false,
+        read: false,
+        pending: None,
+    };
+}
+
+/// One run-time scalar.
+#[derive(Clone, Copy, Debug)]
+pub struct ScalarRow {
+    /// Name in the user's source.
+    pub name: &'static str,
+    /// Its type.
+    pub ty: ScalarType,
+}
+
+impl ScalarRow {
+    /// Fills unused capacity.
+    pub const EMPTY: ScalarRow = ScalarRow { name: "", ty: ScalarType::F32 };
+}
+
+/// One call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallRow {
+    /// What it promises.
+    pub task: &'static TaskSpec,
+    /// Dense number of the task's first instance.
+    pub slot: u32,
+    /// Which of the task's elements.
+    pub element: u32,
+    /// First of its views.
+    pub first_operand: u32,
+    /// First of its scalars.
+    pub first_value: u32,
+    /// Forced tile sizes; 0 where none.
+    pub tile: [u32; 3],
+    /// Fused epilogues.
+    pub then: &'static [&'static str],
+    /// Larger is earlier.
+    pub priority: i32,
+}
+
+impl CallRow {
+    /// Fills unused capacity.
+    pub const EMPTY: CallRow = CallRow {
+        task: &TaskSpec {
+            name: "",
+            kind: super::TaskKind::Direct,
+            axes: &[],
+            dims: &[],
+            equal: &[],
+            elements: &[],
+            params: &[],
+        },
+        slot: 0,
+        element: 0,
+        first_operand: 0,
+        first_value: 0,
+        tile: [0; 3],
+        then: &[],
+        priority: 0,
+    };
+}
+
+/// How much of everything a recording holds, or would hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Rows of dimensions: an upper bound when only counted.
+    pub dims: usize,
+    /// Tensors.
+    pub tensors: usize,
+    /// Run-time scalars.
+    pub scalars: usize,
+    /// Calls.
+    pub calls: usize,
+    /// Views of all calls.
+    pub operands: usize,
+    /// Scalar arguments of all calls.
+    pub values: usize,
+}
+
+/// Everything about a recording that is not in a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) counting: bool,
+    pub(super) counts: Counts,
+    pub(super) symbols: &'static [&'static str],
+    pub(super) equal: &'static [(u8, u8)],
+    /// One bit per task instance in use.
+    pub(super) mask: u128,
+    /// Added to the slots of calls: the place of the graph being replayed.
+    pub(super) base: u32,
+    /// Where faults of the graph being replayed go instead.
+    pub(super) redirect: u32,
+    /// The graph being replayed inside another body.
+    pub(super) inside: &'static str,
+    /// Faults are known already and dropped.
+    pub(super) mute: bool,
+    /// Faults seen, reported or not.
+    pub(super) failures: u32,
+}
+
+impl State {
+    pub(super) const fn new(symbols: &'static [&'static str], counting: bool) -> State {
+        State {
+            counting,
+            counts: Counts { dims: 0, tensors: 0, scalars: 0, calls: 0, operands: 0, values: 0 },
+            symbols,
+            equal: &[],
+            mask: 0,
+            base: 0,
+            redirect: NO_SITE,
+            inside: "",
+            mute: false,
+            failures: 0,
+        }
+    }
+}
+
+/// Records calls into tables of a given capacity, in const evaluation or at run time.
+pub struct Recorder<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) dims: &'a mut [DimRow],
+    pub(super) tensors: &'a mut [TensorRow],
+    pub(super) scalars: &'a mut [ScalarRow],
+    pub(super) calls: &'a mut [CallRow],
+    pub(super) operands: &'a mut [View],
+    pub(super) values: &'a mut [Value],
+    pub(super) faults: &'a mut [Option<Fault>],
+}
+
+impl Recorder<'_> {
+    /// What has been recorded or counted so far.
+    pub const fn counts(&self) -> Counts {
+        self.state.counts
+    }
+
+    /// Keeps the first mistake of a site.
+    pub(super) const fn fault(&mut self, site: u32, task: &'static str, param: &'static str, kind: FaultKind) {
+        if self.state.counting {
+            return;
+        }
+        self.state.failures += 1;
+        let site = if self.state.redirect == NO_SITE { site } else { self.state.redirect } as usize;
+        if !self.state.mute && site < self.faults.len() && self.faults[site].is_none() {
+            self.faults[site] = Some(Fault { inside: self.state.inside, task, param, kind });
+        }
+    }
+
+    /// Checks a number the user chose, such as `workers`.
+    pub const fn range(&mut self, site: u32, what: &'static str, found: u64, low: u64, high: u64) {
+        if found < low || found > high {
+            self.fault(site, "", "", FaultKind::Range { what, found, low, high });
+        }
+    }
+
+    /// Declares a tensor and returns the view of all of it.
+    pub const fn tensor(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        element: Element,
+        dims: &[Dim],
+        placement: Placement,
+        site: u32,
+    ) -> View {
+        self.element_of(TensorName { name, index: u32::MAX }, kind, element, dims, placement, site)
+    }
+
+    /// Declares an array of tensors of one shape.
+    pub const fn array<const N: usize>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        element: Element,
+        dims: &[Dim],
+        placement: Placement,
+        site: u32,
+    ) -> [View; N] {
+        let mut views = [View::NONE; N];
+        let mut n = 0;
+        while n < N {
+            views[n] = self.element_of(TensorName { name, index: n as u32 }, kind, element, dims, placement, site);
+            n += 1;
+        }
+        views
+    }
+
+    const fn element_of(
+        &mut self,
+        name: TensorName,
+        kind: Kind,
+        element: Element,
+        dims: &[Dim],
+        placement: Placement,
+        site: u32,
+    ) -> View {
+        let unit = self.constant(1, site);
+        let zero = self.constant(0, site);
+        let index = self.state.counts.tensors;
+        self.state.counts.tensors += 1;
+        if dims.len() > RANK {
+            self.fault(site, "", "", FaultKind::Limit { what: "axes", found: dims.len() as u64, limit: RANK as u64 });
+        }
+        if let Placement::Sharded(axis) = placement
+            && axis as usize >= dims.len()
+        {
+            let rank = dims.len() as u32;
+            self.fault(site, "", "", FaultKind::ShardAxis { tensor: name, axis: axis as u32, rank });
+        }
+        if self.state.counting || index >= self.tensors.len() || dims.len() > RANK {
+            return View::NONE;
+        }
+        let row = &mut self.tensors[index];
+        *row = TensorRow { name, kind, element, rank: dims.len() as u8, placement, site, ..TensorRow::EMPTY };
+        row.written = kind.given();
+        let mut view = View { tensor: index as u32, rank: dims.len() as u8, ..View::NONE };
+        let mut n = 0;
+        while n < dims.len() {
+            row.dims[n] = dims[n];
+            view.axes[n] = ViewAxis { axis: n as u8, step: unit, extent: dims[n] };
+            view.offset[n] = zero;
+            n += 1;
+        }
+        view
+    }
+
+    /// Declares a scalar parameter.
+    pub const fn scalar(&mut self, name: &'static str, ty: ScalarType) -> Value {
+        let index = self.state.counts.scalars;
+        self.state.counts.scalars += 1;
+        if !self.state.counting {
+            self.scalars[index] = ScalarRow { name, ty };
+        }
+        Value::Parameter(index as u32, ty)
+    }
+
+    /// A temp that is not bound to a name of its own yet: `let h = temp::<bf16, M, K>()` calls it `h`.
+    pub const fn temp(&mut self, name: &'static str, element: Element, dims: &[Dim], placement: Placement, site: u32) -> View {
+        let site = if self.state.redirect == NO_SITE { site } else { self.state.redirect };
+        self.tensor(name, Kind::Temp, element, dims, placement, site)
+    }
+
+    /// Adds a call whose operands and values have been pushed.
+    pub(super) const fn push_call(&mut self, row: CallRow) {
+        let index = self.state.counts.calls;
+        self.state.counts.calls += 1;
+        if !self.state.counting && index < self.calls.len() {
+            self.calls[index] = row;
+        }
+    }
+
+    pub(super) const fn push_operand(&mut self, view: View) {
+        let index = self.state.counts.operands;
+        self.state.counts.operands += 1;
+        if !self.state.counting && index < self.operands.len() {
+            self.operands[index] = view;
+        }
+    }
+
+    pub(super) const fn push_value(&mut self, value: Value) {
+        let index = self.state.counts.values;
+        self.state.counts.values += 1;
+        if !self.state.counting && index < self.values.len() {
+            self.values[index] = value;
+        }
+    }
+
+    /// The name of the tensor a view shows.
+    pub(super) const fn name(&self, view: &View) -> TensorName {
+        if view.none() { TensorRow::EMPTY.name } else { self.tensors[view.tensor as usize].name }
+    }
+
+    /// Marks the instances a call uses.
+    pub(super) const fn mark(&mut self, spec: &TaskSpec, site: &CallSite, slot: u32, element: u32, forced: Option<u32>) {
+        let variants = spec.tile_variants();
+        let (first, count) = match forced {
+            Some(variant) => (slot + element * variants + variant, 1),
+            None => (slot + element * variants, variants),
+        };
+        if first + count > u128::BITS {
+            let found = (first + count) as u64;
+            self.fault(site.path, spec.name, "", FaultKind::Limit { what: "task instances", found, limit: u128::BITS as u64 });
+            return;
+        }
+        let ones = if count == u128::BITS { u128::MAX } else { (1 << count) - 1 };
+        self.state.mask |= ones << first;
+    }
+}

@@ -1,0 +1,165 @@
+//! Devices: one GPU, or threads of this machine. What runs on them does not belong here.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::cpu::Pool;
+use crate::error::Error;
+use crate::gpu::Context;
+use crate::tensor::{IntoShape, Tensor, TensorElement};
+
+/// A GPU, or threads of this machine. Cloning gives the same device; tensors and plans must agree on it.
+#[derive(Clone)]
+pub struct Device(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Cpu(Arc<Pool>),
+    Gpu(Arc<Context>),
+}
+
+/// The device that [`Device::cpu`] returns, while anybody has it.
+static CPU: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
+
+impl Device {
+    /// GPU 0 if there is one that can run megakernels, else the CPU.
+    ///
+    /// # Errors
+    /// What [`Device::gpu`] returns when there is a GPU that does not work.
+    pub fn best() -> Result<Device, Error> {
+        match Device::gpu(0) {
+            Err(Error::NoDriver | Error::NoGpu { .. }) => Ok(Device::cpu()),
+            Ok(device) if device.context().is_some_and(|context| context.capability() < (9, 0)) => Ok(Device::cpu()),
+            found => found,
+        }
+    }
+
+    /// GPU `index` as the driver counts them.
+    ///
+    /// # Errors
+    /// MACO0040 without a driver or such a GPU, MACO0041 when the driver is too old, MACO0050 when it fails.
+    pub fn gpu(index: u32) -> Result<Device, Error> {
+        Ok(Device(Kind::Gpu(Context::of(index)?)))
+    }
+
+    /// The CPU with one worker per hardware thread; always the same device.
+    pub fn cpu() -> Device {
+        let mut cached = CPU.lock().unwrap_or_else(PoisonError::into_inner);
+        let pool = cached.upgrade().unwrap_or_else(|| {
+            let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+            Arc::new(Pool::new(workers.try_into().unwrap_or(u32::MAX)))
+        });
+        *cached = Arc::downgrade(&pool);
+        Device(Kind::Cpu(pool))
+    }
+
+    /// The CPU with `workers` workers, at least one; a device of its own.
+    pub fn cpu_with(workers: u32) -> Device {
+        Device(Kind::Cpu(Arc::new(Pool::new(workers.max(1)))))
+    }
+
+    /// Whether this is a GPU.
+    pub fn is_gpu(&self) -> bool {
+        matches!(self.0, Kind::Gpu(_))
+    }
+
+    /// Most workers a plan may have here: multiprocessors, or threads.
+    pub fn workers(&self) -> u32 {
+        match &self.0 {
+            Kind::Cpu(pool) => pool.workers(),
+            Kind::Gpu(context) => context.multiprocessors(),
+        }
+    }
+
+    /// A new tensor with a copy of `data`; see [`Tensor::upload`].
+    ///
+    /// # Errors
+    /// Those of [`Tensor::upload`].
+    pub fn upload<E: TensorElement>(&self, data: &[E], shape: impl IntoShape) -> Result<Tensor<E>, Error> {
+        Tensor::upload(self, data, shape)
+    }
+
+    /// A new tensor of zeros; see [`Tensor::zeros`].
+    ///
+    /// # Errors
+    /// Those of [`Tensor::zeros`].
+    pub fn zeros<E: TensorElement>(&self, shape: impl IntoShape) -> Result<Tensor<E>, Error> {
+        Tensor::zeros(self, shape)
+    }
+
+    pub(crate) fn context(&self) -> Option<&Arc<Context>> {
+        match &self.0 {
+            Kind::Gpu(context) => Some(context),
+            Kind::Cpu(_) => None,
+        }
+    }
+
+    pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
+        match &self.0 {
+            Kind::Cpu(pool) => Some(pool),
+            Kind::Gpu(_) => None,
+        }
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        match (&self.0, &other.0) {
+            (Kind::Cpu(a), Kind::Cpu(b)) => Arc::ptr_eq(a, b),
+            (Kind::Gpu(a), Kind::Gpu(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Cpu(pool) => write!(f, "CPU with {} {}", pool.workers(), if pool.workers() == 1 { "worker" } else { "workers" }),
+            Kind::Gpu(context) => context.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_is_one_device_and_cpu_with_is_another() {
+        let device = Device::cpu();
+        assert_eq!(device, Device::cpu());
+        assert_eq!(device, device.clone());
+        assert_ne!(device, Device::cpu_with(2));
+        assert_ne!(Device::cpu_with(2), Device::cpu_with(2));
+    }
+
+    #[test]
+    fn a_device_says_what_it_is() {
+        assert_eq!(Device::cpu_with(3).to_string(), "CPU with 3 workers");
+        assert_eq!(Device::cpu_with(0).to_string(), "CPU with 1 worker");
+        assert!(!Device::cpu().is_gpu());
+    }
+
+    #[test]
+    fn best_always_finds_something_and_gpu_says_why_not() {
+        let best = Device::best();
+        match Device::gpu(0) {
+            Ok(gpu) => assert!(gpu.is_gpu()),
+            Err(error @ (Error::NoDriver | Error::NoGpu { .. })) => {
+                assert_eq!(error.code(), 40);
+                assert_eq!(best.unwrap(), Device::cpu());
+            }
+            Err(error) => assert_eq!(best.unwrap_err().code(), error.code()),
+        }
+        assert!(Device::gpu(1 << 20).is_err());
+    }
+}

@@ -1,0 +1,429 @@
+//! Everything that can go wrong at run time, in the user's names: MACO0030 and up. Graph and plan errors come from `maco-graph`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use maco_graph::plan::PlanError;
+
+use crate::hang::Hang;
+use crate::tensor::Shape;
+
+/// What went wrong: `MACO0047: what, in the user's names`, then a help line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The graph has no plan: MACO0001 to MACO0029.
+    #[error(transparent)]
+    Plan(Box<PlanError>),
+
+    /// A wrong number of arguments.
+    #[error("MACO0030: megakernel `{megakernel}` takes {expected} {what}, found {found}\nhelp: pass one argument per parameter, in signature order")]
+    ArgumentCount {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// `tensors` or `scalars`.
+        what: &'static str,
+        /// Parameters.
+        expected: usize,
+        /// Arguments.
+        found: usize,
+    },
+    /// The shape of an argument is not that of the plan.
+    #[error("MACO0031: `{tensor}` of megakernel `{megakernel}` has shape {expected} in this plan, but its argument has {found}\nhelp: pass a tensor of that shape, or plan again with other `Dims`")]
+    WrongShape {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The parameter.
+        tensor: Box<str>,
+        /// Shape in the plan.
+        expected: Shape,
+        /// Shape of the argument.
+        found: Shape,
+    },
+    /// The element or scalar type of an argument is not that of the parameter.
+    #[error("MACO0032: `{parameter}` of megakernel `{megakernel}` is {expected}, but its argument is {found}\nhelp: convert the argument, or change the parameter's type")]
+    WrongElement {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The parameter.
+        parameter: Box<str>,
+        /// Type of the parameter.
+        expected: &'static str,
+        /// Type of the argument.
+        found: &'static str,
+    },
+    /// An argument lives on another device than the plan.
+    #[error("MACO0033: `{what}` is on {found}, but the plan runs on {expected}\nhelp: upload it to the plan's `Device` (clone the device, do not make a second one)")]
+    WrongDevice {
+        /// The tensor or stream.
+        what: Box<str>,
+        /// Device of the plan.
+        expected: Box<str>,
+        /// Device of the argument.
+        found: Box<str>,
+    },
+    /// Two arguments share memory, and one of them is written.
+    #[error("MACO0034: the arguments of `{written}` and `{other}` of megakernel `{megakernel}` share memory, and `{written}` is written\nhelp: pass tensors that do not overlap, or take one as `InOut`")]
+    Aliased {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// Parameter that is written.
+        written: Box<str>,
+        /// The other one.
+        other: Box<str>,
+    },
+    /// A buffer that cannot hold what it should.
+    #[error("MACO0035: {fault} for a {element} tensor of shape {shape}")]
+    Buffer {
+        /// Element type.
+        element: &'static str,
+        /// Shape of the tensor.
+        shape: Shape,
+        /// What is wrong with it.
+        fault: BufferFault,
+    },
+    /// A read-only argument for a parameter that is written.
+    #[error("MACO0036: megakernel `{megakernel}` writes `{tensor}`, but its argument was passed read-only\nhelp: pass it with `tensor_mut` or `tensors_mut`")]
+    ReadOnly {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The parameter.
+        tensor: Box<str>,
+    },
+    /// A shape of rank 0 or above 4.
+    #[error("MACO0037: a tensor has 1 to 4 axes, found {found}\nhelp: merge axes, or write `[1]` for a single value")]
+    Rank {
+        /// Rank asked for.
+        found: usize,
+    },
+    /// A negative extent.
+    #[error("MACO0037: the extent of axis {axis} is negative\nhelp: pass the number of elements along each axis")]
+    NegativeExtent {
+        /// The axis.
+        axis: usize,
+    },
+    /// A tensor that no address space holds.
+    #[error("MACO0037: a tensor of shape {shape} does not fit the address space\nhelp: check the extents")]
+    TensorTooLarge {
+        /// Its shape.
+        shape: Shape,
+    },
+    /// A plan that the device's tables cannot number.
+    #[error("MACO0038: megakernel `{megakernel}` needs {found} {what}, at most {max} fit the device's tables\nhelp: {help}")]
+    TooMany {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// `views`, `scalars` …
+        what: Box<str>,
+        /// How many.
+        found: u64,
+        /// How many fit.
+        max: u64,
+        /// What to do.
+        help: &'static str,
+    },
+    /// More workers than the device has.
+    #[error("MACO0039: {found} workers were asked for, but {device} runs at most {max} at once\nhelp: ask for at most {max}; a plan whose workers are not all resident would wait for ever")]
+    Workers {
+        /// Workers asked for.
+        found: u32,
+        /// Most there can be.
+        max: u32,
+        /// The device.
+        device: Box<str>,
+    },
+    /// A thread of the CPU device could not be started.
+    #[error("MACO0039: thread {worker} of {workers} of the CPU device could not be started: {source}\nhelp: ask for fewer workers with `Device::cpu_with`")]
+    Threads {
+        /// Which worker.
+        worker: u32,
+        /// How many there should be.
+        workers: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No CUDA driver on this machine.
+    #[error("MACO0040: no CUDA driver: libcuda was not found\nhelp: install the NVIDIA driver, or use `Device::cpu()`; `Device::best()` chooses by itself")]
+    NoDriver,
+    /// No such GPU.
+    #[error("MACO0040: there is no GPU {index}: the driver sees {count}\nhelp: choose one below {count} (see CUDA_VISIBLE_DEVICES), or use `Device::cpu()`")]
+    NoGpu {
+        /// Index asked for.
+        index: u32,
+        /// GPUs there are.
+        count: u32,
+    },
+    /// The driver cannot load this code.
+    #[error("MACO0041: the CUDA driver supports CUDA {}.{}, but {what} needs {}.{}\nhelp: update the NVIDIA driver", found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10)]
+    DriverTooOld {
+        /// Version of the driver: 1000 × major + 10 × minor.
+        found: u32,
+        /// Version needed.
+        needed: u32,
+        /// What needs it.
+        what: Box<str>,
+    },
+    /// No device code that this GPU runs.
+    #[error("MACO0043: megakernel `{megakernel}` has no device code for {device}: {reason}\nhelp: {help}")]
+    NoDeviceCode {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The GPU.
+        device: Box<str>,
+        /// Why.
+        reason: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
+    /// The driver refused the PTX.
+    #[error("MACO0044: the driver refused the device code of megakernel `{megakernel}` ({code}):\n{log}\nhelp: build again (`cargo clean -p` of the package with the kernels); if it stays, this is a defect in MACO")]
+    PtxLoad {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The driver's error.
+        code: Box<str>,
+        /// The log of the driver's assembler.
+        log: Box<str>,
+    },
+    /// Memory ran out.
+    #[error("MACO0045: out of memory on {device}: {what} needs {needed} bytes{}\nhelp: drop tensors or plans, or use smaller dimensions", free_text(*free))]
+    OutOfMemory {
+        /// What was to be allocated.
+        what: Box<str>,
+        /// Where.
+        device: Box<str>,
+        /// Bytes asked for.
+        needed: u64,
+        /// Bytes free and in all, where known.
+        free: Option<(u64, u64)>,
+    },
+    /// Two launches of one plan at once.
+    #[error("MACO0046: megakernel `{megakernel}` is already running with this plan\nhelp: wait for it, or make a plan per thread")]
+    InFlight {
+        /// The megakernel.
+        megakernel: Box<str>,
+    },
+    /// A wait passed its deadline.
+    #[error("{0}")]
+    Hang(Box<Hang>),
+    /// The plan is aborted.
+    #[error("MACO0048: megakernel `{megakernel}` was aborted and not recovered\nhelp: call `recover()` on the plan, then run again\nbecause: {cause}")]
+    Aborted {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The first error.
+        cause: Box<Error>,
+    },
+    /// The GPU does not answer, or its context is destroyed.
+    #[error("MACO0049: {device} is lost: {reason}\nhelp: restart the process; an `unsafe` SIMT body that spins or writes out of bounds does this")]
+    DeviceLost {
+        /// The GPU.
+        device: Box<str>,
+        /// What happened.
+        reason: Box<str>,
+    },
+    /// A call of the driver failed.
+    #[error("MACO0050: {call} failed on {device}: {code} ({text})\nhelp: look the code up in NVIDIA's driver API reference; if your program did not cause it, this is a defect in MACO")]
+    Driver {
+        /// The driver function.
+        call: &'static str,
+        /// The GPU.
+        device: Box<str>,
+        /// Name of the code.
+        code: Box<str>,
+        /// The driver's text.
+        text: Box<str>,
+    },
+    /// The body of a task panicked on the CPU.
+    #[error("MACO0051: task `{task}` tile {tile:?} (call #{call}) of megakernel `{megakernel}` panicked: {message}\nhelp: fix the body; then call `recover()` on the plan")]
+    Panicked {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The task.
+        task: Box<str>,
+        /// Position of the call in program order.
+        call: u32,
+        /// Tile coordinates.
+        tile: Vec<u32>,
+        /// The panic's message.
+        message: Box<str>,
+    },
+    /// A SIMT task without a reference on the CPU device.
+    #[error("MACO0052: task `{task}` of megakernel `{megakernel}` is `simt` and has no CPU reference\nhelp: write `#[task(simt, cpu = reference_fn, ..)]`, or plan on a GPU")]
+    NoCpuReference {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The task.
+        task: Box<str>,
+    },
+    /// An operand that the copy engine of a GPU cannot address.
+    #[error("MACO0053: `{tensor}`, passed to task `{task}` as `{parameter}`, cannot be copied by TMA: {reason}\nhelp: {help}")]
+    NotStageable {
+        /// The tensor.
+        tensor: Box<str>,
+        /// The task.
+        task: Box<str>,
+        /// Its parameter.
+        parameter: Box<str>,
+        /// Which rule it breaks.
+        reason: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
+    /// The workers do not fit the GPU.
+    #[error("MACO0054: {workers} workers of megakernel `{megakernel}` cannot all be resident on {device}: {reason}\nhelp: ask for fewer workers, or free the GPU of other persistent work")]
+    NotResident {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// Workers.
+        workers: u32,
+        /// The GPU.
+        device: Box<str>,
+        /// Why.
+        reason: Box<str>,
+    },
+    /// A view that has no rows and columns.
+    #[error("MACO0055: the view of `{tensor}` passed to task `{task}` as `{parameter}` {reason}\nhelp: {help}")]
+    ViewLayout {
+        /// The tensor.
+        tensor: Box<str>,
+        /// The task.
+        task: Box<str>,
+        /// Its parameter.
+        parameter: Box<str>,
+        /// What is wrong.
+        reason: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
+    /// Something only GPUs have.
+    #[error("MACO0056: {what} needs a GPU, but this is {device}\nhelp: use `Device::gpu(0)`; on the CPU call `run`")]
+    NeedsGpu {
+        /// What was asked for.
+        what: &'static str,
+        /// The device.
+        device: Box<str>,
+    },
+    /// A file of the graph could not be written.
+    #[error("MACO0057: the graph could not be written to {}: {source}\nhelp: MACO_GRAPH must name a directory that can be made and written", path.display())]
+    GraphFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// An environment variable that cannot be read.
+    #[error("MACO0058: {variable} is `{value}`, expected {expected}\nhelp: correct or unset it")]
+    Environment {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: Box<str>,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A deadline of zero, or longer than 64 bits of nanoseconds.
+    #[error("MACO0059: a deadline of {found:?} is out of range\nhelp: pass more than 0 and less than 500 years")]
+    Deadline {
+        /// What was asked for.
+        found: Duration,
+    },
+}
+
+impl Error {
+    /// The stable code, such as 47 for `MACO0047`.
+    pub fn code(&self) -> u16 {
+        match self {
+            Error::Plan(error) => error.code(),
+            Error::ArgumentCount { .. } => 30,
+            Error::WrongShape { .. } => 31,
+            Error::WrongElement { .. } => 32,
+            Error::WrongDevice { .. } => 33,
+            Error::Aliased { .. } => 34,
+            Error::Buffer { .. } => 35,
+            Error::ReadOnly { .. } => 36,
+            Error::Rank { .. } | Error::NegativeExtent { .. } | Error::TensorTooLarge { .. } => 37,
+            Error::TooMany { .. } => 38,
+            Error::Workers { .. } | Error::Threads { .. } => 39,
+            Error::NoDriver | Error::NoGpu { .. } => 40,
+            Error::DriverTooOld { .. } => 41,
+            Error::NoDeviceCode { .. } => 43,
+            Error::PtxLoad { .. } => 44,
+            Error::OutOfMemory { .. } => 45,
+            Error::InFlight { .. } => 46,
+            Error::Hang(_) => 47,
+            Error::Aborted { .. } => 48,
+            Error::DeviceLost { .. } => 49,
+            Error::Driver { .. } => 50,
+            Error::Panicked { .. } => 51,
+            Error::NoCpuReference { .. } => 52,
+            Error::NotStageable { .. } => 53,
+            Error::NotResident { .. } => 54,
+            Error::ViewLayout { .. } => 55,
+            Error::NeedsGpu { .. } => 56,
+            Error::GraphFile { .. } => 57,
+            Error::Environment { .. } => 58,
+            Error::Deadline { .. } => 59,
+        }
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Error {
+        Error::Plan(Box::new(error))
+    }
+}
+
+/// What is wrong with a buffer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BufferFault {
+    /// Too few or too many elements.
+    #[error("the host buffer holds {found} elements, expected {expected} elements")]
+    Elements {
+        /// Elements of the tensor.
+        expected: u64,
+        /// Elements of the buffer.
+        found: u64,
+    },
+    /// The allocation ends too early.
+    #[error("the allocation ends {found} bytes after the address, expected {needed}")]
+    Bytes {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes there are.
+        found: u64,
+    },
+    /// A null pointer.
+    #[error("the address is null")]
+    Null,
+    /// An address that is not a multiple of the element's size.
+    #[error("the address {address:#x} is not a multiple of {align}")]
+    Misaligned {
+        /// The address.
+        address: u64,
+        /// What it must be a multiple of.
+        align: u64,
+    },
+    /// Rows that overlap.
+    #[error("a row stride of {found} elements makes rows overlap")]
+    RowStride {
+        /// The stride.
+        found: u64,
+    },
+    /// Not memory of the GPU.
+    #[error("the address {address:#x} is not memory of the GPU")]
+    NotOnDevice {
+        /// The address.
+        address: u64,
+    },
+}
+
+fn free_text(free: Option<(u64, u64)>) -> String {
+    match free {
+        Some((free, total)) => format!(", {free} of {total} are free"),
+        None => String::new(),
+    }
+}
+
+const _: () = assert!(size_of::<Error>() <= 128);

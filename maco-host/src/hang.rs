@@ -1,0 +1,107 @@
+//! From the black box to the user's names. How a hang is detected does not belong here.
+
+use std::fmt;
+use std::time::Duration;
+
+use maco_device::abi::{BlackBox, NO_COUNTER};
+use maco_graph::plan::Plan;
+
+/// A task waited for a signal that never came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hang {
+    /// The megakernel.
+    pub megakernel: String,
+    /// The task that waited.
+    pub task: String,
+    /// Position of its call in program order.
+    pub call: u32,
+    /// Its tile, one coordinate per grid axis.
+    pub tile: Vec<u32>,
+    /// What it waited for, where the plan knows.
+    pub dependency: Option<Dependency>,
+    /// The counter.
+    pub counter: u32,
+    /// Signals needed.
+    pub expected: u32,
+    /// Signals that came.
+    pub seen: u32,
+    /// Worker that waited.
+    pub worker: u32,
+    /// Multiprocessor of the worker, on a GPU.
+    pub multiprocessor: Option<u32>,
+    /// How long it waited; on a CPU without the time in which task bodies ran.
+    pub waited: Duration,
+}
+
+/// The relation between two calls that a counter stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dependency {
+    /// The tensor.
+    pub tensor: String,
+    /// Task of the earlier call.
+    pub producer: String,
+    /// Position of the earlier call.
+    pub call: u32,
+    /// `read after write`, `write after read` or `write after write`.
+    pub hazard: &'static str,
+}
+
+impl Hang {
+    pub(crate) fn new(plan: &Plan, report: &BlackBox, gpu: bool) -> Hang {
+        let node = plan.tasks.get(report.task as usize);
+        let call = node.map_or(0, |node| node.call);
+        let dependency = (report.counter != NO_COUNTER).then(|| plan.relation(report.counter, call)).flatten().map(|relation| Dependency {
+            tensor: plan.graph.tensors[relation.tensor as usize].name.clone(),
+            producer: task_name(plan, relation.producer),
+            call: relation.producer,
+            hazard: relation.hazard.name(),
+        });
+        Hang {
+            megakernel: plan.graph.name.clone(),
+            task: task_name(plan, call),
+            call,
+            tile: node.map_or_else(Vec::new, |node| tile(plan, node)),
+            dependency,
+            counter: report.counter,
+            expected: report.expected,
+            seen: report.seen,
+            worker: report.worker,
+            multiprocessor: gpu.then_some(report.sm),
+            waited: Duration::from_nanos(report.elapsed_ns),
+        }
+    }
+}
+
+/// Name of the task that call `call` runs.
+pub(crate) fn task_name(plan: &Plan, call: u32) -> String {
+    plan.graph.calls.get(call as usize).map_or_else(String::new, |call| call.task.name.to_string())
+}
+
+/// Coordinates of a task, one per grid axis.
+pub(crate) fn tile(plan: &Plan, node: &maco_graph::plan::TaskNode) -> Vec<u32> {
+    let axes = plan.calls.get(node.call as usize).map_or(0, |call| call.grid.len());
+    node.coord[..axes.min(node.coord.len())].to_vec()
+}
+
+impl fmt::Display for Hang {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "MACO0047: hang in megakernel `{}`: task `{}` tile {:?} (call #{}) waited {:.1?}",
+            self.megakernel, self.task, self.tile, self.call, self.waited
+        )?;
+        if let Some(dependency) = &self.dependency {
+            write!(f, " for `{}` from task `{}` (call #{}, {})", dependency.tensor, dependency.producer, dependency.call, dependency.hazard)?;
+        }
+        write!(f, ": counter {} has {} of {} signals (worker {}", self.counter, self.seen, self.expected, self.worker)?;
+        if let Some(multiprocessor) = self.multiprocessor {
+            write!(f, ", multiprocessor {multiprocessor}")?;
+        }
+        f.write_str(
+            ")\nhelp: call `recover()` on the plan, then run again; raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE) \
+             if the work before it is slow or the GPU is shared, else report the graph (`plan.graph().json()`)",
+        )
+    }
+}

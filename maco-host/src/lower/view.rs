@@ -1,0 +1,120 @@
+//! Operands as rectangular views in memory, and which of them need a tensor map.
+
+use std::collections::HashMap;
+
+use maco_device::abi::{self, NO_MAP};
+use maco_graph::ir;
+
+use super::plane::{Fault, MapRequest, Plane};
+use super::{Operands, tensor_params, too_many};
+use crate::error::Error;
+use crate::tensor::Layout;
+
+/// The distinct views of a plan.
+#[derive(Debug)]
+pub(super) struct Views {
+    views: Vec<Template>,
+    maps: usize,
+}
+
+/// A view before its tensor has an address.
+#[derive(Debug)]
+struct Template {
+    view: ir::View,
+    /// Its tensor map, if some task copies it by TMA.
+    map: Option<u32>,
+    /// Call and parameter that use it first, or first as a staged operand, for error messages.
+    call: u32,
+    operand: usize,
+}
+
+/// A tensor with its address.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) address: u64,
+    pub(super) layout: Layout,
+}
+
+/// What depends on arguments.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tables {
+    /// At least one.
+    pub(crate) views: Vec<abi::View>,
+    /// In order of their maps.
+    pub(crate) maps: Vec<MapRequest>,
+    pub(crate) scalars: Vec<u32>,
+}
+
+/// Distinct views of all operands, and per call which ones.
+pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<Operands>), Error> {
+    let mut views: Vec<Template> = Vec::new();
+    let mut maps = 0;
+    let mut known: HashMap<(u32, &[u64], Vec<[u64; 3]>), usize> = HashMap::new();
+    let mut operands = Vec::with_capacity(graph.calls.len());
+    for (call_index, call) in graph.calls.iter().enumerate() {
+        let mut indices = Operands::default();
+        for (operand, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
+            let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
+            let at = *known.entry((view.tensor, view.offset.as_slice(), axes)).or_insert_with(|| {
+                views.push(Template { view: view.clone(), map: None, call: call_index as u32, operand });
+                views.len() - 1
+            });
+            let element = graph.tensors[view.tensor as usize].element;
+            let template = &mut views[at];
+            if param.staged && element.bytes() == 2 && template.map.is_none() {
+                template.map = Some(maps);
+                (template.call, template.operand) = (call_index as u32, operand);
+                maps += 1;
+            }
+            indices[operand] = u16::try_from(at).map_err(|_| too_many(graph, "views", at as u64 + 1, 1 << 16))?;
+        }
+        operands.push(indices);
+    }
+    Ok((Views { views, maps: maps as usize }, operands))
+}
+
+impl Views {
+    pub(super) fn len(&self) -> usize {
+        self.views.len().max(1)
+    }
+
+    pub(super) fn maps(&self) -> usize {
+        self.maps
+    }
+
+    /// Views at the tensors' addresses and, for a GPU (`staging`), requests for their tensor maps.
+    pub(super) fn resolve(&self, graph: &ir::Graph, tensors: &[Bound], staging: bool) -> Result<Tables, Error> {
+        let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
+        let mut maps = vec![None; if staging { self.maps } else { 0 }];
+        for template in &self.views {
+            let tensor = tensors[template.view.tensor as usize];
+            let element = graph.tensors[template.view.tensor as usize].element;
+            let fault = |fault| template.error(graph, fault);
+            let plane = Plane::of(&template.view, &tensor.layout).map_err(fault)?;
+            let mut view = plane.view(tensor.address, element).map_err(fault)?;
+            if let Some(map) = template.map.filter(|_| staging) {
+                view.map = map;
+                maps[map as usize] = Some(plane.map(tensor.address, element).map_err(fault)?);
+            }
+            tables.views.push(view);
+        }
+        if tables.views.is_empty() {
+            tables.views.push(abi::View { map: NO_MAP, ..abi::View::default() });
+        }
+        tables.maps = maps.into_iter().flatten().collect();
+        Ok(tables)
+    }
+}
+
+impl Template {
+    fn error(&self, graph: &ir::Graph, fault: Fault) -> Error {
+        let call = &graph.calls[self.call as usize];
+        let tensor = graph.tensors[self.view.tensor as usize].name.as_str().into();
+        let task = call.task.name.into();
+        let parameter = tensor_params(call).nth(self.operand).map_or("", |param| param.name).into();
+        match fault {
+            Fault::Layout { reason, help } => Error::ViewLayout { tensor, task, parameter, reason, help },
+            Fault::Staging { reason, help } => Error::NotStageable { tensor, task, parameter, reason, help },
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What a plan is made for, beyond sizes.
+
+use std::time::Duration;
+
+use maco_graph::plan::Schedule;
+
+use crate::error::Error;
+
+const VARIABLE: &str = "MACO_DEADLINE_SCALE";
+
+/// Options of a plan; `PlanOptions::new()` is what `plan` uses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOptions {
+    pub(crate) workers: Option<u32>,
+    pub(crate) schedule: Option<Schedule>,
+    pub(crate) deadline: Duration,
+    pub(crate) max_tasks: usize,
+}
+
+impl Default for PlanOptions {
+    fn default() -> PlanOptions {
+        PlanOptions { workers: None, schedule: None, deadline: Duration::from_secs(2), max_tasks: 1 << 20 }
+    }
+}
+
+impl PlanOptions {
+    /// One worker per multiprocessor or thread, static lists, a deadline of 2 seconds, at most 2²⁰ tasks.
+    pub fn new() -> PlanOptions {
+        PlanOptions::default()
+    }
+
+    /// Workers: CTAs of a GPU or threads of a CPU device. Overrules the megakernel's attribute.
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> PlanOptions {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Static lists or tickets. Overrules the megakernel's attribute.
+    #[must_use]
+    pub fn schedule(mut self, schedule: Schedule) -> PlanOptions {
+        self.schedule = Some(schedule);
+        self
+    }
+
+    /// How long one wait may last before the launch is aborted as hung; `MACO_DEADLINE_SCALE` multiplies it.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> PlanOptions {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Refuse graphs of more tasks than this.
+    #[must_use]
+    pub fn max_tasks(mut self, max_tasks: usize) -> PlanOptions {
+        self.max_tasks = max_tasks;
+        self
+    }
+}
+
+/// The deadline in nanoseconds, scaled by the environment.
+pub(crate) fn deadline_ns(deadline: Duration) -> Result<u64, Error> {
+    scaled(deadline, std::env::var(VARIABLE).ok().as_deref())
+}
+
+fn scaled(deadline: Duration, scale: Option<&str>) -> Result<u64, Error> {
+    let scale = match scale {
+        None => 1.0,
+        Some(text) => match text.trim().parse::<f64>() {
+            Ok(scale) if scale.is_finite() && scale > 0.0 => scale,
+            _ => return Err(Error::Environment { variable: VARIABLE, value: text.into(), expected: "a positive number" }),
+        },
+    };
+    let nanoseconds = deadline.as_nanos() as f64 * scale;
+    if (1.0..u64::MAX as f64 / 4.0).contains(&nanoseconds) { Ok(nanoseconds as u64) } else { Err(Error::Deadline { found: deadline }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_scaled() {
+        let second = Duration::from_secs(1);
+        assert_eq!(scaled(second, None).unwrap(), 1_000_000_000);
+        assert_eq!(scaled(second, Some(" 2.5 ")).unwrap(), 2_500_000_000);
+        for bad in ["", "fast", "0", "-1", "inf", "NaN"] {
+            assert_eq!(scaled(second, Some(bad)).unwrap_err().code(), 58, "{bad}");
+        }
+        assert_eq!(scaled(Duration::ZERO, None).unwrap_err().code(), 59);
+        assert_eq!(scaled(Duration::MAX, None).unwrap_err().code(), 59);
+    }
+}

@@ -1,0 +1,15 @@
+//! The built-in task library: each task is usable in any megakernel and on its own.
+//!
+//! Scheduling, devices and plans do not belong here. Adding a task touches one file.
+
+mod activation;
+mod collective;
+mod elementwise;
+mod linear;
+mod norm;
+
+pub use activation::{gelu, relu, silu};
+pub use collective::all_reduce;
+pub use elementwise::{add, bias, copy, mul, scale};
+pub use linear::{linear, matmul};
+pub use norm::{rmsnorm, softmax, sum_rows};
