@@ -5,7 +5,7 @@
 //! the [task library](tasks). Planning, devices and the device runtime live in `maco-graph`, `maco-host` and `maco-device`.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
-pub use maco_device::{Accumulator, Cta, Element, MmaElement, Row, RowMut, Simt, Steps, Tile, math};
+pub use maco_device::{Accumulator, Cta, Element, MmaElement, Row, RowMut, Simt, Steps, Tile, bf16, f16, math};
 pub use maco_macros::{graph, megakernel, task};
 
 pub mod tasks;
@@ -39,6 +39,7 @@ pub mod __private {
     pub use maco_device::Cpu;
     #[cfg(not(target_arch = "nvptx64"))]
     pub use maco_host::{
-        Arguments, Device, DeviceModule, Embedded, Error, Pending, Plan, PlanOptions, Program, Report, Stream, Tensor, on_cpu,
+        Arguments, Device, DeviceModule, Embedded, Error, Pending, Plan, PlanOptions, Program, Report, Stream, Tensor, TensorElement,
+        on_cpu,
     };
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use maco_graph::plan::PlanError;
+use maco_graph::resolve::ResolveError;
+use maco_graph::spec::BuildError;
 
 use crate::hang::Hang;
 use crate::tensor::Shape;
@@ -15,9 +17,17 @@ pub enum Error {
     /// The graph has no plan: MACO0001 to MACO0029.
     #[error(transparent)]
     Plan(Box<PlanError>),
+    /// Sizes that the megakernel cannot have: MACO0005, MACO0025, MACO0026.
+    #[error(transparent)]
+    Sizes(Box<ResolveError>),
+    /// A mistake in a graph built at run time: what const evaluation says of a megakernel, with the same code.
+    #[error(transparent)]
+    Build(BuildError),
 
     /// A wrong number of arguments.
-    #[error("MACO0030: megakernel `{megakernel}` takes {expected} {what}, found {found}\nhelp: pass one argument per parameter, in signature order")]
+    #[error(
+        "MACO0030: megakernel `{megakernel}` takes {expected} {what}, found {found}\nhelp: pass one argument per parameter, in signature order"
+    )]
     ArgumentCount {
         /// The megakernel.
         megakernel: Box<str>,
@@ -29,7 +39,9 @@ pub enum Error {
         found: usize,
     },
     /// The shape of an argument is not that of the plan.
-    #[error("MACO0031: `{tensor}` of megakernel `{megakernel}` has shape {expected} in this plan, but its argument has {found}\nhelp: pass a tensor of that shape, or plan again with other `Dims`")]
+    #[error(
+        "MACO0031: `{tensor}` of megakernel `{megakernel}` has shape {expected} in this plan, but its argument has {found}\nhelp: pass a tensor of that shape, or plan again with other `Dims`"
+    )]
     WrongShape {
         /// The megakernel.
         megakernel: Box<str>,
@@ -41,7 +53,9 @@ pub enum Error {
         found: Shape,
     },
     /// The element or scalar type of an argument is not that of the parameter.
-    #[error("MACO0032: `{parameter}` of megakernel `{megakernel}` is {expected}, but its argument is {found}\nhelp: convert the argument, or change the parameter's type")]
+    #[error(
+        "MACO0032: `{parameter}` of megakernel `{megakernel}` is {expected}, but its argument is {found}\nhelp: convert the argument, or change the parameter's type"
+    )]
     WrongElement {
         /// The megakernel.
         megakernel: Box<str>,
@@ -53,7 +67,9 @@ pub enum Error {
         found: &'static str,
     },
     /// An argument lives on another device than the plan.
-    #[error("MACO0033: `{what}` is on {found}, but the plan runs on {expected}\nhelp: upload it to the plan's `Device` (clone the device, do not make a second one)")]
+    #[error(
+        "MACO0033: `{what}` is on {found}, but the plan runs on {expected}\nhelp: upload it to the plan's `Device` (clone the device, do not make a second one)"
+    )]
     WrongDevice {
         /// The tensor or stream.
         what: Box<str>,
@@ -63,7 +79,9 @@ pub enum Error {
         found: Box<str>,
     },
     /// Two arguments share memory, and one of them is written.
-    #[error("MACO0034: the arguments of `{written}` and `{other}` of megakernel `{megakernel}` share memory, and `{written}` is written\nhelp: pass tensors that do not overlap, or take one as `InOut`")]
+    #[error(
+        "MACO0034: the arguments of `{written}` and `{other}` of megakernel `{megakernel}` share memory, and `{written}` is written\nhelp: pass tensors that do not overlap, or take one as `InOut`"
+    )]
     Aliased {
         /// The megakernel.
         megakernel: Box<str>,
@@ -83,7 +101,9 @@ pub enum Error {
         fault: BufferFault,
     },
     /// A read-only argument for a parameter that is written.
-    #[error("MACO0036: megakernel `{megakernel}` writes `{tensor}`, but its argument was passed read-only\nhelp: pass it with `tensor_mut` or `tensors_mut`")]
+    #[error(
+        "MACO0036: megakernel `{megakernel}` writes `{tensor}`, but its argument was passed read-only\nhelp: pass it with `tensor_mut` or `tensors_mut`"
+    )]
     ReadOnly {
         /// The megakernel.
         megakernel: Box<str>,
@@ -123,7 +143,9 @@ pub enum Error {
         help: &'static str,
     },
     /// More workers than the device has.
-    #[error("MACO0039: {found} workers were asked for, but {device} runs at most {max} at once\nhelp: ask for at most {max}; a plan whose workers are not all resident would wait for ever")]
+    #[error(
+        "MACO0039: {found} workers were asked for, but {device} runs at most {max} at once\nhelp: ask for at most {max}; a plan whose workers are not all resident would wait for ever"
+    )]
     Workers {
         /// Workers asked for.
         found: u32,
@@ -133,7 +155,9 @@ pub enum Error {
         device: Box<str>,
     },
     /// A thread of the CPU device could not be started.
-    #[error("MACO0039: thread {worker} of {workers} of the CPU device could not be started: {source}\nhelp: ask for fewer workers with `Device::cpu_with`")]
+    #[error(
+        "MACO0039: thread {worker} of {workers} of the CPU device could not be started: {source}\nhelp: ask for fewer workers with `Device::cpu_with`"
+    )]
     Threads {
         /// Which worker.
         worker: u32,
@@ -143,10 +167,14 @@ pub enum Error {
         source: std::io::Error,
     },
     /// No CUDA driver on this machine.
-    #[error("MACO0040: no CUDA driver: libcuda was not found\nhelp: install the NVIDIA driver, or use `Device::cpu()`; `Device::best()` chooses by itself")]
+    #[error(
+        "MACO0040: no CUDA driver: libcuda was not found\nhelp: install the NVIDIA driver, or use `Device::cpu()`; `Device::best()` chooses by itself"
+    )]
     NoDriver,
     /// No such GPU.
-    #[error("MACO0040: there is no GPU {index}: the driver sees {count}\nhelp: choose one below {count} (see CUDA_VISIBLE_DEVICES), or use `Device::cpu()`")]
+    #[error(
+        "MACO0040: there is no GPU {index}: the driver sees {count}\nhelp: choose one below {count} (see CUDA_VISIBLE_DEVICES), or use `Device::cpu()`"
+    )]
     NoGpu {
         /// Index asked for.
         index: u32,
@@ -176,7 +204,9 @@ pub enum Error {
         help: &'static str,
     },
     /// The driver refused the PTX.
-    #[error("MACO0044: the driver refused the device code of megakernel `{megakernel}` ({code}):\n{log}\nhelp: build again (`cargo clean -p` of the package with the kernels); if it stays, this is a defect in MACO")]
+    #[error(
+        "MACO0044: the driver refused the device code of megakernel `{megakernel}` ({code}):\n{log}\nhelp: build again (`cargo clean -p` of the package with the kernels); if it stays, this is a defect in MACO"
+    )]
     PtxLoad {
         /// The megakernel.
         megakernel: Box<str>,
@@ -207,7 +237,9 @@ pub enum Error {
     #[error("{0}")]
     Hang(Box<Hang>),
     /// The plan is aborted.
-    #[error("MACO0048: megakernel `{megakernel}` was aborted and not recovered\nhelp: call `recover()` on the plan, then run again\nbecause: {cause}")]
+    #[error(
+        "MACO0048: megakernel `{megakernel}` was aborted and not recovered\nhelp: call `recover()` on the plan, then run again\nbecause: {cause}"
+    )]
     Aborted {
         /// The megakernel.
         megakernel: Box<str>,
@@ -215,7 +247,9 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The GPU does not answer, or its context is destroyed.
-    #[error("MACO0049: {device} is lost: {reason}\nhelp: restart the process; an `unsafe` SIMT body that spins or writes out of bounds does this")]
+    #[error(
+        "MACO0049: {device} is lost: {reason}\nhelp: restart the process; an `unsafe` SIMT body that spins or writes out of bounds does this"
+    )]
     DeviceLost {
         /// The GPU.
         device: Box<str>,
@@ -223,7 +257,9 @@ pub enum Error {
         reason: Box<str>,
     },
     /// A call of the driver failed.
-    #[error("MACO0050: {call} failed on {device}: {code} ({text})\nhelp: look the code up in NVIDIA's driver API reference; if your program did not cause it, this is a defect in MACO")]
+    #[error(
+        "MACO0050: {call} failed on {device}: {code} ({text})\nhelp: look the code up in NVIDIA's driver API reference; if your program did not cause it, this is a defect in MACO"
+    )]
     Driver {
         /// The driver function.
         call: &'static str,
@@ -235,7 +271,9 @@ pub enum Error {
         text: Box<str>,
     },
     /// The body of a task panicked on the CPU.
-    #[error("MACO0051: task `{task}` tile {tile:?} (call #{call}) of megakernel `{megakernel}` panicked: {message}\nhelp: fix the body; then call `recover()` on the plan")]
+    #[error(
+        "MACO0051: task `{task}` tile {tile:?} (call #{call}) of megakernel `{megakernel}` panicked: {message}\nhelp: fix the body; then call `recover()` on the plan"
+    )]
     Panicked {
         /// The megakernel.
         megakernel: Box<str>,
@@ -249,7 +287,9 @@ pub enum Error {
         message: Box<str>,
     },
     /// A SIMT task without a reference on the CPU device.
-    #[error("MACO0052: task `{task}` of megakernel `{megakernel}` is `simt` and has no CPU reference\nhelp: write `#[task(simt, cpu = reference_fn, ..)]`, or plan on a GPU")]
+    #[error(
+        "MACO0052: task `{task}` of megakernel `{megakernel}` is `simt` and has no CPU reference\nhelp: write `#[task(simt, cpu = reference_fn, ..)]`, or plan on a GPU"
+    )]
     NoCpuReference {
         /// The megakernel.
         megakernel: Box<str>,
@@ -271,7 +311,9 @@ pub enum Error {
         help: &'static str,
     },
     /// The workers do not fit the GPU.
-    #[error("MACO0054: {workers} workers of megakernel `{megakernel}` cannot all be resident on {device}: {reason}\nhelp: ask for fewer workers, or free the GPU of other persistent work")]
+    #[error(
+        "MACO0054: {workers} workers of megakernel `{megakernel}` cannot all be resident on {device}: {reason}\nhelp: ask for fewer workers, or free the GPU of other persistent work"
+    )]
     NotResident {
         /// The megakernel.
         megakernel: Box<str>,
@@ -328,6 +370,14 @@ pub enum Error {
         /// What was asked for.
         found: Duration,
     },
+    /// A launch with new arguments in a capture.
+    #[error(
+        "MACO0060: the stream is being captured, and megakernel `{megakernel}` would upload its arguments\nhelp: call `plan.bind(..)` before the capture and `launch_on` in it"
+    )]
+    Capturing {
+        /// The megakernel.
+        megakernel: Box<str>,
+    },
 }
 
 impl Error {
@@ -335,6 +385,8 @@ impl Error {
     pub fn code(&self) -> u16 {
         match self {
             Error::Plan(error) => error.code(),
+            Error::Sizes(error) => error.code().number(),
+            Error::Build(error) => error.code.number(),
             Error::ArgumentCount { .. } => 30,
             Error::WrongShape { .. } => 31,
             Error::WrongElement { .. } => 32,
@@ -364,7 +416,20 @@ impl Error {
             Error::GraphFile { .. } => 57,
             Error::Environment { .. } => 58,
             Error::Deadline { .. } => 59,
+            Error::Capturing { .. } => 60,
         }
+    }
+}
+
+impl From<ResolveError> for Error {
+    fn from(error: ResolveError) -> Error {
+        Error::Sizes(Box::new(error))
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(error: BuildError) -> Error {
+        Error::Build(error)
     }
 }
 

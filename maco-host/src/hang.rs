@@ -93,7 +93,11 @@ impl fmt::Display for Hang {
             self.megakernel, self.task, self.tile, self.call, self.waited
         )?;
         if let Some(dependency) = &self.dependency {
-            write!(f, " for `{}` from task `{}` (call #{}, {})", dependency.tensor, dependency.producer, dependency.call, dependency.hazard)?;
+            write!(
+                f,
+                " for `{}` from task `{}` (call #{}, {})",
+                dependency.tensor, dependency.producer, dependency.call, dependency.hazard
+            )?;
         }
         write!(f, ": counter {} has {} of {} signals (worker {}", self.counter, self.seen, self.expected, self.worker)?;
         if let Some(multiprocessor) = self.multiprocessor {

@@ -47,5 +47,5 @@ pub struct DeviceModule {
     /// The code, with all entries of the package.
     pub ptx: &'static str,
     /// Hash of the code.
-    pub hash: &'static str,
+    pub hash: u64,
 }

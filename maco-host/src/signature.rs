@@ -46,7 +46,8 @@ impl Signature {
                 })
             })
             .collect::<Result<_, Error>>()?;
-        let mut scalars: Vec<_> = graph.scalars.iter().map(|scalar| ScalarParameter { name: scalar.name.as_str().into(), ty: None }).collect();
+        let mut scalars: Vec<_> =
+            graph.scalars.iter().map(|scalar| ScalarParameter { name: scalar.name.as_str().into(), ty: None }).collect();
         for call in &graph.calls {
             let types = call.task.params.iter().filter_map(|param| match param {
                 Param::Scalar { ty, .. } => Some(*ty),
@@ -161,7 +162,7 @@ mod tests {
             tensor("y", TensorKind::Out, &[4, 4]),
             tensor("h", TensorKind::Temp, &[9]),
         ];
-        let graph = ir::Graph { name: "mlp".into(), tensors, scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![] };
+        let graph = Graph { name: "mlp".into(), tensors, scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![] };
         Signature::new(&graph).unwrap()
     }
 
@@ -228,7 +229,7 @@ mod tests {
             then: vec![],
             priority: 0,
         };
-        let graph = ir::Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };
+        let graph = Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };
         let signature = Signature::new(&graph).unwrap();
         let device = Device::cpu_with(1);
         assert!(signature.check(&device, &Arguments::new().scalar(1.0f32)).is_ok());

@@ -5,11 +5,11 @@
 mod activation;
 mod collective;
 mod elementwise;
-mod linear;
 mod norm;
+mod product;
 
 pub use activation::{gelu, relu, silu};
 pub use collective::all_reduce;
 pub use elementwise::{add, bias, copy, mul, scale};
-pub use linear::{linear, matmul};
 pub use norm::{rmsnorm, softmax, sum_rows};
+pub use product::{linear, matmul};

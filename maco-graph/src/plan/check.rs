@@ -6,7 +6,7 @@ use super::region::{Region, Regions, overlaps_itself, tensor_of};
 use super::tiles::Choice;
 use super::{AXES, OPERANDS, PlanError, RANK, Site};
 use crate::ir::{Call, Graph, ScalarSource, TensorKind, View};
-use crate::spec::{Access, Index, Param, TaskSpec, TensorParam};
+use crate::spec::{Access, Index, TaskSpec, TensorParam};
 
 /// Device coordinates are `i32`.
 const MAX_EXTENT: u64 = i32::MAX as u64;
@@ -68,7 +68,7 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     }
     let instances = task.axes.iter().fold(task.elements.len().max(1), |product, axis| product.saturating_mul(axis.tiles.len()));
     if instances > MAX_INSTANCES {
-        return Err(malformed(format!("{site} has {instances} instances, at most {MAX_INSTANCES} can be numbered")));
+        return Err(PlanError::TooManyParts { site, what: "instances", found: instances, max: MAX_INSTANCES });
     }
     let tensors = task.params.iter().filter_map(tensor_of).count();
     if tensors > OPERANDS {
@@ -96,7 +96,13 @@ fn view(site: Site, graph: &Graph, param: &TensorParam, view: &View) -> Result<(
     };
     let expected = param.region.len();
     if view.axes.len() != expected {
-        return Err(PlanError::ArgumentRank { site, param: param.name, tensor: tensor.name.as_str().into(), expected, found: view.axes.len() });
+        return Err(PlanError::ArgumentRank {
+            site,
+            param: param.name,
+            tensor: tensor.name.as_str().into(),
+            expected,
+            found: view.axes.len(),
+        });
     }
     let rank = tensor.shape.len();
     if view.offset.len() != rank || view.axes.iter().any(|axis| usize::from(axis.axis) >= rank) {
@@ -170,14 +176,6 @@ fn aliases(regions: &Regions, written: &Region, other: &Region) -> bool {
 /// Name of tensor parameter number `operand`.
 pub(super) fn operand_name(task: &'static TaskSpec, operand: u32) -> &'static str {
     task.params.iter().filter_map(tensor_of).nth(operand as usize).map_or("?", |param| param.name)
-}
-
-/// Names of the scalar parameters.
-pub(super) fn scalar_names(task: &'static TaskSpec) -> impl Iterator<Item = &'static str> {
-    task.params.iter().filter_map(|param| match param {
-        Param::Scalar { name, .. } => Some(*name),
-        Param::Tensor(_) => None,
-    })
 }
 
 pub(super) fn malformed(what: String) -> PlanError {

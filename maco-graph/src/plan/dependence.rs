@@ -8,13 +8,14 @@
 //!
 //! * A write whose tiles touch every element of its box retires the live accesses within that box: whoever meets them
 //!   later meets this write at the same element.
-//! * A write needs no relation with an earlier write if one live read between them touches every element that the two
-//!   writes share: it waits for that read, and the read for the earlier write.
+//! * A write or update needs no relation with an earlier write if one live read between them touches every element that
+//!   the two share: it waits for that read, and the read for the earlier write.
 
 use super::groups::CounterSets;
-use super::region::{Region, Regions};
+use super::region::{Region, Regions, tensor_of};
 use super::{Hazard, PlanError, Relation};
 use crate::ir::Graph;
+use crate::spec::{Index, TaskSpec};
 
 /// What [`relate`] finds.
 pub(super) struct Dependences {
@@ -105,35 +106,34 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn wait_for(&mut self, live: &Live, consumer: u32) -> Result<(), PlanError> {
-        let region = self.regions.get(consumer);
-        for &writer in &live.writers {
-            // An update waits for the earlier write as a reader; that orders the two writes as well.
-            let hazard = if region.access.reads() { Hazard::Raw } else { Hazard::Waw };
-            if hazard == Hazard::Raw || !live.read_between(self.regions, self.regions.get(writer), region) {
-                self.relate(writer, consumer, hazard)?;
+        let (regions, region) = (self.regions, self.regions.get(consumer));
+        let meets = |earlier: &&u32| !regions.disjoint(regions.get(**earlier), region);
+        for &writer in live.writers.iter().filter(meets) {
+            if !region.access.writes() || !live.read_between(regions, regions.get(writer), region) {
+                // An update waits for the earlier write as a reader; that orders the two writes as well.
+                self.relate(writer, consumer, if region.access.reads() { Hazard::Raw } else { Hazard::Waw })?;
             }
         }
-        if region.access.writes() {
-            for &reader in &live.readers {
-                self.relate(reader, consumer, Hazard::War)?;
-            }
+        for &reader in live.readers.iter().filter(meets).filter(|_| region.access.writes()) {
+            self.relate(reader, consumer, Hazard::War)?;
         }
         Ok(())
     }
 
     fn relate(&mut self, producer: u32, consumer: u32, hazard: Hazard) -> Result<(), PlanError> {
-        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
-        if self.dropped == Some(hazard) || self.regions.disjoint(from, to) {
+        if self.dropped == Some(hazard) {
             return Ok(());
         }
+        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
         let set = self.result.sets.intern(self.graph, self.regions, producer, consumer)?;
-        let operands = &self.graph.calls[to.call as usize];
+        // One tensor passed twice in the same way: the waits are there already.
+        let call = &self.graph.calls[to.call as usize];
         let same_box = |other: &Relation| {
             let (a, b) = (other.consumer_operand as usize, to.operand as usize);
-            operands.operands[a] == operands.operands[b] && region_of(operands.task, a) == region_of(operands.task, b)
+            call.operands[a] == call.operands[b] && region_of(call.task, a) == region_of(call.task, b)
         };
-        let earlier = self.first..self.result.relations.len();
-        if earlier.into_iter().any(|index| self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
+        let mut earlier = self.first..self.result.relations.len();
+        if earlier.any(|index| self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
             return Ok(());
         }
         let counters = self.result.sets.get(set);
@@ -153,6 +153,6 @@ impl Builder<'_> {
     }
 }
 
-fn region_of(task: &'static crate::spec::TaskSpec, operand: usize) -> Option<&'static [crate::spec::Index]> {
-    task.params.iter().filter_map(super::region::tensor_of).nth(operand).map(|param| param.region)
+fn region_of(task: &'static TaskSpec, operand: usize) -> Option<&'static [Index]> {
+    task.params.iter().filter_map(tensor_of).nth(operand).map(|param| param.region)
 }

@@ -70,7 +70,12 @@ impl Plan {
         writeln!(dot, "  edge [fontname=\"monospace\"];")?;
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
-            let label = format!("#{index} {name}\n{} tiles of {}\n{}", by(&planned.grid), by(&planned.tile), self.arguments(&self.graph.calls[index]));
+            let label = format!(
+                "#{index} {name}\n{} tiles of {}\n{}",
+                by(&planned.grid),
+                by(&planned.tile),
+                self.arguments(&self.graph.calls[index])
+            );
             writeln!(dot, "  c{index} [label={}];", quoted(&label))?;
         }
         for relation in &self.relations {

@@ -25,8 +25,8 @@ impl fmt::Display for Site {
 pub enum PlanError {
     /// Tiles of one grid would write the same elements.
     #[error(
-        "MACO0001: tiles of {site} that differ in `{axis}` would write the same part of `{tensor}` (as `{param}`)\n\
-         help: name `{axis}` in the region of `{param}`, without a halo or a divisor"
+        "MACO0001: tiles of {site} that differ in `{axis}` would write the same part of `{tensor}` (as `{param}`)\n  \
+         = help: name `{axis}` in the region of `{param}`, without a halo or a divisor"
     )]
     WriteOverlap {
         /// The call.
@@ -40,8 +40,8 @@ pub enum PlanError {
     },
     /// A view maps two indices to one element and is written.
     #[error(
-        "MACO0001: the view of `{tensor}` that {site} writes (as `{param}`) holds some elements twice\n\
-         help: write to a view whose indices do not overlap"
+        "MACO0001: the view of `{tensor}` that {site} writes (as `{param}`) holds some elements twice\n  \
+         = help: write to a view whose indices do not overlap"
     )]
     WriteThroughOverlap {
         /// The call.
@@ -53,8 +53,8 @@ pub enum PlanError {
     },
     /// One call writes what it also accesses through another parameter.
     #[error(
-        "MACO0001: {site} would write `{tensor}` (as `{written}`) while other tiles of the same grid still use it (as `{other}`)\n\
-         help: pass another tensor, disjoint slices, or take it once as `#[update]`"
+        "MACO0001: {site} would write `{tensor}` (as `{written}`) while other tiles of the same grid still use it (as `{other}`)\n  \
+         = help: pass another tensor, disjoint slices, or take it once as `#[update]`"
     )]
     Alias {
         /// The call.
@@ -68,8 +68,8 @@ pub enum PlanError {
     },
     /// The rank of an argument is not that of the parameter.
     #[error(
-        "MACO0004: `{param}` of {site} has {expected} dimensions, but its argument, a view of `{tensor}`, has {found}\n\
-         help: pass a view of rank {expected}"
+        "MACO0004: `{param}` of {site} has {expected} dimensions, but its argument, a view of `{tensor}`, has {found}\n  \
+         = help: pass a view of rank {expected}"
     )]
     ArgumentRank {
         /// The call.
@@ -85,8 +85,8 @@ pub enum PlanError {
     },
     /// Two uses of a grid axis give different numbers of tiles.
     #[error(
-        "MACO0005: {site} has {tiles} tiles of {tile} along `{axis}` by `{param}`, but {other_tiles} by `{other}`\n\
-         help: the dimensions that `{axis}` walks along must be equal: {extent} here, {other_extent} there"
+        "MACO0005: {site} has {tiles} tiles of {tile} along `{axis}` by `{param}`, but {other_tiles} by `{other}`\n  \
+         = help: the dimensions that `{axis}` walks along must be equal: {extent} here, {other_extent} there"
     )]
     GridDisagreement {
         /// The call.
@@ -110,8 +110,8 @@ pub enum PlanError {
     },
     /// The element instance does not exist.
     #[error(
-        "MACO0006: {site} is called on element type {found} of {count}\n\
-         help: the graph is malformed; make it with `Recorder`"
+        "MACO0006: {site} is called on element type {found} of {count}\n  \
+         = help: the graph is malformed; make it with `Recorder`"
     )]
     ElementChoice {
         /// The call.
@@ -123,8 +123,8 @@ pub enum PlanError {
     },
     /// A wrong number of arguments.
     #[error(
-        "MACO0007: {site} takes {expected} {what}, found {found}\n\
-         help: pass one argument per parameter"
+        "MACO0007: {site} takes {expected} {what}, found {found}\n  \
+         = help: pass one argument per parameter"
     )]
     Arity {
         /// The call.
@@ -138,8 +138,8 @@ pub enum PlanError {
     },
     /// An `In` is written.
     #[error(
-        "MACO0009: `{tensor}` is an `In`, but {site} writes its parameter `{param}`\n\
-         help: take it as `InOut`, or write to a temp"
+        "MACO0009: `{tensor}` is an `In`, but {site} writes its parameter `{param}`\n  \
+         = help: take it as `InOut`, or write to a temp"
     )]
     WritesIn {
         /// The call.
@@ -151,8 +151,8 @@ pub enum PlanError {
     },
     /// A region divides an index by zero.
     #[error(
-        "MACO0012: the region of `{param}` of {site} divides a tile index by 0\n\
-         help: write `i / 1` or `i`"
+        "MACO0012: the region of `{param}` of {site} divides a tile index by 0\n  \
+         = help: write `i / 1` or `i`"
     )]
     Divisor {
         /// The call.
@@ -162,8 +162,8 @@ pub enum PlanError {
     },
     /// A region names a grid axis that the task does not have.
     #[error(
-        "MACO0013: the region of `{param}` of {site} names grid axis {axis}, but the task has {axes}\n\
-         help: add the index to `tile(..)`"
+        "MACO0013: the region of `{param}` of {site} names grid axis {axis}, but the task has {axes}\n  \
+         = help: add the index to `tile(..)`"
     )]
     UnknownAxis {
         /// The call.
@@ -177,8 +177,8 @@ pub enum PlanError {
     },
     /// No parameter says how far a grid axis goes.
     #[error(
-        "MACO0014: no region of {site} uses the grid axis `{axis}`, so its number of tiles is unknown\n\
-         help: name `{axis}` in the region of a parameter, or drop it from `tile(..)`"
+        "MACO0028: no region of {site} uses the grid axis `{axis}`, so its number of tiles is unknown\n  \
+         = help: name `{axis}` in the region of a parameter, or drop it from `tile(..)`"
     )]
     UnusedAxis {
         /// The call.
@@ -188,8 +188,8 @@ pub enum PlanError {
     },
     /// `.tile(..)` names as many sizes as the grid has axes.
     #[error(
-        "MACO0017: `.tile(..)` of {site} gives {found} sizes, but the grid has {expected} axes\n\
-         help: give one tile size per axis"
+        "MACO0017: `.tile(..)` of {site} gives {found} sizes, but the grid has {expected} axes\n  \
+         = help: give one tile size per axis"
     )]
     TileCount {
         /// The call.
@@ -201,8 +201,8 @@ pub enum PlanError {
     },
     /// A tile size that is not among the variants.
     #[error(
-        "MACO0017: {site} has no tile of {found} along `{axis}`\n\
-         help: allowed are {allowed:?}"
+        "MACO0017: {site} has no tile of {found} along `{axis}`\n  \
+         = help: allowed are {allowed:?}"
     )]
     TileVariant {
         /// The call.
@@ -217,8 +217,8 @@ pub enum PlanError {
     /// Tiles of one grid add into the same elements.
     #[error(
         "MACO0018: tiles of {site} that differ in `{axis}` would all reduce into the same part of `{tensor}` (as `{param}`), \
-         which is not supported yet\n\
-         help: write partial results along `{axis}` and sum them in a second task"
+         which is not supported yet\n  \
+         = help: write partial results along `{axis}` and sum them in a second task"
     )]
     ReduceOverlap {
         /// The call.
@@ -232,8 +232,8 @@ pub enum PlanError {
     },
     /// A number of workers that cannot be planned for.
     #[error(
-        "MACO0021: a plan needs 1 to {max} workers, found {found}\n\
-         help: pass the number of multiprocessors of the device, or of threads"
+        "MACO0021: a plan needs 1 to {max} workers, found {found}\n  \
+         = help: pass the number of multiprocessors of the device, or of threads"
     )]
     Workers {
         /// Workers asked for.
@@ -241,15 +241,15 @@ pub enum PlanError {
         /// Most there may be.
         max: u32,
     },
-    /// Too many tensor parameters or grid axes.
+    /// Too many tensor parameters, grid axes or instances.
     #[error(
-        "MACO0023: {site} has {found} {what}, at most {max} fit a task\n\
-         help: split the task, or pass slices of one tensor"
+        "MACO0023: {site} has {found} {what}, at most {max} fit a task\n  \
+         = help: split the task in two"
     )]
     TooManyParts {
         /// The call.
         site: Site,
-        /// `tensor parameters` or `grid axes`.
+        /// `tensor parameters`, `grid axes` or `instances`.
         what: &'static str,
         /// How many.
         found: usize,
@@ -258,8 +258,8 @@ pub enum PlanError {
     },
     /// A tensor of rank 0 or above 4.
     #[error(
-        "MACO0023: tensor `{tensor}` has rank {found}, but ranks 1 to {max} are supported\n\
-         help: merge dimensions"
+        "MACO0023: tensor `{tensor}` has rank {found}, but ranks 1 to {max} are supported\n  \
+         = help: merge dimensions"
     )]
     TensorRank {
         /// The tensor.
@@ -271,8 +271,8 @@ pub enum PlanError {
     },
     /// A view that reaches past its tensor.
     #[error(
-        "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n\
-         help: slice within the tensor"
+        "MACO0025: the view of `{tensor}` passed to {site} as `{param}` ends at {end} along axis {axis}, past its extent of {extent}\n  \
+         = help: slice within the tensor"
     )]
     ViewRange {
         /// The call.
@@ -290,8 +290,8 @@ pub enum PlanError {
     },
     /// More tasks than allowed.
     #[error(
-        "MACO0027: with {site} the graph has {found} tasks or more, at most {max} are allowed\n\
-         help: use larger tiles, or raise `max_tasks`"
+        "MACO0027: with {site} the graph has {found} tasks or more, at most {max} are allowed\n  \
+         = help: use larger tiles, or raise `max_tasks`"
     )]
     TooManyTasks {
         /// The call that exceeded the limit.
@@ -303,8 +303,8 @@ pub enum PlanError {
     },
     /// An extent beyond what device coordinates hold.
     #[error(
-        "MACO0027: tensor `{tensor}` has {extent} elements along axis {axis}, at most {max} fit a coordinate\n\
-         help: split the dimension in two"
+        "MACO0027: tensor `{tensor}` has {extent} elements along axis {axis}, at most {max} fit a coordinate\n  \
+         = help: split the dimension in two"
     )]
     TooLarge {
         /// The tensor.
@@ -318,8 +318,8 @@ pub enum PlanError {
     },
     /// More waits, signals or counters than a plan can number.
     #[error(
-        "MACO0027: {site} needs {found} {what}, at most {max} fit\n\
-         help: use tiles that divide those of the tasks before and after it"
+        "MACO0027: {site} needs {found} {what}, at most {max} fit\n  \
+         = help: use tiles that divide those of the tasks before and after it"
     )]
     TooManyEvents {
         /// The call.
@@ -333,8 +333,8 @@ pub enum PlanError {
     },
     /// The graph contradicts itself in a way that no source text can cause.
     #[error(
-        "MACO0028: the graph is malformed: {what}\n\
-         help: this is a defect in what made the graph; make it with `Recorder`"
+        "MACO0029: the graph is malformed: {what}\n  \
+         = help: this is a defect in what made the graph; make it with `Recorder`"
     )]
     Malformed {
         /// What is wrong.
@@ -342,8 +342,8 @@ pub enum PlanError {
     },
     /// The verifier refused the plan.
     #[error(
-        "MACO0029: the plan does not verify: {0}\n\
-         help: this is a defect in MACO; please report the graph"
+        "MACO0029: the plan does not verify: {0}\n  \
+         = help: this is a defect in MACO; please report the graph"
     )]
     Unverified(Defect),
 }
@@ -360,15 +360,14 @@ impl PlanError {
             PlanError::WritesIn { .. } => 9,
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
-            PlanError::UnusedAxis { .. } => 14,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } => 17,
             PlanError::ReduceOverlap { .. } => 18,
             PlanError::Workers { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,
             PlanError::TooManyTasks { .. } | PlanError::TooLarge { .. } | PlanError::TooManyEvents { .. } => 27,
-            PlanError::Malformed { .. } => 28,
-            PlanError::Unverified(_) => 29,
+            PlanError::UnusedAxis { .. } => 28,
+            PlanError::Malformed { .. } | PlanError::Unverified(_) => 29,
         }
     }
 }

@@ -23,7 +23,13 @@ pub(super) struct Events {
 }
 
 /// Tasks of all calls, which `order` lists in global order, with counters that somebody waits for numbered from 0.
-pub(super) fn emit(graph: &Graph, calls: &[PlannedCall], order: &[u32], regions: &Regions, found: &mut Dependences) -> Result<Events, PlanError> {
+pub(super) fn emit(
+    graph: &Graph,
+    calls: &[PlannedCall],
+    order: &[u32],
+    regions: &Regions,
+    found: &mut Dependences,
+) -> Result<Events, PlanError> {
     let tasks = order.last().map_or(0, |&call| calls[call as usize].tasks.end);
     let mut emitter = Emitter {
         graph,
@@ -107,7 +113,15 @@ impl Emitter<'_> {
             }
             let waits = events.waits.len() - first;
             most = most.max(waits);
-            events.tasks.push(TaskNode { call, coord, wave: 0, first_wait: first as u32, waits: waits as u16, first_signal: 0, signals: 0 });
+            events.tasks.push(TaskNode {
+                call,
+                coord,
+                wave: 0,
+                first_wait: first as u32,
+                waits: waits as u16,
+                first_signal: 0,
+                signals: 0,
+            });
         });
         self.events.edges += relations.iter().map(|relation| relation.edges).sum::<u64>();
         let site = self.site(call);

@@ -113,8 +113,8 @@ impl CounterSets {
         let (from, to) = (regions.get(producer), regions.get(consumer));
         let rank = usize::from(from.rank);
         let mut groups = [AxisGroups::default(); RANK];
-        for axis in 0..rank {
-            groups[axis] = AxisGroups::between(&from.axes[axis], &to.axes[axis]);
+        for (groups, (from, to)) in groups.iter_mut().zip(from.axes.iter().zip(&to.axes)).take(rank) {
+            *groups = AxisGroups::between(from, to);
         }
         // Regions that miss most of their hull (a diagonal) would have more groups than tiles.
         let tiles: u64 = regions.grid(from.call).iter().map(|&tiles| u64::from(tiles)).product();

@@ -28,8 +28,14 @@ pub(super) struct Lookup {
 enum Way {
     /// Every tile touches one counter: start of a table in `sums` per grid axis.
     One([usize; AXES]),
+    Many(Box<Many>),
+}
+
+/// Tiles that touch several counters, or none.
+struct Many {
     /// Start of a table in `ranges` and weights of the coordinates, per tensor axis.
-    Many(Box<([(usize, [u32; AXES]); RANK], [AxisGroups; RANK])>),
+    axes: [(usize, [u32; AXES]); RANK],
+    groups: [AxisGroups; RANK],
 }
 
 impl Tables {
@@ -67,7 +73,7 @@ impl Tables {
             // Axes beyond the rank ask for entry 0 of this one-group table.
             axes[rank..].fill((self.ranges.len(), [0; AXES]));
             self.ranges.push((0, 1));
-            Way::Many(Box::new((axes, set.groups)))
+            Way::Many(Box::new(Many { axes, groups: set.groups }))
         };
         self.lookups.push(Lookup { shared, base: set.base, way });
     }
@@ -104,12 +110,11 @@ impl Tables {
                 each(lookup.base + sum);
             }
             Way::Many(many) => {
-                let (axes, groups) = &**many;
-                let ranges = axes.map(|(start, weights)| {
+                let ranges = many.axes.map(|(start, weights)| {
                     let index: u32 = (0..AXES).map(|g| coord[g] * weights[g]).sum();
                     self.ranges[start + index as usize]
                 });
-                for_each_cell(&ranges, groups, |cell| each(lookup.base + cell));
+                for_each_cell(&ranges, &many.groups, |cell| each(lookup.base + cell));
             }
         }
     }

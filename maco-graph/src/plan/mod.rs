@@ -1,9 +1,9 @@
 //! From a call graph with sizes to tiles, counters and worker lists.
 //!
-//! Memory, streams and descriptors do not belong here. The steps, one file each: [`tiles`] chooses the tile of every call,
-//! [`region`] turns signatures into boxes of tensor coordinates, [`dependence`] finds which call must wait for which,
-//! [`groups`] cuts the tensors into groups of tiles that share a counter, [`schedule`] orders calls and tiles, [`events`]
-//! writes the waits and signals of every task, and [`verify`] checks the result with arithmetic of its own.
+//! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
+//! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
+//! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
+//! writes the waits and signals of every task, and `verify` checks the result with arithmetic of its own.
 
 mod check;
 mod dependence;
@@ -286,7 +286,8 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
 /// Tasks up to and with a call, while they are within the limit.
 fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> Result<u64, PlanError> {
     let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
-    let tiles = if choice.grid.contains(&0) { 0 } else { choice.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(u64::from(along))) };
+    let tiles =
+        if choice.grid.contains(&0) { 0 } else { choice.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(u64::from(along))) };
     let found = before.saturating_add(tiles);
     if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

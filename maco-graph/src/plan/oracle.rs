@@ -79,7 +79,8 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
             })
             .collect();
     }
-    let number = |coordinate: &Vec<u64>| coordinate.iter().zip(shape).fold(0, |number, (&c, &extent)| number * extent as usize + c as usize);
+    let number =
+        |coordinate: &Vec<u64>| coordinate.iter().zip(shape).fold(0, |number, (&c, &extent)| number * extent as usize + c as usize);
     coordinates.iter().map(number).collect()
 }
 
@@ -88,7 +89,8 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
 pub fn conflict(plan: &Plan) -> Option<Conflict> {
     let before = reachable(plan);
     let all: Vec<Vec<Footprint>> = (0..plan.tasks.len() as u32).map(|task| footprints(plan, task)).collect();
-    let sets: Vec<Vec<(Vec<u64>, &Footprint)>> = all.iter().map(|task| task.iter().map(|footprint| (bits(&footprint.elements), footprint)).collect()).collect();
+    let sets: Vec<Vec<(Vec<u64>, &Footprint)>> =
+        all.iter().map(|task| task.iter().map(|footprint| (bits(&footprint.elements), footprint)).collect()).collect();
     for a in 0..all.len() {
         for b in a + 1..all.len() {
             // Program order is that of calls, whatever the order of tasks.
@@ -101,7 +103,11 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
                 for (y, other) in &sets[later] {
                     let writes = one.access.writes() || other.access.writes();
                     let promised = same_call && (one.data || other.data);
-                    if one.tensor == other.tensor && writes && !promised && let Some(element) = common(x, y) {
+                    if one.tensor == other.tensor
+                        && writes
+                        && !promised
+                        && let Some(element) = common(x, y)
+                    {
                         return Some(Conflict { earlier: earlier as u32, later: later as u32, tensor: one.tensor, element });
                     }
                 }

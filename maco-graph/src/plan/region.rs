@@ -53,8 +53,8 @@ pub(super) struct AxisRegion {
     pub span: u32,
     /// Bit g: the interval moves with grid axis g.
     pub drivers: u8,
-    first_term: u32,
-    terms: u8,
+    pub first_term: u32,
+    pub terms: u8,
 }
 
 /// One view axis: indices `first..end` of it, chosen by one grid axis, `step` coordinates apart.
@@ -105,7 +105,12 @@ impl Term {
 
 impl Regions {
     pub fn with_capacity(calls: usize) -> Regions {
-        Regions { terms: Vec::with_capacity(8 * calls), all: Vec::with_capacity(4 * calls), first: vec![0], grids: Vec::with_capacity(calls) }
+        Regions {
+            terms: Vec::with_capacity(8 * calls),
+            all: Vec::with_capacity(4 * calls),
+            first: vec![0],
+            grids: Vec::with_capacity(calls),
+        }
     }
 
     /// Regions of the next call. It must have passed [`super::check::call`].

@@ -13,7 +13,8 @@ const ROWS: u32 = 16;
 
 /// Gives every call its range of task numbers and returns the calls in global order.
 pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Relation]) -> Vec<u32> {
-    let order = if graph.calls.iter().all(|call| call.priority == 0) { (0..calls.len() as u32).collect() } else { by_priority(graph, relations) };
+    let order =
+        if graph.calls.iter().all(|call| call.priority == 0) { (0..calls.len() as u32).collect() } else { by_priority(graph, relations) };
     let mut end = 0;
     for &call in &order {
         let start = end;

@@ -60,7 +60,8 @@ fn describe(plan: &Plan, task: u32, operands: &[Operands], first_scalar: &[u16],
         coord: node.coord,
         operand: operands[node.call as usize],
         task,
-        overflow: u32::try_from(overflow.len()).map_err(|_| too_many(&plan.graph, "waits and signals", overflow.len() as u64, u32::MAX as u64))?,
+        overflow: u32::try_from(overflow.len())
+            .map_err(|_| too_many(&plan.graph, "waits and signals", overflow.len() as u64, u32::MAX as u64))?,
         ..Descriptor::END
     };
     let waits = plan.waits_of(task);

@@ -78,7 +78,10 @@ impl Plane {
             [planes, rows, cols] => (planes, rows, cols),
             [outer, inner, rows, cols] => (fold(outer, inner)?, rows, cols),
             _ => {
-                return Err(Fault::Layout { reason: format!("has {} axes, expected 1 to 4", axes.len()).into(), help: "slice or merge axes first" });
+                return Err(Fault::Layout {
+                    reason: format!("has {} axes, expected 1 to 4", axes.len()).into(),
+                    help: "slice or merge axes first",
+                });
             }
         };
         Ok(Plane { offset, cols, rows, planes })
@@ -123,16 +126,25 @@ impl Plane {
         }
         if self.cols.extent > 1 && self.cols.stride != 1 {
             let reason = format!("its columns are {} elements apart, not 1", self.cols.stride).into();
-            return Err(Fault::Staging { reason, help: "pass it without `.t()` to a task that tiles the other axis (`#[read(.., j)]`), or transpose it by a task" });
+            return Err(Fault::Staging {
+                reason,
+                help: "pass it without `.t()` to a task that tiles the other axis (`#[read(.., j)]`), or transpose it by a task",
+            });
         }
         if !address.is_multiple_of(MAP_ALIGN) {
             let reason = format!("its first element is at {address:#x}, which is not a multiple of {MAP_ALIGN}").into();
-            return Err(Fault::Staging { reason, help: "begin slices at multiples of 8 columns, and borrow memory at multiples of 16 bytes" });
+            return Err(Fault::Staging {
+                reason,
+                help: "begin slices at multiples of 8 columns, and borrow memory at multiples of 16 bytes",
+            });
         }
         for (stride, what) in request.strides.into_iter().zip(["rows", "planes"]) {
             if !stride.is_multiple_of(MAP_ALIGN) || stride >= MAP_STRIDE {
                 let reason = format!("its {what} are {stride} bytes apart, expected a multiple of {MAP_ALIGN} below 2^40").into();
-                return Err(Fault::Staging { reason, help: "use tensors made by the device (their rows are padded), or a row stride of a multiple of 8 elements" });
+                return Err(Fault::Staging {
+                    reason,
+                    help: "use tensors made by the device (their rows are padded), or a row stride of a multiple of 8 elements",
+                });
             }
         }
         Ok(request)
@@ -219,7 +231,9 @@ mod tests {
 
     #[test]
     fn maps_of_whole_tensors_are_legal_whatever_their_shape() {
-        for (extents, strides) in [(&[7u64, 100][..], [208, 208]), (&[100], [208, 208]), (&[1, 1], [16, 16]), (&[3, 7, 100], [208, 7 * 208])] {
+        for (extents, strides) in
+            [(&[7u64, 100][..], [208, 208]), (&[100], [208, 208]), (&[1, 1], [16, 16]), (&[3, 7, 100], [208, 7 * 208])]
+        {
             let axes: Vec<_> = extents.iter().enumerate().map(|(axis, &extent)| (axis as u8, 1, extent)).collect();
             let whole = view(&vec![0; extents.len()], &axes);
             let map = Plane::of(&whole, &layout(extents)).unwrap().map(BASE, Element::Bf16).unwrap();

@@ -62,35 +62,30 @@ impl Drop for HostMemory {
 enum Memory {
     Host(HostMemory),
     Gpu(gpu::DeviceMemory),
-    Borrowed,
+    /// The user; this is the address.
+    Borrowed(u64),
 }
 
 /// Memory on a device. Launches in flight keep it alive.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     device: Device,
-    address: u64,
     memory: Memory,
 }
 
 impl Buffer {
     /// Zeroed memory.
     pub(crate) fn zeroed(device: &Device, bytes: u64, what: &str) -> Result<Buffer, Error> {
-        match device.context() {
-            None => {
-                let memory = HostMemory::zeroed(bytes, what)?;
-                Ok(Buffer { device: device.clone(), address: memory.address(), memory: Memory::Host(memory) })
-            }
-            Some(context) => {
-                let memory = gpu::DeviceMemory::zeroed(context, bytes, what)?;
-                Ok(Buffer { device: device.clone(), address: memory.address(), memory: Memory::Gpu(memory) })
-            }
-        }
+        let memory = match device.context() {
+            None => Memory::Host(HostMemory::zeroed(bytes, what)?),
+            Some(context) => Memory::Gpu(gpu::DeviceMemory::zeroed(context, bytes, what)?),
+        };
+        Ok(Buffer { device: device.clone(), memory })
     }
 
     /// Memory that the user keeps alive.
     pub(crate) fn borrowed(device: &Device, address: u64) -> Buffer {
-        Buffer { device: device.clone(), address, memory: Memory::Borrowed }
+        Buffer { device: device.clone(), memory: Memory::Borrowed(address) }
     }
 
     pub(crate) fn device(&self) -> &Device {
@@ -98,12 +93,16 @@ impl Buffer {
     }
 
     pub(crate) fn address(&self) -> u64 {
-        self.address
+        match &self.memory {
+            Memory::Host(memory) => memory.address(),
+            Memory::Gpu(memory) => memory.address(),
+            Memory::Borrowed(address) => *address,
+        }
     }
 
     /// Whether it was allocated here.
     pub(crate) fn owned(&self) -> bool {
-        !matches!(self.memory, Memory::Borrowed)
+        !matches!(self.memory, Memory::Borrowed(_))
     }
 }
 

@@ -25,7 +25,8 @@ impl Layout {
 
     /// Rows at a given stride; refuses what no address space holds.
     pub(crate) fn strided(shape: Shape, row_stride: u64, element_bytes: u64) -> Result<Layout, Error> {
-        let total = shape.elements().and(shape.rows()).and_then(|rows| rows.checked_mul(row_stride)).and_then(|n| n.checked_mul(element_bytes));
+        let total =
+            shape.elements().and(shape.rows()).and_then(|rows| rows.checked_mul(row_stride)).and_then(|n| n.checked_mul(element_bytes));
         match total {
             Some(bytes) if bytes <= isize::MAX as u64 => Ok(Layout { shape, row_stride }),
             _ => Err(Error::TensorTooLarge { shape }),

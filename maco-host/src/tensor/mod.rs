@@ -15,6 +15,7 @@ pub use shape::{Extent, IntoShape, Shape};
 
 pub(crate) use buffer::{BASE_ALIGN, Buffer, HostMemory};
 pub(crate) use layout::Layout;
+pub(crate) use transfer::Rows;
 
 use crate::device::Device;
 use crate::error::{BufferFault, Error};
@@ -113,7 +114,7 @@ impl<E: TensorElement> Tensor<E> {
         let layout = Layout::strided(shape, row_stride, size_of::<E>() as u64)?;
         if let Some(context) = device.context() {
             let needed = layout.span() * size_of::<E>() as u64;
-            match context.allocation_from(address)? {
+            match context.allocation_from(address, needed)? {
                 None => return Err(fault(BufferFault::NotOnDevice { address })),
                 Some(found) if found < needed => return Err(fault(BufferFault::Bytes { needed, found })),
                 Some(_) => {}

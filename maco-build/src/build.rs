@@ -1,0 +1,141 @@
+//! The steps of a build script, and what each outcome means to cargo and to the editor.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::cargo;
+use crate::dependencies;
+use crate::device_crate::DeviceCrate;
+use crate::embed::{self, Device};
+use crate::error::Diagnostic;
+use crate::expansion;
+use crate::files::{lock, write};
+use crate::package::Package;
+use crate::ptx::{self, Rules};
+use crate::{Error, core_cache, report, toolchain};
+
+/// A build with settings, for the few packages that need one; [`compile`](crate::compile) is the rest.
+#[derive(Clone, Debug)]
+pub struct Build {
+    kernels: Vec<PathBuf>,
+    crate_path: String,
+    rules: Rules,
+}
+
+impl Build {
+    /// The files of kernels, relative to the package.
+    pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
+        let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
+        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default() }
+    }
+
+    /// What `maco` is called where the kernels are: `::maco` by default, `crate` inside maco itself.
+    pub fn crate_path(mut self, path: &str) -> Build {
+        path.clone_into(&mut self.crate_path);
+        self
+    }
+
+    /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
+    pub fn allow_local_memory(mut self) -> Build {
+        self.rules.allow_local_memory = true;
+        self
+    }
+
+    /// Compiles, checks, embeds.
+    ///
+    /// Ends well even when the kernels do not compile for the GPU: a failed build script would leave the editor without a word, so
+    /// `$OUT_DIR/maco.rs` then holds a `compile_error!`, and rustc reports the same source at its own tokens in the host build.
+    /// Without a device toolchain the package is built for the CPU with a warning; `MACO_REQUIRE_GPU=1` makes that an error.
+    pub fn run(self) {
+        report::rerun_if_settings_change();
+        if let Err(error) = self.try_run() {
+            report::error(&format!("MACO: {error}"));
+        }
+    }
+
+    fn try_run(&self) -> Result<(), Error> {
+        let package = Package::from_environment()?;
+        if package.on_device {
+            // A task library on its way into another package's PTX: its own megakernels have no entries there.
+            return embed::empty(&package.out);
+        }
+        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "skip") {
+            return embed::write(
+                &package.out,
+                &self.crate_path,
+                Device::Missing("this program was built with MACO_DEVICE=skip; build it again without"),
+            );
+        }
+        let mut sources = Sources::new(&package, &self.kernels)?;
+        let result = self.device_half(&package, &mut sources);
+        sources.report();
+        match result {
+            Ok(ptx) => embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx)),
+            Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
+                let text = error.to_string();
+                report::warning(&format!("built for the CPU only: {text}"));
+                toolchain::signs_of_change().iter().for_each(|path| report::rerun_if_changed(path));
+                embed::write(&package.out, &self.crate_path, Device::Missing(&text))
+            }
+            Err(error @ Error::NoToolchain { .. }) => Err(error),
+            Err(error) => {
+                if let Error::Device(diagnostics) = &error {
+                    show(&package, diagnostics)?;
+                }
+                let faults: Vec<String> =
+                    error.faults().iter().map(|fault| format!("the GPU half of `{}` does not build: {fault}", package.name)).collect();
+                embed::write(&package.out, &self.crate_path, Device::Broken(&faults))
+            }
+        }
+    }
+
+    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<String, Error> {
+        let toolchain = toolchain::find()?;
+        let core = core_cache::ensure(&toolchain)?;
+        // Debug and release builds of one package may run at once.
+        let _held = lock(&package.workshop().join("lock"))?;
+        let target = package.maco.parent().unwrap_or(&package.maco);
+        let dependencies = dependencies::find(&toolchain, &package.root, target)?;
+        sources.files.extend(dependencies.manifests.iter().cloned());
+        let device = DeviceCrate::write(package, &dependencies, &sources.kernels)?;
+        let output = cargo::build(&toolchain, &core, package, &device)?;
+        sources.files.extend(output.sources);
+        if let Some(invocation) = &output.invocation {
+            expansion::write(invocation, &package.workshop().join("expanded.rs"));
+        }
+        ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())
+    }
+}
+
+/// What the result depends on, known better the further the build gets.
+struct Sources {
+    kernels: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+impl Sources {
+    fn new(package: &Package, kernels: &[PathBuf]) -> Result<Sources, Error> {
+        let kernels: Vec<PathBuf> = kernels.iter().map(|path| package.root.join(path)).collect();
+        if let Some(path) = kernels.iter().find(|path| !path.is_file()) {
+            return Err(Error::Source { path: path.clone(), why: "there is no such file" });
+        }
+        // The directories, for a build that fails before rustc says which files it read.
+        let files = kernels.iter().filter_map(|path| path.parent()).map(Path::to_owned).collect();
+        Ok(Sources { kernels, files })
+    }
+
+    fn report(&self) {
+        self.files.iter().for_each(|path| report::rerun_if_changed(path));
+    }
+}
+
+fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// rustc's own text, for a terminal; the host build usually repeats it, but some errors exist only on the device.
+fn show(package: &Package, diagnostics: &[Diagnostic]) -> Result<(), Error> {
+    let text = diagnostics.iter().map(|diagnostic| diagnostic.rendered.as_str()).collect::<Vec<_>>().join("\n");
+    report::warning(&text);
+    write(&package.workshop().join("errors.txt"), text)
+}

@@ -1,0 +1,168 @@
+//! The inner build: plain cargo on the device crate, from a clean environment.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::Error;
+use crate::core_cache::{FLAGS, TARGET};
+use crate::device_crate::DeviceCrate;
+use crate::error::Diagnostic;
+use crate::expansion::Invocation;
+use crate::files::{read, write};
+use crate::package::Package;
+use crate::toolchain::Toolchain;
+
+/// What the inner build leaves.
+pub(crate) struct Output {
+    /// The PTX as rustc wrote it.
+    pub ptx: String,
+    /// Every source file it was made from, those of task libraries too.
+    pub sources: Vec<PathBuf>,
+    /// How rustc was called for the device crate; `None` when nothing had changed.
+    pub invocation: Option<Invocation>,
+}
+
+/// Target directory of all inner builds: shared by packages and profiles.
+fn target_dir(package: &Package) -> PathBuf {
+    package.maco.join("build")
+}
+
+/// Builds the device crate; nothing happens when nothing changed.
+pub(crate) fn build(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<Output, Error> {
+    let output = |network| {
+        let mut command = command(toolchain, core, package, device);
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.args(network).args(["--", "--cfg=maco_root", "--emit=asm,link"]);
+        command.output().map_err(|error| Error::Program { program, output: error.to_string() })
+    };
+    // Offline first: the host build has fetched everything but what only the device needs.
+    let mut result = output(Some("--offline"))?;
+    if !result.status.success() && String::from_utf8_lossy(&result.stderr).contains("offline") {
+        result = output(None)?;
+    }
+    let log = String::from_utf8_lossy(&result.stderr);
+    if !result.status.success() {
+        let errors = diagnostics(&String::from_utf8_lossy(&result.stdout));
+        if errors.is_empty() {
+            let lines = log.lines().filter(|line| !line.trim_start().starts_with("Running ") && !line.trim_start().starts_with("Fresh "));
+            let output = lines.collect::<Vec<_>>().join("\n");
+            return Err(Error::Program { program: "cargo rustc (device half)".to_owned(), output });
+        }
+        return Err(Error::Device(errors));
+    }
+    let release = target_dir(package).join(TARGET).join("release");
+    let ptx = read(&release.join("deps").join(format!("{}.s", device.library)))?;
+    // Without a linker there is no linked file, and cargo would build again to get one.
+    let linked = release.join("deps").join(format!("{}.ptx", device.library));
+    if !linked.exists() {
+        write(&linked, "")?;
+    }
+    let sources = dep_info(&read(&release.join(format!("{}.d", device.library)))?);
+    let invocation = log.lines().filter_map(Invocation::parse).find(|invocation| invocation.compiles(&device.library));
+    Ok(Output { ptx, sources, invocation })
+}
+
+fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Command {
+    let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
+    // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
+    flags.push("-Clinker=true".to_owned());
+    flags.push(format!("-L{}", core.display()));
+    let mut command = toolchain.cargo_command();
+    command
+        // The user's directory, so that their source replacements and registries hold.
+        .current_dir(&package.root)
+        // Encoded flags win over those of a configuration file, which are for the host.
+        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("MACO_PACKAGE", &package.name)
+        .args(["rustc", "--lib", "--release", "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
+        .arg(&device.manifest)
+        .arg("--target-dir")
+        .arg(target_dir(package));
+    if !device.features.is_empty() {
+        command.arg("--features").arg(device.features.join(","));
+    }
+    command
+}
+
+#[derive(Deserialize)]
+struct Message {
+    message: Option<Compiler>,
+}
+
+#[derive(Deserialize)]
+struct Compiler {
+    level: String,
+    message: String,
+    rendered: Option<String>,
+    spans: Vec<Span>,
+}
+
+#[derive(Deserialize)]
+struct Span {
+    file_name: String,
+    line_start: usize,
+    column_start: usize,
+    is_primary: bool,
+}
+
+/// The errors among cargo's JSON messages, without rustc's closing "aborting due to".
+fn diagnostics(stdout: &str) -> Vec<Diagnostic> {
+    let messages = stdout.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok()?.message);
+    let errors = messages.filter(|message| message.level.starts_with("error") && !message.message.starts_with("aborting due to"));
+    errors
+        .map(|error| {
+            let place = error.spans.iter().find(|span| span.is_primary);
+            let place = place.map(|span| format!("{}:{}:{}: ", span.file_name, span.line_start, span.column_start));
+            let line = format!("{}{}", place.unwrap_or_default(), error.message);
+            Diagnostic { rendered: error.rendered.unwrap_or_else(|| line.clone()), line }
+        })
+        .collect()
+}
+
+/// The files after the colon of a make rule; spaces in names are escaped.
+fn dep_info(text: &str) -> Vec<PathBuf> {
+    let rule = text.lines().find_map(|line| line.split_once(": ").map(|(_, files)| files)).unwrap_or_default();
+    let mut files = vec![String::new()];
+    let mut characters = rule.chars().peekable();
+    while let Some(c) = characters.next() {
+        match (c, files.last_mut()) {
+            ('\\', Some(file)) if characters.peek() == Some(&' ') => {
+                characters.next();
+                file.push(' ');
+            }
+            (' ', _) => files.push(String::new()),
+            (c, Some(file)) => file.push(c),
+            (_, None) => unreachable!("`files` is never empty"),
+        }
+    }
+    files.into_iter().filter(|file| !file.is_empty()).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependency_files_may_have_spaces() {
+        let files = dep_info("/t/libuser.so: /a/kernels.rs /a/my\\ dir/task.rs\n\n/a/kernels.rs:\n");
+        assert_eq!(files, [PathBuf::from("/a/kernels.rs"), PathBuf::from("/a/my dir/task.rs")]);
+    }
+
+    #[test]
+    fn errors_keep_the_users_place() {
+        let json = concat!(
+            r#"{"reason":"compiler-message","message":{"level":"error","message":"mismatched types","rendered":"error[E0308]…","spans":[{"file_name":"/u/kernels.rs","line_start":18,"column_start":20,"is_primary":true}]}}"#,
+            "\n",
+            r#"{"reason":"compiler-message","message":{"level":"warning","message":"unused","rendered":null,"spans":[]}}"#,
+            "\n",
+            r#"{"reason":"compiler-message","message":{"level":"error","message":"aborting due to 1 previous error","rendered":null,"spans":[]}}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":false}"#,
+        );
+        let errors = diagnostics(json);
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].line, "/u/kernels.rs:18:20: mismatched types");
+    }
+}

@@ -1,0 +1,79 @@
+//! `core` for the GPU, built once per compiler and flags into the user's cache.
+//!
+//! Two direct calls of rustc instead of `-Zbuild-std`: no registry crates, no nightly cargo, and plain cargo builds on top of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use crate::Error;
+use crate::files::{cache_dir, create_dir, fingerprint, lock};
+use crate::toolchain::{Toolchain, run};
+
+/// The target all device code is built for.
+pub const TARGET: &str = "nvptx64-nvidia-cuda";
+
+/// The GPU all device code is built for.
+pub const CPU: &str = "sm_90a";
+
+/// What every crate of the device half is compiled with, `core` too: LLVM inlines only between functions of one target.
+///
+/// The LLVM arguments are not tuning. `simplifycfg-max-small-block-size=0`: `asm!` is not convergent, and a barrier in a small block
+/// would be copied into both arms of a branch before it. `unroll-threshold`: a register array indexed by a loop that stays a
+/// loop lives in local memory.
+pub const FLAGS: [&str; 7] = [
+    "-Ctarget-cpu=sm_90a",
+    "-Ctarget-feature=+ptx86",
+    "-Copt-level=3",
+    "-Ccodegen-units=1",
+    "-Cpanic=abort",
+    "-Cllvm-args=-unroll-threshold=1000",
+    "-Cllvm-args=-simplifycfg-max-small-block-size=0",
+];
+
+/// The directory with `libcore.rlib` and `libcompiler_builtins.rlib` for this toolchain; builds them the first time (about 12 s).
+pub fn ensure(toolchain: &Toolchain) -> Result<PathBuf, Error> {
+    let key = fingerprint([&toolchain.version.verbose, &*toolchain.library.to_string_lossy()].into_iter().chain(FLAGS));
+    let root = cache_dir().join("core");
+    let name = format!("{}-{key:016x}", toolchain.version.series());
+    let done = root.join(&name);
+    if done.exists() {
+        return Ok(done);
+    }
+    let _held = lock(&root.join(format!("{name}.lock")))?;
+    if done.exists() {
+        return Ok(done); // built by another process while this one waited
+    }
+    let building = root.join(format!("building-{}", process::id()));
+    create_dir(&building)?;
+    let result = build(toolchain, &building).and_then(|()| fs::rename(&building, &done).map_err(Error::io("rename", &building)));
+    if result.is_err() {
+        let _ = fs::remove_dir_all(&building); // the error that matters is the first one
+    }
+    result.map(|()| done)
+}
+
+fn build(toolchain: &Toolchain, into: &Path) -> Result<(), Error> {
+    rustc(toolchain, "core", &toolchain.library.join("core/src/lib.rs"), into)?;
+    // The NVPTX back end lowers memcpy, 128-bit and division itself: nothing of the real crate is ever called.
+    let source = into.join("compiler_builtins.rs");
+    let text = "#![allow(internal_features)]\n#![feature(compiler_builtins)]\n#![compiler_builtins]\n#![no_std]\n";
+    fs::write(&source, text).map_err(Error::io("write", &source))?;
+    rustc(toolchain, "compiler_builtins", &source, into)
+}
+
+fn rustc(toolchain: &Toolchain, name: &str, source: &Path, into: &Path) -> Result<(), Error> {
+    let mut command = toolchain.rustc_command();
+    command
+        .env("RUSTC_BOOTSTRAP", "1") // also on a nightly: `core` may use features that only the bootstrap may
+        .args(["--edition=2024", "--crate-type=rlib", "--target", TARGET, "--cap-lints=allow", "-Zforce-unstable-if-unmarked"])
+        // Only bitcode: all code is made when the whole program is known.
+        .args(["-Clinker-plugin-lto", "--crate-name", name])
+        .args(FLAGS)
+        .arg("--out-dir")
+        .arg(into)
+        .arg("-L")
+        .arg(into)
+        .arg(source);
+    run(&mut command).map(drop)
+}

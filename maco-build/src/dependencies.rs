@@ -1,0 +1,223 @@
+//! Which of the user's dependencies the device crate gets: the task libraries, from the very sources the host build uses.
+//!
+//! Cargo's own answer is used (`cargo metadata`), so that renamed, patched, inherited and vendored dependencies come out right.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::Error;
+use crate::core_cache::TARGET;
+use crate::files::read;
+use crate::toolchain::{Toolchain, run};
+
+/// What the device crate takes over from the user's package.
+#[derive(Debug, Default)]
+pub(crate) struct Dependencies {
+    /// `[dependencies]`
+    pub table: Table,
+    /// `[patch]` of the user's workspace.
+    pub patch: Table,
+    /// The user's edition.
+    pub edition: String,
+    /// Names of the user's features.
+    pub features: Vec<String>,
+    /// The lock file of the host build, if it has been found.
+    pub lock: Option<PathBuf>,
+    /// Manifests whose change changes the answer.
+    pub manifests: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    resolve: Resolve,
+    workspace_root: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    edition: String,
+    source: Option<String>,
+    manifest_path: PathBuf,
+    dependencies: Vec<Dependency>,
+    features: BTreeMap<String, Vec<String>>,
+    metadata: Option<serde_json::Value>,
+}
+
+impl Package {
+    fn has_tasks(&self) -> bool {
+        self.metadata.as_ref().and_then(|metadata| metadata.get("maco")?.get("tasks")?.as_bool()) == Some(true)
+    }
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+    rename: Option<String>,
+    source: Option<String>,
+    req: String,
+    kind: Option<String>,
+    features: Vec<String>,
+    uses_default_features: bool,
+    registry: Option<String>,
+    path: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<Edge>,
+}
+
+#[derive(Deserialize)]
+struct Edge {
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    kind: Option<String>,
+}
+
+/// Asks cargo about the package at `root`; `target` is where the host build puts its files, usually beside its lock file.
+pub(crate) fn find(toolchain: &Toolchain, root: &Path, target: &Path) -> Result<Dependencies, Error> {
+    let manifest = root.join("Cargo.toml");
+    let metadata = ask(toolchain, &manifest)?;
+    let misses = |what: &str| Error::Format {
+        what: "the answer of `cargo metadata`".to_owned(),
+        why: format!("no {what} of {}", manifest.display()),
+    };
+    let user = metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| misses("package"))?;
+    let node = metadata.resolve.nodes.iter().find(|node| node.id == user.id).ok_or_else(|| misses("node"))?;
+
+    let mut found = Dependencies {
+        edition: user.edition.clone(),
+        features: user.features.keys().filter(|name| *name != "default").cloned().collect(),
+        manifests: vec![manifest, metadata.workspace_root.join("Cargo.toml")],
+        ..Dependencies::default()
+    };
+    for edge in node.deps.iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
+        let Some(library) = metadata.packages.iter().find(|package| package.id == edge.pkg && package.has_tasks()) else { continue };
+        let wanted = |dependency: &&Dependency| dependency.name == library.name && dependency.kind.is_none();
+        for dependency in user.dependencies.iter().filter(wanted) {
+            found.table.insert(dependency.rename.clone().unwrap_or_else(|| dependency.name.clone()), declare(dependency)?.into());
+        }
+        if library.source.is_none() {
+            found.manifests.push(library.manifest_path.clone());
+        }
+    }
+    if user.has_tasks() {
+        // The package's own tasks, called from its own megakernels: on the device it is a dependency of its kernels.
+        found.table.insert(user.name.clone(), path_only(root).into());
+    }
+    found.patch = patches(&metadata.workspace_root)?;
+    found.lock = [Some(metadata.workspace_root.as_path()), target.parent()]
+        .into_iter()
+        .flatten()
+        .map(|directory| directory.join("Cargo.lock"))
+        .find(|lock| lock.exists());
+    Ok(found)
+}
+
+fn ask(toolchain: &Toolchain, manifest: &Path) -> Result<Metadata, Error> {
+    let call = |network: &[&str]| {
+        let mut command = toolchain.cargo_command();
+        command.args(["metadata", "--format-version=1", "--filter-platform", TARGET]).args(network);
+        run(command.arg("--manifest-path").arg(manifest))
+    };
+    // Offline first: the host build has fetched what it needs. It has not fetched dependencies of tests, which metadata asks for too.
+    let text = call(&["--offline"]).or_else(|_| call(&[]))?;
+    serde_json::from_str(&text).map_err(|error| Error::Format { what: "the answer of `cargo metadata`".to_owned(), why: error.to_string() })
+}
+
+fn path_only(path: &Path) -> Table {
+    Table::from_iter([("path".to_owned(), Value::from(path.to_string_lossy().into_owned()))])
+}
+
+/// The dependency as a manifest elsewhere must say it.
+fn declare(dependency: &Dependency) -> Result<Table, Error> {
+    let mut table = Table::new();
+    let mut set = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
+    if dependency.rename.is_some() {
+        set("package", dependency.name.clone().into());
+    }
+    match (&dependency.path, dependency.source.as_deref()) {
+        (Some(path), _) => set("path", path.to_string_lossy().into_owned().into()),
+        (None, Some(source)) if source.starts_with("git+") => {
+            let (url, query) = source["git+".len()..].split_once('?').unwrap_or((&source["git+".len()..], ""));
+            set("git", url.split('#').next().unwrap_or(url).into());
+            let query = query.split('#').next().unwrap_or(query);
+            for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+                set(key, value.into());
+            }
+        }
+        _ => {
+            set("version", dependency.req.clone().into());
+            if let Some(index) = &dependency.registry {
+                set("registry-index", index.clone().into());
+            }
+        }
+    }
+    if !dependency.uses_default_features {
+        set("default-features", false.into());
+    }
+    if !dependency.features.is_empty() {
+        set("features", dependency.features.iter().map(|feature| Value::from(feature.as_str())).collect::<Vec<_>>().into());
+    }
+    Ok(table)
+}
+
+/// `[patch]` of the workspace, its paths made absolute.
+fn patches(workspace: &Path) -> Result<Table, Error> {
+    let manifest = workspace.join("Cargo.toml");
+    let text = read(&manifest)?;
+    let mut table: Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| Error::Format { what: format!("`{}`", manifest.display()), why: error.to_string() })?;
+    let Some(Value::Table(mut patch)) = table.remove("patch") else { return Ok(Table::new()) };
+    for (_, source) in patch.iter_mut() {
+        for (_, entry) in source.as_table_mut().into_iter().flatten() {
+            if let Some(path) = entry.get_mut("path") {
+                let absolute = workspace.join(path.as_str().unwrap_or_default());
+                *path = absolute.to_string_lossy().into_owned().into();
+            }
+        }
+    }
+    Ok(patch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dependency(json: &str) -> Table {
+        declare(&serde_json::from_str(json).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_registry_dependency_keeps_its_requirement_and_features() {
+        let table = dependency(
+            r#"{"name":"maco","rename":null,"source":"registry+https://x","req":"^0.1","kind":null,"features":["a"],"uses_default_features":false,"registry":null,"path":null}"#,
+        );
+        assert_eq!(table.to_string(), "default-features = false\nfeatures = [\"a\"]\nversion = \"^0.1\"\n");
+    }
+
+    #[test]
+    fn a_git_dependency_keeps_its_branch() {
+        let table = dependency(
+            r#"{"name":"lib","rename":"other","source":"git+https://x/lib?branch=main#abc","req":"*","kind":null,"features":[],"uses_default_features":true,"registry":null,"path":null}"#,
+        );
+        assert_eq!(table.to_string(), "branch = \"main\"\ngit = \"https://x/lib\"\npackage = \"lib\"\n");
+    }
+}

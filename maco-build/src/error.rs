@@ -1,0 +1,99 @@
+//! What can go wrong between a file of kernels and its PTX, in the user's terms.
+
+use std::path::{Path, PathBuf};
+
+use crate::ptx::Finding;
+
+/// Why there is no PTX.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No compiler on this machine can make PTX.
+    #[error(
+        "no device toolchain: {tried}; run `rustup component add rust-src --toolchain nightly` (in a checkout of MACO: `cargo xtask setup`)"
+    )]
+    NoToolchain {
+        /// What was looked at and why it did not do.
+        tried: String,
+    },
+    /// The file system refused.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried: "read", "write", …
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// A variable that cargo sets for build scripts is missing.
+    #[error("`{0}` is not set: `maco_build::compile` is for build scripts run by cargo")]
+    NotABuildScript(&'static str),
+    /// The path given to `compile` is no file of kernels.
+    #[error("`{}` cannot be a file of kernels: {why}", path.display())]
+    Source {
+        /// The path as given.
+        path: PathBuf,
+        /// The reason, with what to do.
+        why: &'static str,
+    },
+    /// A program could not be run or failed.
+    #[error("`{program}` failed: {output}")]
+    Program {
+        /// Its path.
+        program: String,
+        /// What it printed, or why it did not start.
+        output: String,
+    },
+    /// What a program or a file said could not be understood.
+    #[error("cannot understand {what}: {why}")]
+    Format {
+        /// Whose text.
+        what: String,
+        /// The parser's message.
+        why: String,
+    },
+    /// rustc refused the kernels for the GPU.
+    #[error("{}", summary(.0))]
+    Device(Vec<Diagnostic>),
+    /// The PTX breaks a rule.
+    #[error("{}", findings(.0))]
+    Lint(Vec<Finding>),
+}
+
+impl Error {
+    /// One text for each fault, for the user's editor.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        match self {
+            Error::Device(errors) => errors.iter().map(|error| error.line.clone()).collect(),
+            Error::Lint(findings) => findings.iter().map(ToString::to_string).collect(),
+            other => vec![other.to_string()],
+        }
+    }
+
+    /// For `map_err`: an [`Error::Io`] without its source.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        move |source| Error::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// One error of rustc about the device half.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// `file:line:column: message`.
+    pub line: String,
+    /// As rustc shows it in a terminal.
+    pub rendered: String,
+}
+
+fn summary(diagnostics: &[Diagnostic]) -> String {
+    match diagnostics {
+        [] => "rustc failed without a message".to_owned(),
+        [one] => one.line.clone(),
+        [first, rest @ ..] => format!("{} (and {} more)", first.line, rest.len()),
+    }
+}
+
+fn findings(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

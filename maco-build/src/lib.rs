@@ -1,0 +1,67 @@
+//! The one call of a MACO user's `build.rs`: compiles the kernels to PTX, checks them and embeds them.
+//!
+//! ```no_run
+//! fn main() {
+//!     maco_build::compile("src/kernels.rs")
+//! }
+//! ```
+//!
+//! What a kernel means does not belong here: this crate only moves files and text. In order: [`toolchain`] finds a compiler that can
+//! make PTX, [`core_cache`] builds `core` for it once per machine, `device_crate` writes a package around the user's file,
+//! `cargo` builds that package with plain cargo, [`ptx`] patches, lints and assembles the result, `embed` writes `$OUT_DIR/maco.rs`,
+//! which the megakernel macro includes.
+//!
+//! # Environment
+//!
+//! | variable | effect |
+//! |---|---|
+//! | `MACO_DEVICE=skip` | no device code; the CPU works (for editors, docs builds and measuring) |
+//! | `MACO_REQUIRE_GPU=1` | a missing device toolchain is an error instead of a warning (for CI) |
+//! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
+//! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
+//! | `MACO_PTXAS` | the `ptxas` that checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |
+//!
+//! # What it leaves to read
+//!
+//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
+//! effort); `errors.txt`, what rustc said about the device half when it failed.
+//!
+//! # What may stand in the file of kernels
+//!
+//! It is compiled twice, as a module of the user's crate and as the only module of a device crate. It may use `maco`, task libraries
+//! (packages whose manifest says `[package.metadata.maco] tasks = true`) and its own submodules; `crate::…` names another crate there.
+
+#![forbid(unsafe_code)]
+
+mod build;
+mod cargo;
+mod dependencies;
+mod device_crate;
+mod embed;
+mod error;
+mod expansion;
+mod files;
+mod package;
+mod report;
+
+pub mod core_cache;
+pub mod ptx;
+pub mod toolchain;
+
+pub use build::Build;
+pub use error::Error;
+pub use files::{cache_dir, fingerprint};
+
+use std::path::Path;
+
+/// Compiles one file of kernels, given relative to the package, and embeds its PTX: everything a `build.rs` has to say.
+///
+/// Never fails the build script for a fault of the kernels: see [`Build::run`].
+pub fn compile(kernels: impl AsRef<Path>) {
+    Build::new([kernels]).run();
+}
+
+/// Compiles several files of kernels into one PTX module.
+pub fn compile_all<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) {
+    Build::new(kernels).run();
+}

@@ -1,0 +1,292 @@
+//! Rules for the PTX of a megakernel: what compiles and is still wrong or slow on the hardware.
+//!
+//! Registers and spills are not visible here: [`super::ptxas`] sees them.
+
+use std::collections::BTreeMap;
+
+use super::module::{Function, Module, Statement};
+use super::{Finding, Rules};
+use crate::ptx::patch::THREADS;
+
+/// Every broken rule of a PTX file.
+pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
+    let module = Module::parse(ptx);
+    let mut findings = Vec::new();
+    version(&module, &mut findings);
+    unresolved(&module, &mut findings);
+    for function in &module.functions {
+        let mut report = Report { module: &module, function, findings: &mut findings };
+        if !rules.allow_local_memory {
+            local_memory(function, &mut report);
+        }
+        instructions(function, &mut report);
+        cached_loads(function, &mut report);
+        acquire_polls(function, &mut report);
+        early_signals(function, &mut report);
+        barriers(function, &mut report);
+    }
+    findings
+}
+
+struct Report<'a> {
+    module: &'a Module<'a>,
+    function: &'a Function<'a>,
+    findings: &'a mut Vec<Finding>,
+}
+
+impl Report<'_> {
+    fn add(&mut self, statement: &Statement<'_>, text: impl Into<String>) {
+        let finding = Finding { function: self.function.name.to_owned(), place: self.module.place(statement), text: text.into() };
+        // One line of Rust inlined a hundred times is one finding.
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// Tensor maps in global memory need `fence.proxy.tensormap`, which is PTX 8.3.
+fn version(module: &Module<'_>, findings: &mut Vec<Finding>) {
+    if module.version < (8, 3) {
+        let (major, minor) = module.version;
+        let text = format!("PTX {major}.{minor}, but 8.3 is needed; is `-C target-feature=+ptx86` missing?");
+        findings.push(Finding { function: "module".to_owned(), place: None, text });
+    }
+}
+
+fn unresolved(module: &Module<'_>, findings: &mut Vec<Finding>) {
+    findings.extend(module.missing.iter().map(|name| Finding {
+        function: (*name).to_owned(),
+        place: None,
+        text: "called but not defined: link-time optimisation did not see it, or it is a function of the host".to_owned(),
+    }));
+}
+
+fn local_memory(function: &Function<'_>, report: &mut Report<'_>) {
+    for statement in function.body.iter().filter(|statement| statement.text.starts_with(".local")) {
+        let bytes = statement.text.rsplit_once('[').and_then(|(_, size)| size.strip_suffix(']')).unwrap_or("some");
+        let text = format!(
+            "{bytes} bytes of local memory, which is as slow as global memory: an array is indexed by a value or a loop that is not \
+             unrolled, or its address escapes; index it with constants"
+        );
+        report.add(statement, text);
+    }
+}
+
+fn instructions(function: &Function<'_>, report: &mut Report<'_>) {
+    for statement in &function.body {
+        let opcode = statement.opcode();
+        let has = |qualifiers: &[&str]| opcode.split('.').any(|part| qualifiers.contains(&part));
+        if opcode.starts_with("multimem") {
+            report.add(statement, "`multimem` needs NVLink multicast, which MACO does not use");
+        } else if opcode == "fence.proxy.async" && !statement.allows("fence.proxy.async") {
+            report.add(statement, "`fence.proxy.async` without a state space is a fence of the whole GPU; say `.global` or `.shared::cta`");
+        } else if (opcode.starts_with("atom.") || opcode.starts_with("red."))
+            && !has(&["relaxed", "acquire", "release", "acq_rel", "async"])
+        {
+            let text = format!(
+                "`{opcode}` has no ordering: read-modify-writes of `core::sync::atomic` lose theirs on the GPU; use MACO's counters"
+            );
+            report.add(statement, text);
+        }
+    }
+}
+
+/// `ld.global.nc` may return what was there before another CTA wrote it. The compiler makes it from `&T`; tables in `static`s are fine.
+fn cached_loads(function: &Function<'_>, report: &mut Report<'_>) {
+    let mut definitions: Option<BTreeMap<&str, &str>> = None;
+    for statement in &function.body {
+        if statement.opcode().starts_with("ld.global.nc") && !statement.allows("ld.global.nc") {
+            let definitions = definitions.get_or_insert_with(|| self::definitions(function));
+            if !reads_a_static(statement.text, definitions) {
+                let text = "a load through the read-only cache (`ld.global.nc`): a reference to memory that other CTAs may write; use raw-pointer views";
+                report.add(statement, text);
+            }
+        }
+    }
+}
+
+/// Register → the instruction that writes it (PTX of LLVM is nearly in SSA form).
+fn definitions<'a>(function: &Function<'a>) -> BTreeMap<&'a str, &'a str> {
+    let register =
+        |text: &'a str| text.split_whitespace().nth(1).map(|word| word.trim_end_matches(',')).filter(|word| word.starts_with('%'));
+    function.body.iter().filter_map(|statement| Some((register(statement.text)?, statement.text))).collect()
+}
+
+/// Is the address a symbol, or computed from one?
+fn reads_a_static(load: &str, definitions: &BTreeMap<&str, &str>) -> bool {
+    let address = load.split_once('[').and_then(|(_, rest)| rest.split([']', '+']).next()).unwrap_or_default().trim();
+    is_symbol(address) || comes_from_a_symbol(address, definitions, 16)
+}
+
+fn comes_from_a_symbol(register: &str, definitions: &BTreeMap<&str, &str>, depth: u32) -> bool {
+    let Some(instruction) = definitions.get(register).filter(|instruction| depth > 0 && !instruction.starts_with("ld.")) else {
+        return false;
+    };
+    let mut sources = instruction.split_whitespace().skip(2).map(|word| word.trim_end_matches(','));
+    sources.any(|source| is_symbol(source) || comes_from_a_symbol(source, definitions, depth - 1))
+}
+
+fn is_symbol(operand: &str) -> bool {
+    operand.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$')
+}
+
+/// Every acquire load empties the SM's L1 cache: a poll loads relaxed and fences once, when it has seen its value.
+fn acquire_polls(function: &Function<'_>, report: &mut Report<'_>) {
+    const WORK: [&str; 9] = ["st.", "red.", "atom.", "bar.", "barrier.", "cp.", "wgmma.", "mbarrier.arrive", "call"];
+    for (first, last) in loops(function) {
+        let body = &function.body[first..=last];
+        if body.iter().any(|statement| WORK.iter().any(|work| statement.text.starts_with(work))) {
+            continue; // a loop that does more than poll
+        }
+        for statement in body.iter().filter(|statement| statement.opcode().starts_with("ld.acquire") && !statement.allows("ld.acquire")) {
+            report.add(
+                statement,
+                "`ld.acquire` in a loop that polls empties the L1 cache at every turn; poll with `ld.relaxed`, then `fence.acquire`",
+            );
+        }
+    }
+}
+
+/// First and last statement of every loop: a label and a later jump back to it.
+fn loops(function: &Function<'_>) -> Vec<(usize, usize)> {
+    let labels: BTreeMap<&str, usize> =
+        function.body.iter().enumerate().filter_map(|(index, statement)| Some((statement.label()?, index))).collect();
+    let jumps = function.body.iter().enumerate().filter_map(|(index, statement)| Some((*labels.get(statement.branch()?)?, index)));
+    jumps.filter(|(label, jump)| label < jump).collect()
+}
+
+/// `wait_group.read` waits until the source may be overwritten, not until the data has arrived: a signal after it is a race.
+fn early_signals(function: &Function<'_>, report: &mut Report<'_>) {
+    let mut only_read = false;
+    for statement in &function.body {
+        let opcode = statement.opcode();
+        let ends_block = statement.label().is_some() || statement.branch().is_some();
+        if ends_block || opcode.starts_with("cp.async.bulk.wait_group") {
+            only_read = opcode.starts_with("cp.async.bulk.wait_group.read");
+        } else if only_read && opcode.split('.').any(|part| part == "release") {
+            report.add(
+                statement,
+                "a signal after `cp.async.bulk.wait_group.read`, which does not wait for the data to arrive; use `wait_group`",
+            );
+        }
+    }
+}
+
+/// A named barrier that is passed with different numbers of threads never opens, or opens for the wrong ones.
+fn barriers(function: &Function<'_>, report: &mut Report<'_>) {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for statement in &function.body {
+        let opcode = statement.opcode();
+        let of_the_cta =
+            opcode.strip_prefix("bar.").or_else(|| opcode.strip_prefix("barrier.")).map(|kind| kind.trim_start_matches("cta."));
+        if !of_the_cta.is_some_and(|kind| ["sync", "arrive", "red"].iter().any(|name| kind.starts_with(name))) {
+            continue;
+        }
+        let operands: Vec<Option<u32>> = statement.text[opcode.len()..].split(',').map(|operand| operand.trim().parse().ok()).collect();
+        // Numbers in registers are not known here.
+        let [Some(id), rest @ ..] = &*operands else { continue };
+        let Some(count) = rest.first().copied().unwrap_or(Some(THREADS)) else { continue };
+        if *id > 15 || count == 0 || count % 32 != 0 || count > THREADS {
+            report.add(
+                statement,
+                format!("barrier {id} for {count} threads: there are 16 barriers, and threads come in warps, at most {THREADS}"),
+            );
+        }
+        let before = *counts.entry(*id).or_insert(count);
+        if before != count {
+            report.add(
+                statement,
+                format!("barrier {id} is used with {before} threads and with {count}; give the two uses different barriers"),
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lint(body: &str) -> Vec<String> {
+        let ptx = format!(".version 8.6\n.target sm_90a\n.visible .entry mlp(\n)\n{{\n.loc 1 3 1\n{body}\nret;\n}}\n.file 1 \"k.rs\"\n");
+        check(&ptx, &Rules::default()).iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn one(body: &str, word: &str) {
+        let found = lint(body);
+        assert!(found.len() == 1 && found[0].contains(word), "{found:?}");
+        assert!(found[0].starts_with("k.rs:3: ") && found[0].ends_with("(in `mlp`)"), "{found:?}");
+    }
+
+    #[track_caller]
+    fn none(body: &str) {
+        assert_eq!(lint(body), Vec::<String>::new());
+    }
+
+    #[test]
+    fn old_ptx() {
+        let found = check(".version 8.0\n", &Rules::default());
+        assert!(found.len() == 1 && found[0].text.contains("PTX 8.0"), "{found:?}");
+    }
+
+    #[test]
+    fn undefined_functions() {
+        let found = check(".version 8.6\n.extern .func panic\n(\n)\n;\n", &Rules::default());
+        assert!(found.len() == 1 && found[0].function == "panic", "{found:?}");
+    }
+
+    #[test]
+    fn local_arrays() {
+        let depot = ".local .align 16 .b8 \t__local_depot0[512];";
+        one(depot, "512 bytes of local memory");
+        let allowed = Rules { allow_local_memory: true };
+        assert_eq!(check(&format!(".version 8.6\n.entry k()\n{{\n{depot}\n}}"), &allowed), []);
+    }
+
+    #[test]
+    fn multicast() {
+        one("multimem.red.relaxed.sys.global.add.u32 [%rd1], %r1;", "multimem");
+    }
+
+    #[test]
+    fn whole_gpu_proxy_fences() {
+        one("fence.proxy.async;", ".shared::cta");
+        none("fence.proxy.async.global;");
+        none("// maco:allow(fence.proxy.async)\nfence.proxy.async;");
+    }
+
+    #[test]
+    fn atomics_that_lost_their_ordering() {
+        one("atom.global.add.u32 %r1, [%rd1], 1;", "no ordering");
+        none("atom.relaxed.gpu.global.add.u32 %r1, [%rd1], 1;\nred.release.gpu.global.add.u32 [%rd1], 1;");
+    }
+
+    #[test]
+    fn loads_of_tensors_through_the_read_only_cache() {
+        one("ld.param.b64 %rd1, [mlp_param_0];\ncvta.to.global.u64 %rd2, %rd1;\nld.global.nc.b32 %r1, [%rd2+4];", "read-only cache");
+        none("ld.global.nc.b32 %r1, [table+4];");
+        none("mov.b64 %rd1, table;\nadd.s64 %rd2, %rd1, %rd9;\nld.global.nc.b32 %r1, [%rd2];");
+        none("// maco:allow(ld.global.nc)\nld.global.nc.b32 %r1, [%rd2];");
+    }
+
+    #[test]
+    fn acquire_in_a_poll() {
+        one("$L1:\nld.acquire.gpu.global.u32 %r1, [%rd1];\nsetp.lt.u32 %p1, %r1, 4;\n@%p1 bra $L1;", "ld.relaxed");
+        none("$L1:\nld.acquire.gpu.global.u32 %r1, [%rd1];\nst.global.b32 [%rd2], %r1;\n@%p1 bra $L1;");
+        none("ld.acquire.gpu.global.u32 %r1, [%rd1];");
+    }
+
+    #[test]
+    fn signals_before_the_data_has_arrived() {
+        one("cp.async.bulk.wait_group.read 0;\nred.release.gpu.global.add.u32 [%rd1], 1;", "wait_group");
+        none("cp.async.bulk.wait_group.read 0;\ncp.async.bulk.wait_group 0;\nred.release.gpu.global.add.u32 [%rd1], 1;");
+    }
+
+    #[test]
+    fn barriers_with_two_counts() {
+        one("bar.sync 1, 256;\nbar.sync 1, 128;", "256 threads and with 128");
+        one("bar.sync 1, 200;", "warps");
+        one("bar.sync 16, 32;", "16 barriers");
+        none("bar.sync 0;\nbar.sync 1, 256;\nbar.arrive 2, 384;\nbar.sync 2, 384;\nbar.warp.sync -1;");
+    }
+}

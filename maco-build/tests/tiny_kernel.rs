@@ -1,0 +1,146 @@
+//! A package with one kernel, built by cargo as a user would: PTX is embedded, faults are shown where they are, edits are noticed.
+//!
+//! Needs a device toolchain (`cargo xtask setup`).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const KERNEL: &str = r#"
+#[cfg(target_arch = "nvptx64")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn tiny(out: *mut u32) {
+    unsafe { *out.add(core::arch::nvptx::_thread_idx_x() as usize) = library::ANSWER }
+}
+#[cfg(not(target_arch = "nvptx64"))]
+include!(concat!(env!("OUT_DIR"), "/maco.rs"));
+"#;
+
+/// Stands for `maco`: what the embedded constant names.
+const FACADE: &str = r#"
+#![no_std]
+pub mod __private {
+    pub struct DeviceModule { pub target: &'static str, pub ptx: &'static str, pub hash: u64 }
+    pub struct Embedded { pub modules: &'static [DeviceModule], pub error: Option<&'static str> }
+}
+"#;
+
+const MAIN: &str = r#"
+mod kernels;
+fn main() {
+    let embedded = kernels::EMBEDDED;
+    println!("{:?}", embedded.error);
+    embedded.modules.iter().for_each(|module| println!("{} {}\n{}", module.target, module.hash != 0, module.ptx));
+}
+"#;
+
+/// A scratch directory with a package of this name, `maco`, a task library and a library for the host only.
+struct User {
+    root: PathBuf,
+    name: &'static str,
+}
+
+impl User {
+    fn new(name: &'static str) -> User {
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let manifest = |name: &str, more: &str| {
+            format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{more}\n[workspace]\n")
+        };
+        let tasks = "[package.metadata.maco]\ntasks = true\n";
+        let user = User { root, name };
+        user.write("maco/Cargo.toml", &manifest("maco", tasks));
+        user.write("maco/src/lib.rs", FACADE);
+        user.write("library/Cargo.toml", &manifest("library", tasks));
+        user.write("library/src/lib.rs", "#![no_std]\npub const ANSWER: u32 = 4711;\n");
+        // Not for the GPU: it must not be built for it.
+        user.write("host-only/Cargo.toml", &manifest("host-only", ""));
+        user.write("host-only/src/lib.rs", "pub fn greet() -> String { std::env::args().collect() }\n");
+        let build = env!("CARGO_MANIFEST_DIR");
+        let dependencies = format!(
+            "[dependencies]\nmaco.path = \"../maco\"\nlibrary.path = \"../library\"\nhost-only.path = \"../host-only\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n"
+        );
+        user.write("user/Cargo.toml", &manifest(name, &dependencies));
+        user.write("user/build.rs", "fn main() { maco_build::compile(\"src/kernels.rs\") }\n");
+        user.write("user/src/main.rs", MAIN);
+        user.write("user/src/kernels.rs", KERNEL);
+        user
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        if !fs::read_to_string(&path).is_ok_and(|old| old == text) {
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    /// Runs the program; its output, or cargo's when it does not build.
+    fn run(&self, variables: &[(&str, &str)]) -> Result<String, String> {
+        let mut command = Command::new(env!("CARGO"));
+        command
+            .args(["run", "--quiet", "--manifest-path"])
+            .arg(self.root.join("user/Cargo.toml"))
+            .env("CARGO_TARGET_DIR", target())
+            .env_remove("MACO_DEVICE")
+            .env("MACO_REQUIRE_GPU", "1")
+            .envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+}
+
+/// Shared, so that `maco-build` is compiled once.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("target")
+}
+
+#[test]
+fn a_kernel_is_embedded_checked_and_rebuilt() {
+    let user = User::new("tiny");
+
+    let built = user.run(&[]).unwrap();
+    assert!(built.starts_with("None\nsm_90a true\n"), "{built}");
+    assert!(built.contains(".visible .entry tiny("), "{built}");
+    assert!(built.contains(".maxntid 384, 1, 1\n.minnctapersm 1\n{"), "{built}");
+    assert!(built.contains("4711"), "{built}");
+    let workshop = target().join("maco").join(user.name);
+    assert!(fs::read_to_string(workshop.join("expanded.rs")).unwrap().contains("fn tiny"));
+
+    // An edit of a task library counts as one of the kernels.
+    user.write("library/src/lib.rs", "#![no_std]\npub const ANSWER: u32 = 815;\n");
+    let edited = user.run(&[]).unwrap();
+    assert!(edited.contains("815") && !edited.contains("4711"), "{edited}");
+
+    let skipped = user.run(&[("MACO_DEVICE", "skip")]).unwrap();
+    assert!(skipped.contains("MACO_DEVICE=skip") && !skipped.contains(".entry"), "{skipped}");
+
+    // rustc's errors name the user's file and line, and the build script itself does not fail.
+    user.write("user/src/kernels.rs", &KERNEL.replace("library::ANSWER", "library::ANSWER + 'x'"));
+    let broken = user.run(&[]).unwrap_err();
+    assert!(broken.contains("user/src/kernels.rs:5:") && broken.contains("cannot add `char` to `u32`"), "{broken}");
+    assert!(!broken.contains("failed to run custom build command"), "{broken}");
+
+    // So do broken rules of the PTX: this one compiles.
+    user.write(
+        "user/src/kernels.rs",
+        &KERNEL.replace("= library::ANSWER", "= { core::arch::asm!(\"fence.proxy.async;\"); library::ANSWER }"),
+    );
+    let slow = user.run(&[]).unwrap_err();
+    assert!(slow.contains("user/src/kernels.rs:5: `fence.proxy.async`"), "{slow}");
+
+    user.write("user/src/kernels.rs", KERNEL);
+    assert!(user.run(&[]).unwrap().contains(".visible .entry tiny("));
+}
+
+#[test]
+fn without_a_toolchain_there_is_one_warning_and_a_program() {
+    let user = User::new("missing");
+    let cache = user.root.join("empty-cache").display().to_string();
+    let nowhere = [("MACO_DEVICE_RUSTC", "/nowhere/rustc"), ("MACO_CACHE", &cache)];
+    let built = user.run(&[nowhere[0], nowhere[1], ("MACO_REQUIRE_GPU", "0")]).unwrap();
+    assert!(built.contains("no device toolchain") && built.contains("rustup component add rust-src"), "{built}");
+    let refused = user.run(&nowhere).unwrap_err();
+    assert!(refused.contains("no device toolchain"), "{refused}");
+}

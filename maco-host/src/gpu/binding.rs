@@ -1,0 +1,158 @@
+//! The tables of one set of arguments on the GPU: the launch record, views, tensor maps, scalars.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::sys;
+use maco_device::abi::{Launch, TensorMap, View};
+
+use super::context::Context;
+use super::events::EventHandle;
+use super::memory::{DeviceMemory, PinnedMemory};
+use super::plan_memory::PlanMemory;
+use super::tensor_map;
+use crate::error::Error;
+use crate::lower::Tables;
+use crate::parts::Parts;
+
+/// Uploads that may be queued before the host waits for one.
+const SLOTS: usize = 4;
+/// Polls of a wait before its deadline counts: time slices and sanitizers stretch time.
+const DEADLINE_POLLS: u32 = 10_000;
+/// Tensor maps and views start at multiples of a line.
+const LINE: usize = 128;
+
+/// Tables in device memory, written through pinned slots in turn.
+pub(crate) struct Binding {
+    memory: DeviceMemory,
+    places: Places,
+    slots: Mutex<Slots>,
+}
+
+/// Where each table starts, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Places {
+    views: usize,
+    maps: usize,
+    scalars: usize,
+    end: usize,
+}
+
+impl Places {
+    fn new((views, maps, scalars): (usize, usize, usize)) -> Places {
+        let at_views = size_of::<Launch>().next_multiple_of(LINE);
+        let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
+        let at_scalars = at_maps + maps * size_of::<TensorMap>();
+        Places { views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
+    }
+}
+
+struct Slots {
+    ring: Vec<Slot>,
+    next: usize,
+}
+
+struct Slot {
+    memory: PinnedMemory,
+    /// Recorded behind the last copy out of it.
+    read: Option<Arc<EventHandle>>,
+}
+
+impl Binding {
+    pub(super) fn new(context: &Arc<Context>, parts: &Parts) -> Result<Binding, Error> {
+        let places = Places::new(parts.lowered.table_sizes());
+        let what = format!("the argument tables of megakernel `{}`", parts.megakernel());
+        let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
+        let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
+        let ring = (0..SLOTS).map(|_| slot()).collect::<Result<_, Error>>()?;
+        Ok(Binding { memory, places, slots: Mutex::new(Slots { ring, next: 0 }) })
+    }
+
+    /// Address of the launch record: the kernel's one parameter.
+    pub(super) fn launch(&self) -> u64 {
+        self.memory.address()
+    }
+
+    /// Queues new tables on `stream`, behind whatever reads the old ones. Waits only if [`SLOTS`] uploads are still queued.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`, and every launch that reads the old tables is in front of it.
+    pub(super) unsafe fn write(
+        &self,
+        context: &Arc<Context>,
+        parts: &Parts,
+        plan: &PlanMemory,
+        tables: &Tables,
+        stream: sys::CUstream,
+    ) -> Result<(), Error> {
+        let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
+        let launch = self.record(parts, plan);
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = slots.next;
+        slots.next = (at + 1) % slots.ring.len();
+        let slot = &mut slots.ring[at];
+        if let Some(read) = slot.read.take() {
+            read.synchronize(context)?;
+        }
+        let base = slot.memory.pointer();
+        // SAFETY: the slot has `places.end` bytes, its last copy has ended, and the tables have the sizes the places were made for.
+        unsafe {
+            put(base, &[launch]);
+            put(base.add(self.places.views), &tables.views);
+            put(base.add(self.places.maps), &maps);
+            put(base.add(self.places.scalars), &tables.scalars);
+            let code = sys::cuMemcpyHtoDAsync_v2(self.memory.address(), base.cast(), self.places.end, stream);
+            context.check("cuMemcpyHtoDAsync", code)?;
+            let read = EventHandle::new(context)?;
+            read.record(context, stream)?;
+            slot.read = Some(read);
+        }
+        Ok(())
+    }
+
+    fn record(&self, parts: &Parts, plan: &PlanMemory) -> Launch {
+        let (base, lowered) = (self.memory.address(), &parts.lowered);
+        Launch {
+            descriptors: plan.descriptors(),
+            starts: plan.starts(),
+            views: base + self.places.views as u64,
+            maps: base + self.places.maps as u64,
+            scalars: base + self.places.scalars as u64,
+            overflow: plan.overflow(),
+            state: plan.state(),
+            black_box: plan.black_box_address(),
+            counters: lowered.counters,
+            workers: lowered.workers,
+            tasks: lowered.tasks,
+            dynamic: lowered.dynamic as u32,
+            deadline_ns: parts.deadline_ns(),
+            deadline_polls: DEADLINE_POLLS,
+            reserved: 0,
+        }
+    }
+}
+
+/// Copies plain data without padding.
+///
+/// # Safety
+/// `to` has room for all of `from`.
+unsafe fn put<T: Copy>(to: *mut u8, from: &[T]) {
+    // SAFETY: passed on from the caller.
+    unsafe { to.copy_from_nonoverlapping(from.as_ptr().cast(), size_of_val(from)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_do_not_overlap_and_maps_are_aligned() {
+        for (views, maps, scalars) in [(1, 0, 0), (3, 2, 5), (4, 4, 1), (1000, 7, 0)] {
+            let places = Places::new((views, maps, scalars));
+            assert!(places.views >= size_of::<Launch>());
+            assert!(places.maps >= places.views + views * 32);
+            assert_eq!(places.scalars, places.maps + maps * 128);
+            assert_eq!(places.end, places.scalars + scalars * 4);
+            assert_eq!((places.views % 32, places.maps % 128, places.scalars % 4), (0, 0, 0));
+        }
+    }
+}

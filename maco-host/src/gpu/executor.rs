@@ -1,0 +1,296 @@
+//! Launches of a plan on a GPU. How arguments and descriptors get there is in the files beside this one.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use cudarc::driver::sys;
+use maco_device::abi::REPORT_BUSY;
+
+use super::binding::Binding;
+use super::context::Context;
+use super::events::EventHandle;
+use super::launch;
+use super::module::Kernel;
+use super::plan_memory::PlanMemory;
+use super::stream::Stream;
+use crate::abort::Cause;
+use crate::arguments::Arguments;
+use crate::error::Error;
+use crate::hang::Hang;
+use crate::parts::{Key, Parts};
+use crate::program::Program;
+use crate::report::Report;
+use crate::tensor::Buffer;
+
+/// A plan on a GPU.
+pub(crate) struct Executor {
+    context: Arc<Context>,
+    kernel: Kernel,
+    memory: PlanMemory,
+    /// Tables of `run` and `run_on`.
+    own: Binding,
+    turn: Mutex<Turn>,
+}
+
+#[derive(Default)]
+struct Turn {
+    /// What the tables of `own` were made for.
+    key: Option<Key>,
+    aborted: Option<Cause>,
+    /// Arguments of launches that `run_on` queued.
+    kept: Kept,
+}
+
+/// Memory that queued work uses, with the event behind that work.
+#[derive(Default)]
+struct Kept(Vec<(Arc<EventHandle>, Vec<Arc<Buffer>>)>);
+
+impl Kept {
+    fn add(&mut self, context: &Context, until: &Arc<EventHandle>, buffers: Vec<Arc<Buffer>>) -> Result<(), Error> {
+        self.0.push((until.clone(), buffers));
+        let mut done = 0;
+        while done < self.0.len() && self.0[done].0.done(context)? {
+            done += 1;
+        }
+        self.0.drain(..done);
+        Ok(())
+    }
+}
+
+/// A launch that was queued.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    begin: Arc<EventHandle>,
+    end: Arc<EventHandle>,
+}
+
+/// Arguments in tables of their own.
+pub(crate) struct BoundArguments {
+    context: Arc<Context>,
+    binding: Binding,
+    buffers: Mutex<(Vec<Arc<Buffer>>, Kept)>,
+}
+
+impl Executor {
+    pub(crate) fn new(context: &Arc<Context>, program: &Program, parts: &Parts) -> Result<Executor, Error> {
+        let kernel = Kernel::load(context, program, parts.lowered.workers)?;
+        let memory = PlanMemory::new(context, parts.megakernel(), &parts.lowered)?;
+        let own = Binding::new(context, parts)?;
+        Ok(Executor { context: context.clone(), kernel, memory, own, turn: Mutex::default() })
+    }
+
+    /// Launches and waits.
+    pub(crate) fn run(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<Report, Error> {
+        let mut turn = self.turn(parts)?;
+        let (stream, id) = self.context.launches();
+        let flight = self.start(parts, &mut turn, arguments, stream, id)?;
+        self.wait(parts, &flight)?;
+        self.finish(parts, &mut turn, &flight)
+    }
+
+    /// Launches on `stream`, behind everything launched before on the device.
+    pub(crate) fn run_on(&self, parts: &Parts, arguments: &Arguments<'_>, stream: &Stream) -> Result<Flight, Error> {
+        let raw = stream.of(&self.context)?;
+        self.context.enter()?;
+        if stream.capturing(&self.context)? {
+            return Err(Error::Capturing { megakernel: parts.megakernel().into() });
+        }
+        let mut turn = self.turn(parts)?;
+        let flight = self.start(parts, &mut turn, arguments, raw, stream.id())?;
+        turn.kept.add(&self.context, &flight.end, buffers(arguments))?;
+        Ok(flight)
+    }
+
+    /// Waits for a launch of [`Executor::run_on`].
+    pub(crate) fn join(&self, parts: &Parts, flight: &Flight) -> Result<Report, Error> {
+        self.context.enter()?;
+        self.wait(parts, flight)?;
+        self.finish(parts, &mut self.wait_for_turn(), flight)
+    }
+
+    /// Whether a launch has ended.
+    pub(crate) fn ended(&self, flight: &Flight) -> Result<bool, Error> {
+        self.context.enter()?;
+        flight.end.done(&self.context)
+    }
+
+    fn start(&self, parts: &Parts, turn: &mut Turn, arguments: &Arguments<'_>, stream: sys::CUstream, id: u64) -> Result<Flight, Error> {
+        let context = &self.context;
+        context.enter()?;
+        let tables = match &turn.key {
+            Some(key) if key.matches(parts, arguments) => None,
+            _ => Some(parts.bind(arguments, self.memory.arena())?),
+        };
+        let flight = Flight { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
+        let order = context.turn(stream, id)?;
+        // SAFETY: a live stream of this context; all launches of the device are in front of it; the plan outlives the launch, since
+        // dropping it waits; arguments are borrowed (`run`) or kept (`run_on`) until the launch ends.
+        unsafe {
+            if let Some((key, tables)) = tables {
+                turn.key = None;
+                self.own.write(context, parts, &self.memory, &tables, stream)?;
+                turn.key = Some(key);
+            }
+            flight.begin.record(context, stream)?;
+            launch::enqueue(context, &self.kernel, parts, self.own.launch(), stream)?;
+            flight.end.record(context, stream)?;
+        }
+        order.end(&flight.end);
+        Ok(flight)
+    }
+
+    fn wait(&self, parts: &Parts, flight: &Flight) -> Result<(), Error> {
+        launch::wait(&self.context, &flight.begin, &flight.end, parts.deadline_ns(), || self.memory.fingerprint(&self.context))
+    }
+
+    fn finish(&self, parts: &Parts, turn: &mut Turn, flight: &Flight) -> Result<Report, Error> {
+        self.reported(parts, turn)?;
+        let elapsed = flight.end.since(&flight.begin, &self.context)?;
+        Ok(Report { elapsed, tasks: parts.plan.tasks.len(), workers: parts.lowered.workers })
+    }
+
+    /// The error in the black box, which aborts the plan.
+    fn reported(&self, parts: &Parts, turn: &mut Turn) -> Result<(), Error> {
+        if let Some(cause) = &turn.aborted {
+            return Err(cause.aborted(parts.megakernel()));
+        }
+        let Some(report) = self.memory.report() else { return Ok(()) };
+        let cause = if report.report == REPORT_BUSY { Cause::Busy } else { Cause::Hang(Hang::new(&parts.plan, &report, true)) };
+        let error = cause.error(parts.megakernel());
+        turn.aborted = Some(cause);
+        Err(error)
+    }
+
+    /// The lock of this plan, unless another thread is running it, or it is aborted.
+    fn turn(&self, parts: &Parts) -> Result<MutexGuard<'_, Turn>, Error> {
+        let turn = match self.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: parts.megakernel().into() }),
+        };
+        match &turn.aborted {
+            Some(cause) => Err(cause.aborted(parts.megakernel())),
+            None => Ok(turn),
+        }
+    }
+
+    fn wait_for_turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The error that a run would return at once; also finds what a replayed graph reported.
+    pub(crate) fn check(&self, parts: &Parts) -> Result<(), Error> {
+        self.context.enter()?;
+        self.reported(parts, &mut self.wait_for_turn())
+    }
+
+    /// Waits for everything launched on the device, then makes counters, state and black box as new.
+    pub(crate) fn recover(&self) -> Result<(), Error> {
+        let mut turn = self.wait_for_turn();
+        self.context.enter()?;
+        self.context.settle()?;
+        self.memory.clear()?;
+        turn.aborted = None;
+        Ok(())
+    }
+
+    /// Makes task `task` lose its signals in every launch from now on, or none.
+    pub(crate) fn lose_signals(&self, parts: &Parts, task: Option<u32>) -> Result<(), Error> {
+        let _turn = self.wait_for_turn();
+        let lowered = &parts.lowered;
+        match task {
+            None => self.memory.write_tasks(&self.context, lowered, &lowered.descriptors, &lowered.overflow),
+            Some(task) => {
+                let (descriptors, overflow) = lowered.losing_signals(task);
+                self.memory.write_tasks(&self.context, lowered, &descriptors, &overflow)
+            }
+        }
+    }
+
+    /// Tables of their own for `arguments`, on the GPU when this returns.
+    pub(crate) fn bind(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
+        let context = &self.context;
+        context.enter()?;
+        let (_, tables) = parts.bind(arguments, self.memory.arena())?;
+        let binding = Binding::new(context, parts)?;
+        // SAFETY: a live stream of this context; nothing reads the new tables yet.
+        unsafe { binding.write(context, parts, &self.memory, &tables, context.copies())? };
+        // SAFETY: as above.
+        context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(context.copies()) })?;
+        Ok(BoundArguments { context: context.clone(), binding, buffers: Mutex::new((buffers(arguments), Kept::default())) })
+    }
+
+    /// Queues new tables for bound arguments on `stream`, behind everything launched before.
+    pub(crate) fn rebind(&self, parts: &Parts, bound: &BoundArguments, arguments: &Arguments<'_>, stream: &Stream) -> Result<(), Error> {
+        let context = &self.context;
+        let raw = stream.of(context)?;
+        context.enter()?;
+        if stream.capturing(context)? {
+            return Err(Error::Capturing { megakernel: parts.megakernel().into() });
+        }
+        let (_, tables) = parts.bind(arguments, self.memory.arena())?;
+        let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = EventHandle::new(context)?;
+        let order = context.turn(raw, stream.id())?;
+        // SAFETY: a live stream of this context, behind all launches of the device.
+        unsafe {
+            bound.binding.write(context, parts, &self.memory, &tables, raw)?;
+            written.record(context, raw)?;
+        }
+        order.end(&written);
+        let (current, kept) = &mut *held;
+        let old = std::mem::replace(current, buffers(arguments));
+        kept.add(context, &written, old)
+    }
+
+    /// Launches bound arguments on `stream`; in a capture, records nothing but the kernel and keeps `owner` for the graph.
+    pub(crate) fn launch_bound(
+        &self,
+        parts: &Parts,
+        bound: &BoundArguments,
+        stream: &Stream,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<(), Error> {
+        let context = &self.context;
+        let raw = stream.of(context)?;
+        context.enter()?;
+        if stream.capturing(context)? {
+            // SAFETY: a live stream of this context; the graph keeps `owner`, and with it plan, tables and arguments.
+            unsafe { launch::enqueue(context, &self.kernel, parts, bound.binding.launch(), raw)? };
+            stream.keep(owner);
+            return Ok(());
+        }
+        let _turn = self.turn(parts)?;
+        let end = EventHandle::new(context)?;
+        let order = context.turn(raw, stream.id())?;
+        // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
+        unsafe {
+            launch::enqueue(context, &self.kernel, parts, bound.binding.launch(), raw)?;
+            end.record(context, raw)?;
+        }
+        order.end(&end);
+        Ok(())
+    }
+}
+
+fn buffers(arguments: &Arguments<'_>) -> Vec<Arc<Buffer>> {
+    arguments.tensors.iter().map(|argument| argument.buffer.clone()).collect()
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        // Launches in flight read the memory that is about to be freed. If the GPU is lost, the memory is leaked instead.
+        if self.context.enter().is_ok() {
+            let _ = self.context.settle();
+        }
+    }
+}
+
+impl Drop for BoundArguments {
+    fn drop(&mut self) {
+        // As above.
+        if self.context.enter().is_ok() {
+            let _ = self.context.settle();
+        }
+    }
+}

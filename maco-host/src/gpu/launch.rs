@@ -1,0 +1,85 @@
+//! One launch: queued by the driver, waited for under a watchdog.
+
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys::{self, CUlaunchAttribute, CUlaunchAttributeID, CUresult};
+use maco_device::abi::{SHARED_BYTES, THREADS};
+
+use super::context::Context;
+use super::events::{EventHandle, Patience};
+use super::module::Kernel;
+use crate::error::Error;
+use crate::parts::Parts;
+
+/// Added to the deadline between two looks of the watchdog.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Queues the kernel on `stream`: one cooperative CTA per worker, the launch record its one parameter.
+///
+/// # Safety
+/// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
+/// the launch has ended.
+pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
+    // Unused bytes of the union are zero, as the driver's headers ask.
+    // SAFETY: plain integers, valid when zero.
+    let mut attribute = unsafe { MaybeUninit::<CUlaunchAttribute>::zeroed().assume_init() };
+    attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+    let config = sys::CUlaunchConfig {
+        gridDimX: parts.lowered.workers,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: THREADS,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: SHARED_BYTES,
+        hStream: stream,
+        attrs: &mut attribute,
+        numAttrs: 1,
+    };
+    let mut parameter = launch;
+    let mut parameters = [(&raw mut parameter).cast::<c_void>()];
+    // SAFETY: a live function with one 64-bit parameter; the driver copies configuration and parameters before it returns.
+    match unsafe { sys::cuLaunchKernelEx(&config, kernel.function, parameters.as_mut_ptr(), std::ptr::null_mut()) } {
+        CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Err(Error::NotResident {
+            megakernel: parts.megakernel().into(),
+            workers: parts.lowered.workers,
+            device: context.to_string().into(),
+            reason: "the driver refused the cooperative launch (multiprocessors may be taken by MPS, MIG or other contexts)".into(),
+        }),
+        code => context.check("cuLaunchKernelEx", code),
+    }
+}
+
+/// Waits until `end` has passed. Every deadline and a half second after `begin`, `fingerprint` must have changed: a launch aborts
+/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help.
+pub(super) fn wait(
+    context: &Context,
+    begin: &EventHandle,
+    end: &EventHandle,
+    deadline_ns: u64,
+    mut fingerprint: impl FnMut() -> Result<u64, Error>,
+) -> Result<(), Error> {
+    let period = Duration::from_nanos(deadline_ns).saturating_add(GRACE);
+    let mut patience = Patience::new();
+    // Set once the launch has reached the GPU: queueing behind other work is not waiting.
+    let mut looked: Option<Instant> = None;
+    let mut before: Option<u64> = None;
+    while !end.done(context)? {
+        match looked {
+            None if begin.done(context)? => looked = Some(Instant::now()),
+            Some(at) if at.elapsed() > period => {
+                let now = fingerprint()?;
+                if before == Some(now) && !end.done(context)? {
+                    return Err(context.lose(&format!("a launch made no progress for {period:.1?} and did not abort itself")));
+                }
+                (looked, before) = (Some(Instant::now()), Some(now));
+            }
+            _ => {}
+        }
+        patience.wait();
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! The GPU device: contexts, memory, modules and launches through CUDA's driver API, loaded at run time.
+//!
+//! Every CUDA call of MACO is in this folder. What a kernel does does not belong here.
+
+mod binding;
+mod context;
+mod driver;
+mod events;
+mod executor;
+mod graph;
+mod launch;
+mod memory;
+mod module;
+mod plan_memory;
+mod staging;
+mod stream;
+mod tensor_map;
+
+pub use events::Event;
+pub use graph::CudaGraph;
+pub use stream::Stream;
+
+pub(crate) use context::Context;
+pub(crate) use executor::{BoundArguments, Executor, Flight};
+pub(crate) use memory::DeviceMemory;

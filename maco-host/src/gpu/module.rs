@@ -1,0 +1,275 @@
+//! Device code: which target fits the GPU, whether the driver can load it, and the kernel in it.
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Weak};
+
+use cudarc::driver::sys::{self, CUfunction_attribute, CUjit_option, CUresult};
+use maco_device::abi::{SHARED_BYTES, THREADS};
+
+use super::context::Context;
+use super::driver;
+use crate::error::Error;
+use crate::program::{DeviceModule, Program};
+
+/// Bytes of the assembler's log.
+const LOG: usize = 16 << 10;
+
+/// First CUDA version whose driver loads a version of the PTX ISA (PTX ISA, "Release history").
+const PTX_NEEDS: [((u32, u32), u32); 10] = [
+    ((8, 0), 12_000),
+    ((8, 1), 12_010),
+    ((8, 2), 12_020),
+    ((8, 3), 12_030),
+    ((8, 4), 12_040),
+    ((8, 5), 12_050),
+    ((8, 6), 12_070),
+    ((8, 7), 12_080),
+    ((8, 8), 12_090),
+    ((9, 0), 13_000),
+];
+
+/// Modules of a context that some plan uses, by hash and address of their text.
+pub(super) type Modules = HashMap<(u64, usize), Weak<Module>>;
+
+/// Loaded device code.
+#[derive(Debug)]
+pub(super) struct Module {
+    context: Arc<Context>,
+    raw: sys::CUmodule,
+}
+
+// SAFETY: modules may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above; the driver locks its own state.
+unsafe impl Sync for Module {}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if self.context.enter().is_ok() {
+            // SAFETY: loaded once and unloaded once; its kernels hold it.
+            let _ = unsafe { sys::cuModuleUnload(self.raw) };
+        }
+    }
+}
+
+/// A megakernel's entry, ready to launch.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) function: sys::CUfunction,
+    /// Keeps the function alive.
+    _module: Arc<Module>,
+}
+
+// SAFETY: functions may be used from any thread.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    /// Loads the entry of `program` for `workers` resident CTAs.
+    pub(super) fn load(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Kernel, Error> {
+        context.enter()?;
+        let code = choose(context, program)?;
+        let what = || {
+            format!(
+                "the device code of megakernel `{}` (PTX {})",
+                program.name,
+                ptx_version(code.ptx).map_or("?".into(), |(a, b)| format!("{a}.{b}"))
+            )
+        };
+        if let Some(needed) = driver_for(code.ptx).filter(|&needed| context.driver() < needed) {
+            return Err(Error::DriverTooOld { found: context.driver(), needed, what: what().into() });
+        }
+        let module = module(context, program, code)?;
+        let entry = CString::new(program.entry).map_err(|_| missing(context, program))?;
+        let mut function = std::ptr::null_mut();
+        // SAFETY: the context is current, the module live, the name terminated and `function` writable.
+        match unsafe { sys::cuModuleGetFunction(&mut function, module.raw, entry.as_ptr()) } {
+            CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing(context, program)),
+            code => context.check("cuModuleGetFunction", code)?,
+        }
+        let kernel = Kernel { function, _module: module };
+        kernel.prepare(context, program.name, workers)?;
+        Ok(kernel)
+    }
+
+    /// Sets the shared memory and checks that all workers fit the GPU at once.
+    fn prepare(&self, context: &Context, megakernel: &str, workers: u32) -> Result<(), Error> {
+        let not_resident = |reason: String| Error::NotResident {
+            megakernel: megakernel.into(),
+            workers,
+            device: context.to_string().into(),
+            reason: reason.into(),
+        };
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: a live function of the current context.
+        match unsafe { sys::cuFuncSetAttribute(self.function, attribute, SHARED_BYTES as i32) } {
+            CUresult::CUDA_ERROR_INVALID_VALUE => return Err(not_resident(format!("a CTA needs {SHARED_BYTES} bytes of shared memory"))),
+            code => context.check("cuFuncSetAttribute", code)?,
+        }
+        let mut per_multiprocessor = 0;
+        // SAFETY: as above; the out-pointer is writable.
+        let code = unsafe {
+            sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut per_multiprocessor, self.function, THREADS as i32, SHARED_BYTES as usize)
+        };
+        context.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        if per_multiprocessor < 1 {
+            return Err(not_resident(format!(
+                "no CTA of {THREADS} threads and {SHARED_BYTES} bytes of shared memory fits a multiprocessor"
+            )));
+        }
+        // Loading lazily while another persistent kernel spins would deadlock.
+        if context.driver() >= 12_040 {
+            // SAFETY: a live function of the current context.
+            context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.function) })?;
+        }
+        Ok(())
+    }
+}
+
+/// The embedded code for this GPU.
+fn choose<'a>(context: &Context, program: &'a Program) -> Result<&'a DeviceModule, Error> {
+    let none = |reason: &str, help| Error::NoDeviceCode {
+        megakernel: program.name.into(),
+        device: context.to_string().into(),
+        reason: reason.into(),
+        help,
+    };
+    let embedded = &program.embedded;
+    if embedded.modules.is_empty() {
+        return Err(match embedded.error {
+            Some(reason) => none(
+                reason,
+                "install a device toolchain (`cargo xtask setup`) and build again; MACO_REQUIRE_GPU=1 makes this a build error",
+            ),
+            None => none(
+                "the package has no build script that makes it",
+                "write `fn main() { maco_build::compile(\"src/kernels.rs\") }` in build.rs, or use `Device::cpu()`",
+            ),
+        });
+    }
+    let best =
+        embedded.modules.iter().filter(|module| fits(module.target, context.capability())).max_by_key(|module| target(module.target));
+    best.ok_or_else(|| {
+        let targets: Vec<_> = embedded.modules.iter().map(|module| module.target).collect();
+        none(&format!("it was built for {}", targets.join(", ")), "use a GPU of that kind, or build for this one")
+    })
+}
+
+/// `sm_90a`: number of the capability, and whether it is for that architecture alone (`a`) or its family (`f`).
+fn target(name: &str) -> Option<(u32, Option<char>)> {
+    let digits = name.strip_prefix("sm_")?;
+    let suffix = digits.chars().last().filter(char::is_ascii_alphabetic);
+    let number = digits.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse().ok()?;
+    Some((number, suffix))
+}
+
+/// Whether code for `name` runs on a GPU of this capability (PTX ISA, `.target`).
+fn fits(name: &str, (major, minor): (u32, u32)) -> bool {
+    let found = major * 10 + minor;
+    match target(name) {
+        Some((number, None)) => number <= found,
+        Some((number, Some('f'))) => number <= found && number / 10 == major,
+        Some((number, Some('a'))) => number == found,
+        _ => false,
+    }
+}
+
+/// The version in a `.version` directive.
+fn ptx_version(ptx: &str) -> Option<(u32, u32)> {
+    let line = ptx.lines().find_map(|line| line.trim().strip_prefix(".version"))?;
+    let (major, minor) = line.trim().split_once('.')?;
+    Some((major.parse().ok()?, minor.trim().parse().ok()?))
+}
+
+/// The driver that a PTX text needs, if the table knows its version.
+fn driver_for(ptx: &str) -> Option<u32> {
+    let version = ptx_version(ptx)?;
+    PTX_NEEDS.iter().find(|(ptx, _)| *ptx == version).map(|&(_, driver)| driver)
+}
+
+fn missing(context: &Context, program: &Program) -> Error {
+    let reason = format!("the embedded code has no entry `{}`", program.entry).into();
+    let help = "build again: the device code is older than the kernels (`cargo clean -p` of the package with the kernels)";
+    Error::NoDeviceCode { megakernel: program.name.into(), device: context.to_string().into(), reason, help }
+}
+
+/// The module, loaded once per context.
+fn module(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Result<Arc<Module>, Error> {
+    let key = (code.hash, code.ptx.as_ptr() as usize);
+    let mut modules = context.modules();
+    if let Some(module) = modules.get(&key).and_then(Weak::upgrade) {
+        return Ok(module);
+    }
+    let text = CString::new(code.ptx).map_err(|_| refused(program.name, "the text holds a zero byte", String::new()))?;
+    let mut log = vec![0u8; LOG];
+    let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // The size travels in the place of a pointer (driver API, `CUjit_option`).
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(log.len())];
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the context is current; the text is terminated; both arrays have two entries; the log has the size given.
+    let result = unsafe { sys::cuModuleLoadDataEx(&mut raw, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
+    match result {
+        CUresult::CUDA_SUCCESS => {}
+        CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
+            let version = ptx_version(code.ptx).map_or("?".to_string(), |(major, minor)| format!("{major}.{minor}"));
+            return Err(refused(
+                program.name,
+                &driver::describe(result).0,
+                format!("PTX {version} is newer than this driver: update the NVIDIA driver"),
+            ));
+        }
+        CUresult::CUDA_ERROR_INVALID_PTX
+        | CUresult::CUDA_ERROR_INVALID_IMAGE
+        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+        | CUresult::CUDA_ERROR_INVALID_SOURCE => {
+            let log = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_string();
+            return Err(refused(program.name, &driver::describe(result).0, log));
+        }
+        code => context.check("cuModuleLoadDataEx", code)?,
+    }
+    let module = Arc::new(Module { context: context.clone(), raw });
+    modules.retain(|_, module| module.strong_count() > 0);
+    modules.insert(key, Arc::downgrade(&module));
+    Ok(module)
+}
+
+fn refused(megakernel: &str, code: &str, log: String) -> Error {
+    let log = if log.is_empty() { "the driver gave no reason".into() } else { log.into() };
+    Error::PtxLoad { megakernel: megakernel.into(), code: code.into(), log }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_fit_as_ptx_says() {
+        for (name, capability, expected) in [
+            ("sm_90", (9, 0), true),
+            ("sm_90", (10, 0), true),
+            ("sm_90", (8, 9), false),
+            ("sm_90a", (9, 0), true),
+            ("sm_90a", (10, 0), false),
+            ("sm_100f", (10, 3), true),
+            ("sm_100f", (12, 0), false),
+            ("sm_100a", (10, 0), true),
+            ("compute", (9, 0), false),
+            ("sm_x", (9, 0), false),
+        ] {
+            assert_eq!(fits(name, capability), expected, "{name} on {capability:?}");
+        }
+        assert!(target("sm_90a") > target("sm_90"), "code for the architecture alone is preferred");
+    }
+
+    #[test]
+    fn ptx_versions_name_a_driver() {
+        let ptx = "//\n// Generated\n\n.version 8.6\n.target sm_90a\n.address_size 64\n";
+        assert_eq!(ptx_version(ptx), Some((8, 6)));
+        assert_eq!(driver_for(ptx), Some(12_070));
+        assert_eq!(driver_for(".version 99.0"), None);
+        assert_eq!(driver_for("no ptx"), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a plan keeps on the GPU whatever its arguments are: descriptors, counters, temps, black box.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cudarc::driver::sys;
+use maco_device::abi::{BlackBox, Descriptor, REPORT_NONE, State};
+
+use super::context::Context;
+use super::events::{EventHandle, Patience};
+use super::memory::{DeviceMemory, PinnedMemory};
+use crate::error::Error;
+use crate::lower::Lowered;
+use crate::tensor::Rows;
+
+/// How long the copy engine may take to read the counters of a running launch.
+const PROBE: Duration = Duration::from_secs(1);
+/// Zeros for empty views.
+const ZEROS: u64 = 256;
+
+/// A plan's memory.
+pub(super) struct PlanMemory {
+    /// Temps, and zeros behind them.
+    arena: DeviceMemory,
+    zeros: u64,
+    /// Descriptors, then list starts, then overflow.
+    tasks: DeviceMemory,
+    starts: u64,
+    overflow: u64,
+    /// [`State`], then two counter banks.
+    state: DeviceMemory,
+    black_box: PinnedMemory,
+    black_box_address: u64,
+    /// A copy of the counters, to see whether a launch makes progress.
+    probe: Mutex<PinnedMemory>,
+}
+
+impl PlanMemory {
+    pub(super) fn new(context: &Arc<Context>, megakernel: &str, lowered: &Lowered) -> Result<PlanMemory, Error> {
+        let what = |what: &str| format!("the {what} of megakernel `{megakernel}`");
+        let zeros = lowered.arena.bytes;
+        let arena = DeviceMemory::zeroed(context, zeros + ZEROS, &what("temps"))?;
+        let starts = size_of_val(&*lowered.descriptors) as u64;
+        let overflow = (starts + size_of_val(&*lowered.starts) as u64).next_multiple_of(16);
+        let tasks = DeviceMemory::zeroed(context, overflow + size_of_val(&*lowered.overflow) as u64, &what("descriptors"))?;
+        let banks = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
+        let state = DeviceMemory::zeroed(context, banks, &what("counters"))?;
+        let black_box = PinnedMemory::new(context, size_of::<BlackBox>(), &what("black box"))?;
+        let black_box_address = black_box.device_address(context)?;
+        let probe = PinnedMemory::new(context, banks as usize, &what("counters"))?;
+        let memory = PlanMemory {
+            zeros: arena.address() + zeros,
+            arena,
+            starts: tasks.address() + starts,
+            overflow: tasks.address() + overflow,
+            tasks,
+            state,
+            black_box,
+            black_box_address,
+            probe: Mutex::new(probe),
+        };
+        memory.write_tasks(context, lowered, &lowered.descriptors, &lowered.overflow)?;
+        Ok(memory)
+    }
+
+    /// Writes descriptors and overflow, of the same lengths as those of `lowered`, after everything launched so far.
+    pub(super) fn write_tasks(
+        &self,
+        context: &Arc<Context>,
+        lowered: &Lowered,
+        descriptors: &[Descriptor],
+        overflow: &[u32],
+    ) -> Result<(), Error> {
+        upload(context, self.tasks.address(), descriptors)?;
+        upload(context, self.starts, &lowered.starts)?;
+        upload(context, self.overflow, overflow)
+    }
+
+    pub(super) fn arena(&self) -> u64 {
+        self.arena.address()
+    }
+
+    pub(super) fn zeros(&self) -> u64 {
+        self.zeros
+    }
+
+    pub(super) fn descriptors(&self) -> u64 {
+        self.tasks.address()
+    }
+
+    pub(super) fn starts(&self) -> u64 {
+        self.starts
+    }
+
+    pub(super) fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    pub(super) fn state(&self) -> u64 {
+        self.state.address()
+    }
+
+    pub(super) fn black_box_address(&self) -> u64 {
+        self.black_box_address
+    }
+
+    /// What the device reported, if anything. Whole once the launch has ended.
+    pub(super) fn report(&self) -> Option<BlackBox> {
+        // SAFETY: pinned memory of this size and alignment that only the device writes; the read is volatile because of that.
+        let report = unsafe { self.black_box.pointer().cast::<BlackBox>().read_volatile() };
+        (report.report != REPORT_NONE).then_some(report)
+    }
+
+    /// Counters, state and black box as new. No launch may be running.
+    pub(super) fn clear(&self) -> Result<(), Error> {
+        self.state.clear()?;
+        // SAFETY: the memory holds a black box, and no launch writes it.
+        unsafe { self.black_box.pointer().write_bytes(0, size_of::<BlackBox>()) };
+        Ok(())
+    }
+
+    /// A hash of state and counters while a launch runs: it changes as long as tasks end.
+    pub(super) fn fingerprint(&self, context: &Arc<Context>) -> Result<u64, Error> {
+        let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stream, bytes) = (context.probe(), probe.bytes());
+        let done = EventHandle::new(context)?;
+        // SAFETY: both sides have this many bytes; the lock is held until the copy has ended and was read.
+        unsafe {
+            context.check("cuMemcpyDtoHAsync", sys::cuMemcpyDtoHAsync_v2(probe.pointer().cast(), self.state.address(), bytes, stream))?;
+            done.record(context, stream)?;
+        }
+        let start = Instant::now();
+        let mut patience = Patience::new();
+        while !done.done(context)? {
+            if start.elapsed() > PROBE {
+                return Err(context.lose("its copy engine does not answer"));
+            }
+            patience.wait();
+        }
+        // SAFETY: the copy has ended; the pinned buffer has a whole number of words.
+        let words = unsafe { std::slice::from_raw_parts(probe.pointer().cast::<u32>(), bytes / 4) };
+        Ok(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3)))
+    }
+}
+
+/// Copies a slice of plain data to the GPU, and waits.
+fn upload<T: Copy>(context: &Arc<Context>, to: u64, from: &[T]) -> Result<(), Error> {
+    let bytes = size_of_val(from);
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's memory was sized by these slices.
+    unsafe { context.upload(to, Rows { count: 1, bytes, pitch: bytes }, from.as_ptr().cast()) }
+}

@@ -1,0 +1,241 @@
+//! Copies between pageable host memory and the GPU, through two pinned buffers in turn.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys;
+
+use super::context::Context;
+use super::events::EventHandle;
+use super::memory::PinnedMemory;
+use crate::error::Error;
+use crate::tensor::Rows;
+
+/// Bytes of one pinned buffer.
+const BUFFER: usize = 4 << 20;
+
+/// Which way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Upload,
+    Download,
+}
+
+/// Two pinned buffers: one is filled or emptied by the host while the copy engine works on the other.
+pub(super) struct Staging {
+    buffers: [Buffer; 2],
+}
+
+struct Buffer {
+    memory: PinnedMemory,
+    /// Recorded behind the last copy.
+    done: Arc<EventHandle>,
+}
+
+/// A rectangle that fits a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    /// First row and number of rows.
+    row: usize,
+    rows: usize,
+    /// First byte of each row and number of bytes.
+    byte: usize,
+    bytes: usize,
+}
+
+impl Piece {
+    fn size(&self) -> usize {
+        self.rows * self.bytes
+    }
+}
+
+/// Cuts `rows` into pieces of at most `limit` bytes: whole rows, or parts of one.
+fn pieces(rows: Rows, limit: usize) -> impl Iterator<Item = Piece> {
+    let (per_row, per_piece) = if rows.bytes > limit { (rows.bytes.div_ceil(limit), 1) } else { (1, limit / rows.bytes.max(1)) };
+    let wide = if per_row == 1 { rows.bytes } else { limit };
+    (0..rows.count).step_by(per_piece.max(1)).flat_map(move |row| {
+        (0..per_row).map(move |part| Piece {
+            row,
+            rows: per_piece.min(rows.count - row),
+            byte: part * wide,
+            bytes: wide.min(rows.bytes - part * wide),
+        })
+    })
+}
+
+impl Staging {
+    /// The context is current.
+    pub(super) fn new(context: &Arc<Context>) -> Result<Staging, Error> {
+        let buffer =
+            || Ok::<_, Error>(Buffer { memory: PinnedMemory::new(context, BUFFER, "a copy buffer")?, done: EventHandle::new(context)? });
+        Ok(Staging { buffers: [buffer()?, buffer()?] })
+    }
+
+    /// Copies `rows` between `device` (at their pitch) and `host` (without padding), and waits.
+    ///
+    /// # Safety
+    /// `host` has `rows.count × rows.bytes` bytes, writable for a download; `device` is memory of this GPU with these rows.
+    pub(super) unsafe fn copy(
+        &mut self,
+        context: &Context,
+        direction: Direction,
+        device: u64,
+        rows: Rows,
+        host: *mut u8,
+    ) -> Result<(), Error> {
+        let stream = context.copies();
+        let mut pending: [Option<Piece>; 2] = [None; 2];
+        // SAFETY (whole loop): pieces are parts of the rows and fit a buffer; a buffer is touched by the host only when its event,
+        // recorded behind its last copy, has passed.
+        for (n, piece) in pieces(rows, BUFFER).enumerate() {
+            let slot = n % 2;
+            let buffer = &self.buffers[slot];
+            unsafe {
+                self.finish(context, direction, rows, host, slot, pending[slot].take())?;
+                if direction == Direction::Upload {
+                    exchange(direction, piece, rows, host, buffer.memory.pointer());
+                }
+                enqueue(context, direction, piece, rows.pitch, device, buffer.memory.pointer(), stream)?;
+                buffer.done.record(context, stream)?;
+            }
+            pending[slot] = Some(piece);
+        }
+        for slot in 0..2 {
+            // SAFETY: as above.
+            unsafe { self.finish(context, direction, rows, host, slot, pending[slot].take())? };
+        }
+        Ok(())
+    }
+
+    /// Waits for the copy in a buffer, and takes what it brought.
+    unsafe fn finish(
+        &self,
+        context: &Context,
+        direction: Direction,
+        rows: Rows,
+        host: *mut u8,
+        slot: usize,
+        piece: Option<Piece>,
+    ) -> Result<(), Error> {
+        let Some(piece) = piece else { return Ok(()) };
+        let buffer = &self.buffers[slot];
+        buffer.done.synchronize(context)?;
+        if direction == Direction::Download {
+            // SAFETY: passed on from the caller; the copy has ended.
+            unsafe { exchange(direction, piece, rows, host, buffer.memory.pointer()) };
+        }
+        Ok(())
+    }
+}
+
+/// Moves a piece between the user's memory and a pinned buffer.
+unsafe fn exchange(direction: Direction, piece: Piece, rows: Rows, host: *mut u8, pinned: *mut u8) {
+    for row in 0..piece.rows {
+        // SAFETY: the caller promises rows of `rows.bytes` bytes at `host` and a buffer that the piece fits.
+        unsafe {
+            let user = host.add((piece.row + row) * rows.bytes + piece.byte);
+            let packed = pinned.add(row * piece.bytes);
+            match direction {
+                Direction::Upload => packed.copy_from_nonoverlapping(user, piece.bytes),
+                Direction::Download => packed.copy_to_nonoverlapping(user, piece.bytes),
+            }
+        }
+    }
+}
+
+/// Queues the copy of a piece; more than one row is a 2-D copy.
+unsafe fn enqueue(
+    context: &Context,
+    direction: Direction,
+    piece: Piece,
+    pitch: usize,
+    device: u64,
+    pinned: *mut u8,
+    stream: sys::CUstream,
+) -> Result<(), Error> {
+    let at = device + (piece.row * pitch + piece.byte) as u64;
+    // SAFETY: the caller promises both sides; the stream is the context's.
+    unsafe {
+        match (direction, piece.rows) {
+            (Direction::Upload, 1) => {
+                context.check("cuMemcpyHtoDAsync", sys::cuMemcpyHtoDAsync_v2(at, pinned.cast(), piece.size(), stream))
+            }
+            (Direction::Download, 1) => {
+                context.check("cuMemcpyDtoHAsync", sys::cuMemcpyDtoHAsync_v2(pinned.cast(), at, piece.size(), stream))
+            }
+            _ => context.check("cuMemcpy2DAsync", sys::cuMemcpy2DAsync_v2(&rectangle(direction, piece, pitch, at, pinned), stream)),
+        }
+    }
+}
+
+fn rectangle(direction: Direction, piece: Piece, pitch: usize, device: u64, pinned: *mut u8) -> sys::CUDA_MEMCPY2D {
+    let (host, gpu) = (sys::CUmemorytype::CU_MEMORYTYPE_HOST, sys::CUmemorytype::CU_MEMORYTYPE_DEVICE);
+    let up = direction == Direction::Upload;
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: if up { host } else { gpu },
+        srcHost: if up { pinned.cast_const().cast() } else { std::ptr::null() },
+        srcDevice: if up { 0 } else { device },
+        srcArray: std::ptr::null_mut(),
+        srcPitch: if up { piece.bytes } else { pitch },
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: if up { gpu } else { host },
+        dstHost: if up { std::ptr::null_mut() } else { pinned.cast() },
+        dstDevice: if up { device } else { 0 },
+        dstArray: std::ptr::null_mut(),
+        dstPitch: if up { pitch } else { piece.bytes },
+        WidthInBytes: piece.bytes,
+        Height: piece.rows,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_every_byte_once_and_fit() {
+        for (count, bytes, limit) in
+            [(1, 10, 100), (1, 100, 100), (1, 101, 100), (7, 30, 100), (7, 100, 100), (3, 250, 100), (1, 1, 1), (5, 3, 2)]
+        {
+            let rows = Rows { count, bytes, pitch: bytes + 5 };
+            let mut seen = vec![0; count * bytes];
+            for piece in pieces(rows, limit) {
+                assert!(piece.size() <= limit && piece.size() > 0, "{piece:?}");
+                for row in piece.row..piece.row + piece.rows {
+                    seen[row * bytes + piece.byte..][..piece.bytes].iter_mut().for_each(|n| *n += 1);
+                }
+            }
+            assert!(seen.iter().all(|&n| n == 1), "{count} × {bytes} by {limit}");
+        }
+    }
+
+    #[test]
+    fn exchange_packs_and_unpacks() {
+        let rows = Rows { count: 4, bytes: 6, pitch: 8 };
+        let mut user: Vec<u8> = (0..24).collect();
+        let original = user.clone();
+        let mut pinned = vec![0u8; 6];
+        for piece in pieces(rows, 4) {
+            // SAFETY: four rows of six bytes; every piece has at most four bytes.
+            unsafe {
+                exchange(Direction::Upload, piece, rows, user.as_mut_ptr(), pinned.as_mut_ptr());
+                let at = piece.row * rows.bytes + piece.byte;
+                assert_eq!(&pinned[..piece.bytes], &original[at..at + piece.bytes]);
+                pinned[..piece.bytes].iter_mut().for_each(|byte| *byte += 100);
+                exchange(Direction::Download, piece, rows, user.as_mut_ptr(), pinned.as_mut_ptr());
+            }
+        }
+        assert!(user.iter().zip(&original).all(|(new, old)| *new == old + 100));
+    }
+
+    #[test]
+    fn rectangles_have_the_pitch_on_the_device_side() {
+        let piece = Piece { row: 2, rows: 3, byte: 0, bytes: 10 };
+        let up = rectangle(Direction::Upload, piece, 16, 0x1000, std::ptr::dangling_mut());
+        assert_eq!((up.srcPitch, up.dstPitch, up.dstDevice, up.WidthInBytes, up.Height), (10, 16, 0x1000, 10, 3));
+        let down = rectangle(Direction::Download, piece, 16, 0x1000, std::ptr::dangling_mut());
+        assert_eq!((down.srcPitch, down.dstPitch, down.srcDevice, down.WidthInBytes, down.Height), (16, 10, 0x1000, 10, 3));
+    }
+}

@@ -1,0 +1,44 @@
+//! Tensor maps: how TMA finds a box of a tensor. Which views need one is decided in [`crate::lower`].
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys;
+use maco_device::abi::{BOX, TensorMap};
+use maco_graph::spec::Element;
+
+use super::context::Context;
+use crate::error::Error;
+use crate::lower::MapRequest;
+
+/// Boxes of 64 columns × 64 rows × 1 plane, 128-byte swizzle, zeros outside.
+///
+/// `zeros` is the address of zeroed device memory of at least 16 bytes: an empty view is encoded as one zero with nothing around it.
+pub(super) fn encode(context: &Context, request: &MapRequest, zeros: u64) -> Result<TensorMap, Error> {
+    use sys::CUtensorMapDataType as Type;
+    let one_zero = MapRequest { address: zeros, element: request.element, extents: [1; 3], strides: [16; 2] };
+    let request = if request.empty() { &one_zero } else { request };
+    let ty = match request.element {
+        Element::F16 => Type::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        _ => Type::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+    };
+    let mut map = MaybeUninit::<sys::CUtensorMap>::uninit();
+    // SAFETY: all arrays have as many entries as rank 3 asks for, and `map` is aligned as its type says. The driver checks values.
+    unsafe {
+        let code = sys::cuTensorMapEncodeTiled(
+            map.as_mut_ptr(),
+            ty,
+            3,
+            request.address as *mut _,
+            request.extents.as_ptr(),
+            request.strides.as_ptr(),
+            [BOX, BOX, 1].as_ptr(),
+            [1u32; 3].as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        );
+        context.check("cuTensorMapEncodeTiled", code)?;
+        Ok(TensorMap(map.assume_init().opaque))
+    }
+}

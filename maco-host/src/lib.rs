@@ -1,0 +1,35 @@
+//! The host runtime: devices, tensors, plans, and the executors that run them on a GPU or on the CPU.
+//!
+//! Task bodies and the protocol between workers do not belong here (`maco-device`), nor does reasoning about graphs
+//! (`maco-graph`). CUDA calls are in `gpu` only.
+
+mod abort;
+mod alone;
+mod arguments;
+mod cpu;
+mod device;
+mod error;
+mod gpu;
+mod graph_files;
+mod hang;
+mod lower;
+mod options;
+mod parts;
+mod plan;
+mod program;
+mod report;
+mod signature;
+mod tensor;
+
+pub use alone::on_cpu;
+pub use arguments::{Arguments, ScalarValue};
+pub use device::Device;
+pub use error::{BufferFault, Error};
+pub use gpu::{CudaGraph, Event, Stream};
+pub use hang::{Dependency, Hang};
+pub use maco_graph::plan::Schedule;
+pub use options::PlanOptions;
+pub use plan::{Bound, Pending, Plan};
+pub use program::{DeviceModule, Dispatch, Embedded, Program};
+pub use report::Report;
+pub use tensor::{Extent, IntoShape, Shape, Tensor, TensorElement};

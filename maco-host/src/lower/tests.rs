@@ -1,0 +1,235 @@
+//! Lowering of hand-made graphs.
+
+use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_END};
+use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
+use maco_graph::plan::{Options, Plan, Schedule, plan};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
+
+use super::*;
+use crate::tensor::{BASE_ALIGN, Layout, Shape};
+
+const fn matrix(name: &'static str, access: Access, region: &'static [Index], staged: bool) -> Param {
+    const DIMS: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(1)];
+    Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(Element::Bf16), dims: DIMS, region, staged })
+}
+
+const TILE: &[Index] = &[Index::Tile(0), Index::Tile(1)];
+const ROW: &[Index] = &[Index::Tile(0), Index::All];
+const AXES: &[Axis] = &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }];
+
+/// y[i, j] = f(x[i, j])
+static MAP: TaskSpec = TaskSpec {
+    name: "map",
+    kind: TaskKind::Direct,
+    axes: AXES,
+    dims: &["M", "N"],
+    equal: &[],
+    elements: &[],
+    params: &[
+        matrix("x", Access::Read, TILE, false),
+        matrix("y", Access::Write, TILE, false),
+        Param::Scalar { name: "by", ty: ScalarType::F32 },
+    ],
+};
+
+/// y[i, ..] = f(x[i, ..]), x by TMA
+static ROWS: TaskSpec = TaskSpec {
+    name: "rows",
+    kind: TaskKind::Staged,
+    axes: &[Axis { name: "i", tiles: &[8] }],
+    dims: &["M", "N"],
+    equal: &[],
+    elements: &[],
+    params: &[matrix("x", Access::Read, ROW, true), matrix("y", Access::Write, ROW, false)],
+};
+
+fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
+    Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.into() }
+}
+
+fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
+    let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
+    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0 }
+}
+
+/// x → map → h → rows → y, with h a temp.
+fn chain(m: u64, n: u64) -> Graph {
+    let tensors = vec![tensor("x", TensorKind::In, &[m, n]), tensor("y", TensorKind::Out, &[m, n]), tensor("h", TensorKind::Temp, &[m, n])];
+    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![Scalar { name: "by".into() }], calls: vec![] };
+    graph.calls = vec![call(&graph, &MAP, 3, &[0, 2], &[ScalarSource::Parameter(0)]), call(&graph, &ROWS, 7, &[2, 1], &[])];
+    graph
+}
+
+fn planned(graph: Graph, workers: u32, schedule: Schedule) -> Plan {
+    plan(graph, &Options { schedule, ..Options::new(workers) }).unwrap()
+}
+
+fn waits(lowered: &Lowered, descriptor: &Descriptor) -> Vec<(u32, u32)> {
+    let extra = &lowered.overflow[descriptor.overflow as usize..][..2 * descriptor.extra_waits as usize];
+    let inline = descriptor.wait.iter().map(|wait| (wait.counter, wait.need));
+    inline.chain(extra.chunks(2).map(|pair| (pair[0], pair[1]))).filter(|&(counter, _)| counter != NO_COUNTER).collect()
+}
+
+fn signals(lowered: &Lowered, descriptor: &Descriptor) -> Vec<u32> {
+    let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
+    let extra = &lowered.overflow[first..][..descriptor.extra_signals as usize];
+    descriptor.signal.iter().chain(extra).copied().filter(|&counter| counter != NO_COUNTER).collect()
+}
+
+#[test]
+fn lists_hold_every_task_once_and_end() {
+    let plan = planned(chain(64, 64), 5, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    assert_eq!(lowered.starts.len(), 6);
+    assert_eq!(*lowered.starts.last().unwrap() as usize + 2, lowered.descriptors.len());
+    let mut seen = vec![false; plan.tasks.len()];
+    for worker in 0..5 {
+        let list = &lowered.descriptors[lowered.starts[worker] as usize..lowered.starts[worker + 1] as usize];
+        let (end, tasks) = list.split_last().unwrap();
+        assert_eq!(*end, Descriptor::END);
+        assert_eq!(tasks.iter().map(|d| d.task).collect::<Vec<_>>(), plan.lists.of(worker));
+        for descriptor in tasks {
+            let node = &plan.tasks[descriptor.task as usize];
+            assert!(!std::mem::replace(&mut seen[descriptor.task as usize], true));
+            assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
+            assert_eq!(waits(&lowered, descriptor), plan.waits_of(descriptor.task).iter().map(|w| (w.counter, w.need)).collect::<Vec<_>>());
+            assert_eq!(signals(&lowered, descriptor), plan.signals_of(descriptor.task));
+        }
+    }
+    assert!(seen.into_iter().all(|seen| seen));
+    assert!(lowered.descriptors[lowered.descriptors.len() - 2..].iter().all(|d| d.op == OP_END));
+}
+
+#[test]
+fn tickets_index_one_list() {
+    let plan = planned(chain(64, 64), 5, Schedule::Dynamic);
+    let lowered = Lowered::new(&plan).unwrap();
+    assert!(lowered.dynamic);
+    assert_eq!(lowered.starts, [0; 6]);
+    assert_eq!(lowered.tasks as usize, plan.tasks.len());
+    assert_eq!(lowered.descriptors.len(), plan.tasks.len() + 3);
+    assert!(lowered.descriptors[..plan.tasks.len()].iter().map(|d| d.task).eq(plan.lists.order.iter().copied()));
+    assert!(lowered.descriptors[plan.tasks.len()..].iter().all(|d| *d == Descriptor::END));
+}
+
+#[test]
+fn waits_and_signals_overflow() {
+    // Four producers of column strips, one consumer of whole rows: more waits than fit inline.
+    let m = 8;
+    let mut graph = Graph { name: "wide".into(), ..Graph::default() };
+    graph.tensors =
+        vec![tensor("x", TensorKind::In, &[m, 8]), tensor("y", TensorKind::Out, &[m, 32]), tensor("h", TensorKind::Temp, &[m, 32])];
+    for strip in 0..4 {
+        let mut made = call(&graph, &MAP, strip, &[0, 2], &[ScalarSource::Literal(strip)]);
+        made.operands[1].offset[1] = strip as u64 * 8;
+        made.operands[1].axes[1].extent = 8;
+        graph.calls.push(made);
+    }
+    graph.calls.push(call(&graph, &ROWS, 9, &[2, 1], &[]));
+    let plan = planned(graph, 2, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    let consumer = lowered.descriptors.iter().find(|d| d.op == 9).unwrap();
+    assert_eq!(plan.waits_of(consumer.task).len(), 4, "the planner's counters");
+    assert_eq!(consumer.extra_waits, 2);
+    assert_eq!(waits(&lowered, consumer).len(), 4);
+
+    // Losing the first producer's signals leaves everything else as it is.
+    let (descriptors, overflow) = lowered.losing_signals(plan.calls[0].tasks.start);
+    let changed: Vec<_> = descriptors.iter().zip(&lowered.descriptors).filter(|(now, then)| now != then).collect();
+    assert_eq!(changed.len(), 1);
+    let (now, then) = changed[0];
+    assert_eq!(now.task, plan.calls[0].tasks.start);
+    assert_eq!((now.wait, now.coord, overflow.len()), (then.wait, then.coord, lowered.overflow.len()));
+    assert!(now.signal.iter().all(|&counter| counter == NO_COUNTER || counter == plan.counters));
+    assert!(plan.counters < lowered.counters && lowered.counters.is_multiple_of(32));
+}
+
+#[test]
+fn views_and_scalars_are_stored_once() {
+    let mut graph = chain(16, 16);
+    let mut again = call(&graph, &MAP, 3, &[0, 1], &[ScalarSource::Parameter(0)]);
+    again.operands[1] = graph.calls[1].operands[1].clone();
+    graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
+    graph.calls.push(again);
+    let plan = planned(graph, 1, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    assert_eq!(lowered.table_sizes(), (3, 0, 2));
+    let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
+    assert_eq!((of(0).scalar, of(1).scalar, of(2).scalar), (0, 1, 0));
+    assert_eq!(of(0).operand[0], of(2).operand[0], "x");
+    assert_eq!(of(0).operand[1], of(1).operand[0], "h");
+    assert_eq!(of(1).operand[1], of(2).operand[1], "y");
+}
+
+#[test]
+fn tables_follow_the_arguments() {
+    let plan = planned(chain(16, 20), 1, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    let layout = |stride| Layout::strided(Shape::new(&[16, 20]).unwrap(), stride, 2).unwrap();
+    let placed = |address, stride| Placed { address, layout: layout(stride), element: Element::Bf16, writable: true };
+    let by = ScalarArgument { ty: ScalarType::F32, bits: 0x4000_0000 };
+    let arguments = [placed(0x10_000, 24), placed(0x20_000, 40)];
+    let tables = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], true).unwrap();
+    assert_eq!(tables.scalars, [0x4000_0000]);
+    let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
+    assert_eq!(bases, [(0x10_000, 24, NO_MAP), (0x30_000, 24, 0), (0x20_000, 40, NO_MAP)]);
+    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48] };
+    assert_eq!(tables.maps, [map]);
+    let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
+    assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
+}
+
+#[test]
+fn what_tma_cannot_copy_is_named() {
+    let mut graph = chain(16, 16);
+    graph.tensors[2].kind = TensorKind::InOut;
+    graph.tensors.swap(1, 2);
+    graph.calls = vec![call(&graph, &MAP, 0, &[0, 1], &[ScalarSource::Literal(0)]), call(&graph, &ROWS, 7, &[1, 2], &[])];
+    let plan = planned(graph, 1, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    let placed = |address, stride| {
+        let layout = Layout::strided(Shape::new(&[16, 16]).unwrap(), stride, 2).unwrap();
+        Placed { address, layout, element: Element::Bf16, writable: true }
+    };
+    let bind = |h: Placed| lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
+    assert!(bind(placed(0x2000, 16)).is_ok());
+    for bad in [placed(0x2002, 16), placed(0x2000, 17)] {
+        let error = bind(bad).unwrap_err();
+        assert_eq!(error.code(), 53);
+        assert!(error.to_string().contains("`h`, passed to task `rows` as `x`"), "{error}");
+        assert!(
+            lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false).is_ok(),
+            "the CPU has no such rules"
+        );
+    }
+}
+
+#[test]
+fn temps_lie_apart_and_aligned() {
+    let mut graph = Graph { name: "temps".into(), ..Graph::default() };
+    graph.tensors = vec![
+        tensor("x", TensorKind::In, &[3, 3]),
+        tensor("a", TensorKind::Temp, &[3, 5]),
+        tensor("b", TensorKind::Temp, &[1000]),
+        tensor("c", TensorKind::Temp, &[2, 3, 7]),
+    ];
+    let arena = Arena::new(&graph).unwrap();
+    let mut end = 0;
+    for temp in &arena.temps {
+        assert!(temp.offset >= end && temp.offset.is_multiple_of(BASE_ALIGN), "{temp:?}");
+        assert!((temp.layout.row_stride * 2).is_multiple_of(16));
+        end = temp.offset + temp.layout.allocation() * 2;
+    }
+    assert_eq!(arena.temps.len(), 3);
+    assert!(arena.bytes >= end);
+}
+
+#[test]
+fn an_empty_graph_still_has_a_view() {
+    let plan = planned(Graph { name: "nothing".into(), ..Graph::default() }, 3, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    assert_eq!(lowered.starts, [0, 1, 2, 3]);
+    let tables = lowered.bind(&plan.graph, 0, &[], &[], true).unwrap();
+    assert_eq!((tables.views.len(), lowered.table_sizes().0), (1, 1));
+    assert_eq!(tables.views[0], abi::View { map: NO_MAP, ..abi::View::default() });
+}

@@ -1,0 +1,71 @@
+//! What both executors need of a plan.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use maco_graph::plan::Plan;
+
+use crate::arguments::{Arguments, Placed, ScalarArgument};
+use crate::device::Device;
+use crate::error::Error;
+use crate::lower::{Lowered, Tables};
+use crate::signature::Signature;
+
+/// A plan with its lowering.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) device: Device,
+    pub(crate) plan: Plan,
+    pub(crate) lowered: Lowered,
+    pub(crate) signature: Signature,
+    deadline_ns: AtomicU64,
+}
+
+/// What a set of arguments was when it was last checked and bound; equal ones need neither again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Key {
+    tensors: Vec<Placed>,
+    scalars: Vec<ScalarArgument>,
+    deadline_ns: u64,
+}
+
+impl Key {
+    /// Whether `arguments` are those of this key; allocates nothing.
+    pub(crate) fn matches(&self, parts: &Parts, arguments: &Arguments<'_>) -> bool {
+        self.deadline_ns == parts.deadline_ns()
+            && self.scalars == arguments.scalars
+            && self.tensors.len() == arguments.tensors.len()
+            && self
+                .tensors
+                .iter()
+                .zip(&arguments.tensors)
+                .all(|(known, argument)| *known == argument.placed && *argument.device() == parts.device)
+    }
+}
+
+impl Parts {
+    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64) -> Result<Parts, Error> {
+        let lowered = Lowered::new(&plan)?;
+        let signature = Signature::new(&plan.graph)?;
+        Ok(Parts { device, plan, lowered, signature, deadline_ns: AtomicU64::new(deadline_ns) })
+    }
+
+    pub(crate) fn megakernel(&self) -> &str {
+        &self.plan.graph.name
+    }
+
+    pub(crate) fn deadline_ns(&self) -> u64 {
+        self.deadline_ns.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_deadline_ns(&self, deadline_ns: u64) {
+        self.deadline_ns.store(deadline_ns, Ordering::Relaxed);
+    }
+
+    /// Checks arguments and makes their tables; `arena` is the address of the temps.
+    pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
+        self.signature.check(&self.device, arguments)?;
+        let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
+        let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.device.is_gpu())?;
+        Ok((Key { tensors, scalars: arguments.scalars.clone(), deadline_ns: self.deadline_ns() }, tables))
+    }
+}

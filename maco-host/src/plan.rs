@@ -1,0 +1,287 @@
+//! A planned megakernel: built once for its sizes, run as often as wanted.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maco_graph::plan::{self as graph_plan, Options, Schedule};
+
+use crate::arguments::Arguments;
+use crate::cpu;
+use crate::device::Device;
+use crate::error::Error;
+use crate::gpu::{self, Stream};
+use crate::graph_files;
+use crate::options::{PlanOptions, deadline_ns};
+use crate::parts::Parts;
+use crate::program::Program;
+use crate::report::Report;
+
+/// A megakernel planned for one device and one set of sizes. Cloning gives the same plan.
+#[derive(Clone)]
+pub struct Plan(Arc<Inner>);
+
+struct Inner {
+    // Before `parts`: dropping it waits for launches in flight.
+    executor: Executor,
+    parts: Parts,
+}
+
+enum Executor {
+    Cpu(cpu::Executor),
+    Gpu(gpu::Executor),
+}
+
+impl Plan {
+    /// Plans `program` for `device`: tiles, order, memory, and on a GPU the loaded device code.
+    ///
+    /// # Errors
+    /// Those of the graph (MACO0001 to MACO0029), and MACO0037 to MACO0059 for what the device cannot do.
+    pub fn build(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
+        let max = device.workers();
+        let workers = options.workers.or(program.workers).unwrap_or(max);
+        if workers > max {
+            return Err(Error::Workers { found: workers, max, device: device.to_string().into() });
+        }
+        let by_attribute = if program.schedulers.unwrap_or(0) > 0 { Schedule::Dynamic } else { Schedule::Static };
+        let mut graph = program.graph.clone();
+        if graph.name.is_empty() {
+            graph.name = program.name.into();
+        }
+        let planned = graph_plan::plan(
+            graph,
+            &Options { schedule: options.schedule.unwrap_or(by_attribute), max_tasks: options.max_tasks, workers },
+        )?;
+        graph_files::write_if_asked(&planned)?;
+        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?)?;
+        let executor = match (device.pool(), device.context()) {
+            (Some(pool), _) => Executor::Cpu(cpu::Executor::new(pool, program.cpu, &parts)?),
+            (None, Some(context)) => Executor::Gpu(gpu::Executor::new(context, &program, &parts)?),
+            (None, None) => unreachable!("a device is a CPU or a GPU"),
+        };
+        Ok(Plan(Arc::new(Inner { executor, parts })))
+    }
+
+    /// The plan itself: text by `Display`, Graphviz by `dot()`, and `json()`.
+    pub fn graph(&self) -> &graph_plan::Plan {
+        &self.0.parts.plan
+    }
+
+    /// Number of tasks.
+    pub fn tasks(&self) -> usize {
+        self.graph().tasks.len()
+    }
+
+    /// Number of dependencies between tasks.
+    pub fn edges(&self) -> u64 {
+        self.graph().edges
+    }
+
+    /// Length of the longest chain of dependent tasks.
+    pub fn waves(&self) -> u32 {
+        self.graph().waves
+    }
+
+    /// Workers that run it.
+    pub fn workers(&self) -> u32 {
+        self.graph().workers
+    }
+
+    /// The device it was planned for.
+    pub fn device(&self) -> &Device {
+        &self.0.parts.device
+    }
+
+    /// Runs once and waits.
+    ///
+    /// # Errors
+    /// MACO0030 to MACO0036 and MACO0053, MACO0055 for wrong arguments, MACO0046 while another thread runs the plan, MACO0047
+    /// when a wait passes the deadline, MACO0048 from then until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail.
+    pub fn run<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Report, Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => cpu.run(&self.0.parts, arguments.borrow()),
+            Executor::Gpu(gpu) => gpu.run(&self.0.parts, arguments.borrow()),
+        }
+    }
+
+    /// Queues one run on `stream`, behind everything launched before on the device. On a CPU it has ended when this returns.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run`] that are known before the launch ends; the others come from [`Pending::wait`]. MACO0060 when the
+    /// stream is being captured.
+    pub fn run_on<'a>(&self, stream: &Stream, arguments: impl Borrow<Arguments<'a>>) -> Result<Pending, Error> {
+        let state = match &self.0.executor {
+            Executor::Cpu(cpu) => {
+                if stream.device() != self.device() {
+                    return Err(self.wrong_stream(stream));
+                }
+                State::Ended(cpu.run(&self.0.parts, arguments.borrow())?)
+            }
+            Executor::Gpu(gpu) => State::Queued(gpu.run_on(&self.0.parts, arguments.borrow(), stream)?),
+        };
+        Ok(Pending { plan: self.clone(), state })
+    }
+
+    /// Uploads `arguments` into tables of their own, so that a launch of them uploads nothing: what a CUDA graph captures.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run`] for wrong arguments; MACO0056 on a CPU device.
+    pub fn bind<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Bound, Error> {
+        let arguments = match &self.0.executor {
+            Executor::Cpu(_) => return Err(Error::NeedsGpu { what: "binding arguments", device: self.device().to_string().into() }),
+            Executor::Gpu(gpu) => gpu.bind(&self.0.parts, arguments.borrow())?,
+        };
+        Ok(Bound(Arc::new(BoundInner { plan: self.clone(), arguments })))
+    }
+
+    /// The error that [`Plan::run`] would return at once because an earlier launch was aborted. After a CUDA graph was replayed
+    /// and its stream synchronised, this finds what the launches in it reported.
+    ///
+    /// # Errors
+    /// MACO0046 or MACO0047 the first time, MACO0048 after that, MACO0049 when the GPU is lost.
+    pub fn check(&self) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => cpu.check(&self.0.parts),
+            Executor::Gpu(gpu) => gpu.check(&self.0.parts),
+        }
+    }
+
+    /// Makes an aborted plan usable again. Waits for what runs; contents of outputs and state tensors are what the aborted launch
+    /// left.
+    ///
+    /// # Errors
+    /// MACO0049 or MACO0050 when the GPU fails.
+    pub fn recover(&self) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => {
+                cpu.recover();
+                Ok(())
+            }
+            Executor::Gpu(gpu) => gpu.recover(),
+        }
+    }
+
+    /// Changes how long a wait may last; `MACO_DEADLINE_SCALE` multiplies it. Arguments bound before keep theirs.
+    ///
+    /// # Errors
+    /// MACO0058 when the variable is no positive number, MACO0059 for a deadline out of range.
+    pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
+        self.0.parts.set_deadline_ns(deadline_ns(deadline)?);
+        Ok(())
+    }
+
+    /// Makes task `task` lose its signals in every later launch, or none: how tests provoke a hang.
+    #[doc(hidden)]
+    pub fn lose_signals(&self, task: Option<u32>) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => {
+                cpu.lose_signals(&self.0.parts, task);
+                Ok(())
+            }
+            Executor::Gpu(gpu) => gpu.lose_signals(&self.0.parts, task),
+        }
+    }
+
+    fn wrong_stream(&self, stream: &Stream) -> Error {
+        Error::WrongDevice {
+            what: "the stream".into(),
+            expected: self.device().to_string().into(),
+            found: stream.device().to_string().into(),
+        }
+    }
+
+    fn gpu(&self) -> &gpu::Executor {
+        match &self.0.executor {
+            Executor::Gpu(gpu) => gpu,
+            Executor::Cpu(_) => unreachable!("only plans on a GPU bind arguments or queue launches"),
+        }
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Plan(`{}` on {}, {} tasks)", self.0.parts.megakernel(), self.device(), self.tasks())
+    }
+}
+
+/// A run that [`Plan::run_on`] queued. Dropping it does not wait; the plan keeps what the run uses.
+#[must_use = "errors of the run come from `wait`"]
+#[derive(Debug)]
+pub struct Pending {
+    plan: Plan,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Ended(Report),
+    Queued(gpu::Flight),
+}
+
+impl Pending {
+    /// Waits for the end of the run.
+    ///
+    /// # Errors
+    /// MACO0046 to MACO0050, as [`Plan::run`].
+    pub fn wait(self) -> Result<Report, Error> {
+        match &self.state {
+            State::Ended(report) => Ok(*report),
+            State::Queued(flight) => self.plan.gpu().join(&self.plan.0.parts, flight),
+        }
+    }
+
+    /// Whether the run has ended.
+    ///
+    /// # Errors
+    /// MACO0049 or MACO0050 when the GPU fails.
+    pub fn is_done(&self) -> Result<bool, Error> {
+        match &self.state {
+            State::Ended(_) => Ok(true),
+            State::Queued(flight) => self.plan.gpu().ended(flight),
+        }
+    }
+}
+
+/// A plan with arguments that are already on the GPU: launching it uploads nothing.
+#[derive(Clone)]
+pub struct Bound(Arc<BoundInner>);
+
+struct BoundInner {
+    // Dropped first: it waits for its launches.
+    arguments: gpu::BoundArguments,
+    plan: Plan,
+}
+
+impl Bound {
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.0.plan
+    }
+
+    /// Queues one run on `stream`. In a capture only the kernel is recorded; otherwise it runs behind everything launched before
+    /// on the device. Errors of the run are found by [`Plan::check`] once the stream is synchronised.
+    ///
+    /// # Errors
+    /// MACO0033 for another device's stream, MACO0048 after an abort, MACO0049 or MACO0050 when the GPU fails.
+    pub fn launch_on(&self, stream: &Stream) -> Result<(), Error> {
+        let plan = &self.0.plan;
+        plan.gpu().launch_bound(&plan.0.parts, &self.0.arguments, stream, self.0.clone())
+    }
+
+    /// Replaces the arguments, scalars included, for every later launch and replay; queued on `stream`, behind everything
+    /// launched before on the device. CUDA graphs that hold the launch see the new ones.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run`] for wrong arguments; MACO0060 when the stream is being captured.
+    pub fn rebind_on<'a>(&self, stream: &Stream, arguments: impl Borrow<Arguments<'a>>) -> Result<(), Error> {
+        let plan = &self.0.plan;
+        plan.gpu().rebind(&plan.0.parts, &self.0.arguments, arguments.borrow(), stream)
+    }
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Bound({:?})", self.0.plan)
+    }
+}

@@ -1,0 +1,458 @@
+//! Plans on the CPU device: numbers, hangs, panics, recovery.
+
+mod kernels;
+
+use std::time::{Duration, Instant};
+
+use half::bf16;
+use kernels::{ADD, Builder, CENTRE, DOUBLE, LINEAR, RAW, SLOW, STRICT};
+use maco_graph::ir::TensorKind::{In, InOut, Out, State, Temp};
+use maco_graph::ir::{ScalarSource, View, ViewAxis};
+use maco_graph::spec::Element::{Bf16, F32};
+use maco_host::{Arguments, CudaGraph, Device, Error, Event, Plan, PlanOptions, Schedule, Stream, Tensor};
+
+const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
+const SCHEDULES: [Schedule; 2] = [Schedule::Static, Schedule::Dynamic];
+
+/// y = centre(2 (x + by))
+fn chain(m: u64, n: u64) -> Builder {
+    Builder::new("chain")
+        .tensor("x", In, F32, &[m, n])
+        .tensor("y", Out, F32, &[m, n])
+        .tensor("h", Temp, F32, &[m, n])
+        .scalar("by")
+        .call(&ADD, &["x", "h"], &BY)
+        .call(&DOUBLE, &["h"], &[])
+        .call(&CENTRE, &["h", "y"], &[])
+}
+
+fn chain_expected(x: &[f32], n: usize, by: f32) -> Vec<f32> {
+    x.chunks(n)
+        .flat_map(|row| {
+            let row: Vec<f32> = row.iter().map(|x| 2.0 * (x + by)).collect();
+            let sum: f32 = row.iter().sum();
+            row.into_iter().map(move |x| x - sum)
+        })
+        .collect()
+}
+
+/// Small integers, so that sums are exact in any order.
+fn integers(count: usize, seed: u32) -> Vec<f32> {
+    (0..count as u32).map(|n| ((n.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16) % 64) as f32 - 32.0).collect()
+}
+
+fn build(device: &Device, builder: Builder, options: PlanOptions) -> Plan {
+    Plan::build(device, builder.program(), &options).unwrap()
+}
+
+#[test]
+fn a_chain_is_exact_on_any_number_of_workers() {
+    for workers in [1, 2, 3, 8] {
+        let device = Device::cpu_with(workers);
+        for schedule in SCHEDULES {
+            for (m, n) in [(13, 21), (4, 8), (1, 1), (64, 40)] {
+                let plan = build(&device, chain(m, n), PlanOptions::new().schedule(schedule));
+                assert_eq!(plan.workers(), workers);
+                let mut y = device.zeros::<f32>([m, n]).unwrap();
+                // More launches than counter banks, with other arguments each time.
+                for launch in 0..7 {
+                    let data = integers((m * n) as usize, launch);
+                    let x = device.upload(&data, [m, n]).unwrap();
+                    let by = launch as f32;
+                    let report = plan.run(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y)).unwrap();
+                    assert_eq!((report.tasks, report.workers), (plan.tasks(), workers));
+                    assert_eq!(y.download().unwrap(), chain_expected(&data, n as usize, by), "{m} × {n}, {workers} workers, {schedule:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_launches_of_a_deep_graph() {
+    let device = Device::cpu_with(4);
+    let (m, n) = (24, 32);
+    let mut builder = Builder::new("deep").tensor("x", InOut, F32, &[m, n]);
+    for _ in 0..20 {
+        builder = builder.call(&ADD, &["x", "x"], &[ScalarSource::Literal(1f32.to_bits())]);
+    }
+    // In place through two parameters of one call is an alias: the planner refuses it.
+    assert_eq!(Plan::build(&device, builder.program(), &PlanOptions::new()).unwrap_err().code(), 1);
+
+    let mut builder = Builder::new("deep").tensor("x", InOut, F32, &[m, n]).tensor("h", Temp, F32, &[m, n]);
+    for _ in 0..10 {
+        builder = builder.call(&ADD, &["x", "h"], &[ScalarSource::Literal(1f32.to_bits())]);
+        builder = builder.call(&ADD, &["h", "x"], &[ScalarSource::Literal(2f32.to_bits())]);
+    }
+    for schedule in SCHEDULES {
+        let plan = build(&device, Builder::new("deep"), PlanOptions::new());
+        assert_eq!(plan.tasks(), 0);
+        plan.run(Arguments::new()).unwrap();
+        let plan = build(&device, builder.clone(), PlanOptions::new().schedule(schedule));
+        let mut x = device.zeros::<f32>([m, n]).unwrap();
+        for launch in 1..=200 {
+            plan.run(Arguments::new().tensor_mut(&mut x)).unwrap();
+            if launch % 50 == 0 {
+                assert_eq!(x.download().unwrap(), vec![30.0 * launch as f32; (m * n) as usize], "{schedule:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn two_linear_layers_match_the_oracle() {
+    let (m, k, n) = (130usize, 100usize, 200usize);
+    let device = Device::cpu_with(3);
+    let builder = Builder::new("mlp")
+        .tensor("x", In, Bf16, &[m as u64, k as u64])
+        .tensor("w[0]", In, Bf16, &[n as u64, k as u64])
+        .tensor("w[1]", In, Bf16, &[n as u64, n as u64])
+        .tensor("y", Out, Bf16, &[m as u64, n as u64])
+        .tensor("h", Temp, Bf16, &[m as u64, n as u64])
+        .call(&LINEAR, &["x", "w[0]", "h"], &[])
+        .call(&LINEAR, &["h", "w[1]", "y"], &[]);
+    let small = |count: usize, seed| integers(count, seed).into_iter().map(|x| bf16::from_f32(x / 64.0)).collect::<Vec<_>>();
+    let (x, w0, w1) = (small(m * k, 1), small(n * k, 2), small(n * n, 3));
+    let linear = |x: &[bf16], w: &[bf16], k: usize| -> Vec<bf16> {
+        x.chunks(k)
+            .flat_map(|x| w.chunks(k).map(move |w| bf16::from_f32(x.iter().zip(w).map(|(x, w)| x.to_f32() * w.to_f32()).sum())))
+            .collect()
+    };
+    let expected = linear(&linear(&x, &w0, k), &w1, n);
+
+    let plan = build(&device, builder, PlanOptions::new());
+    let x = device.upload(&x, [m, k]).unwrap();
+    let w = [device.upload(&w0, [n, k]).unwrap(), device.upload(&w1, [n, n]).unwrap()];
+    let mut y = [device.zeros::<bf16>([m, n]).unwrap()];
+    plan.run(&Arguments::new().tensor(&x).tensors(&w).tensors_mut(&mut y)).unwrap();
+    assert_eq!(y[0].download().unwrap(), expected);
+}
+
+#[test]
+fn views_state_and_borrowed_memory() {
+    // Two column slices of `cache` are written by two calls; the rest keeps its value.
+    let device = Device::cpu_with(2);
+    let columns = |from| View {
+        tensor: 1,
+        offset: vec![0, from],
+        axes: vec![ViewAxis { axis: 0, step: 1, extent: 6 }, ViewAxis { axis: 1, step: 1, extent: 10 }],
+    };
+    let builder = Builder::new("slices").tensor("x", In, F32, &[6, 10]).tensor("cache", State, F32, &[6, 40]).scalar("by");
+    let whole = View {
+        tensor: 0,
+        offset: vec![0, 0],
+        axes: vec![ViewAxis { axis: 0, step: 1, extent: 6 }, ViewAxis { axis: 1, step: 1, extent: 10 }],
+    };
+    let builder = builder.call_views(&ADD, vec![whole, columns(3)], &BY).call_views(
+        &ADD,
+        vec![columns(3), columns(25)],
+        &[ScalarSource::Literal(10f32.to_bits())],
+    );
+    let plan = build(&device, builder, PlanOptions::new());
+
+    let mut memory = vec![-1f32; 6 * 50];
+    let data = integers(60, 9);
+    let x = device.upload(&data, [6, 10]).unwrap();
+    // SAFETY: six rows of forty floats at a stride of fifty; alive and unshared until the tensor is dropped.
+    let mut cache = unsafe { Tensor::from_raw(&device, memory.as_mut_ptr(), [6, 40], 50).unwrap() };
+    plan.run(Arguments::new().tensor(&x).scalar(1.0f32).tensor_mut(&mut cache)).unwrap();
+    drop(cache);
+    for (at, &found) in memory.iter().enumerate() {
+        let (row, column) = (at / 50, at % 50);
+        let expected = match column {
+            3..13 => data[row * 10 + column - 3] + 1.0,
+            25..35 => data[row * 10 + column - 25] + 11.0,
+            _ => -1.0,
+        };
+        assert_eq!(found, expected, "row {row}, column {column}");
+    }
+}
+
+#[test]
+fn a_lost_signal_is_reported_in_the_users_names_and_recovered_from() {
+    for schedule in SCHEDULES {
+        for workers in [1, 3] {
+            let device = Device::cpu_with(workers);
+            let deadline = Duration::from_millis(60);
+            let plan = build(&device, chain(16, 24), PlanOptions::new().schedule(schedule).deadline(deadline));
+            let data = integers(16 * 24, 0);
+            let x = device.upload(&data, [16, 24]).unwrap();
+            let mut y = device.zeros::<f32>([16, 24]).unwrap();
+            let mut run = |by: f32| plan.run(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y));
+            run(1.0).unwrap();
+
+            // The second call doubles `h` in place, tile by tile; its last tile loses its signals.
+            let lost = plan.graph().calls[1].tasks.end - 1;
+            plan.lose_signals(Some(lost)).unwrap();
+            let start = Instant::now();
+            let Err(Error::Hang(hang)) = run(1.0) else { panic!("the run must hang") };
+            assert!(start.elapsed() < Duration::from_secs(2), "took {:?}", start.elapsed());
+            assert!(hang.waited >= deadline && hang.waited < deadline * 8, "{hang}");
+            assert_eq!((&*hang.megakernel, &*hang.task, hang.call), ("chain", "centre", 2));
+            let dependency = hang.dependency.as_ref().expect("the plan knows the counter");
+            assert_eq!((&*dependency.tensor, &*dependency.producer, dependency.call), ("h", "double", 1));
+            assert_eq!(dependency.hazard, "read after write");
+            assert_eq!(hang.seen + 1, hang.expected, "{hang}");
+            assert_eq!(hang.multiprocessor, None);
+            let text = hang.to_string();
+            for part in ["MACO0047", "`chain`", "`centre` tile [", "`h` from task `double`", "signals (worker ", "recover()"] {
+                assert!(text.contains(part), "{part} is missing: {text}");
+            }
+
+            // Sticky until recovered; recovery does not mend the fault.
+            for _ in 0..2 {
+                let error = run(1.0).unwrap_err();
+                assert_eq!(error.code(), 48);
+                assert!(error.to_string().contains("MACO0047"), "{error}");
+                assert_eq!(plan.check().unwrap_err().code(), 48);
+            }
+            plan.recover().unwrap();
+            plan.check().unwrap();
+            assert_eq!(run(1.0).unwrap_err().code(), 47);
+            plan.recover().unwrap();
+            plan.lose_signals(None).unwrap();
+            for by in [2.0, 3.0, 4.0] {
+                run(by).unwrap();
+            }
+            assert_eq!(y.download().unwrap(), chain_expected(&data, 24, 4.0));
+        }
+    }
+}
+
+#[test]
+fn a_hang_of_one_plan_leaves_others_alone() {
+    let device = Device::cpu_with(2);
+    let bad = build(&device, chain(8, 8), PlanOptions::new().deadline(Duration::from_millis(30)));
+    let good = build(&device, chain(8, 8), PlanOptions::new());
+    let data = integers(64, 5);
+    let x = device.upload(&data, [8, 8]).unwrap();
+    let mut y = device.zeros::<f32>([8, 8]).unwrap();
+    bad.lose_signals(Some(0)).unwrap();
+    assert_eq!(bad.run(Arguments::new().tensor(&x).scalar(0f32).tensor_mut(&mut y)).unwrap_err().code(), 47);
+    good.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+    assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 1.0));
+}
+
+#[test]
+fn slow_tasks_are_no_hang() {
+    // Every tile takes longer than the deadline; of three workers, two wait while the third runs the fourth tile.
+    let device = Device::cpu_with(3);
+    let builder = Builder::new("slow")
+        .tensor("x", In, F32, &[4, 32])
+        .tensor("y", Out, F32, &[4, 32])
+        .tensor("h", Temp, F32, &[4, 32])
+        .scalar("ms")
+        .call(&SLOW, &["x", "h"], &BY)
+        .call(&CENTRE, &["h", "y"], &[]);
+    let plan = build(&device, builder, PlanOptions::new().deadline(Duration::from_millis(20)));
+    let data = integers(128, 2);
+    let x = device.upload(&data, [4, 32]).unwrap();
+    let mut y = device.zeros::<f32>([4, 32]).unwrap();
+    let report = plan.run(Arguments::new().tensor(&x).scalar(60f32).tensor_mut(&mut y)).unwrap();
+    assert!(report.elapsed >= Duration::from_millis(120), "{report:?}");
+    let halves: Vec<f32> = chain_expected(&data, 32, 0.0).into_iter().map(|x| x / 2.0).collect();
+    assert_eq!(y.download().unwrap(), halves);
+}
+
+#[test]
+fn a_panic_in_a_body_is_an_error_that_names_the_tile() {
+    let device = Device::cpu_with(2);
+    let builder = Builder::new("strict")
+        .tensor("x", In, F32, &[8, 16])
+        .tensor("y", Out, F32, &[8, 16])
+        .tensor("h", Temp, F32, &[8, 16])
+        .scalar("by")
+        .call(&ADD, &["x", "h"], &BY)
+        .call(&STRICT, &["h", "y"], &[]);
+    for schedule in SCHEDULES {
+        let plan = build(&device, builder.clone(), PlanOptions::new().schedule(schedule));
+        let mut data = vec![1f32; 128];
+        data[5 * 16 + 9] = -7.0;
+        let x = device.upload(&data, [8, 16]).unwrap();
+        let mut y = device.zeros::<f32>([8, 16]).unwrap();
+        let error = plan.run(Arguments::new().tensor(&x).scalar(0f32).tensor_mut(&mut y)).unwrap_err();
+        let Error::Panicked { task, call, tile, message, .. } = &error else { panic!("{error}") };
+        assert_eq!((&**task, *call, &**tile, &**message), ("strict", 1, &[1, 1][..], "-7 is negative"));
+        assert_eq!(plan.run(Arguments::new().tensor(&x).scalar(9f32).tensor_mut(&mut y)).unwrap_err().code(), 48);
+        plan.recover().unwrap();
+        plan.run(Arguments::new().tensor(&x).scalar(9f32).tensor_mut(&mut y)).unwrap();
+        assert_eq!(y.download().unwrap()[5 * 16 + 9], 2.0);
+    }
+}
+
+#[test]
+fn a_panic_ends_the_waits_of_others() {
+    let device = Device::cpu_with(3);
+    let builder = Builder::new("early")
+        .tensor("x", In, F32, &[8, 16])
+        .tensor("y", Out, F32, &[8, 16])
+        .tensor("h", Temp, F32, &[8, 16])
+        .call(&STRICT, &["x", "h"], &[])
+        .call(&CENTRE, &["h", "y"], &[]);
+    let plan = build(&device, builder, PlanOptions::new().deadline(Duration::from_secs(20)));
+    let mut data = vec![1f32; 128];
+    data[0] = -1.0;
+    let x = device.upload(&data, [8, 16]).unwrap();
+    let mut y = device.zeros::<f32>([8, 16]).unwrap();
+    let start = Instant::now();
+    assert_eq!(plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err().code(), 51);
+    assert!(start.elapsed() < Duration::from_secs(10), "took {:?}", start.elapsed());
+}
+
+#[test]
+fn one_plan_runs_once_at_a_time_and_plans_of_a_device_take_turns() {
+    let device = Device::cpu_with(2);
+    let slow =
+        || Builder::new("slow").tensor("x", In, F32, &[4, 8]).tensor("y", Out, F32, &[4, 8]).scalar("ms").call(&SLOW, &["x", "y"], &BY);
+    let (first, second) = (build(&device, slow(), PlanOptions::new()), build(&device, slow(), PlanOptions::new()));
+    let x = device.upload(&integers(32, 1), [4, 8]).unwrap();
+    let run = |plan: &Plan, ms: f32| {
+        let mut y = device.zeros::<f32>([4, 8]).unwrap();
+        plan.run(Arguments::new().tensor(&x).scalar(ms).tensor_mut(&mut y)).map(|_| y.download().unwrap())
+    };
+    std::thread::scope(|scope| {
+        let begun = Instant::now();
+        let long = scope.spawn(|| run(&first, 300.0));
+        std::thread::sleep(Duration::from_millis(100));
+        let error = run(&first, 0.0).unwrap_err();
+        assert_eq!(error.code(), 46, "{error}");
+        assert!(begun.elapsed() < Duration::from_millis(300), "the error must not wait");
+        assert_eq!(run(&second, 0.0).unwrap(), integers(32, 1));
+        assert!(begun.elapsed() >= Duration::from_millis(300), "the other plan waits its turn");
+        assert_eq!(long.join().unwrap().unwrap(), integers(32, 1));
+    });
+    run(&first, 0.0).unwrap();
+}
+
+#[test]
+fn what_a_plan_cannot_be_built_for() {
+    let device = Device::cpu_with(2);
+    let code = |builder: Builder, options: PlanOptions| {
+        Plan::build(&device, builder.program(), &options).map(|_| ()).map_err(|error| error.code())
+    };
+    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(2)), Ok(()));
+    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(3)), Err(39));
+    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(0)), Err(21));
+    assert_eq!(code(chain(8, 8), PlanOptions::new().max_tasks(3)), Err(27));
+    assert_eq!(code(chain(8, 8), PlanOptions::new().deadline(Duration::ZERO)), Err(59));
+    let raw = Builder::new("raw").tensor("x", InOut, F32, &[4, 8]).call(&RAW, &["x"], &[]);
+    let error = Plan::build(&device, raw.program(), &PlanOptions::new()).unwrap_err();
+    assert_eq!(error.code(), 52);
+    assert!(error.to_string().contains("cpu = reference_fn"), "{error}");
+    let mut program = chain(8, 8).program();
+    program.workers = Some(3);
+    assert_eq!(Plan::build(&device, program, &PlanOptions::new()).unwrap_err().code(), 39);
+    let mut program = chain(8, 8).program();
+    (program.workers, program.schedulers) = (Some(1), Some(1));
+    let plan = Plan::build(&device, program, &PlanOptions::new()).unwrap();
+    assert_eq!((plan.workers(), plan.graph().schedule), (1, Schedule::Dynamic));
+}
+
+#[test]
+fn streams_on_a_cpu_run_at_once_and_graphs_need_a_gpu() {
+    let device = Device::cpu_with(2);
+    let plan = build(&device, chain(8, 8), PlanOptions::new());
+    let data = integers(64, 3);
+    let x = device.upload(&data, [8, 8]).unwrap();
+    let mut y = device.zeros::<f32>([8, 8]).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let pending = plan.run_on(&stream, Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+    assert!(pending.is_done().unwrap());
+    pending.wait().unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 1.0));
+
+    let other = Stream::new(&Device::cpu_with(2)).unwrap();
+    let wrong = plan.run_on(&other, Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y));
+    assert_eq!(wrong.unwrap_err().code(), 33);
+    assert_eq!(plan.bind(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap_err().code(), 56);
+    assert_eq!(CudaGraph::capture(&stream, |_| Ok::<(), Error>(())).unwrap_err().code(), 56);
+    assert_eq!(Event::new(&device).unwrap_err().code(), 56);
+    // SAFETY: the pointer is refused before anybody uses it.
+    assert_eq!(unsafe { Stream::from_raw(&device, std::ptr::null_mut()) }.unwrap_err().code(), 56);
+}
+
+#[test]
+fn wrong_arguments_change_nothing() {
+    let device = Device::cpu_with(2);
+    let plan = build(&device, chain(8, 8), PlanOptions::new());
+    let data = integers(64, 4);
+    let x = device.upload(&data, [8, 8]).unwrap();
+    let wide = device.zeros::<f32>([8, 9]).unwrap();
+    let mut y = device.zeros::<f32>([8, 8]).unwrap();
+    plan.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+    let before = y.download().unwrap();
+    let error = plan.run(Arguments::new().tensor(&wide).scalar(5f32).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(error.code(), 31);
+    assert!(error.to_string().contains("`x` of megakernel `chain` has shape [8, 8] in this plan, but its argument has [8, 9]"), "{error}");
+    assert_eq!(plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err().code(), 30);
+    let foreign = Device::cpu_with(2).upload(&data, [8, 8]).unwrap();
+    assert_eq!(plan.run(Arguments::new().tensor(&foreign).scalar(5f32).tensor_mut(&mut y)).unwrap_err().code(), 33);
+    // SAFETY: `x` and `y` live longer than these; the plan refuses to run with them.
+    let (mut alias, part) = unsafe {
+        (
+            Tensor::from_raw(&device, x.as_ptr().cast_mut(), [8, 8], 8).unwrap(),
+            Tensor::from_raw(&device, y.as_mut_ptr(), [8, 8], 8).unwrap(),
+        )
+    };
+    assert_eq!(plan.run(Arguments::new().tensor(&x).scalar(5f32).tensor_mut(&mut alias)).unwrap_err().code(), 34);
+    assert_eq!(plan.run(Arguments::new().tensor(&x).scalar(5f32).tensor(&part)).unwrap_err().code(), 36);
+    assert_eq!(y.download().unwrap(), before);
+    plan.run(Arguments::new().tensor(&x).scalar(2f32).tensor_mut(&mut y)).unwrap();
+    assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 2.0));
+}
+
+#[test]
+fn the_deadline_can_be_changed() {
+    let device = Device::cpu_with(1);
+    let plan = build(&device, chain(8, 8), PlanOptions::new().deadline(Duration::from_secs(3600)));
+    let x = device.zeros::<f32>([8, 8]).unwrap();
+    let mut y = device.zeros::<f32>([8, 8]).unwrap();
+    plan.set_deadline(Duration::from_millis(25)).unwrap();
+    assert_eq!(plan.set_deadline(Duration::ZERO).unwrap_err().code(), 59);
+    plan.lose_signals(Some(0)).unwrap();
+    let error = plan.run(Arguments::new().tensor(&x).scalar(0f32).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(error.code(), 47);
+}
+
+#[test]
+fn a_plan_outlives_its_device_handle_and_moves_between_threads() {
+    let plan = build(&Device::cpu_with(2), chain(8, 8), PlanOptions::new());
+    let device = plan.device().clone();
+    let handle = std::thread::spawn(move || {
+        let x = device.zeros::<f32>([8, 8]).unwrap();
+        let mut y = device.zeros::<f32>([8, 8]).unwrap();
+        plan.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+        y.download().unwrap()
+    });
+    assert_eq!(handle.join().unwrap(), chain_expected(&[0.0; 64], 8, 1.0));
+}
+
+#[test]
+fn planned_for_the_variable() {
+    // Run by the test below in a process of its own; harmless otherwise.
+    build(&Device::cpu_with(1), chain(8, 8), PlanOptions::new());
+}
+
+#[test]
+fn maco_graph_writes_every_plan() {
+    let directory = std::env::temp_dir().join(format!("maco-graph-{}", std::process::id()));
+    let status = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "planned_for_the_variable"])
+        .env("MACO_GRAPH", &directory)
+        .output()
+        .unwrap();
+    assert!(status.status.success());
+    for extension in ["txt", "dot", "json"] {
+        let text = std::fs::read_to_string(directory.join(format!("chain.{extension}"))).unwrap();
+        assert!(text.contains("centre"), "{text}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+    let bad = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "planned_for_the_variable"])
+        .env("MACO_DEADLINE_SCALE", "fast")
+        .output()
+        .unwrap();
+    assert!(!bad.status.success());
+    assert!(String::from_utf8_lossy(&bad.stdout).contains("Environment") || String::from_utf8_lossy(&bad.stderr).contains("Environment"));
+}

@@ -1,0 +1,164 @@
+//! Hand-written tasks, as the macros would make them: a spec each, and one dispatch.
+#![allow(dead_code)]
+
+use std::time::Duration;
+
+use maco_device::{Cpu, Cta, Identity, Task, bf16};
+use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
+use maco_host::{Embedded, Program};
+
+const MN: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(1)];
+const MK: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(2)];
+const NK: &[DimSpec] = &[DimSpec::Symbol(1), DimSpec::Symbol(2)];
+const TILE: &[Index] = &[Index::Tile(0), Index::Tile(1)];
+const I_ALL: &[Index] = &[Index::Tile(0), Index::All];
+const J_ALL: &[Index] = &[Index::Tile(1), Index::All];
+
+const fn tensor(name: &'static str, access: Access, element: Element, dims: &'static [DimSpec], region: &'static [Index]) -> Param {
+    let staged = matches!(element, Element::Bf16);
+    Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(element), dims, region, staged })
+}
+
+const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params }
+}
+
+const GRID: &[Axis] = &[Axis { name: "i", tiles: &[4] }, Axis { name: "j", tiles: &[8] }];
+
+/// y = x + by
+pub static ADD: TaskSpec = task(
+    "add",
+    GRID,
+    &[
+        tensor("x", Access::Read, Element::F32, MN, TILE),
+        tensor("y", Access::Write, Element::F32, MN, TILE),
+        Param::Scalar { name: "by", ty: ScalarType::F32 },
+    ],
+);
+/// x = 2 x
+pub static DOUBLE: TaskSpec = task("double", GRID, &[tensor("x", Access::Update, Element::F32, MN, TILE)]);
+/// y[i, ..] = x[i, ..] - sum of the row
+pub static CENTRE: TaskSpec = task(
+    "centre",
+    &[Axis { name: "i", tiles: &[2] }],
+    &[tensor("x", Access::Read, Element::F32, MN, I_ALL), tensor("y", Access::Write, Element::F32, MN, I_ALL)],
+);
+/// y = x · wᵀ
+pub static LINEAR: TaskSpec = task(
+    "linear",
+    &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[128] }],
+    &[
+        tensor("x", Access::Read, Element::Bf16, MK, I_ALL),
+        tensor("w", Access::Read, Element::Bf16, NK, J_ALL),
+        tensor("y", Access::Write, Element::Bf16, MN, TILE),
+    ],
+);
+/// y = x, slowly: each tile sleeps for `by` milliseconds.
+pub static SLOW: TaskSpec = task(
+    "slow",
+    GRID,
+    &[
+        tensor("x", Access::Read, Element::F32, MN, TILE),
+        tensor("y", Access::Write, Element::F32, MN, TILE),
+        Param::Scalar { name: "by", ty: ScalarType::F32 },
+    ],
+);
+/// y = x, but panics where the first element of a tile is negative.
+pub static STRICT: TaskSpec =
+    task("strict", GRID, &[tensor("x", Access::Read, Element::F32, MN, TILE), tensor("y", Access::Write, Element::F32, MN, TILE)]);
+/// Raw device code without a CPU reference.
+pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false }, ..DOUBLE };
+
+/// Position in [`TASKS`] is the number of the task's only instance.
+pub static TASKS: [&TaskSpec; 7] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW];
+
+pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
+    let mut cta = Cta::<Cpu, Identity>::new(cpu, task);
+    let (i, j) = (task.coord(0), task.coord(1));
+    let tile = |operand| task.tile::<f32, 4, 8>(operand, 0, i * 4, j * 8);
+    match slot {
+        0 => {
+            let by = task.scalar::<f32>(0);
+            cta.zip(tile(0), tile(1), |x| x + by);
+        }
+        1 => cta.map(tile(0), |x| 2.0 * x),
+        2 => {
+            let (x, y) = (task.tile::<f32, 2, 0>(0, 0, i * 2, 0), task.tile::<f32, 2, 0>(1, 0, i * 2, 0));
+            cta.rows(x, y, |x, y| {
+                let sum = x.sum(|v| v);
+                y.set(|column| x.at(column) - sum);
+            });
+        }
+        3 => {
+            let (x, w) = (task.tile::<bf16, 64, 0>(0, 0, i * 64, 0), task.tile::<bf16, 128, 0>(1, 0, j * 128, 0));
+            let mut acc = cta.accumulator::<64, 128>();
+            for k in cta.steps(x, w) {
+                cta.mma(&mut acc, x.tile(k), w.tile(k));
+            }
+            cta.store(acc, task.tile::<bf16, 64, 128>(2, 0, i * 64, j * 128));
+        }
+        4 => {
+            std::thread::sleep(Duration::from_secs_f32(task.scalar::<f32>(0) / 1e3));
+            cta.zip(tile(0), tile(1), |x| x);
+        }
+        5 => cta.zip(tile(0), tile(1), |x| {
+            assert!(x >= 0.0, "{x} is negative");
+            x
+        }),
+        _ => {}
+    }
+}
+
+/// Builds a call graph by names.
+#[derive(Clone)]
+pub struct Builder(Graph);
+
+impl Builder {
+    pub fn new(name: &str) -> Builder {
+        Builder(Graph { name: name.into(), ..Graph::default() })
+    }
+
+    /// Parameters before temps.
+    pub fn tensor(mut self, name: &str, kind: TensorKind, element: Element, shape: &[u64]) -> Builder {
+        self.0.tensors.push(Tensor { name: name.into(), kind, element, shape: shape.into() });
+        self
+    }
+
+    pub fn scalar(mut self, name: &str) -> Builder {
+        self.0.scalars.push(Scalar { name: name.into() });
+        self
+    }
+
+    /// A call on whole tensors.
+    pub fn call(self, task: &'static TaskSpec, tensors: &[&str], scalars: &[ScalarSource]) -> Builder {
+        let views = tensors.iter().map(|name| {
+            let index = self.0.tensors.iter().position(|tensor| tensor.name == *name).expect("a tensor of that name");
+            View::whole(index as u32, &self.0.tensors[index])
+        });
+        let operands = views.collect();
+        self.call_views(task, operands, scalars)
+    }
+
+    pub fn call_views(mut self, task: &'static TaskSpec, operands: Vec<View>, scalars: &[ScalarSource]) -> Builder {
+        let slot = TASKS.iter().position(|known| known.name == task.name && known.kind == task.kind).expect("a known task") as u32;
+        self.0.calls.push(Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0 });
+        self
+    }
+
+    pub fn graph(self) -> Graph {
+        self.0
+    }
+
+    pub fn program(self) -> Program {
+        Program {
+            name: "by_hand",
+            graph: self.0,
+            entry: "maco_by_hand",
+            embedded: Embedded::NONE,
+            cpu: dispatch,
+            workers: None,
+            schedulers: None,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Names of device entries, and where the build script left the code that holds them.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::quote;
+
+/// The device entry of a megakernel: its name and a hash of its tokens and line. The host half and the device half are expanded by
+/// different compilers in differently named packages, so nothing else goes into it.
+pub fn entry_name(name: &Ident, item: TokenStream) -> String {
+    let mut hash = Hash(0xcbf2_9ce4_8422_2325);
+    hash.tokens(item);
+    hash.bytes(&(name.span().unwrap().line() as u64).to_le_bytes());
+    format!("maco_{name}_{:016x}", hash.0)
+}
+
+/// `include!` of the file `maco_build::compile` leaves in `OUT_DIR`, as the value of an `Embedded`; without one, no device code.
+pub fn embedded(p: &TokenStream) -> (TokenStream, TokenStream) {
+    let built = std::env::var_os("OUT_DIR").is_some_and(|directory| std::path::Path::new(&directory).join("maco.rs").exists());
+    if built {
+        let include = quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), "/maco.rs")); };
+        (include, quote! { EMBEDDED })
+    } else {
+        (TokenStream::new(), quote! { #p::Embedded::NONE })
+    }
+}
+
+/// FNV-1a, 64 bits: short, and the same in every compiler.
+struct Hash(u64);
+
+impl Hash {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) => {
+                    self.bytes(b"(");
+                    self.tokens(group.stream());
+                    self.bytes(b")");
+                }
+                TokenTree::Ident(name) => self.bytes(name.to_string().as_bytes()),
+                TokenTree::Punct(punct) => self.bytes(&[punct.as_char() as u8]),
+                TokenTree::Literal(literal) => self.bytes(literal.to_string().as_bytes()),
+            }
+            self.bytes(b" ");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! A call with its options: `linear(x, w, y).then(gelu).tile(64, 128)`.
+
+use maco_graph::spec::Code;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
+
+use super::analyse::{Replay, recorder, strip, unsupported};
+use crate::errors::error;
+use crate::spans::{Site, hidden};
+
+/// What the options of a call say.
+#[derive(Default)]
+struct Options {
+    then: Vec<Path>,
+    tile: Option<Vec<Expr>>,
+    priority: Option<Expr>,
+}
+
+impl Replay<'_> {
+    pub(super) fn call(&mut self, expression: &Expr) -> syn::Result<TokenStream> {
+        let mut chain = Vec::new();
+        let mut base = expression;
+        while let Expr::MethodCall(method) = base {
+            chain.push(method);
+            base = strip(&method.receiver);
+        }
+        chain.reverse();
+        let Expr::Call(call) = base else {
+            return Err(unsupported(expression, "this does nothing", "views and temps are bound with `let`, or passed to a task"));
+        };
+        let path = callee(call)?;
+        if path.segments.last().is_some_and(|last| last.ident == "temp") {
+            return Err(unsupported(expression, "this temp is not bound to a name", "write `let h = temp::<bf16, M, K>();`"));
+        }
+        let mut options = Options::default();
+        for method in chain {
+            // A wrong option does not hide the others.
+            if let Err(error) = options.read(method) {
+                self.errors.extend(&error);
+            }
+        }
+        self.emit(&path, call, &options)
+    }
+
+    fn emit(&mut self, path: &Path, call: &ExprCall, options: &Options) -> syn::Result<TokenStream> {
+        let path_site = self.site(path);
+        let arguments: Vec<&Expr> = call.args.iter().collect();
+        let first: Vec<u32> = arguments.iter().map(|argument| self.site(argument)).collect();
+        let mut translated = Vec::new();
+        for (argument, site) in arguments.iter().zip(&first) {
+            match self.argument(argument, *site) {
+                Ok(tokens) => translated.push(tokens),
+                Err(error) => self.errors.extend(&error),
+            }
+        }
+        let arguments_site = first.first().copied().unwrap_or(path_site);
+        let then_site = match options.then.first() {
+            Some(then) => self.site(then),
+            None => path_site,
+        };
+        let tile_sites: Vec<u32> = options.tile.iter().flatten().map(|size| self.site(size)).collect();
+        let tile_site = tile_sites.first().copied().unwrap_or(path_site);
+        let operation = self.operation(path, options.then.clone());
+        let (p, recorder) = (&self.p, recorder());
+        let then = options.then.iter().map(|path| path.segments.last().map(|last| last.ident.to_string()));
+        let tile = match &options.tile {
+            Some(sizes) => quote! { ::core::option::Option::Some(&[#((#sizes) as u32),*]) },
+            None => quote! { ::core::option::Option::None },
+        };
+        let priority = match &options.priority {
+            Some(priority) => priority.to_token_stream(),
+            None => quote! { 0 },
+        };
+        let callee = Site::of(path);
+        let record = callee.respan(quote! { ::__maco_call });
+        let (place, values) = (hidden("site"), hidden("arguments"));
+        Ok(quote! {
+            {
+                let #place = #p::spec::CallSite {
+                    slot: Self::__BASE[#operation],
+                    path: #path_site,
+                    arguments: #arguments_site,
+                    then: &[#(#then),*],
+                    then_site: #then_site,
+                    tile: #tile,
+                    tile_site: #tile_site,
+                    priority: #priority,
+                };
+                // `match`, so that what the arguments borrow lives as long as the call.
+                match [#(#translated),*] {
+                    #values => <#path> #record(#recorder, &#place, &#values),
+                }
+            }
+        })
+    }
+}
+
+impl Options {
+    fn read(&mut self, method: &ExprMethodCall) -> syn::Result<()> {
+        let arguments: Vec<&Expr> = method.args.iter().collect();
+        let name = method.method.to_string();
+        match (name.as_str(), arguments.as_slice()) {
+            ("then", [function]) => match strip(function) {
+                Expr::Path(path) if path.qself.is_none() => self.then.push(path.path.clone()),
+                other => return Err(error(Code::CallOption, other, "this is not an elementwise task", "write `.then(gelu)`, where `gelu` is a `#[task(elementwise)]`")),
+            },
+            ("tile", sizes) if !sizes.is_empty() && self.tile.is_none() => {
+                self.tile = Some(sizes.iter().map(|&size| size.clone()).collect());
+            }
+            ("priority", [level]) if self.priority.is_none() => self.priority = Some((*level).clone()),
+            ("tile" | "priority", _) if self.tile.is_some() || self.priority.is_some() => {
+                return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
+            }
+            ("split_k" | "via", _) => {
+                let help = "the plan chooses; remove the option";
+                return Err(error(Code::CallOption, &method.method, format!("`.{name}(..)` is not supported yet"), help));
+            }
+            ("then" | "tile" | "priority", _) => {
+                return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
+            }
+            _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
+        }
+        Ok(())
+    }
+}
+
+const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)` and `.priority(1)`";
+
+fn callee(call: &ExprCall) -> syn::Result<Path> {
+    let Expr::Path(path) = strip(&call.func) else {
+        return Err(unsupported(&call.func, "only tasks and graphs can be called", "name the task: `linear(x, w, y)`"));
+    };
+    if path.qself.is_some() {
+        return Err(unsupported(&call.func, "only tasks and graphs can be called", "name the task: `linear(x, w, y)`"));
+    }
+    if let Some(last) = path.path.segments.last()
+        && last.ident != "temp"
+        && let Some(segment) = path.path.segments.iter().find(|segment| !matches!(segment.arguments, PathArguments::None))
+    {
+        return Err(unsupported(&segment.arguments, "a call names no types", "elements follow from the arguments: `linear(x, w, y)`"));
+    }
+    Ok(path.path.clone())
+}

@@ -1,0 +1,329 @@
+//! Step 4: the type that holds the replay, its recording and its dispatch.
+//!
+//! It stands beside the user's function, where the user's names mean what they say. The module users see is in `module.rs`.
+
+use maco_graph::spec::Access;
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, format_ident, quote};
+
+use super::analyse::{Model, Operation, dimensions, recorder};
+use super::parse::{Kernel, Param, ParamKind};
+use crate::attribute::{element_variant, scalar_variant};
+use crate::spans::hidden;
+
+/// A megakernel: a hidden type for the program, a module for its users, an entry for the device.
+pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
+    let p = &model.p;
+    let program = format_ident!("__maco_{}", kernel.name());
+    let conditions = kernel.function.conditions();
+    let callable = callable(kernel, &program, model, &quote! { pub(crate) }, &TokenStream::new());
+    let module = super::module::module(kernel, model, &program);
+    let entry = super::module::entry(kernel, model, &program);
+    let reports = if reports { self::reports(kernel, model, &program) } else { TokenStream::new() };
+    quote! {
+        #callable
+
+        #conditions
+        #[automatically_derived]
+        impl #p::Filter for #program {
+            const MASK: u128 = #program::__RECORDING.mask();
+        }
+
+        #module
+        #entry
+        #reports
+    }
+}
+
+/// A graph: a type of its name that can be called like a task.
+pub fn graph(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
+    let (p, name) = (&model.p, kernel.name());
+    let conditions = kernel.function.conditions();
+    let documentation = kernel.function.documentation();
+    let callable = callable(kernel, name, model, &kernel.function.visibility.to_token_stream(), &documentation);
+    let spec = graph_spec(kernel, model);
+    let (recorder, arguments, enclosing) = (recorder(), hidden("arguments"), hidden("enclosing"));
+    let count = model.symbols.names.len();
+    let symbols = 0..count as u8;
+    let values = kernel.params.iter().enumerate().map(|(n, param)| match &param.kind {
+        ParamKind::Tensor { array: Some(length), .. } => quote! { #arguments[#n].views::<{ #length }>() },
+        ParamKind::Tensor { .. } => quote! { #arguments[#n].view() },
+        ParamKind::Scalar { .. } => quote! { #arguments[#n].value() },
+    });
+    let reports = if reports { self::reports(kernel, model, name) } else { TokenStream::new() };
+    quote! {
+        #callable
+
+        #conditions
+        #[automatically_derived]
+        #[allow(long_running_const_eval)]
+        impl #name {
+            #[doc(hidden)]
+            pub const __SPEC: #p::spec::GraphSpec = #spec;
+
+            #[doc(hidden)]
+            pub const fn __maco_call(
+                #recorder: &mut #p::spec::Recorder<'_>,
+                site: &#p::spec::CallSite<'_>,
+                #arguments: &[#p::spec::Argument<'_>],
+            ) {
+                if let ::core::option::Option::Some(#enclosing) =
+                    #recorder.enter(&Self::__SPEC, Self::__RECORDING.clean(), site, #arguments)
+                {
+                    let dims: [#p::spec::Dim; #count] = [#(#enclosing.dim(#symbols)),*];
+                    Self::__replay(#recorder, &dims, #(#values),*);
+                    #recorder.leave(#enclosing);
+                }
+            }
+        }
+        #reports
+    }
+}
+
+/// The type, its replay, its recording and its dispatch.
+fn callable(kernel: &Kernel<'_>, name: &Ident, model: &Model, visibility: &TokenStream, documentation: &TokenStream) -> TokenStream {
+    let p = &model.p;
+    let conditions = kernel.function.conditions();
+    let lints = kernel.function.lints();
+    let (recorder, dims) = (recorder(), dimensions());
+    let count = model.symbols.names.len();
+    let sites = model.sites.len();
+    let symbols = model.symbols.names.iter().map(Ident::to_string);
+    let equal = model.equal.iter().map(|(left, right)| quote! { (#left, #right) });
+    let params = kernel.params.iter().map(|param| {
+        let pattern = &param.pattern;
+        let ty = match &param.kind {
+            ParamKind::Tensor { array: Some(length), .. } => quote! { [#p::spec::View; #length] },
+            ParamKind::Tensor { .. } => quote! { #p::spec::View },
+            ParamKind::Scalar { .. } => quote! { #p::spec::Value },
+        };
+        quote! { #pattern: #ty }
+    });
+    let declarations = kernel.params.iter().enumerate().map(|(n, param)| declaration(n, param, model));
+    let values = (0..kernel.params.len()).map(|n| hidden(&format!("parameter{n}")));
+    let (ranges, body) = (&model.ranges, &model.replay);
+    let operations = model.operations.len();
+    let bases = (0..operations).map(|n| {
+        let path = &model.operations[n].path;
+        quote! { base[#n + 1] = base[#n] + <#path as #p::Callable>::SLOTS; }
+    });
+    let dispatch = dispatch(name, model);
+    let hide = documentation.is_empty().then(|| quote! { #[doc(hidden)] });
+    quote! {
+        #documentation
+        #hide
+        #conditions
+        #[allow(non_camel_case_types)]
+        #visibility enum #name {}
+
+        #conditions
+        #[automatically_derived]
+        #[allow(long_running_const_eval)]
+        impl #name {
+            const __SYMBOLS: &'static [&'static str] = &[#(#symbols),*];
+
+            /// First slot of each callee; the last entry is the number of slots.
+            const __BASE: [u32; #operations + 1] = {
+                #[allow(unused_mut)]
+                let mut base = [0; #operations + 1];
+                #(#bases)*
+                base
+            };
+
+            /// The user's body.
+            #lints
+            #[allow(clippy::too_many_arguments)]
+            const fn __replay(#recorder: &mut #p::spec::Recorder<'_>, #dims: &[#p::spec::Dim; #count], #(#params),*) {
+                let _ = (&#recorder, #dims);
+                #body
+            }
+
+            /// The body by itself, with its own parameters.
+            const fn __record(#recorder: &mut #p::spec::Recorder<'_>) {
+                let #dims: [#p::spec::Dim; #count] = #recorder.dimensions(&[#(#equal),*]);
+                #(#declarations)*
+                #ranges
+                Self::__replay(#recorder, &#dims, #(#values),*);
+                #recorder.finish();
+            }
+
+            const __COUNTS: #p::spec::Counts = {
+                let mut storage = #p::spec::Storage::counting(Self::__SYMBOLS);
+                let mut recorder = storage.recorder();
+                Self::__record(&mut recorder);
+                recorder.counts()
+            };
+
+            #[doc(hidden)]
+            pub const __RECORDING: #p::spec::Recording<'static> = {
+                const STORAGE: &#p::spec::Storage<
+                    { #name::__COUNTS.dims },
+                    { #name::__COUNTS.tensors },
+                    { #name::__COUNTS.scalars },
+                    { #name::__COUNTS.calls },
+                    { #name::__COUNTS.operands },
+                    { #name::__COUNTS.values },
+                    #sites,
+                > = &{
+                    let mut storage = #p::spec::Storage::new(#name::__SYMBOLS);
+                    #name::__record(&mut storage.recorder());
+                    storage
+                };
+                STORAGE.recording()
+            };
+        }
+
+        #conditions
+        #[automatically_derived]
+        impl #p::Callable for #name {
+            const SLOTS: u32 = #name::__BASE[#operations];
+            #dispatch
+        }
+    }
+}
+
+fn declaration(n: usize, param: &Param, model: &Model) -> TokenStream {
+    let p = &model.p;
+    let (recorder, dims, variable) = (recorder(), dimensions(), hidden(&format!("parameter{n}")));
+    let (name, site) = (param.name.to_string(), n as u32);
+    match &param.kind {
+        ParamKind::Scalar { ty } => {
+            let ty = scalar_variant(ty);
+            quote! { let #variable = #recorder.scalar(#name, #p::spec::ScalarType::#ty); }
+        }
+        ParamKind::Tensor { word, element, dims: shape, array, shard } => {
+            // A wrong element has been reported.
+            let element = element_variant(element).unwrap_or_else(|| format_ident!("Bf16"));
+            let shape = shape.iter().map(|dimension| runtime_dimension(dimension, model, site));
+            let placement = match shard {
+                Some(axis) => quote! { Sharded(#axis) },
+                None => quote! { Replicated },
+            };
+            let method = match array {
+                Some(length) => quote! { array::<{ #length }> },
+                None => quote! { tensor },
+            };
+            quote! {
+                let #variable = {
+                    let shape = [#(#shape),*];
+                    let _ = &#dims;
+                    #recorder.#method(#name, #p::spec::Kind::#word, #p::spec::Element::#element, &shape, #p::spec::Placement::#placement, #site)
+                };
+            }
+        }
+    }
+}
+
+/// A dimension of a parameter as an operation of the recorder.
+fn runtime_dimension(dimension: &crate::shape::Dimension, model: &Model, site: u32) -> TokenStream {
+    use crate::shape::Dimension;
+    let (recorder, dims) = (recorder(), dimensions());
+    match dimension {
+        Dimension::Name(name) => {
+            let index = model.symbols.index(name).unwrap_or(0);
+            quote! { #dims[#index] }
+        }
+        Dimension::Number(number) => quote! { #recorder.constant(#number as u64, #site) },
+        Dimension::Expression(expression) => super::value::dimension_tokens(&model.symbols, expression, site)
+            .unwrap_or_else(|error| error.to_compile_error()),
+    }
+}
+
+fn graph_spec(kernel: &Kernel<'_>, model: &Model) -> TokenStream {
+    let p = &model.p;
+    let name = kernel.name().to_string();
+    let dims = model.symbols.names.iter().map(Ident::to_string);
+    let equal = model.equal.iter().map(|(left, right)| quote! { (#left, #right) });
+    let params = kernel.params.iter().map(|param| {
+        let name = param.name.to_string();
+        match &param.kind {
+            ParamKind::Scalar { ty } => {
+                let ty = scalar_variant(ty);
+                quote! { #p::spec::GraphParam::Scalar { name: #name, ty: #p::spec::ScalarType::#ty } }
+            }
+            ParamKind::Tensor { word, element, dims, array, .. } => {
+                let element = element_variant(element).unwrap_or_else(|| format_ident!("Bf16"));
+                let access = match access(word) {
+                    Access::Read => quote! { Read },
+                    Access::Write => quote! { Write },
+                    _ => quote! { Update },
+                };
+                let array = match array {
+                    Some(length) => quote! { ::core::option::Option::Some(#length) },
+                    None => quote! { ::core::option::Option::None },
+                };
+                let dims = dims.iter().map(|dimension| model.symbols.spec(dimension, p).unwrap_or_else(|error| error.to_compile_error()));
+                quote! {
+                    #p::spec::GraphParam::Tensor {
+                        name: #name,
+                        access: #p::spec::Access::#access,
+                        element: #p::spec::Element::#element,
+                        dims: &[#(#dims),*],
+                        array: #array,
+                    }
+                }
+            }
+        }
+    });
+    quote! { #p::spec::GraphSpec { name: #name, dims: &[#(#dims),*], equal: &[#(#equal),*], params: &[#(#params),*] } }
+}
+
+/// What a graph does to a parameter, by its word.
+pub fn access(word: &Ident) -> Access {
+    match word.to_string().as_str() {
+        "In" => Access::Read,
+        "Out" => Access::Write,
+        _ => Access::Update,
+    }
+}
+
+/// One range of slots for each callee with its epilogues.
+fn dispatch(name: &Ident, model: &Model) -> TokenStream {
+    let p = &model.p;
+    let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));
+    let arms = model.operations.iter().enumerate().map(|(n, operation)| {
+        let (path, epilogue) = (&operation.path, epilogue(operation, p));
+        quote! {
+            let #offset = #slot.wrapping_sub(#name::__BASE[#n]);
+            if #offset < <#path as #p::Callable>::SLOTS {
+                return <#path as #p::Callable>::dispatch::<__R, #epilogue, __Used<__F, { #name::__BASE[#n] }>>(#role, #task, #offset);
+            }
+        }
+    });
+    quote! {
+        #[inline(always)]
+        fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
+            /// What is used of the callee whose first slot is `BASE`.
+            #[allow(dead_code)]
+            struct __Used<F, const BASE: u32>(::core::marker::PhantomData<F>);
+            impl<F: #p::Filter, const BASE: u32> #p::Filter for __Used<F, BASE> {
+                const MASK: u128 = if BASE < u128::BITS { F::MASK >> BASE } else { 0 };
+            }
+            let _ = (&#role, #task, #slot);
+            #(#arms)*
+        }
+    }
+}
+
+/// `gelu`, `Then<gelu, relu>`, or nothing.
+fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
+    let mut then = operation.then.iter().rev();
+    let Some(last) = then.next() else { return quote! { #p::Identity } };
+    then.fold(last.to_token_stream(), |rest, first| quote! { #p::Then<#first, #rest> })
+}
+
+/// One const per site, underlined as the user's token. On the host only: a mistake must not fail the build script.
+fn reports(kernel: &Kernel<'_>, model: &Model, name: &Ident) -> TokenStream {
+    let conditions = kernel.function.conditions();
+    let reports = model.sites.iter().enumerate().map(|(n, site)| {
+        let call = site.over(quote! { #name::__RECORDING.report }, quote! { #n });
+        quote! { const _: () = #call; }
+    });
+    quote! {
+        #conditions
+        #[cfg(not(target_arch = "nvptx64"))]
+        const _: () = {
+            #(#reports)*
+        };
+    }
+}

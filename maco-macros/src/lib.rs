@@ -1,0 +1,61 @@
+//! The attribute macros `#[task]`, `#[megakernel]` and `#[graph]`.
+//!
+//! What a task promises is checked in `maco-graph::spec`; here is only what tokens alone can tell. Each macro is
+//! parse → check → analyse → emit, one file per step. All mistakes of an item are reported at once, each on its own token, and a usable
+//! item is emitted all the same, so that one mistake does not hide others.
+
+mod attribute;
+mod entry;
+mod errors;
+mod item;
+mod kernel;
+mod shape;
+mod spans;
+mod task;
+
+use proc_macro::TokenStream;
+
+/// A function that makes one tile: `#[maco::task(tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]`.
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `tile(i = 64 \| 128, j = 128)` | the grid axes, slowest first, each with the tile sizes it may have; without it the task is one tile |
+/// | `E in [bf16, f16]` | the task is generic over the element type `E`, one of these |
+/// | `where M == N` | these dimensions are the same |
+/// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)` |
+/// | `simt` | an `unsafe fn` with a body for the device only |
+/// | `cpu = function` | what a `simt` task does on the CPU |
+/// | `crate = path` | where the `maco` crate is, `::maco` by default |
+///
+/// The first parameter is `cta: &mut Cta`. A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
+/// `i`, `i / G` (grouped heads), `i + -1..=1` (halo), `..` (the whole axis), `ids[i]` or `off[e]..off[e + 1]` (known on the device
+/// only). `#[write(..)]` writes every element of its region, which must name every grid axis; `#[update(..)]` reads and writes in place.
+/// A scalar is `by: f32`, `u32` or `i32`. A bare name is a dimension, a number or `{2 * H}` is a constant or arithmetic.
+#[proc_macro_attribute]
+pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    task::expand(attribute.into(), item.into()).into()
+}
+
+/// A program of calls that becomes one persistent kernel: `#[maco::megakernel] pub fn mlp(x: In<bf16, M, K>, y: Out<bf16, M, K>) { … }`.
+///
+/// It becomes a module of that name with `Dims`, `plan`, `plan_with` and `Plan`. The body means what it says, top to bottom; it is
+/// replayed in const evaluation, so loops have constant bounds and conditions are constant.
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `workers = 128` | worker CTAs; by default one per multiprocessor |
+/// | `schedulers = 4` | scheduler CTAs; by default none |
+/// | `where M == N` | these dimensions are the same |
+/// | `crate = path` | where the `maco` crate is, `::maco` by default |
+#[proc_macro_attribute]
+pub fn megakernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    kernel::expand_megakernel(attribute.into(), item.into()).into()
+}
+
+/// A group of calls that megakernels and other graphs can call like a task.
+///
+/// Arguments: `where M == N`, `crate = path`, as for [`macro@megakernel`].
+#[proc_macro_attribute]
+pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    kernel::expand_graph(attribute.into(), item.into()).into()
+}

@@ -1,0 +1,228 @@
+//! Step 3: what follows from a task's tokens: its kind, what is staged, its dimensions, its const parameters.
+
+use std::collections::HashSet;
+
+use maco_graph::spec::{Code, Element};
+use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use syn::LitInt;
+
+use super::parse::{Task, TensorParam};
+use super::region::IndexKind;
+use crate::errors::Errors;
+use crate::shape::Symbols;
+
+/// Bytes of one ring page; the ring has [`PAGES`] of them, and a staged task needs two stages at least.
+const PAGE_BYTES: u64 = 16 * 1024;
+const PAGES: u64 = 12;
+/// Elements of one step along the contracted axis.
+const STEP: u64 = 64;
+
+/// How the body runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The body calls `.steps(` or `.mma(`: operands travel through the ring.
+    Staged,
+    Direct,
+    Simt { cpu: bool },
+    Elementwise,
+}
+
+/// The static extent of a tile along one axis: a const parameter of the body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    pub axis: usize,
+    pub before: u32,
+    pub after: u32,
+}
+
+/// What a closure may do with an element.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bound {
+    /// `f32` values, and the tensor cores take it.
+    Mma,
+    /// `f32` values.
+    Float,
+    /// Values of its own type.
+    Any,
+}
+
+pub struct Model {
+    pub kind: Kind,
+    pub symbols: Symbols,
+    pub equal: Vec<(u8, u8)>,
+    /// In the order of the tensor parameters.
+    pub staged: Vec<bool>,
+    /// Const parameters of the body.
+    pub extents: Vec<Extent>,
+    pub bound: Bound,
+    /// Tile sizes per axis.
+    pub tiles: Vec<Vec<u32>>,
+}
+
+/// `None` after an error that leaves nothing to emit.
+pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Option<Model> {
+    let mut symbols = Symbols::default();
+    for tensor in task.tensors() {
+        symbols.introduce(&tensor.dims, errors);
+    }
+    let equal = symbols.equal(&task.arguments.equal, errors);
+    let body = Body::read(task.function.body.stream());
+    let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
+        (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some() },
+        (None, _) if body.contracts => Kind::Staged,
+        (None, _) => Kind::Direct,
+    });
+    let staged: Vec<bool> = task.tensors().map(|tensor| kind == Kind::Staged && body.stages(&tensor.name)).collect();
+    let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
+    let model = Model { kind, symbols, equal, staged, extents: extents(task), bound: bound(task), tiles };
+    if !errors.any() {
+        budget(task, &model, errors);
+    }
+    (!errors.any()).then_some(model)
+}
+
+fn extents(task: &Task<'_>) -> Vec<Extent> {
+    let mut extents = Vec::new();
+    for index in task.tensors().flat_map(|tensor| &tensor.region) {
+        if let Some(extent) = extent(task, &index.kind)
+            && !extents.contains(&extent)
+        {
+            extents.push(extent);
+        }
+    }
+    extents
+}
+
+/// The extent of one index; `None` for a whole axis.
+pub fn extent(task: &Task<'_>, index: &IndexKind) -> Option<Extent> {
+    let (name, before, after) = match index {
+        IndexKind::Tile(name) | IndexKind::Over(name, _) => (name, 0, 0),
+        IndexKind::Halo(name, before, after) => (name, *before, *after),
+        IndexKind::All | IndexKind::Data(_) => return None,
+    };
+    let axis = position(task, name)?;
+    Some(Extent { axis, before, after })
+}
+
+/// Position of a grid axis.
+pub fn position(task: &Task<'_>, name: &Ident) -> Option<usize> {
+    task.arguments.axes.as_deref()?.iter().position(|axis| axis.name == *name)
+}
+
+fn bound(task: &Task<'_>) -> Bound {
+    let list = task.arguments.elements.iter().flat_map(|elements| &elements.list);
+    let mut bound = Bound::Mma;
+    for element in list {
+        if element == "f32" && bound == Bound::Mma {
+            bound = Bound::Float;
+        } else if element == "i32" || element == "u32" {
+            bound = Bound::Any;
+        }
+    }
+    bound
+}
+
+/// What the tokens of a body mention. Syntactic: a helper function that calls `mma` on behalf of the body does not count.
+struct Body {
+    /// `.steps(` or `.mma(`.
+    contracts: bool,
+    /// `x` of `x.tile(`.
+    tiled: HashSet<String>,
+    /// `y` of `.store(acc, y)`.
+    stored: HashSet<String>,
+}
+
+impl Body {
+    fn read(tokens: TokenStream) -> Body {
+        let mut body = Body { contracts: false, tiled: HashSet::new(), stored: HashSet::new() };
+        body.visit(tokens);
+        body
+    }
+
+    fn visit(&mut self, tokens: TokenStream) {
+        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+        for window in tokens.windows(3) {
+            let [TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = window else { continue };
+            if dot.as_char() != '.' || arguments.delimiter() != Delimiter::Parenthesis {
+                continue;
+            }
+            if method == "steps" || method == "mma" {
+                self.contracts = true;
+            } else if method == "store" {
+                self.stored.extend(identifiers(arguments.stream()));
+            }
+        }
+        for window in tokens.windows(4) {
+            if let [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)] = window
+                && dot.as_char() == '.'
+                && method == "tile"
+            {
+                self.tiled.insert(name.to_string());
+            }
+        }
+        for token in tokens {
+            if let TokenTree::Group(group) = token {
+                self.visit(group.stream());
+            }
+        }
+    }
+
+    fn stages(&self, name: &Ident) -> bool {
+        let name = name.to_string();
+        self.tiled.contains(&name) || self.stored.contains(&name)
+    }
+}
+
+fn identifiers(tokens: TokenStream) -> impl Iterator<Item = String> {
+    tokens.into_iter().filter_map(|token| match token {
+        TokenTree::Ident(name) => Some(name.to_string()),
+        _ => None,
+    })
+}
+
+/// Two stages of every variant must fit the ring.
+fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
+    if model.kind != Kind::Staged {
+        return;
+    }
+    let Some(axes) = &task.arguments.axes else { return };
+    let mut told = Vec::new();
+    let mut variant = vec![0; axes.len()];
+    loop {
+        let mut pages = 0;
+        let mut worst: Option<(u64, usize)> = None;
+        for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && !tensor.access.writes()) {
+            for extent in tensor.region.iter().filter_map(|index| extent(task, &index.kind)) {
+                let size = u64::from(axes[extent.axis].tiles[variant[extent.axis]].1);
+                let needed = (size * STEP * u64::from(bytes(task, tensor))).div_ceil(PAGE_BYTES);
+                pages += needed;
+                if worst.is_none_or(|(most, _)| needed > most) {
+                    worst = Some((needed, extent.axis));
+                }
+            }
+        }
+        if let Some((_, axis)) = worst
+            && 2 * pages > PAGES
+        {
+            let literal: &LitInt = &axes[axis].tiles[variant[axis]].0;
+            if !told.contains(&(axis, variant[axis])) {
+                told.push((axis, variant[axis]));
+                let message = format!("one step of this variant takes {pages} pages of shared memory, but two steps must fit {PAGES}");
+                errors.push(Code::SharedMemory, literal, message, "use smaller tiles: a step of 128 rows of bf16 is one page of 16 KiB");
+            }
+        }
+        // The next variant, last axis fastest.
+        let Some(axis) = (0..axes.len()).rev().find(|&axis| variant[axis] + 1 < axes[axis].tiles.len()) else { return };
+        variant[axis] += 1;
+        variant[axis + 1..].fill(0);
+    }
+}
+
+/// Bytes of the widest element a tensor may hold.
+fn bytes(task: &Task<'_>, tensor: &TensorParam) -> u32 {
+    let size = |name: &Ident| if name == "bf16" || name == "f16" { Element::Bf16.bytes() } else { Element::F32.bytes() };
+    match &task.arguments.elements {
+        Some(elements) if elements.name == tensor.element => elements.list.iter().map(size).max().unwrap_or(4),
+        _ => size(&tensor.element),
+    }
+}

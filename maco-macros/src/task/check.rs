@@ -1,0 +1,232 @@
+//! Step 2: what the tokens of a task alone can get wrong.
+
+use maco_graph::spec::{Access, Code};
+use proc_macro2::Ident;
+use quote::ToTokens;
+use syn::Safety;
+
+use super::parse::{Param, Task, TensorParam};
+use super::region::IndexKind;
+use crate::attribute::{AxisArgument, element_variant};
+use crate::errors::Errors;
+
+/// Tensor parameters of one task.
+const OPERANDS: usize = 6;
+/// Axes of a tensor a task can address: planes, rows, columns.
+const RANK: usize = 3;
+
+pub fn check(task: &Task<'_>, errors: &mut Errors) {
+    task.function.check("a task", errors);
+    task.function.no_return("a task", errors);
+    kind(task, errors);
+    let count = task.tensors().count();
+    if let Some(tensor) = task.tensors().nth(OPERANDS) {
+        let message = format!("{count} tensors, but there is room for {OPERANDS}");
+        errors.push(Code::Limit, &tensor.name, message, "pack them into one tensor and use views, or split the task");
+    }
+    for (n, tensor) in task.tensors().enumerate() {
+        if task.tensors().take(n).any(|other| other.name == tensor.name) {
+            errors.push(Code::Signature, &tensor.name, format!("`{}` is a parameter already", tensor.name), "give each its own name");
+        }
+        element(task, tensor, errors);
+        region(task, tensor, errors);
+        planes(task, tensor, errors);
+        if tensor.access.writes() {
+            written(task, tensor, errors);
+        }
+    }
+    if !task.params.is_empty() && !task.tensors().any(|tensor| tensor.access.writes()) {
+        let name = &task.function.signature.ident;
+        errors.push(Code::Signature, name, format!("task `{name}` writes nothing"), "mark its result with `#[write(..)]` or `#[update(..)]`");
+    }
+    if task.params.is_empty() && !errors.any() {
+        let name = &task.function.signature.ident;
+        errors.push(Code::Signature, name, format!("task `{name}` has no parameters"), "add the tensors it reads and writes");
+    }
+    axes(task, errors);
+}
+
+/// `simt`, `cpu` and `unsafe` belong together.
+fn kind(task: &Task<'_>, errors: &mut Errors) {
+    let arguments = task.arguments;
+    match (&arguments.simt, &task.function.signature.safety) {
+        (None, _) => {
+            let help = "a raw body is `#[task(simt, cpu = function)] unsafe fn`; an unsafe region is `#[unsafe(write(ids[i], ..))]`";
+            task.function.not_unsafe("a task that is not `simt`", help, errors);
+            if let Some(cpu) = &arguments.cpu {
+                errors.push(Code::Attribute, cpu, "`cpu = function` is for `simt` tasks", "remove it: the body itself runs on the CPU");
+            }
+        }
+        (Some(_), Safety::Unsafe(_)) => {}
+        (Some(simt), _) => {
+            errors.push(Code::Signature, simt, "a `simt` task must be an `unsafe fn`", "write `unsafe fn`: its body promises to stay inside its regions");
+        }
+    }
+}
+
+fn element(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
+    if Some(&tensor.element) == task.generic() || element_variant(&tensor.element).is_some() {
+        return;
+    }
+    let help = match task.generic() {
+        Some(generic) => format!("elements are `{generic}`, bf16, f16, f32, i32 and u32"),
+        None => format!("elements are bf16, f16, f32, i32 and u32; `{} in [bf16, f16]` makes the task generic", tensor.element),
+    };
+    errors.push(Code::Attribute, &tensor.element, format!("`{}` is not an element type", tensor.element), help);
+}
+
+/// As many indices as dimensions, of known names.
+fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
+    let (indices, dims) = (tensor.region.len(), tensor.dims.len());
+    if indices != dims {
+        let message = format!("`{}` has {}, but its region has {}", tensor.name, count(dims, "dimension"), count_indices(indices));
+        errors.push(Code::Rank, &tensor.attribute, message, "give one index per dimension; `..` is the whole axis");
+    }
+    if dims > RANK {
+        let message = format!("`{}` has {dims} dimensions, but a task can address {RANK}", tensor.name);
+        errors.push(Code::Limit, &tensor.ty, message, "pass a view with fewer axes");
+    }
+    for index in &tensor.region {
+        if let Some(name) = index.name()
+            && axis(task, name).is_none()
+        {
+            errors.push(Code::UnknownIndex, name, format!("`{name}` is not a grid axis of this task"), axes_help(task, name));
+        }
+        if let IndexKind::Data(names) = &index.kind {
+            for name in names {
+                if !task.tensors().any(|other| other.name == *name) {
+                    let help = "`ids[i]` and `off[e]..off[e + 1]` look into a tensor of u32 or i32 that is a parameter of this task";
+                    errors.push(Code::UnknownIndex, name, format!("`{name}` is not a tensor of this task"), help);
+                }
+            }
+        }
+    }
+}
+
+/// The first axis of three selects a plane.
+fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
+    let [first, _, _] = tensor.region.as_slice() else { return };
+    let good = match &first.kind {
+        IndexKind::Tile(name) | IndexKind::Over(name, _) => axis(task, name).is_none_or(|axis| axis.tiles.iter().all(|&(_, tile)| tile == 1)),
+        IndexKind::All | IndexKind::Halo(..) | IndexKind::Data(_) => false,
+    };
+    if !good {
+        let message = format!("the first of three indices of `{}` selects one plane", tensor.name);
+        errors.push(Code::Tile, first, message, "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`");
+    }
+}
+
+/// Tiles of one grid must write apart.
+fn written(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
+    let verb = match tensor.access {
+        Access::Update => "update",
+        _ => "write",
+    };
+    let mut data = false;
+    for index in &tensor.region {
+        match &index.kind {
+            IndexKind::Over(name, group) => {
+                let message = format!("tiles with the same `{name} / {}` would {verb} the same part of `{}`", group.to_token_stream(), tensor.name);
+                errors.push(Code::Overlap, index, message, format!("{verb} with `{name}` itself, or make the group a loop inside the task"));
+            }
+            IndexKind::Halo(name, ..) => {
+                let message = format!("neighbouring tiles would {verb} the same part of `{}`", tensor.name);
+                errors.push(Code::Overlap, index, message, format!("{verb} with `{name}` alone; a halo is for reading"));
+            }
+            IndexKind::Data(_) => {
+                data = true;
+                if !tensor.unsafety {
+                    let message = format!("nothing proves that tiles {verb} different parts of `{}`", tensor.name);
+                    let help = format!("promise it: `#[unsafe({verb}(..))]`; every tile must then {verb} elements of its own");
+                    errors.push(Code::UnsafeWrite, index, message, help);
+                }
+            }
+            IndexKind::All | IndexKind::Tile(_) => {}
+        }
+    }
+    if data {
+        return;
+    }
+    let Some(axes) = &task.arguments.axes else { return };
+    for axis in axes {
+        if !tensor.region.iter().any(|index| index.name() == Some(&axis.name)) {
+            let name = &axis.name;
+            let message = format!("tiles that differ only in `{name}` would {verb} the same part of `{}`", tensor.name);
+            errors.push(Code::MissingAxis, &tensor.attribute, message, format!("name `{name}` in the region, or make `{name}` a loop inside the task"));
+        }
+    }
+}
+
+/// Each grid axis runs over one dimension.
+fn axes(task: &Task<'_>, errors: &mut Errors) {
+    let Some(axes) = &task.arguments.axes else { return };
+    for axis in axes {
+        let mut over: Option<(String, &TensorParam)> = None;
+        for tensor in task.tensors() {
+            for (index, dimension) in tensor.region.iter().zip(&tensor.dims) {
+                let IndexKind::Tile(name) = &index.kind else { continue };
+                if *name != axis.name {
+                    continue;
+                }
+                let dimension = same(task, &dimension.to_token_stream().to_string());
+                match &over {
+                    None => over = Some((dimension, tensor)),
+                    Some((known, first)) if *known != dimension => {
+                        let message = format!("`{name}` runs over `{known}` in `{}`, but over `{dimension}` in `{}`", first.name, tensor.name);
+                        errors.push(Code::GridAxis, index, message, format!("say `where {known} == {dimension}`, or use another grid axis"));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        if over.is_none() && !errors.any() {
+            let message = format!("grid axis `{}` runs over no dimension", axis.name);
+            errors.push(Code::GridAxis, &axis.name, message, format!("use it in a region, such as `#[write({}, ..)]`, or remove it", axis.name));
+        }
+    }
+}
+
+/// The first of the names that `where` makes equal.
+fn same(task: &Task<'_>, name: &str) -> String {
+    let mut name = name.to_owned();
+    for _ in 0..=task.arguments.equal.len() {
+        for (left, right) in &task.arguments.equal {
+            if *right == name.as_str() {
+                name = left.to_string();
+            }
+        }
+    }
+    name
+}
+
+pub fn axis<'a>(task: &'a Task<'_>, name: &Ident) -> Option<&'a AxisArgument> {
+    task.arguments.axes.as_deref()?.iter().find(|axis| axis.name == *name)
+}
+
+fn axes_help(task: &Task<'_>, name: &Ident) -> String {
+    match task.arguments.axes.as_deref() {
+        None | Some([]) => format!("add it to the attribute: `tile({name} = 64)`"),
+        Some(axes) => {
+            let names: Vec<String> = axes.iter().map(|axis| format!("`{}`", axis.name)).collect();
+            format!("grid axes are {}; others are added to the attribute's `tile(..)`", names.join(", "))
+        }
+    }
+}
+
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+fn count_indices(n: usize) -> String {
+    if n == 1 { "1 index".to_owned() } else { format!("{n} indices") }
+}
+
+/// Keeps the parameter kinds in one place for emission.
+impl Param {
+    pub fn name(&self) -> &Ident {
+        match self {
+            Param::Tensor(tensor) => &tensor.name,
+            Param::Scalar { name, .. } => name,
+        }
+    }
+}

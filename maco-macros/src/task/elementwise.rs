@@ -1,0 +1,103 @@
+//! `#[task(elementwise)] fn gelu(v: f32) -> f32`: an epilogue for `.then(gelu)`, and a task of two tensors.
+
+use maco_graph::spec::Code;
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{FnArg, ReturnType, Type};
+
+use super::analyse::Kind;
+use crate::attribute::{Arguments, TASK};
+use crate::errors::Errors;
+use crate::item::Function;
+
+pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) -> TokenStream {
+    function.check("an elementwise task", &mut errors);
+    function.not_unsafe("an elementwise task", "it sees values only; a raw body is `#[task(simt)] unsafe fn`", &mut errors);
+    check(arguments, function, &mut errors);
+    let mut inner = Errors::new();
+    let task = task(arguments, function, &mut inner);
+    let (p, name, conditions) = (arguments.private(), &function.signature.ident, function.conditions());
+    let apply = if errors.any() {
+        quote! { value }
+    } else {
+        let (input, output, body, lints) = (&function.signature.inputs, &function.signature.output, &function.body, function.lints());
+        quote! {
+            #lints
+            #[inline(always)]
+            fn __apply(#input) #output #body
+            __apply(value)
+        }
+    };
+    let (errors, inner) = (errors.finish(), inner.finish());
+    quote! {
+        #task
+
+        #conditions
+        #[automatically_derived]
+        impl #p::Elementwise for #name {
+            #[inline(always)]
+            fn apply(value: f32) -> f32 {
+                #apply
+            }
+        }
+        #errors
+        #inner
+    }
+}
+
+/// `f32` in, `f32` out, no other argument of the attribute.
+fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
+    let help = "write `fn f(v: f32) -> f32`";
+    let mut inputs = function.signature.inputs.iter();
+    match inputs.next() {
+        Some(FnArg::Typed(typed)) if is_f32(&typed.ty) => {}
+        Some(other) => errors.push(Code::Signature, other, "an elementwise task takes one f32", help),
+        None => errors.push(Code::Signature, &function.signature.ident, "an elementwise task takes one f32", help),
+    }
+    if let Some(second) = inputs.next() {
+        errors.push(Code::Signature, second, "an elementwise task takes one f32", help);
+    }
+    match &function.signature.output {
+        ReturnType::Type(_, ty) if is_f32(ty) => {}
+        ReturnType::Type(_, ty) => errors.push(Code::Signature, ty, "an elementwise task returns an f32", help),
+        ReturnType::Default => errors.push(Code::Signature, &function.signature.ident, "an elementwise task returns an f32", help),
+    }
+    let name = &function.signature.ident;
+    if let Some(simt) = &arguments.simt {
+        errors.push(Code::Attribute, simt, format!("`{name}` cannot be both elementwise and simt"), "choose one");
+    }
+    if let Some(cpu) = &arguments.cpu {
+        errors.push(Code::Attribute, cpu, "`cpu = function` is for `simt` tasks", "remove it: the function itself runs on the CPU");
+    }
+    if let Some(axis) = arguments.axes.iter().flatten().next() {
+        errors.push(Code::Attribute, &axis.name, "an elementwise task chooses its own tiles", "remove `tile(..)`");
+    }
+    if let Some(elements) = &arguments.elements {
+        errors.push(Code::Attribute, &elements.name, "an elementwise task runs on bf16, f16 and f32", "remove the list");
+    }
+}
+
+fn is_f32(ty: &Type) -> bool {
+    matches!(ty, Type::Path(path) if path.path.is_ident("f32"))
+}
+
+/// The function as a task `y = f(x)`.
+fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> TokenStream {
+    let p = arguments.private();
+    let (name, visibility): (&Ident, _) = (&function.signature.ident, &function.visibility);
+    let (documentation, conditions) = (function.documentation(), function.conditions());
+    let mut task_arguments =
+        Arguments::parse(quote! { tile(i = 64, j = 128), E in [bf16, f16, f32] }, &TASK, errors);
+    task_arguments.made_from(arguments);
+    let item = quote! {
+        #documentation
+        #conditions
+        #visibility fn #name(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
+            cta.zip(x, y, |v| <#name as #p::Elementwise>::apply(v))
+        }
+    };
+    match syn::parse2::<Function>(item) {
+        Ok(function) => super::one(&task_arguments, &function, Some(Kind::Elementwise), errors),
+        Err(error) => error.to_compile_error(),
+    }
+}

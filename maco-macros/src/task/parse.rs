@@ -1,0 +1,175 @@
+//! Step 1: the parameters of a task. What does not parse is reported and left out.
+
+use maco_graph::spec::{Access, Code};
+use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
+use syn::{Attribute, FnArg, Meta, Pat, PatType, Type};
+
+use super::region::{Index, region};
+use crate::attribute::{Arguments, scalar_variant};
+use crate::errors::{Errors, error};
+use crate::item::Function;
+use crate::shape::{Dimension, shaped};
+
+/// A task as written.
+pub struct Task<'a> {
+    pub arguments: &'a Arguments,
+    pub function: &'a Function,
+    /// The pattern of `cta`.
+    pub cta: Option<Pat>,
+    pub params: Vec<Param>,
+}
+
+pub enum Param {
+    Tensor(TensorParam),
+    Scalar { pattern: Pat, name: Ident, ty: Ident },
+}
+
+pub struct TensorParam {
+    pub pattern: Pat,
+    pub name: Ident,
+    pub access: Access,
+    /// `#[read(..)]`, for errors about all of it.
+    pub attribute: Attribute,
+    /// `#[unsafe(write(..))]`
+    pub unsafety: bool,
+    pub region: Vec<Index>,
+    /// `Tensor<E, M, K>`
+    pub ty: Type,
+    pub element: Ident,
+    pub dims: Vec<Dimension>,
+}
+
+impl Task<'_> {
+    pub fn tensors(&self) -> impl Iterator<Item = &TensorParam> {
+        self.params.iter().filter_map(|param| match param {
+            Param::Tensor(tensor) => Some(tensor),
+            Param::Scalar { .. } => None,
+        })
+    }
+
+    /// The generic element's name.
+    pub fn generic(&self) -> Option<&Ident> {
+        self.arguments.elements.as_ref().map(|elements| &elements.name)
+    }
+}
+
+pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut Errors) -> Task<'a> {
+    let mut task = Task { arguments, function, cta: None, params: Vec::new() };
+    for (n, input) in function.signature.inputs.iter().enumerate() {
+        match input {
+            FnArg::Receiver(receiver) => {
+                errors.push(Code::Signature, receiver, "a task must not take `self`", "write `cta: &mut Cta` first");
+                if n == 0 {
+                    // One mistake, one error: not also "no `cta`".
+                    task.cta = Some(Pat::Verbatim(TokenStream::new()));
+                }
+            }
+            FnArg::Typed(typed) if n == 0 && is_cta(&typed.ty) => {
+                task.cta = Some((*typed.pat).clone());
+            }
+            FnArg::Typed(typed) => match param(typed) {
+                Ok(param) => task.params.push(param),
+                Err(error) => errors.extend(&error),
+            },
+        }
+    }
+    if task.cta.is_none() {
+        let name = &function.signature.ident;
+        errors.push(Code::Signature, name, "the first parameter of a task is its CTA", "write `cta: &mut Cta` first");
+    }
+    task
+}
+
+fn is_cta(ty: &Type) -> bool {
+    let Type::Reference(reference) = ty else { return false };
+    let Type::Path(path) = &*reference.elem else { return false };
+    reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| last.ident == "Cta" || last.ident == "Simt")
+}
+
+fn param(typed: &PatType) -> syn::Result<Param> {
+    let Pat::Ident(pattern) = &*typed.pat else {
+        return Err(error(Code::Signature, &typed.pat, "a parameter of a task is a plain name", "destructure it in the body"));
+    };
+    let name = pattern.ident.clone();
+    if let Some(scalar) = scalar(&typed.ty) {
+        if let Some(attribute) = typed.attrs.first() {
+            return Err(error(Code::Attribute, attribute, format!("`{name}` is a scalar: it has no region"), "remove the attribute"));
+        }
+        return Ok(Param::Scalar { pattern: (*typed.pat).clone(), name, ty: scalar });
+    }
+    let shape = match shaped(&typed.ty) {
+        Some(shape) => shape?,
+        None => {
+            let help = "a parameter is `Tensor<E, M, K>` or a scalar: f32, u32 or i32";
+            return Err(error(Code::Signature, &typed.ty, "a task cannot take this type", help));
+        }
+    };
+    if shape.word != "Tensor" {
+        let help = "a parameter of a task is `#[read(..)] x: Tensor<E, M, K>`; `In` and `Out` belong to megakernels";
+        return Err(error(Code::Signature, &shape.word, format!("a task cannot take `{}`", shape.word), help));
+    }
+    let (attribute, access, unsafety, region_tokens) = access(typed, &name)?;
+    let region = region(region_tokens).map_err(|error| coded(&error))?;
+    Ok(Param::Tensor(TensorParam {
+        pattern: (*typed.pat).clone(),
+        name,
+        access,
+        attribute,
+        unsafety,
+        region,
+        ty: (*typed.ty).clone(),
+        element: shape.element,
+        dims: shape.dims,
+    }))
+}
+
+fn scalar(ty: &Type) -> Option<Ident> {
+    let Type::Path(path) = ty else { return None };
+    let name = path.path.get_ident()?;
+    scalar_variant(name).map(|_| name.clone())
+}
+
+/// The one access attribute of a tensor.
+fn access(typed: &PatType, name: &Ident) -> syn::Result<(Attribute, Access, bool, TokenStream)> {
+    let help = "write `#[read(i, ..)]`, `#[write(i, j)]` or `#[update(i, j)]` with one index per dimension";
+    let [attribute, rest @ ..] = typed.attrs.as_slice() else {
+        return Err(error(Code::Attribute, name, format!("`{name}` has no region"), help));
+    };
+    if let [second, ..] = rest {
+        return Err(error(Code::Attribute, second, format!("`{name}` has two regions"), "use `#[update(..)]` for what is read and written"));
+    }
+    let Meta::List(list) = &attribute.meta else { return Err(error(Code::Attribute, attribute, "this names no region", help)) };
+    let (word, tokens, unsafety) = if list.path.is_ident("unsafe") {
+        let inner: syn::MetaList = syn::parse2(list.tokens.clone()).map_err(|error| coded(&error))?;
+        (inner.path, inner.tokens, true)
+    } else {
+        (list.path.clone(), list.tokens.clone(), false)
+    };
+    let access = match word.to_token_stream().to_string().as_str() {
+        "read" => Access::Read,
+        "write" => Access::Write,
+        "update" => Access::Update,
+        "reduce" => {
+            let help = "give each tile a region of its own, and add them with a second task";
+            return Err(error(Code::CallOption, attribute, "`#[reduce(..)]` is not supported yet", help));
+        }
+        other => return Err(error(Code::Attribute, attribute, format!("`{other}` is not a kind of access"), help)),
+    };
+    Ok((attribute.clone(), access, unsafety, tokens))
+}
+
+/// Gives a parser's error the code of attributes, unless it has one.
+fn coded(source: &syn::Error) -> syn::Error {
+    let mut errors = source.clone().into_iter().map(|one| {
+        let message = one.to_string();
+        if message.starts_with("MACO") {
+            return one;
+        }
+        let help = "an index is `i`, `i / G`, `i + -1..=1`, `..`, `ids[i]` or `off[e]..off[e + 1]`";
+        syn::Error::new(one.span(), format!("{}: {message}\n= help: {help}", Code::Attribute))
+    });
+    let mut first = errors.next().expect("an error has at least one message");
+    first.extend(errors);
+    first
+}

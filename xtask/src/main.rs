@@ -1,0 +1,3 @@
+//! The one door of the repository.
+
+fn main() {}
