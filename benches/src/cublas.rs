@@ -25,7 +25,7 @@ impl Cublas {
         let handle = result::create_handle().context("cublasCreate")?;
         // SAFETY: the handle is live, the stream and the workspace outlive it.
         unsafe {
-            result::set_stream(handle, stream.raw().cast()).context("cublasSetStream")?;
+            result::set_stream(handle, stream.as_raw().cast()).context("cublasSetStream")?;
             sys::cublasSetWorkspace_v2(handle, workspace.as_ptr() as *mut c_void, 64 << 20).result().context("cublasSetWorkspace")?;
         }
         Ok(Cublas { handle, _workspace: workspace })

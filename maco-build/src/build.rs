@@ -95,7 +95,7 @@ impl Build {
         // Debug and release builds of one package may run at once.
         let _held = lock(&package.workshop().join("lock"))?;
         let target = package.maco.parent().unwrap_or(&package.maco);
-        let dependencies = dependencies::find(&toolchain, &package.root, target)?;
+        let dependencies = dependencies::find(&toolchain, &package.root, target, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &dependencies, &sources.kernels)?;
         let output = cargo::build(&toolchain, &core, package, &device)?;

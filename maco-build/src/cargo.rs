@@ -75,7 +75,6 @@ fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &Devic
         .current_dir(&package.root)
         // Encoded flags win over those of a configuration file, which are for the host.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
-        .env("MACO_PACKAGE", &package.name)
         .args(["rustc", "--lib", "--release", "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)
         .arg("--target-dir")

@@ -91,7 +91,9 @@ struct Kind {
 }
 
 /// Asks cargo about the package at `root`; `target` is where the host build puts its files, usually beside its lock file.
-pub(crate) fn find(toolchain: &Toolchain, root: &Path, target: &Path) -> Result<Dependencies, Error> {
+///
+/// `itself`: the package is `maco` (or stands for it), and its own kernels need it as a dependency.
+pub(crate) fn find(toolchain: &Toolchain, root: &Path, target: &Path, itself: bool) -> Result<Dependencies, Error> {
     let manifest = root.join("Cargo.toml");
     let metadata = ask(toolchain, &manifest)?;
     let misses = |what: &str| Error::Format {
@@ -117,8 +119,7 @@ pub(crate) fn find(toolchain: &Toolchain, root: &Path, target: &Path) -> Result<
             found.manifests.push(library.manifest_path.clone());
         }
     }
-    if user.has_tasks() {
-        // The package's own tasks, called from its own megakernels: on the device it is a dependency of its kernels.
+    if itself {
         found.table.insert(user.name.clone(), path_only(root).into());
     }
     found.patch = patches(&metadata.workspace_root)?;

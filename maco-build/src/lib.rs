@@ -1,6 +1,8 @@
 //! The one call of a MACO user's `build.rs`: compiles the kernels to PTX, checks them and embeds them.
 //!
 //! ```no_run
+//! // build.rs
+//! # #[allow(clippy::needless_doctest_main)]
 //! fn main() {
 //!     maco_build::compile("src/kernels.rs")
 //! }

@@ -144,6 +144,22 @@ pub fn find() -> Result<Toolchain, Error> {
     }
 }
 
+/// Compilers of this machine that would do if they had the sources of their `core`; the set-up may find some.
+pub fn compilers_without_sources() -> Vec<Version> {
+    let mut versions: Vec<Version> = Vec::new();
+    for candidate in candidates() {
+        let version = run(clean(&candidate.rustc).arg("-vV")).and_then(|text| Version::parse(&text));
+        if let Ok(version) = version
+            && version.minor() >= OLDEST
+            && examine(candidate).is_err()
+            && !versions.contains(&version)
+        {
+            versions.push(version);
+        }
+    }
+    versions
+}
+
 /// Files that change when a toolchain is installed; for a build that found none.
 pub(crate) fn signs_of_change() -> Vec<PathBuf> {
     let of_rustup =

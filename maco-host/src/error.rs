@@ -8,7 +8,7 @@ use maco_graph::resolve::ResolveError;
 use maco_graph::spec::BuildError;
 
 use crate::hang::Hang;
-use crate::tensor::Shape;
+use crate::tensor::{BufferFault, Shape};
 
 /// What went wrong: `MACO0047: what, in the user's names`, then a help line.
 #[derive(Debug, thiserror::Error)]
@@ -437,51 +437,6 @@ impl From<PlanError> for Error {
     fn from(error: PlanError) -> Error {
         Error::Plan(Box::new(error))
     }
-}
-
-/// What is wrong with a buffer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BufferFault {
-    /// Too few or too many elements.
-    #[error("the host buffer holds {found} elements, expected {expected} elements")]
-    Elements {
-        /// Elements of the tensor.
-        expected: u64,
-        /// Elements of the buffer.
-        found: u64,
-    },
-    /// The allocation ends too early.
-    #[error("the allocation ends {found} bytes after the address, expected {needed}")]
-    Bytes {
-        /// Bytes needed.
-        needed: u64,
-        /// Bytes there are.
-        found: u64,
-    },
-    /// A null pointer.
-    #[error("the address is null")]
-    Null,
-    /// An address that is not a multiple of the element's size.
-    #[error("the address {address:#x} is not a multiple of {align}")]
-    Misaligned {
-        /// The address.
-        address: u64,
-        /// What it must be a multiple of.
-        align: u64,
-    },
-    /// Rows that overlap.
-    #[error("a row stride of {found} elements makes rows overlap")]
-    RowStride {
-        /// The stride.
-        found: u64,
-    },
-    /// Not memory of the GPU.
-    #[error("the address {address:#x} is not memory of the GPU")]
-    NotOnDevice {
-        /// The address.
-        address: u64,
-    },
 }
 
 fn free_text(free: Option<(u64, u64)>) -> String {

@@ -124,7 +124,10 @@ fn two_linear_layers_match_the_oracle() {
     let x = device.upload(&x, [m, k]).unwrap();
     let w = [device.upload(&w0, [n, k]).unwrap(), device.upload(&w1, [n, n]).unwrap()];
     let mut y = [device.zeros::<bf16>([m, n]).unwrap()];
-    plan.run(&Arguments::new().tensor(&x).tensors(&w).tensors_mut(&mut y)).unwrap();
+    let arguments = Arguments::new().tensor(&x).tensors(&w).tensors_mut(&mut y);
+    plan.run(&arguments).unwrap();
+    plan.run(&arguments).unwrap();
+    drop(arguments);
     assert_eq!(y[0].download().unwrap(), expected);
 }
 

@@ -1,3 +1,81 @@
-//! The one door of the repository.
+//! The one door of the repository: `cargo xtask --help`.
+//!
+//! What MACO does does not belong here, only how a person or CI gets it built, tried, checked and measured.
 
-fn main() {}
+mod bench;
+mod bundle;
+mod command;
+mod demo;
+mod failure;
+mod fetch;
+mod gpu;
+mod lint;
+mod packages;
+mod progress;
+mod setup;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Builds, tries, checks and measures MACO. Start with `cargo xtask demo`.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", after_help = "Every command sets up what it needs. Without a GPU everything runs on the CPU.")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Finds or installs a compiler that makes PTX, and builds `core` for it
+    ///
+    /// Tries in order: what is there; rust-src of rustup's nightly; Debian's rustc-web with rust-web-src (installed as root, otherwise
+    /// unpacked into the cache); the sources of a compiler that is there from other Debian suites. Says in one line what it chose. Does
+    /// nothing when there is nothing to do.
+    Setup {
+        /// Forget what was found before and look again
+        #[arg(long)]
+        again: bool,
+    },
+    /// Runs the examples: digits recognised and an MLP, each as one kernel
+    Demo(demo::Options),
+    /// Runs every test: the workspace, the examples, the packages in tests/; those named `gpu_…` where there is a GPU
+    Test(test::Options),
+    /// Checks formatting, clippy, documentation, every package's PTX, registers and spills, licences
+    Lint,
+    /// Measures: `linear` against cuBLAS, `plan`, or the `build` itself
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Packs stripped test, bench and example programs and a script into dist/, for a GPU machine without Rust
+    Bundle,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Setup { again } => setup::setup(again),
+        Command::Demo(options) => demo::demo(&options),
+        Command::Test(options) => test::test(&options),
+        Command::Lint => lint::lint(),
+        Command::Bench(bench) => bench::bench(&bench),
+        Command::Bundle => bundle::bundle(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

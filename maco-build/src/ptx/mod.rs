@@ -21,6 +21,16 @@ pub struct Rules {
     pub allow_local_memory: bool,
 }
 
+/// First line of PTX that may use local memory: whoever looks at the file later applies the same rules.
+const LOCAL_MEMORY: &str = "// maco:allow(local)\n";
+
+impl Rules {
+    /// The rules a finished PTX file was checked by.
+    pub fn of(ptx: &str) -> Rules {
+        Rules { allow_local_memory: ptx.starts_with(LOCAL_MEMORY) }
+    }
+}
+
 /// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -54,16 +64,17 @@ pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> 
         assembler.as_ref().and_then(|path| fs::metadata(path).ok()?.modified().ok())
     );
     let key = |ptx: &str| format!("{:016x} {:016x}", fingerprint([raw, &settings]), fingerprint([ptx]));
-    if let (Ok(old), Ok(ptx)) = (read(&stamp), read(&file)) {
-        if old == key(&ptx) {
-            return Ok(ptx);
-        }
+    if let (Ok(old), Ok(ptx)) = (read(&stamp), read(&file))
+        && old == key(&ptx)
+    {
+        return Ok(ptx);
     }
-    let ptx = patch::launch_bounds(raw);
+    let permission = if rules.allow_local_memory { LOCAL_MEMORY } else { "" };
+    let ptx = format!("{permission}{}", patch::launch_bounds(raw));
     write(&file, &ptx)?; // kept when a rule is broken, so that it can be looked at
     let mut findings = lint::check(&ptx, rules);
     if let Some(assembler) = assembler {
-        findings.extend(ptxas::check(&assembler, &file, rules)?.into_iter().flat_map(|(_, findings)| findings));
+        findings.extend(ptxas::check(&assembler, &file, rules)?.into_iter().flat_map(|verdict| verdict.findings));
     }
     if !findings.is_empty() {
         return Err(Error::Lint(findings));

@@ -22,6 +22,15 @@ pub struct Usage {
     pub spills: u32,
 }
 
+/// What `ptxas` says about a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Of every function.
+    pub usage: Vec<Usage>,
+    /// Broken rules.
+    pub findings: Vec<Finding>,
+}
+
 /// `$MACO_PTXAS`, the one `cargo xtask lint` fetched into `target/maco/ptxas`, `$PATH`, `$CUDA_HOME`.
 pub fn find(maco: &Path) -> Option<PathBuf> {
     let wish = env::var_os("MACO_PTXAS").filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -34,7 +43,7 @@ pub fn find(maco: &Path) -> Option<PathBuf> {
 }
 
 /// Assembles the PTX; `Ok(None)` when this `ptxas` is too old for it, which is no fault of the kernels.
-pub fn check(ptxas: &Path, ptx: &Path, rules: &Rules) -> Result<Option<(Vec<Usage>, Vec<Finding>)>, Error> {
+pub fn check(ptxas: &Path, ptx: &Path, rules: &Rules) -> Result<Option<Verdict>, Error> {
     // Never /dev/null: a program that writes by renaming would replace it for everybody.
     let object = ptx.with_extension("cubin");
     let output = Command::new(ptxas)
@@ -52,7 +61,7 @@ pub fn check(ptxas: &Path, ptx: &Path, rules: &Rules) -> Result<Option<(Vec<Usag
     }
     let usage = usage(&text);
     let findings = findings(&text, &usage, rules);
-    Ok(Some((usage, findings)))
+    Ok(Some(Verdict { usage, findings }))
 }
 
 /// Reads the output of `ptxas -v`.

@@ -126,12 +126,12 @@ pub struct Recording<'a> {
 
 impl Recording<'_> {
     /// One bit per task instance in use.
-    pub const fn mask(&self) -> u128 {
+    pub const fn mask(self) -> u128 {
         self.mask
     }
 
     /// Whether nothing is wrong.
-    pub const fn clean(&self) -> bool {
+    pub const fn clean(self) -> bool {
         self.failures == 0
     }
 
@@ -149,7 +149,7 @@ impl Recording<'_> {
 
     /// Fails the compilation if something is wrong at this site. The macro calls it once per site, with the span of the user's token.
     #[track_caller]
-    pub const fn report(&self, site: usize) {
+    pub const fn report(self, site: usize) {
         if let Some(fault) = &self.faults[site] {
             let text = self.message(fault);
             panic!("{}", text.as_str());

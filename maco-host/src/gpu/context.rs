@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -50,6 +51,18 @@ impl Drop for Primary {
     fn drop(&mut self) {
         // SAFETY: retained once when this was made.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// While it lives, the context is this thread's; then the one before is again, such as another library's.
+#[must_use]
+pub(super) struct Entered(PhantomData<*mut ()>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut popped = std::ptr::null_mut();
+        // SAFETY: the value is not sent to other threads, so this thread pushed the context.
+        let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
     }
 }
 
@@ -121,7 +134,8 @@ impl Context {
         );
         let multiprocessors = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         // SAFETY: retained above.
-        check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(primary.raw) })?;
+        check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
+        let _entered = Entered(PhantomData);
         let mut context = Context {
             ordinal,
             primary,
@@ -180,13 +194,14 @@ impl Context {
         self.spare_events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the context this thread's, or says that the device is lost.
-    pub(super) fn enter(&self) -> Result<(), Error> {
+    /// Makes the context this thread's until the value is dropped, or says that the device is lost.
+    pub(super) fn enter(&self) -> Result<Entered, Error> {
         if self.is_lost() {
             return Err(self.lost_because("an earlier launch destroyed its context or never ended"));
         }
-        // SAFETY: the primary context is retained while `self` lives.
-        self.check("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.primary.raw) })
+        // SAFETY: the primary context is retained while `self` lives; `Entered` pops it.
+        self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.primary.raw) })?;
+        Ok(Entered(PhantomData))
     }
 
     /// The result of a call of the driver as an error.
@@ -250,7 +265,7 @@ impl Context {
     }
 
     unsafe fn copy(self: &Arc<Context>, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
-        self.enter()?;
+        let _entered = self.enter()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let staging = match &mut *staging {
             Some(staging) => staging,
@@ -265,7 +280,7 @@ impl Context {
     /// Bytes from `address` to the end of the allocation it lies in, as far as the driver tells, at most those `needed`; `None`
     /// when it is not memory of this GPU.
     pub(crate) fn allocation_from(&self, address: u64, needed: u64) -> Result<Option<u64>, Error> {
-        self.enter()?;
+        let _entered = self.enter()?;
         if !self.owns(address) {
             return Ok(None);
         }
@@ -327,16 +342,18 @@ impl Turn<'_> {
 impl Drop for Context {
     fn drop(&mut self) {
         let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if self.is_lost() || self.enter().is_err() {
+        let Ok(_entered) = self.enter() else {
             std::mem::forget(staging);
             return;
-        }
+        };
+        // Without its context a handle does not destroy its event.
+        let mut events: Vec<_> = staging.iter().flat_map(Staging::events).collect();
         drop(staging);
         let order = self.order.get_mut().unwrap_or_else(PoisonError::into_inner);
-        // Without its context the handle does not destroy the event.
-        let tail = order.tail.take().map(|tail| tail.raw());
+        events.extend(order.tail.take().map(|tail| tail.raw()));
         let spare = self.spare_events.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for event in spare.drain(..).map(|event| event.0).chain(tail) {
+        events.extend(spare.drain(..).map(|event| event.0));
+        for event in events {
             // SAFETY: an event of this context that nobody else has.
             let _ = unsafe { sys::cuEventDestroy_v2(event) };
         }

@@ -126,7 +126,7 @@ impl Event {
     /// MACO0056 on a CPU device, MACO0049 or MACO0050 when the GPU fails.
     pub fn new(device: &Device) -> Result<Event, Error> {
         let context = device.context().ok_or_else(|| Error::NeedsGpu { what: "an event", device: device.to_string().into() })?;
-        context.enter()?;
+        let _entered = context.enter()?;
         Ok(Event { handle: EventHandle::new(context)?, context: context.clone() })
     }
 
@@ -136,7 +136,7 @@ impl Event {
     /// MACO0033 when the stream is another device's, MACO0049 or MACO0050 when the GPU fails.
     pub fn record(&self, stream: &Stream) -> Result<(), Error> {
         let raw = stream.of(&self.context)?;
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         // SAFETY: `of` checked that the stream belongs to the context.
         unsafe { self.handle.record(&self.context, raw) }
     }
@@ -146,7 +146,7 @@ impl Event {
     /// # Errors
     /// MACO0049 or MACO0050 when the GPU fails.
     pub fn synchronize(&self) -> Result<(), Error> {
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         self.handle.synchronize(&self.context)
     }
 
@@ -157,6 +157,7 @@ impl Event {
     pub fn since(&self, earlier: &Event) -> Result<Duration, Error> {
         earlier.synchronize()?;
         self.synchronize()?;
+        let _entered = self.context.enter()?;
         self.handle.since(&earlier.handle, &self.context)
     }
 }

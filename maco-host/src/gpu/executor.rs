@@ -73,6 +73,7 @@ pub(crate) struct BoundArguments {
 
 impl Executor {
     pub(crate) fn new(context: &Arc<Context>, program: &Program, parts: &Parts) -> Result<Executor, Error> {
+        let _entered = context.enter()?;
         let kernel = Kernel::load(context, program, parts.lowered.workers)?;
         let memory = PlanMemory::new(context, parts.megakernel(), &parts.lowered)?;
         let own = Binding::new(context, parts)?;
@@ -81,6 +82,7 @@ impl Executor {
 
     /// Launches and waits.
     pub(crate) fn run(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<Report, Error> {
+        let _entered = self.context.enter()?;
         let mut turn = self.turn(parts)?;
         let (stream, id) = self.context.launches();
         let flight = self.start(parts, &mut turn, arguments, stream, id)?;
@@ -91,7 +93,7 @@ impl Executor {
     /// Launches on `stream`, behind everything launched before on the device.
     pub(crate) fn run_on(&self, parts: &Parts, arguments: &Arguments<'_>, stream: &Stream) -> Result<Flight, Error> {
         let raw = stream.of(&self.context)?;
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         if stream.capturing(&self.context)? {
             return Err(Error::Capturing { megakernel: parts.megakernel().into() });
         }
@@ -103,20 +105,20 @@ impl Executor {
 
     /// Waits for a launch of [`Executor::run_on`].
     pub(crate) fn join(&self, parts: &Parts, flight: &Flight) -> Result<Report, Error> {
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         self.wait(parts, flight)?;
         self.finish(parts, &mut self.wait_for_turn(), flight)
     }
 
     /// Whether a launch has ended.
     pub(crate) fn ended(&self, flight: &Flight) -> Result<bool, Error> {
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         flight.end.done(&self.context)
     }
 
+    /// The context is entered.
     fn start(&self, parts: &Parts, turn: &mut Turn, arguments: &Arguments<'_>, stream: sys::CUstream, id: u64) -> Result<Flight, Error> {
         let context = &self.context;
-        context.enter()?;
         let tables = match &turn.key {
             Some(key) if key.matches(parts, arguments) => None,
             _ => Some(parts.bind(arguments, self.memory.arena())?),
@@ -180,14 +182,14 @@ impl Executor {
 
     /// The error that a run would return at once; also finds what a replayed graph reported.
     pub(crate) fn check(&self, parts: &Parts) -> Result<(), Error> {
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         self.reported(parts, &mut self.wait_for_turn())
     }
 
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
     pub(crate) fn recover(&self) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
-        self.context.enter()?;
+        let _entered = self.context.enter()?;
         self.context.settle()?;
         self.memory.clear()?;
         turn.aborted = None;
@@ -210,7 +212,7 @@ impl Executor {
     /// Tables of their own for `arguments`, on the GPU when this returns.
     pub(crate) fn bind(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
         let context = &self.context;
-        context.enter()?;
+        let _entered = context.enter()?;
         let (_, tables) = parts.bind(arguments, self.memory.arena())?;
         let binding = Binding::new(context, parts)?;
         // SAFETY: a live stream of this context; nothing reads the new tables yet.
@@ -224,7 +226,7 @@ impl Executor {
     pub(crate) fn rebind(&self, parts: &Parts, bound: &BoundArguments, arguments: &Arguments<'_>, stream: &Stream) -> Result<(), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
-        context.enter()?;
+        let _entered = context.enter()?;
         if stream.capturing(context)? {
             return Err(Error::Capturing { megakernel: parts.megakernel().into() });
         }
@@ -253,7 +255,7 @@ impl Executor {
     ) -> Result<(), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
-        context.enter()?;
+        let _entered = context.enter()?;
         if stream.capturing(context)? {
             // SAFETY: a live stream of this context; the graph keeps `owner`, and with it plan, tables and arguments.
             unsafe { launch::enqueue(context, &self.kernel, parts, bound.binding.launch(), raw)? };
@@ -280,7 +282,7 @@ fn buffers(arguments: &Arguments<'_>) -> Vec<Arc<Buffer>> {
 impl Drop for Executor {
     fn drop(&mut self) {
         // Launches in flight read the memory that is about to be freed. If the GPU is lost, the memory is leaked instead.
-        if self.context.enter().is_ok() {
+        if let Ok(_entered) = self.context.enter() {
             let _ = self.context.settle();
         }
     }
@@ -289,7 +291,7 @@ impl Drop for Executor {
 impl Drop for BoundArguments {
     fn drop(&mut self) {
         // As above.
-        if self.context.enter().is_ok() {
+        if let Ok(_entered) = self.context.enter() {
             let _ = self.context.settle();
         }
     }

@@ -64,7 +64,7 @@ impl CudaGraph {
     pub fn capture<E: From<Error>>(stream: &Stream, work: impl FnOnce(&Stream) -> Result<(), E>) -> Result<CudaGraph, E> {
         let device = stream.device();
         let context = device.context().ok_or_else(|| Error::NeedsGpu { what: "a CUDA graph", device: device.to_string().into() })?;
-        context.enter()?;
+        let _entered = context.enter()?;
         stream.take_kept();
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream of the context, which is current.
@@ -110,7 +110,7 @@ impl CudaGraph {
     fn replay(&self, stream: &Stream, replays: u32) -> Result<(Arc<EventHandle>, Arc<EventHandle>), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
-        context.enter()?;
+        let _entered = context.enter()?;
         let (begin, end) = (EventHandle::new(context)?, EventHandle::new(context)?);
         let order = context.turn(raw, stream.id())?;
         // SAFETY: a live graph and a live stream of the context; the graph keeps what its kernels use, and dropping it waits.
@@ -128,7 +128,7 @@ impl CudaGraph {
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if let Ok(_entered) = self.context.enter() {
             let _ = self.context.settle();
             // SAFETY: instantiated once and destroyed once; its launches have ended.
             let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };

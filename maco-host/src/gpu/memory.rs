@@ -18,7 +18,7 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     /// Zeroed memory of at least one byte; the driver aligns it to 256 bytes or more. `what` names it in the error message.
     pub(crate) fn zeroed(context: &Arc<Context>, bytes: u64, what: &str) -> Result<DeviceMemory, Error> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let bytes = bytes.max(256);
         let mut address = 0;
         // SAFETY: the context is current and `address` writable.
@@ -45,7 +45,7 @@ impl DeviceMemory {
     /// Zeroes everything and waits for it. No launch may use the memory meanwhile.
     pub(crate) fn clear(&self) -> Result<(), Error> {
         let context = &self.context;
-        context.enter()?;
+        let _entered = context.enter()?;
         // SAFETY: the range is this allocation; the stream is the context's.
         unsafe {
             context.check("cuMemsetD8Async", sys::cuMemsetD8Async(self.address, 0, self.bytes as usize, context.copies()))?;
@@ -56,7 +56,7 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if let Ok(_entered) = self.context.enter() {
             // SAFETY: allocated by `cuMemAlloc` in this context, and freed once.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }
@@ -86,7 +86,7 @@ unsafe impl Sync for PinnedMemory {}
 
 impl PinnedMemory {
     pub(super) fn new(context: &Arc<Context>, bytes: usize, what: &str) -> Result<PinnedMemory, Error> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let mut pointer = std::ptr::null_mut();
         let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
         // SAFETY: the context is current and `pointer` writable.
@@ -122,8 +122,10 @@ impl PinnedMemory {
 
 impl Drop for PinnedMemory {
     fn drop(&mut self) {
+        let context = self.context.upgrade();
+        let entered = context.as_deref().map(Context::enter);
         // Without a context left, the context is being dropped: it has made itself current and is not lost.
-        if self.context.upgrade().is_none_or(|context| context.enter().is_ok()) {
+        if !matches!(entered, Some(Err(_))) {
             // SAFETY: allocated by `cuMemHostAlloc` and freed once.
             let _ = unsafe { sys::cuMemFreeHost(self.pointer.cast()) };
         }

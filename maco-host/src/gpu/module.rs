@@ -46,7 +46,7 @@ unsafe impl Sync for Module {}
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if self.context.enter().is_ok() {
+        if let Ok(_entered) = self.context.enter() {
             // SAFETY: loaded once and unloaded once; its kernels hold it.
             let _ = unsafe { sys::cuModuleUnload(self.raw) };
         }
@@ -69,7 +69,7 @@ unsafe impl Sync for Kernel {}
 impl Kernel {
     /// Loads the entry of `program` for `workers` resident CTAs.
     pub(super) fn load(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Kernel, Error> {
-        context.enter()?;
+        let _entered = context.enter()?;
         let code = choose(context, program)?;
         let what = || {
             format!(

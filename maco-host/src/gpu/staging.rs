@@ -70,6 +70,11 @@ impl Staging {
         Ok(Staging { buffers: [buffer()?, buffer()?] })
     }
 
+    /// Its events, for the context to destroy with its own.
+    pub(super) fn events(&self) -> impl Iterator<Item = sys::CUevent> {
+        self.buffers.iter().map(|buffer| buffer.done.raw())
+    }
+
     /// Copies `rows` between `device` (at their pitch) and `host` (without padding), and waits.
     ///
     /// # Safety
@@ -82,46 +87,48 @@ impl Staging {
         rows: Rows,
         host: *mut u8,
     ) -> Result<(), Error> {
+        // SAFETY: passed on from the caller.
+        let result = unsafe { self.pipeline(context, direction, device, rows, host) };
+        if result.is_err() {
+            // Copies that were queued before the failure still use the buffers.
+            // SAFETY: the stream is the context's.
+            let _ = unsafe { sys::cuStreamSynchronize(context.copies()) };
+        }
+        result
+    }
+
+    unsafe fn pipeline(&self, context: &Context, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
         let stream = context.copies();
         let mut pending: [Option<Piece>; 2] = [None; 2];
-        // SAFETY (whole loop): pieces are parts of the rows and fit a buffer; a buffer is touched by the host only when its event,
-        // recorded behind its last copy, has passed.
         for (n, piece) in pieces(rows, BUFFER).enumerate() {
-            let slot = n % 2;
-            let buffer = &self.buffers[slot];
+            let buffer = &self.buffers[n % 2];
+            // SAFETY: pieces are parts of the rows and fit a buffer, which the host touches only when the event behind its last copy
+            // has passed; the caller promises both sides.
             unsafe {
-                self.finish(context, direction, rows, host, slot, pending[slot].take())?;
+                buffer.finish(context, direction, rows, host, pending[n % 2].replace(piece))?;
                 if direction == Direction::Upload {
                     exchange(direction, piece, rows, host, buffer.memory.pointer());
                 }
                 enqueue(context, direction, piece, rows.pitch, device, buffer.memory.pointer(), stream)?;
                 buffer.done.record(context, stream)?;
             }
-            pending[slot] = Some(piece);
         }
-        for slot in 0..2 {
+        for (buffer, piece) in self.buffers.iter().zip(pending) {
             // SAFETY: as above.
-            unsafe { self.finish(context, direction, rows, host, slot, pending[slot].take())? };
+            unsafe { buffer.finish(context, direction, rows, host, piece)? };
         }
         Ok(())
     }
+}
 
+impl Buffer {
     /// Waits for the copy in a buffer, and takes what it brought.
-    unsafe fn finish(
-        &self,
-        context: &Context,
-        direction: Direction,
-        rows: Rows,
-        host: *mut u8,
-        slot: usize,
-        piece: Option<Piece>,
-    ) -> Result<(), Error> {
+    unsafe fn finish(&self, context: &Context, direction: Direction, rows: Rows, host: *mut u8, piece: Option<Piece>) -> Result<(), Error> {
         let Some(piece) = piece else { return Ok(()) };
-        let buffer = &self.buffers[slot];
-        buffer.done.synchronize(context)?;
+        self.done.synchronize(context)?;
         if direction == Direction::Download {
             // SAFETY: passed on from the caller; the copy has ended.
-            unsafe { exchange(direction, piece, rows, host, buffer.memory.pointer()) };
+            unsafe { exchange(direction, piece, rows, host, self.memory.pointer()) };
         }
         Ok(())
     }

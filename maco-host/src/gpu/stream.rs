@@ -36,7 +36,7 @@ impl Stream {
         static NEXT: AtomicU64 = AtomicU64::new(FIRST_STREAM);
         let mut raw = std::ptr::null_mut();
         if let Some(context) = device.context() {
-            context.enter()?;
+            let _entered = context.enter()?;
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
             // SAFETY: the context is current and `raw` writable.
             context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
@@ -76,7 +76,7 @@ impl Stream {
     /// MACO0049 or MACO0050 when the GPU fails.
     pub fn synchronize(&self) -> Result<(), Error> {
         let Some(context) = self.device.context() else { return Ok(()) };
-        context.enter()?;
+        let _entered = context.enter()?;
         // SAFETY: a live stream of the context.
         context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
     }
@@ -123,7 +123,7 @@ impl Drop for Stream {
             return;
         }
         if let Some(context) = self.device.context()
-            && context.enter().is_ok()
+            && let Ok(_entered) = context.enter()
         {
             // SAFETY: made by `new` and destroyed once; the driver lets queued work finish.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.raw) };

@@ -45,11 +45,14 @@ pub(crate) struct Tables {
     pub(crate) scalars: Vec<u32>,
 }
 
+/// Tensor, offset, and axis, step and extent of each view axis.
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>);
+
 /// Distinct views of all operands, and per call which ones.
 pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<Operands>), Error> {
     let mut views: Vec<Template> = Vec::new();
     let mut maps = 0;
-    let mut known: HashMap<(u32, &[u64], Vec<[u64; 3]>), usize> = HashMap::new();
+    let mut known: HashMap<ViewKey<'_>, usize> = HashMap::new();
     let mut operands = Vec::with_capacity(graph.calls.len());
     for (call_index, call) in graph.calls.iter().enumerate() {
         let mut indices = Operands::default();

@@ -1,6 +1,7 @@
 //! Tensors: typed, shaped memory on a device. What is computed with them does not belong here.
 
 mod buffer;
+mod buffer_fault;
 mod element;
 mod layout;
 mod shape;
@@ -10,6 +11,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+pub use buffer_fault::BufferFault;
 pub use element::TensorElement;
 pub use shape::{Extent, IntoShape, Shape};
 
@@ -18,7 +20,7 @@ pub(crate) use layout::Layout;
 pub(crate) use transfer::Rows;
 
 use crate::device::Device;
-use crate::error::{BufferFault, Error};
+use crate::error::Error;
 
 /// A tensor on one device: `E` is `bf16`, `f16`, `f32`, `i32` or `u32`, the rank 1 to 4.
 ///

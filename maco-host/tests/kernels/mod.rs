@@ -67,11 +67,21 @@ pub static SLOW: TaskSpec = task(
 /// y = x, but panics where the first element of a tile is negative.
 pub static STRICT: TaskSpec =
     task("strict", GRID, &[tensor("x", Access::Read, Element::F32, MN, TILE), tensor("y", Access::Write, Element::F32, MN, TILE)]);
+/// x is only named; the GPU tests' kernel of this task runs for `ms` milliseconds.
+pub static SPIN: TaskSpec = task(
+    "spin",
+    GRID,
+    &[
+        tensor("x", Access::Update, Element::F32, MN, TILE),
+        Param::Scalar { name: "ms", ty: ScalarType::F32 },
+        Param::Scalar { name: "count", ty: ScalarType::U32 },
+    ],
+);
 /// Raw device code without a CPU reference.
 pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
-pub static TASKS: [&TaskSpec; 7] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW];
+pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN];
 
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     let mut cta = Cta::<Cpu, Identity>::new(cpu, task);

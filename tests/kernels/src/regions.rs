@@ -18,16 +18,18 @@ pub fn blurred(x: InOut<f32, M, N>, by: f32, y: Out<f32, M, N>) {
     add(twice, x, y);
 }
 
-/// Halves of one matrix, swapped and transposed.
+/// y = xᵀ.
 #[maco::task(tile(i = 64, j = 64))]
 pub fn transpose(cta: &mut Cta, #[read(j, i)] x: Tensor<f32, N, M>, #[write(i, j)] y: Tensor<f32, M, N>) {
     cta.generate(x, y, |x, r, c| x.at(c, r))
 }
 
+/// Halves of one matrix swapped, the first one raised by `b`, and the whole transposed.
 #[maco::megakernel]
-pub fn halves(x: In<f32, M, {2 * H}>, y: Out<f32, M, {2 * H}>, z: Out<f32, {2 * H}, M>) {
-    copy(x.slice(1, 0..H), y.slice(1, H..{2 * H}));
-    copy(x.slice(1, H..{2 * H}), y.slice(1, 0..H));
+pub fn halves(x: In<f32, M, { 2 * H }>, b: In<f32, H>, y: Out<f32, M, { 2 * H }>, z: Out<f32, { 2 * H }, M>) {
+    copy(x.slice(1, 0..H), y.slice(1, H..2 * H));
+    copy(x.slice(1, H..2 * H), y.slice(1, 0..H));
+    bias(y.slice(1, 0..H), b);
     transpose(y, z);
 }
 
@@ -51,10 +53,11 @@ pub fn embedded(ids: In<u32, M>, table: In<f32, V, N>, by: f32, y: Out<f32, M, N
     scale(y, by);
 }
 
-fn reverse_reference(x: maco::Tile<f32, 1, 256>, y: maco::Tile<f32, 1, 256>) {
-    for c in 0..256 {
-        // SAFETY: the callers' tensors have a multiple of 256 elements, so the tile lies inside them.
-        unsafe { y.pointer(0, 255 - c).write(x.pointer(0, c).read()) };
+/// What `reverse` does, one element after another.
+fn reverse_reference<const I: usize>(x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
+    for c in 0..I as i32 {
+        // SAFETY: the task's author promises whole tiles, so every element lies inside the tensors.
+        unsafe { y.pointer(0, I as i32 - 1 - c).write(x.pointer(0, c).read()) };
     }
 }
 

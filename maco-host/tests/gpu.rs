@@ -1,0 +1,326 @@
+//! The GPU device, with kernels in hand-written PTX that test the host alone. Run on a GPU: `cargo test -p maco-host --test gpu -- --ignored`.
+
+mod kernels;
+
+use std::time::{Duration, Instant};
+
+use half::bf16;
+use kernels::{ADD, Builder, CENTRE, SPIN};
+use maco_graph::ir::ScalarSource;
+use maco_graph::ir::TensorKind::{In, InOut, Out, Temp};
+use maco_graph::spec::Element::F32;
+use maco_host::{Arguments, CudaGraph, Device, DeviceModule, Embedded, Error, Event, Plan, PlanOptions, Program, Stream, Tensor};
+
+const MODULES: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: include_str!("gpu/kernels.ptx"), hash: 1 }];
+const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
+
+fn gpu() -> Device {
+    Device::gpu(0).expect("these tests need a GPU")
+}
+
+fn program(builder: Builder, entry: &'static str) -> Program {
+    Program { entry, embedded: Embedded { modules: MODULES, error: None }, ..builder.program() }
+}
+
+fn add(m: u64, n: u64) -> Builder {
+    Builder::new("add").tensor("x", In, F32, &[m, n]).tensor("y", Out, F32, &[m, n]).scalar("by").call(&ADD, &["x", "y"], &BY)
+}
+
+/// What `maco_first` leaves of zeros.
+fn first(x: &[f32], n: usize, by: f32) -> Vec<f32> {
+    x.iter().enumerate().map(|(at, x)| if (at / n).is_multiple_of(4) && (at % n).is_multiple_of(8) { x + by } else { 0.0 }).collect()
+}
+
+fn integers(count: usize) -> Vec<f32> {
+    (0..count).map(|n| (n % 1000) as f32).collect()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn tensors_go_there_and_back() {
+    let device = gpu();
+    assert!(device.to_string().starts_with("GPU 0 (") && device.is_gpu() && device == gpu());
+    // Padded and unpadded rows, more than one staging buffer, a row longer than a buffer, nothing at all.
+    for shape in [&[3u64, 5][..], &[64, 64], &[7], &[2, 3, 9], &[3000, 1001], &[2, 3_000_001], &[3_000_001], &[0, 5], &[5, 0]] {
+        let count = shape.iter().product::<u64>() as usize;
+        let data: Vec<bf16> = (0..count).map(|n| bf16::from_bits((n * 7) as u16)).collect();
+        let mut tensor = device.upload(&data, shape).unwrap();
+        let same = |found: Vec<bf16>, expected: &[bf16]| found.iter().zip(expected).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same(tensor.download().unwrap(), &data), "{shape:?}");
+        assert_eq!((tensor.as_ptr() as u64 % 256, tensor.row_stride() % 8), (0, 0));
+        let reversed: Vec<bf16> = data.iter().rev().copied().collect();
+        tensor.upload_from(&reversed).unwrap();
+        assert!(same(tensor.download().unwrap(), &reversed), "{shape:?}");
+    }
+    assert_eq!(device.zeros::<u32>([100, 3]).unwrap().download().unwrap(), [0; 300]);
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn bad_memory_is_refused() {
+    let device = gpu();
+    let error = device.zeros::<f32>([1u64 << 43]).unwrap_err();
+    let Error::OutOfMemory { needed, free: Some((free, total)), .. } = &error else { panic!("{error}") };
+    assert!(*needed == 1 << 45 && 0 < *free && free <= total, "{error}");
+    let mut tensor = device.zeros::<f32>([64, 64]).unwrap();
+    let mut host = [0f32; 16];
+    // SAFETY: bad ones are refused before anybody uses them; the good one is not used after `tensor`.
+    unsafe {
+        let base = tensor.as_mut_ptr();
+        assert_eq!(Tensor::from_raw(&device, host.as_mut_ptr(), [4, 4], 4).unwrap_err().code(), 35);
+        let error = Tensor::from_raw(&device, base, [1 << 24, 64], 64).unwrap_err();
+        assert!(error.code() == 35 && error.to_string().contains("bytes after the address, expected 4294967296"), "{error}");
+        assert!(Tensor::from_raw(&device, base, [64, 64], 64).is_ok());
+        assert!(Tensor::from_raw(&device, base.add(64), [63, 64], 64).is_ok());
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_kernel_finds_its_tables() {
+    let device = gpu();
+    for workers in [1, 3, device.workers()] {
+        let (m, n) = (70, 45);
+        let plan = Plan::build(&device, program(add(m, n), "maco_first"), &PlanOptions::new().workers(workers)).unwrap();
+        let data = integers((m * n) as usize);
+        for by in [1.0, 2.0] {
+            // Other addresses and scalars each time.
+            let x = device.upload(&data, [m, n]).unwrap();
+            let mut y = device.zeros::<f32>([m, n]).unwrap();
+            let report = plan.run(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y)).unwrap();
+            assert!(report.elapsed > Duration::ZERO && report.elapsed < Duration::from_secs(1), "{report:?}");
+            assert_eq!(y.download().unwrap(), first(&data, n as usize, by));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn queued_runs_keep_their_order_and_their_arguments() {
+    let device = gpu();
+    let (m, n) = (40, 40);
+    let data = integers((m * n) as usize);
+    let plan = Plan::build(&device, program(add(m, n), "maco_first"), &PlanOptions::new()).unwrap();
+    let spin = spin(&device, Duration::from_secs(2));
+    let (one, two) = (Stream::new(&device).unwrap(), Stream::new(&device).unwrap());
+    let mut named = device.zeros::<f32>([4, 8]).unwrap();
+    let inputs: Vec<_> = (0..10).map(|_| device.upload(&data, [m, n]).unwrap()).collect();
+    let mut outputs: Vec<_> = (0..10).map(|_| device.zeros::<f32>([m, n]).unwrap()).collect();
+    let begin = Instant::now();
+    let long = spin.run_on(&one, Arguments::new().tensor_mut(&mut named).scalar(200f32).scalar(0u32)).unwrap();
+    let mut pending = Vec::new();
+    // More uploads than staging slots, all behind the long launch, from two streams; each input is dropped once its run is queued.
+    for (run, (x, y)) in inputs.into_iter().zip(&mut outputs).enumerate() {
+        let stream = if run % 2 == 0 { &one } else { &two };
+        pending.push(plan.run_on(stream, Arguments::new().tensor(&x).scalar(run as f32).tensor_mut(y)).unwrap());
+        if run == 2 {
+            assert!(begin.elapsed() < Duration::from_millis(150), "queueing does not wait");
+            assert!(!long.is_done().unwrap() && !pending[0].is_done().unwrap());
+        }
+    }
+    assert!(long.wait().unwrap().elapsed >= Duration::from_millis(199));
+    for pending in pending {
+        pending.wait().unwrap();
+    }
+    for (run, y) in outputs.iter().enumerate() {
+        assert_eq!(y.download().unwrap(), first(&data, n as usize, run as f32), "run {run}");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn captured_launches_replay_and_can_be_rebound() {
+    let device = gpu();
+    let (m, n) = (16, 16);
+    let data = integers((m * n) as usize);
+    let plan = Plan::build(&device, program(add(m, n), "maco_first"), &PlanOptions::new()).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let x = device.upload(&data, [m, n]).unwrap();
+    let (mut y, mut z) = (device.zeros::<f32>([m, n]).unwrap(), device.zeros::<f32>([m, n]).unwrap());
+    let to_y = plan.bind(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+    let to_z = plan.bind(Arguments::new().tensor(&x).scalar(2f32).tensor_mut(&mut z)).unwrap();
+    let graph = CudaGraph::capture(&stream, |stream| {
+        to_y.launch_on(stream)?;
+        to_z.launch_on(stream)
+    })
+    .unwrap();
+    assert_eq!(y.download().unwrap(), vec![0.0; 256], "a capture runs nothing");
+    for _ in 0..3 {
+        graph.launch(&stream).unwrap();
+    }
+    stream.synchronize().unwrap();
+    plan.check().unwrap();
+    assert_eq!(y.download().unwrap(), first(&data, 16, 1.0));
+    assert_eq!(z.download().unwrap(), first(&data, 16, 2.0));
+
+    to_y.rebind_on(&stream, Arguments::new().tensor(&x).scalar(5f32).tensor_mut(&mut y)).unwrap();
+    graph.launch(&stream).unwrap();
+    assert_eq!(y.download().unwrap(), first(&data, 16, 5.0));
+    assert!(graph.time(&stream, 20).unwrap() > Duration::ZERO);
+
+    // Outside of a capture, beside `run` of the same plan.
+    let (begin, end) = (Event::new(&device).unwrap(), Event::new(&device).unwrap());
+    begin.record(&stream).unwrap();
+    to_z.launch_on(&stream).unwrap();
+    end.record(&stream).unwrap();
+    assert!(end.since(&begin).unwrap() > Duration::ZERO);
+    plan.run(Arguments::new().tensor(&x).scalar(9f32).tensor_mut(&mut z)).unwrap();
+    assert_eq!(z.download().unwrap(), first(&data, 16, 9.0));
+
+    let refused =
+        CudaGraph::capture(&stream, |stream| plan.run_on(stream, Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).map(|_| ()));
+    assert_eq!(refused.unwrap_err().code(), 60);
+    stream.synchronize().unwrap();
+    // The graph keeps plan and arguments.
+    drop((to_y, to_z, plan));
+    graph.launch(&stream).unwrap();
+    assert_eq!(z.download().unwrap(), first(&data, 16, 2.0));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_report_becomes_a_hang_in_the_users_names() {
+    let device = gpu();
+    let builder = Builder::new("two")
+        .tensor("x", In, F32, &[8, 8])
+        .tensor("y", Out, F32, &[8, 8])
+        .tensor("h", Temp, F32, &[8, 8])
+        .scalar("by")
+        .call(&ADD, &["x", "h"], &BY)
+        .call(&CENTRE, &["h", "y"], &[]);
+    let plan = Plan::build(&device, program(builder, "maco_report"), &PlanOptions::new().workers(1)).unwrap();
+    let x = device.zeros::<f32>([8, 8]).unwrap();
+    let mut y = device.zeros::<f32>([8, 8]).unwrap();
+    let mut run = |by: f32| plan.run(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y));
+    run(0.0).unwrap();
+    for _ in 0..2 {
+        let Err(Error::Hang(hang)) = run(1.0) else { panic!("the kernel reports a hang") };
+        assert_eq!((&*hang.megakernel, &*hang.task, hang.waited), ("two", "centre", Duration::from_millis(123)));
+        let dependency = hang.dependency.as_ref().unwrap();
+        assert_eq!((&*dependency.tensor, &*dependency.producer), ("h", "add"));
+        assert!(hang.multiprocessor.is_some());
+        assert_eq!(run(0.0).unwrap_err().code(), 48);
+        assert_eq!(plan.check().unwrap_err().code(), 48);
+        plan.recover().unwrap();
+        run(0.0).unwrap();
+    }
+
+    // The same from a replayed graph.
+    let stream = Stream::new(&device).unwrap();
+    let bound = plan.bind(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
+    let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+    graph.launch(&stream).unwrap();
+    graph.launch(&stream).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(plan.check().unwrap_err().code(), 47);
+    assert_eq!(bound.launch_on(&stream).unwrap_err().code(), 48);
+    plan.recover().unwrap();
+    plan.check().unwrap();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn device_code_that_does_not_fit_is_explained() {
+    let device = gpu();
+    let code = |embedded: Embedded, entry: &'static str, workers: u32| {
+        let program = Program { embedded, entry, ..add(8, 8).program() };
+        Plan::build(&device, program, &PlanOptions::new().workers(workers)).map(|_| ()).map_err(|error| (error.code(), error.to_string()))
+    };
+    let modules = |modules| Embedded { modules, error: None };
+    assert!(code(modules(MODULES), "maco_first", 1).is_ok());
+    assert_eq!(code(modules(MODULES), "maco_first", device.workers() + 1).unwrap_err().0, 39);
+    let (number, text) = code(modules(MODULES), "maco_missing", 1).unwrap_err();
+    assert!(number == 43 && text.contains("no entry `maco_missing`"), "{text}");
+    let (number, text) = code(Embedded::NONE, "maco_first", 1).unwrap_err();
+    assert!(number == 43 && text.contains("build.rs"), "{text}");
+    let (number, text) = code(Embedded { modules: &[], error: Some("no toolchain") }, "maco_first", 1).unwrap_err();
+    assert!(number == 43 && text.contains("no toolchain"), "{text}");
+    const OTHER: &[DeviceModule] = &[DeviceModule { target: "sm_75a", ptx: "", hash: 2 }];
+    let (number, text) = code(modules(OTHER), "maco_first", 1).unwrap_err();
+    assert!(number == 43 && text.contains("built for sm_75a"), "{text}");
+    const BROKEN: &[DeviceModule] =
+        &[DeviceModule { target: "sm_90", ptx: ".version 8.0\n.target sm_90\n.address_size 64\nnonsense here;\n", hash: 3 }];
+    let (number, text) = code(modules(BROKEN), "maco_first", 1).unwrap_err();
+    assert!(number == 44 && text.contains("line 4"), "the assembler's log is missing: {text}");
+    const FUTURE: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: ".version 99.0\n.target sm_90\n.address_size 64\n", hash: 4 }];
+    let (number, text) = code(modules(FUTURE), "maco_first", 1).unwrap_err();
+    assert!(number == 44, "{text}");
+    assert!(Device::gpu(1000).unwrap_err().to_string().contains("there is no GPU 1000"));
+}
+
+fn spin(device: &Device, deadline: Duration) -> Plan {
+    let builder = Builder::new("spin").tensor("x", InOut, F32, &[4, 8]).scalar("ms").scalar("count").call(
+        &SPIN,
+        &["x"],
+        &[ScalarSource::Parameter(0), ScalarSource::Parameter(1)],
+    );
+    Plan::build(device, program(builder, "maco_spin"), &PlanOptions::new().workers(1).deadline(deadline)).unwrap()
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn dropping_what_a_launch_uses_waits_for_it() {
+    let device = gpu();
+    let stream = Stream::new(&device).unwrap();
+    let mut x = device.zeros::<f32>([4, 8]).unwrap();
+    let waits = |what: &str, dropping: &mut dyn FnMut()| {
+        let begin = Instant::now();
+        dropping();
+        assert!(begin.elapsed() >= Duration::from_millis(60), "{what} was dropped after {:?}", begin.elapsed());
+        stream.synchronize().unwrap();
+    };
+    fn arguments(x: &mut Tensor<f32>) -> Arguments<'_> {
+        Arguments::new().tensor_mut(x).scalar(100f32).scalar(1u32)
+    }
+    let mut plan = Some(spin(&device, Duration::from_secs(2)));
+    drop(plan.as_ref().unwrap().run_on(&stream, arguments(&mut x)).unwrap());
+    waits("the plan", &mut || drop(plan.take()));
+
+    let plan = spin(&device, Duration::from_secs(2));
+    let mut bound = Some(plan.bind(arguments(&mut x)).unwrap());
+    bound.as_ref().unwrap().launch_on(&stream).unwrap();
+    waits("the bound arguments", &mut || drop(bound.take()));
+
+    let bound = plan.bind(arguments(&mut x)).unwrap();
+    let mut graph = Some(CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap());
+    graph.as_ref().unwrap().launch(&stream).unwrap();
+    waits("the graph", &mut || drop(graph.take()));
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn the_watchdog_lets_work_go_on_that_counts() {
+    let device = gpu();
+    let plan = spin(&device, Duration::from_millis(50));
+    let mut x = device.zeros::<f32>([4, 8]).unwrap();
+    let report = plan.run(Arguments::new().tensor_mut(&mut x).scalar(2500f32).scalar(1u32)).unwrap();
+    assert!(report.elapsed >= Duration::from_millis(2490), "{report:?}");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_launch_that_neither_ends_nor_counts_loses_the_device() {
+    const INNER: &str = "MACO_TEST_LOSE_DEVICE";
+    if std::env::var_os(INNER).is_none() {
+        // In a process of its own: the device stays lost for the rest of it.
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_launch_that_neither_ends_nor_counts_loses_the_device", "--include-ignored", "--nocapture"])
+            .env(INNER, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("lost as expected"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let device = gpu();
+    let plan = spin(&device, Duration::from_millis(50));
+    let mut x = device.zeros::<f32>([4, 8]).unwrap();
+    let begin = Instant::now();
+    let error = plan.run(Arguments::new().tensor_mut(&mut x).scalar(4000f32).scalar(0u32)).unwrap_err();
+    assert_eq!(error.code(), 49, "{error}");
+    assert!(begin.elapsed() < Duration::from_secs(3), "the watchdog took {:?}", begin.elapsed());
+    assert_eq!(x.download().unwrap_err().code(), 49);
+    assert_eq!(plan.recover().unwrap_err().code(), 49);
+    assert_eq!(device.zeros::<f32>([1]).unwrap_err().code(), 49);
+    println!("lost as expected");
+}

@@ -1,0 +1,76 @@
+//! In-place updates, halos, views, rows, gathers and raw SIMT: right on every device.
+mod support;
+
+use kernels::regions;
+use maco::Device;
+use support::{Matrix, poisoned};
+
+on_every_device!(blurred, halves, normed, embedded, reversed);
+
+fn blur(x: &Matrix) -> Matrix {
+    let at = |r: isize, c: usize| if r < 0 || r as usize >= x.rows { 0.0 } else { x.at(r as usize, c) };
+    Matrix::new(x.rows, x.cols, |r, c| at(r as isize - 1, c) + at(r as isize, c) + at(r as isize + 1, c))
+}
+
+fn blurred(device: &Device) {
+    for (m, n) in [(32, 64), (97, 130), (1, 5), (300, 64)] {
+        let x = Matrix::integers(m, n, 7, 9);
+        let plan = regions::blurred::plan(device, regions::blurred::Dims { M: m as u64, N: n as u64 }).unwrap();
+        let mut y = poisoned::<f32>(device, m, n);
+        let mut inout = x.upload::<f32>(device);
+        plan.run(&mut inout, 3.0, &mut y).unwrap();
+        x.map(|v| v * 3.0).exactly(&inout, "scaled in place");
+        blur(&blur(&x)).plus(&x.map(|v| v * 3.0)).exactly(&y, &format!("blurred {m} × {n}"));
+    }
+}
+
+fn halves(device: &Device) {
+    for (m, h) in [(64, 64), (70, 36), (1, 1)] {
+        let (x, b) = (Matrix::integers(m, 2 * h, 1, 99), Matrix::integers(1, h, 2, 99));
+        let plan = regions::halves::plan(device, regions::halves::Dims { M: m as u64, H: h as u64 }).unwrap();
+        let (mut y, mut z) = (poisoned::<f32>(device, m, 2 * h), poisoned::<f32>(device, 2 * h, m));
+        let bias: Vec<f32> = b.data.iter().map(|&v| v as f32).collect();
+        plan.run(&x.upload(device), &device.upload(&bias, [h as u64]).unwrap(), &mut y, &mut z).unwrap();
+        let expected = Matrix::new(m, 2 * h, |r, c| x.at(r, (c + h) % (2 * h)) + if c < h { b.at(0, c) } else { 0.0 });
+        expected.exactly(&y, "halves");
+        expected.t().exactly(&z, "transposed");
+    }
+}
+
+fn normed(device: &Device) {
+    for (m, n) in [(8, 64), (37, 130), (3, 1)] {
+        let x = Matrix::integers(m, n, 3, 3);
+        let weight = Matrix::integers(1, n, 4, 3);
+        let plan = regions::normed::plan(device, regions::normed::Dims { M: m as u64, N: n as u64 }).unwrap();
+        let (mut soft, mut rms, mut sums) = (poisoned::<f32>(device, m, n), poisoned::<f32>(device, m, n), poisoned::<f32>(device, m, 1));
+        let w: Vec<f32> = weight.data.iter().map(|&v| v as f32).collect();
+        plan.run(&x.upload(device), &device.upload(&w, [n as u64]).unwrap(), &mut soft, &mut rms, &mut sums).unwrap();
+        let exponentials = x.map(f64::exp);
+        let total = |r: usize| (0..n).map(|c| exponentials.at(r, c)).sum::<f64>();
+        Matrix::new(m, n, |r, c| exponentials.at(r, c) / total(r)).within(&soft, 1e-5, "softmax");
+        let scale = |r: usize| ((0..n).map(|c| x.at(r, c).powi(2)).sum::<f64>() / n as f64 + 1e-5).powf(-0.5);
+        // 1e-5: rows of zeros are multiplied by 1/√epsilon, about 316.
+        Matrix::new(m, n, |r, c| x.at(r, c) * scale(r) * weight.at(0, c)).within(&rms, 1e-5, "rmsnorm");
+        Matrix::new(m, 1, |_, _| 1.0).within(&sums, 1e-5, "sums");
+    }
+}
+
+fn embedded(device: &Device) {
+    let (m, v, n) = (50, 20, 33);
+    let table = Matrix::integers(v, n, 5, 999);
+    let ids: Vec<u32> = (0..m as u32).map(|i| i * 7 % v as u32).collect();
+    let plan = regions::embedded::plan(device, regions::embedded::Dims { M: m as u64, V: v as u64, N: n as u64 }).unwrap();
+    let mut y = poisoned::<f32>(device, m, n);
+    plan.run(&device.upload(&ids, [m as u64]).unwrap(), &table.upload(device), 0.5, &mut y).unwrap();
+    Matrix::new(m, n, |r, c| table.at(ids[r] as usize, c) * 0.5).exactly(&y, "embedded");
+}
+
+fn reversed(device: &Device) {
+    let n = 1024usize;
+    let data: Vec<f32> = (0..n).map(|v| v as f32).collect();
+    let plan = regions::reversed::plan(device, regions::reversed::Dims { N: n as u64 }).unwrap();
+    let mut y = device.zeros::<f32>([n as u64]).unwrap();
+    plan.run(&device.upload(&data, [n as u64]).unwrap(), &mut y).unwrap();
+    let expected: Vec<f32> = (0..n).map(|i| (i / 256 * 256 + 255 - i % 256) as f32).collect();
+    assert_eq!(y.download().unwrap(), expected);
+}

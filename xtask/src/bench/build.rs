@@ -1,0 +1,168 @@
+//! What the device half costs a `cargo build`, against the limits it must keep on two cores.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use maco_build::toolchain;
+use serde::Serialize;
+
+use crate::command::{capture, cargo};
+use crate::failure::Failure;
+use crate::packages::{example, target};
+use crate::progress::during;
+use crate::setup;
+
+/// A row of results; the same fields as those of `benches/`.
+#[derive(Debug, Serialize)]
+struct Row {
+    bench: &'static str,
+    case: &'static str,
+    metric: &'static str,
+    unit: &'static str,
+    value: f64,
+    peer: &'static str,
+    peer_value: f64,
+    /// Above 1: within the limit.
+    ratio: f64,
+}
+
+/// Cases and their limits in seconds.
+const LIMITS: [(&str, f64); 4] = [("first ever", 30.0), ("core cached", 12.0), ("a kernel edited", 6.0), ("nothing changed", 0.5)];
+
+/// Measures the four cases on a copy of an example; fails when one is over its limit.
+pub fn measure(name: &str, json: Option<&Path>) -> Result<(), Failure> {
+    setup::setup(false)?;
+    let bed = Bed::new(name)?;
+    let host = during("host build alone", || bed.build("host", Device::Skip))?;
+    let first = during("first ever: no `core`, no device crates", || bed.build("first", Device::NewCache))? - host;
+    let cached = during("`core` cached", || bed.build("cached", Device::Usual))? - host;
+    bed.edit(1)?;
+    let host_edited = during("a kernel edited, host build alone", || bed.build("host", Device::Skip))?;
+    let edited = during("a kernel edited", || bed.build("cached", Device::Usual))? - host_edited;
+    let unchanged = during("nothing changed", || bed.build("cached", Device::Usual))?;
+    fs::remove_dir_all(&bed.directory).map_err(Failure::io("remove", &bed.directory))?;
+
+    let rows: Vec<Row> =
+        LIMITS.into_iter().zip([first, cached, edited, unchanged]).map(|((case, limit), value)| Row::new(case, value, limit)).collect();
+    println!("beyond the host build alone ({host:.1} s, {name}, debug)");
+    for row in &rows {
+        let verdict = if row.ratio >= 1.0 { "" } else { "  OVER" };
+        println!("{:<16} {:>6.2} s   limit {:>4.1} s{verdict}", row.case, row.value, row.peer_value);
+    }
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(&rows).map_err(|error| Failure::Text(error.to_string()))?;
+        fs::write(path, text).map_err(Failure::io("write", path))?;
+    }
+    let over: Vec<String> = rows.iter().filter(|row| row.ratio < 1.0).map(|row| format!("`{}`", row.case)).collect();
+    if over.is_empty() { Ok(()) } else { Err(Failure::Checks(over)) }
+}
+
+impl Row {
+    fn new(case: &'static str, value: f64, limit: f64) -> Row {
+        // Noise can make the difference negative.
+        let value = value.max(0.0);
+        Row {
+            bench: "build",
+            case,
+            metric: "beyond the host build",
+            unit: "s",
+            value,
+            peer: "limit",
+            peer_value: limit,
+            ratio: limit / value.max(1e-3),
+        }
+    }
+}
+
+enum Device {
+    /// The host build alone.
+    Skip,
+    /// An empty user cache.
+    NewCache,
+    /// The user's cache.
+    Usual,
+}
+
+/// A copy of an example with target directories of its own.
+struct Bed {
+    directory: PathBuf,
+}
+
+impl Bed {
+    fn new(name: &str) -> Result<Bed, Failure> {
+        let manifest = example(name);
+        let source =
+            manifest.parent().filter(|_| manifest.is_file()).ok_or_else(|| Failure::Text(format!("there is no example `{name}`")))?;
+        let directory = target().join("bench-build");
+        let _ = fs::remove_dir_all(&directory); // left by a run that was stopped
+        copy(source, &directory.join("package"))?;
+        let bed = Bed { directory };
+        // The copy's `../..` is another directory.
+        let manifest = bed.package("Cargo.toml");
+        let text = fs::read_to_string(&manifest).map_err(Failure::io("read", &manifest))?;
+        let root = crate::packages::root().display().to_string();
+        let text = text.replace("\"../..", &format!("\"{root}"));
+        fs::write(&manifest, text).map_err(Failure::io("write", &manifest))?;
+        capture(cargo(&["fetch", "--manifest-path"]).arg(&manifest))?; // the network is not what is measured
+        Ok(bed)
+    }
+
+    fn package(&self, path: &str) -> PathBuf {
+        self.directory.join("package").join(path)
+    }
+
+    /// Seconds of a `cargo build` in a target directory.
+    fn build(&self, target: &str, device: Device) -> Result<f64, Failure> {
+        let mut command: Command = cargo(&["build", "--manifest-path"]);
+        command.arg(self.package("Cargo.toml")).env("CARGO_TARGET_DIR", self.directory.join(target)).env("MACO_REQUIRE_GPU", "1");
+        command.env_remove("MACO_DEVICE");
+        match device {
+            Device::Skip => drop(command.env("MACO_DEVICE", "skip")),
+            Device::NewCache => {
+                // The compiler stays the one that was found; what it builds does not.
+                let rustc = toolchain::find()?.rustc;
+                command.env("MACO_CACHE", self.directory.join("cache")).env("MACO_DEVICE_RUSTC", rustc);
+            }
+            Device::Usual => {}
+        }
+        let begin = Instant::now();
+        capture(&mut command)?;
+        Ok(begin.elapsed().as_secs_f64())
+    }
+
+    /// Changes the tokens of the kernels without changing what they mean: a line more.
+    fn edit(&self, number: u32) -> Result<(), Failure> {
+        let kernels = self.package("src/kernels.rs");
+        let text = fs::read_to_string(&kernels).map_err(Failure::io("read", &kernels))?;
+        fs::write(&kernels, format!("{text}\npub const EDITED: u32 = {number};\n")).map_err(Failure::io("write", &kernels))
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(to).map_err(Failure::io("create", to))?;
+    for entry in fs::read_dir(from).map_err(Failure::io("read", from))?.flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.is_dir() {
+            if name != "target" {
+                copy(&path, &to.join(name))?;
+            }
+        } else {
+            fs::copy(&path, to.join(name)).map_err(Failure::io("copy", &path))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_whether_the_limit_is_kept() {
+        assert!(Row::new("first ever", 20.0, 30.0).ratio > 1.0);
+        assert!(Row::new("first ever", 40.0, 30.0).ratio < 1.0);
+        assert_eq!(Row::new("first ever", -0.1, 30.0).value, 0.0);
+    }
+}

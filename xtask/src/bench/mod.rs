@@ -1,0 +1,65 @@
+//! Measurements: those of kernels and plans are programs of `benches/`; that of the build is here.
+
+mod build;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+
+use crate::command::{cargo, run};
+use crate::failure::Failure;
+use crate::packages::root;
+
+/// What to measure.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// `linear` and the MLP beside cuBLAS and CUDA graphs of cuBLAS (needs a GPU)
+    Linear(Program),
+    /// Making a plan: tasks, dependencies, schedules
+    Plan(Program),
+    /// `cargo build` of an example: the first ever, with `core` cached, a kernel edited, nothing changed; each less the host build alone
+    Build {
+        /// Write the rows here as JSON
+        #[arg(long)]
+        json: Option<PathBuf>,
+        /// The example that is built
+        #[arg(long, default_value = "mlp")]
+        example: String,
+    },
+}
+
+/// A program of `benches/`.
+#[derive(clap::Args)]
+pub struct Program {
+    /// Write the rows here as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Arguments of the program, after `--`
+    #[arg(last = true)]
+    arguments: Vec<String>,
+}
+
+/// Measures.
+pub fn bench(bench: &Bench) -> Result<(), Failure> {
+    match bench {
+        Bench::Linear(program) => program.run("linear"),
+        Bench::Plan(program) => program.run("plan"),
+        Bench::Build { json, example } => build::measure(example, json.as_deref()),
+    }
+}
+
+impl Program {
+    fn run(&self, name: &str) -> Result<(), Failure> {
+        let mut command = cargo(&["run", "--release", "--bin", name, "--manifest-path"]);
+        command.arg(root().join("benches/Cargo.toml")).arg("--");
+        if let Some(json) = &self.json {
+            command.arg("--json").arg(absolute(json)?);
+        }
+        run(command.args(&self.arguments))
+    }
+}
+
+/// The program runs in the root, the user need not.
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path).map_err(Failure::io("resolve", path))
+}

@@ -1,0 +1,102 @@
+//! The packages of the repository: the workspace, and those beside it that use MACO as a stranger would.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::command::{capture, cargo};
+use crate::failure::Failure;
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
+/// The one target directory.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |directory| root().join(directory))
+}
+
+/// A package outside the workspace: an example, a test package, the benches.
+#[derive(Clone, Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its manifest.
+    pub manifest: PathBuf,
+}
+
+impl Package {
+    /// The package with a manifest at this path.
+    pub fn at(manifest: PathBuf) -> Result<Package, Failure> {
+        #[derive(Deserialize)]
+        struct Metadata {
+            packages: Vec<Named>,
+        }
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+            manifest_path: PathBuf,
+        }
+        let path = manifest.to_string_lossy().into_owned();
+        let text = capture(&mut cargo(&["metadata", "--no-deps", "--format-version=1", "--manifest-path", &path]))?;
+        let metadata: Metadata =
+            serde_json::from_str(&text).map_err(|error| Failure::Text(format!("`cargo metadata` of {path}: {error}")))?;
+        let named = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
+        let name = named.map(|package| package.name).ok_or_else(|| Failure::Text(format!("{path} is no package")))?;
+        Ok(Package { name, manifest })
+    }
+
+    /// `--manifest-path` and its value, for cargo.
+    pub fn arguments(&self) -> [String; 2] {
+        ["--manifest-path".to_owned(), self.manifest.to_string_lossy().into_owned()]
+    }
+
+    /// Where the package is.
+    pub fn directory(&self) -> &Path {
+        self.manifest.parent().unwrap_or(root())
+    }
+
+    /// Does its build script compile kernels?
+    pub fn has_kernels(&self) -> bool {
+        fs::read_to_string(self.directory().join("build.rs")).is_ok_and(|script| script.contains("maco_build::"))
+    }
+
+    /// Where the build leaves its PTX.
+    pub fn ptx(&self) -> PathBuf {
+        target().join("maco").join(&self.name).join("maco.ptx")
+    }
+}
+
+/// An example by the name of its directory.
+pub fn example(name: &str) -> PathBuf {
+    root().join("examples").join(name).join("Cargo.toml")
+}
+
+/// Every package outside the workspace: `examples/*`, `tests/*`, `benches`.
+pub fn beside() -> Result<Vec<Package>, Failure> {
+    let mut manifests = vec![root().join("benches/Cargo.toml")];
+    for directory in ["examples", "tests"] {
+        let entries = fs::read_dir(root().join(directory)).into_iter().flatten().flatten();
+        manifests.extend(entries.map(|entry| entry.path().join("Cargo.toml")));
+    }
+    manifests.retain(|manifest| manifest.is_file());
+    manifests.sort();
+    manifests.into_iter().map(Package::at).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_are_found_by_name() {
+        let all = beside().unwrap();
+        let mlp = all.iter().find(|package| package.manifest == example("mlp")).unwrap();
+        assert_eq!(mlp.name, "mlp");
+        assert!(mlp.has_kernels());
+        assert!(mlp.ptx().ends_with("maco/mlp/maco.ptx"));
+    }
+}

@@ -1,0 +1,73 @@
+//! Every test of the repository, and an honest count of those that did not run.
+
+use std::process::Command;
+
+use crate::command::{capture, cargo, run, shown};
+use crate::failure::Failure;
+use crate::packages::{Package, beside};
+use crate::{gpu, setup};
+
+/// What to leave out.
+#[derive(clap::Args)]
+pub struct Options {
+    /// Only the tests that need a GPU
+    #[arg(long)]
+    gpu_only: bool,
+}
+
+/// Runs the tests of the workspace and of every package beside it; goes on after a failure, and fails at the end.
+pub fn test(options: &Options) -> Result<(), Failure> {
+    setup::setup(false)?;
+    let gpu = gpu::count();
+    let mut failed = Vec::new();
+    let mut left_out = 0;
+    let packages = beside()?;
+    let suites: Vec<Option<&Package>> = std::iter::once(None).chain(packages.iter().map(Some)).collect();
+    for suite in suites {
+        let mut check = |command: &mut Command| {
+            if run(command).is_err() {
+                failed.push(format!("`{}`", shown(command)));
+            }
+        };
+        if !options.gpu_only {
+            check(cargo_test(suite, gpu.is_ok()).arg("--no-fail-fast"));
+        }
+        match gpu {
+            Ok(_) => check(cargo_test(suite, true).args(["--no-fail-fast", "--", "--ignored", "gpu_"])),
+            // A package that does not build has failed above.
+            Err(_) => left_out += capture(cargo_test(suite, false).args(["--", "--list", "--ignored"])).map_or(0, |list| gpu_tests(&list)),
+        }
+    }
+    match gpu {
+        Ok(count) => println!("GPU tests ran on a machine with {count} GPU(s)"),
+        Err(why) => println!("GPU tests left out: {left_out} ({why})"),
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
+}
+
+fn cargo_test(suite: Option<&Package>, gpu: bool) -> Command {
+    let mut command = cargo(&["test"]);
+    match suite {
+        None => command.arg("--workspace"),
+        Some(package) => command.args(package.arguments()),
+    };
+    command.env("MACO_GPU_TESTS", if gpu { "1" } else { "0" });
+    command
+}
+
+/// Tests named `gpu_…` in the output of `--list`: `module::gpu_linear: test`.
+pub fn gpu_tests(list: &str) -> usize {
+    let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+    names.filter(|name| name.rsplit("::").next().is_some_and(|name| name.starts_with("gpu_"))).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tests_with_a_gpu_in_their_name_are_counted() {
+        let list = "gpu_linear: test\nplan::gpu_mlp: test\ngpu::cpu_only: test\n\n3 tests, 0 benchmarks\n";
+        assert_eq!(gpu_tests(list), 2);
+    }
+}
