@@ -31,16 +31,27 @@ pub const FLAGS: [&str; 7] = [
     "-Cllvm-args=-simplifycfg-max-small-block-size=0",
 ];
 
+/// Where `core` of this toolchain is, or will be.
+fn directory(toolchain: &Toolchain) -> PathBuf {
+    let key = fingerprint([&toolchain.version.verbose, &*toolchain.library.to_string_lossy()].into_iter().chain(FLAGS));
+    cache_dir().join("core").join(format!("{}-{key:016x}", toolchain.version.series()))
+}
+
+/// Is `core` of this toolchain there?
+pub fn is_built(toolchain: &Toolchain) -> bool {
+    directory(toolchain).exists()
+}
+
 /// The directory with `libcore.rlib` and `libcompiler_builtins.rlib` for this toolchain; builds them the first time (about 12 s).
 pub fn ensure(toolchain: &Toolchain) -> Result<PathBuf, Error> {
-    let key = fingerprint([&toolchain.version.verbose, &*toolchain.library.to_string_lossy()].into_iter().chain(FLAGS));
-    let root = cache_dir().join("core");
-    let name = format!("{}-{key:016x}", toolchain.version.series());
-    let done = root.join(&name);
+    let done = directory(toolchain);
     if done.exists() {
         return Ok(done);
     }
-    let _held = lock(&root.join(format!("{name}.lock")))?;
+    let root = done.parent().unwrap_or(&done);
+    let mut waiting = done.as_os_str().to_owned();
+    waiting.push(".lock");
+    let _held = lock(Path::new(&waiting))?;
     if done.exists() {
         return Ok(done); // built by another process while this one waited
     }

@@ -122,10 +122,19 @@ struct Candidate {
     library_path: Option<PathBuf>,
 }
 
+/// The toolchain that [`find`] found before, if it is still there: no work, no waiting.
+pub fn known() -> Option<Toolchain> {
+    remembered(&cache_dir(), wish().as_ref())
+}
+
+fn wish() -> Option<OsString> {
+    env::var_os("MACO_DEVICE_RUSTC").filter(|value| !value.is_empty())
+}
+
 /// The toolchain of this machine: the one found last time while it is still there, or the first that builds a `core`.
 pub fn find() -> Result<Toolchain, Error> {
     let cache = cache_dir();
-    let wish = env::var_os("MACO_DEVICE_RUSTC").filter(|value| !value.is_empty());
+    let wish = wish();
     if let Some(found) = remembered(&cache, wish.as_ref()) {
         return Ok(found);
     }

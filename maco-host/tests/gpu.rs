@@ -1,4 +1,5 @@
-//! The GPU device, with kernels in hand-written PTX that test the host alone. Run on a GPU: `cargo test -p maco-host --test gpu -- --ignored`.
+//! The GPU device, with kernels in hand-written PTX that test the host alone. On a machine with a GPU:
+//! `cargo test -p maco-host --test gpu -- --ignored --test-threads=1`
 
 mod kernels;
 

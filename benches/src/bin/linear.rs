@@ -59,7 +59,7 @@ impl Bench {
             }
             self.stream.synchronize()?;
         }
-        eprintln!("warm"); let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
+        let (start, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
         let mut times = vec![Vec::new(); systems.len()];
         for _ in 0..self.rounds {
             for (system, times) in systems.iter_mut().zip(&mut times) {
@@ -98,8 +98,8 @@ impl Bench {
         cublas.linear(&x, &w, &mut theirs)?;
         self.stream.synchronize()?;
         let peer = CudaGraph::capture(&self.stream, |_| cublas.linear(&x, &w, &mut theirs))?;
-        eprintln!("captured"); let bound = plan.bind(maco::__private::Arguments::new().tensor(&x).tensor(&w).tensor_mut(&mut ours))?;
-        eprintln!("bound"); let times = self.compare(&mut [
+        let bound = plan.bind(maco::__private::Arguments::new().tensor(&x).tensor(&w).tensor_mut(&mut ours))?;
+        let times = self.compare(&mut [
             Box::new(|| Ok(bound.launch_on(&self.stream)?)),
             Box::new(|| Ok(peer.launch(&self.stream)?)),
             Box::new(|| Ok(peer.launch(&self.stream)?)),
@@ -127,7 +127,7 @@ impl Bench {
         let arguments = || maco::__private::Arguments::new().tensor(&x).tensor(&up).tensor(&down);
         let chain = chain.bind(arguments().tensor_mut(&mut ours))?;
         let mlp = mlp.bind(arguments().tensor_mut(&mut with_gelu))?;
-        eprintln!("bound"); let times = self.compare(&mut [
+        let times = self.compare(&mut [
             Box::new(|| Ok(chain.launch_on(&self.stream)?)),
             Box::new(|| Ok(peer.launch(&self.stream)?)),
             Box::new(|| Ok(peer.launch(&self.stream)?)),

@@ -18,6 +18,11 @@ pub(super) struct Formal {
     pub(super) dims: &'static [DimSpec],
 }
 
+impl Formal {
+    /// Fills unused capacity.
+    pub(super) const NONE: Formal = Formal { task: "", name: "", access: Access::Read, element: ElementSpec::Generic, dims: &[] };
+}
+
 /// The symbols of one call.
 pub(super) struct Bindings {
     pub(super) symbols: &'static [&'static str],

@@ -45,7 +45,7 @@ impl Recorder<'_> {
         let first_operand = self.state.counts.operands as u32;
         let first_value = self.state.counts.values as u32;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
-        let mut formals = [None; OPERANDS];
+        let mut formals = [Formal::NONE; OPERANDS];
         let mut views = [View::NONE; OPERANDS];
         let mut sites = [0; OPERANDS];
         let (mut operand, mut n) = (0, 0);
@@ -68,7 +68,7 @@ impl Recorder<'_> {
                     }
                     self.push_operand(view);
                     if operand < OPERANDS {
-                        formals[operand] = Some(formal);
+                        formals[operand] = formal;
                         sites[operand] = at;
                         views[operand] = view;
                         if !self.fits(&formal, spec.elements, &view, at, &mut bindings) || !self.bind(&formal, &view, at, &mut bindings) {
@@ -81,10 +81,17 @@ impl Recorder<'_> {
             }
             n += 1;
         }
-        self.compare_all(&formals, &views, &sites, &bindings);
-        if self.state.failures == failures {
-            self.aliases(&formals, &views, &sites);
-            self.flow(&formals, &views, &sites);
+        // Only what is there: const evaluation pays for every step.
+        let operands = if operand < OPERANDS { operand } else { OPERANDS };
+        let formals = formals.split_at(operands).0;
+        let mut n = 0;
+        while n < operands {
+            self.compare(&formals[n], &views[n], sites[n], &bindings);
+            n += 1;
+        }
+        if self.state.failures == failures && !self.state.counting {
+            self.aliases(formals, &views, &sites);
+            self.flow(formals, &views, &sites);
         } else {
             self.forgive_all(arguments);
         }
@@ -129,66 +136,48 @@ impl Recorder<'_> {
         }
     }
 
-    pub(super) const fn compare_all(
-        &mut self,
-        formals: &[Option<Formal>],
-        views: &[View],
-        sites: &[u32],
-        bindings: &Bindings,
-    ) {
+    /// Reads of a call come before its writes.
+    const fn flow(&mut self, formals: &[Formal], views: &[View], sites: &[u32]) {
         let mut n = 0;
         while n < formals.len() {
-            if let Some(formal) = &formals[n] {
-                self.compare(formal, &views[n], sites[n], bindings);
+            let formal = &formals[n];
+            self.placed(formal, &views[n], sites[n]);
+            if formal.access.reads() {
+                self.touch(&views[n], Access::Read, formal.task, formal.name, sites[n]);
+            }
+            n += 1;
+        }
+        let mut n = 0;
+        while n < formals.len() {
+            let formal = &formals[n];
+            if formal.access.writes() {
+                self.touch(&views[n], Access::Write, formal.task, formal.name, sites[n]);
             }
             n += 1;
         }
     }
 
-    pub(super) const fn flow(&mut self, formals: &[Option<Formal>], views: &[View], sites: &[u32]) {
-        let mut pass = 0;
-        // Reads of a call come before its writes.
-        while pass < 2 {
-            let mut n = 0;
-            while n < formals.len() {
-                if let Some(formal) = formals[n] {
-                    let access = match (pass, formal.access) {
-                        (0, Access::Write) | (1, Access::Read) => None,
-                        (0, _) => Some(Access::Read),
-                        _ => Some(Access::Write),
-                    };
-                    if let Some(access) = access {
-                        self.touch(&views[n], access, formal.task, formal.name, sites[n]);
-                    }
-                    if pass == 0 {
-                        self.placed(&formal, &views[n], sites[n]);
-                    }
-                }
-                n += 1;
-            }
-            pass += 1;
-        }
-    }
-
     /// One tensor twice in one call, written at least once: the views must be apart for all sizes.
-    pub(super) const fn aliases(&mut self, formals: &[Option<Formal>], views: &[View], sites: &[u32]) {
+    pub(super) const fn aliases(&mut self, formals: &[Formal], views: &[View], sites: &[u32]) {
         let mut b = 1;
         while b < formals.len() {
             let mut a = 0;
             while a < b {
-                if let (Some(first), Some(second)) = (formals[a], formals[b])
-                    && (first.access.writes() || second.access.writes())
-                    && !views[a].none()
-                    && views[a].tensor == views[b].tensor
-                    && !self.apart(&views[a], &views[b])
-                {
-                    let (writer, other, at) = if second.access.writes() { (second, first, b) } else { (first, second, a) };
-                    let tensor = self.name(&views[at]);
-                    self.fault(sites[at], writer.task, writer.name, FaultKind::Aliased { tensor, other: other.name });
+                if views[a].tensor == views[b].tensor && !views[a].none() {
+                    self.alias(formals, views, sites, a, b);
                 }
                 a += 1;
             }
             b += 1;
+        }
+    }
+
+    const fn alias(&mut self, formals: &[Formal], views: &[View], sites: &[u32], a: usize, b: usize) {
+        let (first, second) = (&formals[a], &formals[b]);
+        if (first.access.writes() || second.access.writes()) && !self.apart(&views[a], &views[b]) {
+            let (writer, other, at) = if second.access.writes() { (second, first, b) } else { (first, second, a) };
+            let tensor = self.name(&views[at]);
+            self.fault(sites[at], writer.task, writer.name, FaultKind::Aliased { tensor, other: other.name });
         }
     }
 

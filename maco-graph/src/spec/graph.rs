@@ -222,7 +222,7 @@ impl Recorder<'_> {
                     while i < count_a {
                         let mut j = if a == b { i + 1 } else { 0 };
                         while j < count_b {
-                            let formals = [Some(first), Some(second)];
+                            let formals = [first, second];
                             let views = [nth(&arguments[a], i), nth(&arguments[b], j)];
                             self.aliases(&formals, &views, &[site.arguments + a as u32, site.arguments + b as u32]);
                             j += 1;

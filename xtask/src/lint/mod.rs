@@ -47,11 +47,8 @@ fn deny(packages: &[Package]) -> Result<(), Failure> {
     let manifests = packages.iter().map(|package| package.manifest.clone()).chain([root().join("Cargo.toml")]);
     for manifest in manifests {
         let mut command = Command::new(&program);
-        command.current_dir(root()).args(["--log-level=error", "--manifest-path"]).arg(&manifest);
-        run(command
-            .args(["check", "--hide-inclusion-graph", "--config"])
-            .arg(root().join("deny.toml"))
-            .args(["bans", "licenses", "sources"]))?;
+        command.current_dir(root()).args(["--log-level=error", "--config=deny.toml", "--manifest-path"]).arg(&manifest);
+        run(command.args(["check", "--hide-inclusion-graph", "bans", "licenses", "sources"]))?;
     }
     Ok(())
 }

@@ -38,6 +38,9 @@ pub fn setup(again: bool) -> Result<(), Failure> {
 
 /// The toolchain of this machine, installed if need be.
 fn find() -> Result<Toolchain, Failure> {
+    if let Some(toolchain) = toolchain::known().filter(core_cache::is_built) {
+        return Ok(toolchain);
+    }
     let ready = || {
         let toolchain = toolchain::find()?;
         core_cache::ensure(&toolchain)?;
