@@ -6,12 +6,17 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{Accumulator, Cta, Element, MmaElement, Row, RowMut, Simt, Steps, Tile, bf16, f16, math};
-pub use maco_macros::{graph, megakernel, task};
+pub use maco_macros::{graph, megakernel, task, task_set};
 
 pub mod tasks;
 
 #[cfg(not(target_arch = "nvptx64"))]
+mod task_graph;
+
+#[cfg(not(target_arch = "nvptx64"))]
 mod host {
+    pub use crate::task_graph::{CompiledGraph, Node, Operand, Outputs, TaskGraph, TaskSet};
+    pub use maco_graph::spec::TaskSpec;
     pub use maco_host::*;
 }
 #[cfg(not(target_arch = "nvptx64"))]
@@ -35,6 +40,8 @@ pub mod __private {
     #[cfg(target_arch = "nvptx64")]
     pub use maco_device::{abi::Launch, megakernel};
 
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub use crate::task_graph::TaskSet;
     #[cfg(not(target_arch = "nvptx64"))]
     pub use maco_device::Cpu;
     #[cfg(not(target_arch = "nvptx64"))]

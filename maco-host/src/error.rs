@@ -378,6 +378,14 @@ pub enum Error {
         /// The megakernel.
         megakernel: Box<str>,
     },
+    /// A run-time graph calls a task that its set lacks.
+    #[error("MACO0061: graph `{graph}` calls task `{task}`, which is not in its task set\nhelp: name it in `maco::task_set! {{ .. }}`")]
+    UnknownTask {
+        /// The task.
+        task: &'static str,
+        /// The graph.
+        graph: Box<str>,
+    },
 }
 
 impl Error {
@@ -417,6 +425,7 @@ impl Error {
             Error::Environment { .. } => 58,
             Error::Deadline { .. } => 59,
             Error::Capturing { .. } => 60,
+            Error::UnknownTask { .. } => 61,
         }
     }
 }

@@ -12,6 +12,7 @@ mod kernel;
 mod shape;
 mod spans;
 mod task;
+mod task_set;
 
 use proc_macro::TokenStream;
 
@@ -58,4 +59,12 @@ pub fn megakernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand_graph(attribute.into(), item.into()).into()
+}
+
+/// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear, matmul, mylib::scale }`.
+///
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks.
+#[proc_macro]
+pub fn task_set(input: TokenStream) -> TokenStream {
+    task_set::expand(input.into()).into()
 }

@@ -36,6 +36,18 @@ impl Recorder<'_> {
         self.intern(Some(Polynomial::constant(number as i64)), site)
     }
 
+    /// 0 and 1, which every view needs.
+    pub(super) const fn units(&mut self, site: u32) -> (Dim, Dim) {
+        if self.state.units.0.unknown() {
+            self.state.units = (self.constant(0, site), self.constant(1, site));
+            if self.state.counting {
+                // Counted once.
+                self.state.units = (Dim(0), Dim(0));
+            }
+        }
+        self.state.units
+    }
+
     /// `left + right`
     pub const fn add(&mut self, left: Dim, right: Dim, site: u32) -> Dim {
         match self.both(left, right) {

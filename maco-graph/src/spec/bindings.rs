@@ -3,7 +3,7 @@
 //! The order of checks does not belong here: see `call.rs`.
 
 use super::fault::FaultKind;
-use super::{Access, Argument, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, Recorder, ScalarType, Value, View};
+use super::{Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, Recorder, ScalarType, Value, View};
 
 /// Most symbolic dimensions of one task or graph.
 pub(super) const SYMBOLS: usize = 16;
@@ -27,6 +27,8 @@ impl Formal {
 pub(super) struct Bindings {
     pub(super) symbols: &'static [&'static str],
     pub(super) equal: &'static [(u8, u8)],
+    /// `equal` is empty.
+    plain: bool,
     pub(super) dims: [Dim; SYMBOLS],
     by: [&'static str; SYMBOLS],
     pub(super) element: Option<Element>,
@@ -38,6 +40,7 @@ impl Bindings {
         Bindings {
             symbols,
             equal,
+            plain: equal.is_empty(),
             dims: [Dim::UNKNOWN; SYMBOLS],
             by: [""; SYMBOLS],
             element: None,
@@ -69,59 +72,44 @@ pub(super) const fn representative(equal: &[(u8, u8)], symbol: u8) -> u8 {
 }
 
 impl Recorder<'_> {
-    /// Rank and element of one tensor argument.
+    /// Rank, element and bare dimensions of one tensor argument, which is not `View::NONE`.
     pub(super) const fn fits(&mut self, formal: &Formal, listed: &'static [Element], view: &View, site: u32, bindings: &mut Bindings) -> bool {
-        if view.none() || self.state.counting {
-            return !self.state.counting;
-        }
-        let row = self.tensors[view.tensor as usize];
+        let row = &self.tensors[view.tensor as usize];
         let (tensor, found) = (row.name, row.element);
-        match formal.element {
-            ElementSpec::Fixed(expected) => {
-                if !expected.same(found) {
-                    self.fault(site, formal.task, formal.name, FaultKind::Element { expected, tensor, found });
-                    return false;
-                }
-            }
-            ElementSpec::Generic => match bindings.element {
-                Some(expected) => {
-                    if !expected.same(found) {
-                        let by = bindings.element_by;
-                        self.fault(site, formal.task, formal.name, FaultKind::Mixed { expected, by, tensor, found });
-                        return false;
-                    }
-                }
-                None => {
-                    if found.position(listed).is_none() {
-                        self.fault(site, formal.task, formal.name, FaultKind::NotListed { listed, tensor, found });
-                        return false;
-                    }
+        let wrong = match (formal.element, bindings.element) {
+            (ElementSpec::Fixed(expected), _) if expected as u8 == found as u8 => None,
+            (ElementSpec::Fixed(expected), _) => Some(FaultKind::Element { expected, tensor, found }),
+            (ElementSpec::Generic, Some(expected)) if expected as u8 == found as u8 => None,
+            (ElementSpec::Generic, Some(expected)) => Some(FaultKind::Mixed { expected, by: bindings.element_by, tensor, found }),
+            (ElementSpec::Generic, None) => match found.position(listed) {
+                None => Some(FaultKind::NotListed { listed, tensor, found }),
+                Some(_) => {
                     bindings.element = Some(found);
                     bindings.element_by = formal.name;
+                    None
                 }
             },
+        };
+        if let Some(wrong) = wrong {
+            self.fault(site, formal.task, formal.name, wrong);
+            return false;
         }
-        if view.rank as usize != formal.dims.len() {
-            let (expected, found) = (formal.dims.len() as u32, view.rank as u32);
+        let rank = formal.dims.len();
+        if view.rank as usize != rank {
+            let (expected, found) = (rank as u32, view.rank as u32);
             self.fault(site, formal.task, formal.name, FaultKind::Rank { expected, tensor, found });
             return false;
         }
-        true
-    }
-
-    /// Binds the bare names of one parameter's shape.
-    pub(super) const fn bind(&mut self, formal: &Formal, view: &View, site: u32, bindings: &mut Bindings) -> bool {
         let mut n = 0;
-        while n < formal.dims.len() && n < RANK {
+        while n < rank {
             if let DimSpec::Symbol(symbol) = formal.dims[n] {
                 let found = view.axes[n].extent;
-                let place = representative(bindings.equal, symbol) as usize;
+                let place = if bindings.plain { symbol as usize } else { representative(bindings.equal, symbol) as usize };
                 let expected = bindings.dims[place];
-                if expected.unknown() {
+                if expected.0 == u16::MAX {
                     bindings.dims[place] = found;
                     bindings.by[place] = formal.name;
-                } else if !found.unknown() && !expected.same(found) {
-                    let tensor = self.name(view);
+                } else if found.0 != expected.0 && found.0 != u16::MAX {
                     let (symbol, by) = (bindings.symbols[symbol as usize], bindings.by[place]);
                     self.fault(site, formal.task, formal.name, FaultKind::Bound { symbol, expected, by, tensor, found });
                     return false;
@@ -133,24 +121,39 @@ impl Recorder<'_> {
     }
 
     /// Compares the numbers and expressions of one parameter's shape, once every name is bound.
-    pub(super) const fn compare(&mut self, formal: &Formal, view: &View, site: u32, bindings: &Bindings) -> bool {
-        let mut good = true;
-        let mut n = 0;
-        while n < formal.dims.len() && n < RANK {
+    pub(super) const fn compare(&mut self, formal: &Formal, view: &View, site: u32, bindings: &Bindings) {
+        let (mut n, rank) = (0, formal.dims.len());
+        while n < rank && n < RANK {
             let expected = match formal.dims[n] {
-                DimSpec::Symbol(_) => Dim::UNKNOWN,
+                DimSpec::Symbol(_) => {
+                    n += 1;
+                    continue;
+                }
                 DimSpec::Constant(number) => self.constant(number, site),
                 DimSpec::Expression(steps) => self.expression(steps, bindings, site),
             };
             let found = view.axes[n].extent;
-            if good && !view.none() && !expected.unknown() && !found.unknown() && !expected.same(found) {
+            if !view.none() && !expected.unknown() && !found.unknown() && !expected.same(found) {
                 let tensor = self.name(view);
                 self.fault(site, formal.task, formal.name, FaultKind::Fixed { axis: n as u32, expected, tensor, found });
-                good = false;
+                return;
             }
             n += 1;
         }
-        good
+    }
+
+    /// Rows that [`Recorder::compare`] can add at most.
+    pub(super) const fn count_dims(&mut self, dims: &[DimSpec]) {
+        let (mut n, rank) = (0, dims.len());
+        while n < rank {
+            match dims[n] {
+                DimSpec::Symbol(_) => {}
+                DimSpec::Constant(_) => self.state.counts.dims += 1,
+                // A division adds a numerator, a divisor, a quotient and a sum.
+                DimSpec::Expression(steps) => self.state.counts.dims += 4 * steps.len(),
+            }
+            n += 1;
+        }
     }
 
     /// An expression over a task's symbols, as a dimension of the megakernel.
@@ -187,19 +190,14 @@ impl Recorder<'_> {
         stack[0]
     }
 
-    /// The tensor of an argument where one is due; `View::NONE` after a fault.
-    pub(super) const fn tensor_argument(&mut self, task: &'static str, param: &'static str, argument: &Argument<'_>, site: u32) -> View {
-        match argument {
-            Argument::Tensor(view) => *view,
-            Argument::Scalar(_) => {
-                self.fault(site, task, param, FaultKind::ScalarForTensor);
-                View::NONE
-            }
-            Argument::Array(views) => {
-                self.fault(site, task, param, FaultKind::Array { expected: 1, found: views.len() as u32 });
-                View::NONE
-            }
-        }
+    /// Something else where a tensor is due.
+    pub(super) const fn no_tensor(&mut self, task: &'static str, param: &'static str, argument: &Argument<'_>, site: u32) -> View {
+        let kind = match argument {
+            Argument::Array(views) => FaultKind::Array { expected: 1, found: views.len() as u32 },
+            _ => FaultKind::ScalarForTensor,
+        };
+        self.fault(site, task, param, kind);
+        View::NONE
     }
 
     /// The scalar of an argument where one is due.
@@ -252,14 +250,14 @@ impl Recorder<'_> {
     }
 
     /// Whether a task may use a tensor as it is placed.
-    pub(super) const fn placed(&mut self, formal: &Formal, view: &View, site: u32) {
-        if view.none() || self.state.counting {
+    pub(super) const fn placed(&mut self, collective: Option<Collective>, formal: &Formal, view: &View, site: u32) {
+        if view.tensor == u32::MAX {
             return;
         }
-        let row = self.tensors[view.tensor as usize];
+        let row = &self.tensors[view.tensor as usize];
         let (tensor, found) = (row.name, row.placement);
-        let Some(collective) = super::Collective::named(formal.task) else {
-            if formal.access.reads() && matches!(found, Placement::Partial) {
+        let Some(collective) = collective else {
+            if matches!(found, Placement::Partial) && formal.access.reads() {
                 self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor });
             }
             return;

@@ -6,7 +6,7 @@ use super::bindings::{Bindings, Formal};
 use super::dims::{self, Polynomial};
 use super::fault::FaultKind;
 use super::recorder::CallRow;
-use super::{Access, Argument, Dim, Param, RANK, Recorder, TaskSpec, View};
+use super::{Access, Argument, Collective, Dim, Element, Param, RANK, Recorder, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -34,84 +34,107 @@ pub struct CallSite<'a> {
 
 impl Recorder<'_> {
     /// Records the call of a task.
+    ///
+    /// Const evaluation pays for every function call and every step, so this looks at nothing twice.
     pub const fn call(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, arguments: &[Argument<'_>]) {
-        let failures = self.state.failures;
-        let mut missing = "";
-        if arguments.len() < spec.params.len() {
-            missing = spec.params[arguments.len()].name();
+        if self.state.counting {
+            return self.count(spec);
         }
-        self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
-
-        let first_operand = self.state.counts.operands as u32;
-        let first_value = self.state.counts.values as u32;
+        let failures = self.state.failures;
+        let (params, given) = (spec.params.len(), arguments.len());
+        if params != given {
+            let missing = if given < params { spec.params[given].name() } else { "" };
+            self.arity(spec.name, params, missing, site, given);
+        }
+        let first_operand = self.state.counts.operands;
+        let first_value = self.state.counts.values;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
         let mut formals = [Formal::NONE; OPERANDS];
         let mut views = [View::NONE; OPERANDS];
         let mut sites = [0; OPERANDS];
-        let (mut operand, mut n) = (0, 0);
-        while n < spec.params.len() {
+        let (mut operands, mut n) = (0, 0);
+        while n < params {
             let at = site.arguments + n as u32;
             match &spec.params[n] {
                 Param::Scalar { name, ty } => {
                     let mut value = super::Value::Integer(0);
-                    if n < arguments.len() {
+                    if n < given {
                         value = self.scalar_argument(spec.name, name, *ty, &arguments[n], at);
                     }
                     self.push_value(value);
                 }
                 Param::Tensor(param) => {
-                    let formal =
-                        Formal { task: spec.name, name: param.name, access: param.access, element: param.element, dims: param.dims };
                     let mut view = View::NONE;
-                    if n < arguments.len() {
-                        view = self.tensor_argument(spec.name, param.name, &arguments[n], at);
+                    if n < given {
+                        view = match &arguments[n] {
+                            Argument::Tensor(view) => *view,
+                            other => self.no_tensor(spec.name, param.name, other, at),
+                        };
                     }
                     self.push_operand(view);
-                    if operand < OPERANDS {
-                        formals[operand] = formal;
-                        sites[operand] = at;
-                        views[operand] = view;
-                        if !self.fits(&formal, spec.elements, &view, at, &mut bindings) || !self.bind(&formal, &view, at, &mut bindings) {
-                            views[operand] = View::NONE;
-                            self.forgive(&view);
+                    if operands < OPERANDS {
+                        let formal =
+                            Formal { task: spec.name, name: param.name, access: param.access, element: param.element, dims: param.dims };
+                        if view.tensor != u32::MAX && !self.fits(&formal, spec.elements, &view, at, &mut bindings) {
+                            view = View::NONE;
                         }
+                        formals[operands] = formal;
+                        views[operands] = view;
+                        sites[operands] = at;
+                        operands += 1;
                     }
-                    operand += 1;
                 }
             }
             n += 1;
         }
-        // Only what is there: const evaluation pays for every step.
-        let operands = if operand < OPERANDS { operand } else { OPERANDS };
-        let formals = formals.split_at(operands).0;
         let mut n = 0;
         while n < operands {
             self.compare(&formals[n], &views[n], sites[n], &bindings);
             n += 1;
         }
-        if self.state.failures == failures && !self.state.counting {
-            self.aliases(formals, &views, &sites);
-            self.flow(formals, &views, &sites);
+        if self.state.failures == failures {
+            self.aliases(&formals, &views, &sites, operands);
+            self.flow(&formals, &views, &sites, operands);
         } else {
             self.forgive_all(arguments);
         }
+        self.options(spec, site, bindings.element, first_operand as u32, first_value as u32);
+    }
 
-        let element = match bindings.element {
-            Some(element) => element.position(spec.elements),
-            None => None,
-        };
+    /// What [`Recorder::call`] would add.
+    const fn count(&mut self, spec: &TaskSpec) {
+        let (mut n, count) = (0, spec.params.len());
+        while n < count {
+            match &spec.params[n] {
+                Param::Scalar { .. } => self.state.counts.values += 1,
+                Param::Tensor(tensor) => {
+                    self.state.counts.operands += 1;
+                    self.count_dims(tensor.dims);
+                }
+            }
+            n += 1;
+        }
+        self.state.counts.calls += 1;
+    }
+
+    /// The options of a call, and the call itself.
+    const fn options(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, element: Option<Element>, first_operand: u32, first_value: u32) {
         let element = match element {
-            Some(position) => position,
+            Some(element) => match element.position(spec.elements) {
+                Some(position) => position,
+                None => 0,
+            },
             None => 0,
         };
         let slot = self.state.base + site.slot;
-        let (tile, forced) = self.tiles(spec, site);
-        if !site.then.is_empty() && !spec.stores() {
-            self.fault(site.then_site, spec.name, "", FaultKind::ThenWithoutStore);
+        let (tile, forced) = match site.tile {
+            Some(tile) => self.tiles(spec, site, tile),
+            None => ([0; 3], None),
+        };
+        if !site.then.is_empty() {
+            self.epilogue(spec, site, first_operand);
         }
-        if !self.state.counting {
-            self.mark(spec, site, slot, element, forced);
-        }
+        self.mark(spec, site, slot, element, forced);
         self.push_call(CallRow {
             task: spec,
             slot,
@@ -124,33 +147,56 @@ impl Recorder<'_> {
         });
     }
 
+    /// `.then(gelu)` needs a store to be fused into, of a whole result.
+    const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
+        if !spec.stores() {
+            self.fault(site.then_site, spec.name, "", FaultKind::ThenWithoutStore);
+            return;
+        }
+        let mut operand = first_operand as usize;
+        let mut n = 0;
+        while n < spec.params.len() {
+            if let Param::Tensor(tensor) = &spec.params[n] {
+                let view = &self.operands[operand];
+                operand += 1;
+                if tensor.access.writes() && !view.none() {
+                    let row = &self.tensors[view.tensor as usize];
+                    if matches!(row.placement, super::Placement::Partial) {
+                        let tensor = row.name;
+                        self.fault(site.then_site, spec.name, "", FaultKind::ThenOnPartial { tensor });
+                    }
+                }
+            }
+            n += 1;
+        }
+    }
+
     /// The call of a task that has mistakes of its own: everything passed to it counts as used.
     pub const fn excuse(&mut self, arguments: &[Argument<'_>]) {
         self.forgive_all(arguments);
     }
 
     pub(super) const fn arity(&mut self, task: &'static str, expected: usize, missing: &'static str, site: &CallSite<'_>, found: usize) {
-        if expected != found {
-            let at = if found > expected { site.arguments + expected as u32 } else { site.path };
-            self.fault(at, task, "", FaultKind::Arity { expected: expected as u32, found: found as u32, missing });
-        }
+        let at = if found > expected { site.arguments + expected as u32 } else { site.path };
+        self.fault(at, task, "", FaultKind::Arity { expected: expected as u32, found: found as u32, missing });
     }
 
     /// Reads of a call come before its writes.
-    const fn flow(&mut self, formals: &[Formal], views: &[View], sites: &[u32]) {
+    const fn flow(&mut self, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
+        let collective = Collective::named(formals[0].task);
         let mut n = 0;
-        while n < formals.len() {
+        while n < count {
             let formal = &formals[n];
-            self.placed(formal, &views[n], sites[n]);
-            if formal.access.reads() {
+            self.placed(collective, formal, &views[n], sites[n]);
+            if !matches!(formal.access, Access::Write) {
                 self.touch(&views[n], Access::Read, formal.task, formal.name, sites[n]);
             }
             n += 1;
         }
         let mut n = 0;
-        while n < formals.len() {
+        while n < count {
             let formal = &formals[n];
-            if formal.access.writes() {
+            if !matches!(formal.access, Access::Read) {
                 self.touch(&views[n], Access::Write, formal.task, formal.name, sites[n]);
             }
             n += 1;
@@ -158,12 +204,12 @@ impl Recorder<'_> {
     }
 
     /// One tensor twice in one call, written at least once: the views must be apart for all sizes.
-    pub(super) const fn aliases(&mut self, formals: &[Formal], views: &[View], sites: &[u32]) {
+    pub(super) const fn aliases(&mut self, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
         let mut b = 1;
-        while b < formals.len() {
+        while b < count {
             let mut a = 0;
             while a < b {
-                if views[a].tensor == views[b].tensor && !views[a].none() {
+                if views[a].tensor == views[b].tensor && views[a].tensor != u32::MAX {
                     self.alias(formals, views, sites, a, b);
                 }
                 a += 1;
@@ -267,8 +313,7 @@ impl Recorder<'_> {
     }
 
     /// `.tile(64, 128)`: the sizes and the variant they are.
-    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>) -> ([u32; 3], Option<u32>) {
-        let Some(tile) = site.tile else { return ([0; 3], None) };
+    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32]) -> ([u32; 3], Option<u32>) {
         if tile.len() != spec.axes.len() {
             let (expected, found) = (spec.axes.len() as u32, tile.len() as u32);
             self.fault(site.tile_site, spec.name, "", FaultKind::TileCount { expected, found });

@@ -72,6 +72,8 @@ pub enum FaultKind {
     Tile { axis: &'static str, tiles: &'static [u32], found: u32 },
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
+    /// `.then(..)` on a write to a partial sum.
+    ThenOnPartial { tensor: TensorName },
     /// `.then(..)` or `.tile(..)` on the call of a graph.
     OptionOnGraph { option: &'static str },
     /// A partial sum or shard where the task cannot use one.
@@ -116,7 +118,7 @@ impl FaultKind {
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } => Code::Tile,
             FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => Code::CallOption,
-            FaultKind::PartialRead { .. } | FaultKind::Collective { .. } | FaultKind::ShardAxis { .. } => Code::Placement,
+            FaultKind::PartialRead { .. } | FaultKind::ThenOnPartial { .. } | FaultKind::Collective { .. } | FaultKind::ShardAxis { .. } => Code::Placement,
             FaultKind::Range { .. } => Code::Workers,
             FaultKind::Index { .. } => Code::Index,
             FaultKind::Limit { .. } | FaultKind::Complicated => Code::Limit,

@@ -29,33 +29,33 @@ impl Kind {
 }
 
 impl Recorder<'_> {
-    /// Checks one access and remembers it. Reads of a call come before its writes.
+    /// Checks one access, [`Access::Read`] or [`Access::Write`], and remembers it. Reads of a call come before its writes.
     pub(super) const fn touch(&mut self, view: &View, access: Access, task: &'static str, param: &'static str, site: u32) {
-        if view.none() || self.state.counting {
+        if view.tensor == u32::MAX {
             return;
         }
-        let index = view.tensor as usize;
-        let tensor = self.tensors[index].name;
-        let kind = self.tensors[index].kind;
-        if access.reads() {
-            if !self.tensors[index].written {
+        let row = &mut self.tensors[view.tensor as usize];
+        let (tensor, kind) = (row.name, row.kind);
+        if matches!(access, Access::Read) {
+            let written = row.written;
+            row.read = true;
+            row.pending = None;
+            if !written {
                 self.fault(site, task, param, FaultKind::Unwritten { tensor, out: matches!(kind, Kind::Out) });
             }
-            self.tensors[index].read = true;
-            self.tensors[index].pending = None;
+            return;
         }
-        if access.writes() {
-            if matches!(kind, Kind::In) {
-                self.fault(site, task, param, FaultKind::WritesIn { tensor });
-            }
-            if let Some(before) = self.tensors[index].pending
-                && before.view.same(view)
-            {
-                self.fault(before.site, before.task, before.param, FaultKind::Overwritten { tensor, by: task });
-            }
-            self.tensors[index].written = true;
-            let site = if self.state.redirect == super::NO_SITE { site } else { self.state.redirect };
-            self.tensors[index].pending = Some(Pending { task, param, site, view: *view });
+        let before = row.pending;
+        row.written = true;
+        let shown = if self.state.redirect == super::NO_SITE { site } else { self.state.redirect };
+        row.pending = Some(Pending { task, param, site: shown, view: *view });
+        if matches!(kind, Kind::In) {
+            self.fault(site, task, param, FaultKind::WritesIn { tensor });
+        }
+        if let Some(before) = before
+            && before.view.same(view)
+        {
+            self.fault_at(before.site, before.task, before.param, FaultKind::Overwritten { tensor, by: task });
         }
     }
 

@@ -80,7 +80,9 @@ impl Recorder<'_> {
         if arguments.len() < spec.params.len() {
             missing = spec.params[arguments.len()].name();
         }
-        self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
+        if arguments.len() != spec.params.len() {
+            self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
+        }
         if !site.then.is_empty() {
             self.fault(site.then_site, spec.name, "", FaultKind::OptionOnGraph { option: "then" });
         }
@@ -115,7 +117,10 @@ impl Recorder<'_> {
                 }
                 (GraphParam::Tensor { name, array: None, .. }, argument) => {
                     possible &= matches!(argument, Argument::Tensor(_));
-                    let view = self.tensor_argument(spec.name, name, argument, at);
+                    let view = match argument {
+                        Argument::Tensor(view) => *view,
+                        other => self.no_tensor(spec.name, name, other, at),
+                    };
                     self.graph_tensor(spec, n, &view, at, &mut bindings);
                 }
             }
@@ -166,10 +171,10 @@ impl Recorder<'_> {
     }
 
     const fn graph_tensor(&mut self, spec: &'static GraphSpec, param: usize, view: &View, site: u32, bindings: &mut Bindings) {
-        if let Some(formal) = formal(spec, param)
-            && self.fits(&formal, &[], view, site, bindings)
+        if !view.none()
+            && let Some(formal) = formal(spec, param)
         {
-            self.bind(&formal, view, site, bindings);
+            self.fits(&formal, &[], view, site, bindings);
         }
     }
 
@@ -224,7 +229,7 @@ impl Recorder<'_> {
                         while j < count_b {
                             let formals = [first, second];
                             let views = [nth(&arguments[a], i), nth(&arguments[b], j)];
-                            self.aliases(&formals, &views, &[site.arguments + a as u32, site.arguments + b as u32]);
+                            self.aliases(&formals, &views, &[site.arguments + a as u32, site.arguments + b as u32], 2);
                             j += 1;
                         }
                         i += 1;

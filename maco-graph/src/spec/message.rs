@@ -205,7 +205,10 @@ impl Fault {
                 text.push_quoted(self.task);
                 text.push(" is a graph");
             }
-            FaultKind::PartialRead { .. } | FaultKind::Collective { .. } | FaultKind::ShardAxis { .. } => self.placement_sentence(text),
+            FaultKind::PartialRead { .. }
+            | FaultKind::ThenOnPartial { .. }
+            | FaultKind::Collective { .. }
+            | FaultKind::ShardAxis { .. } => self.placement_sentence(text),
             FaultKind::Range { what, found, low, high } => {
                 text.push_quoted(what);
                 text.push(" must be between ");
@@ -321,6 +324,11 @@ impl Fault {
                 text.push_quoted(self.param);
                 text.push(")");
             }
+            FaultKind::ThenOnPartial { tensor } => {
+                text.push("`.then` would be applied to each summand of ");
+                push_tensor(text, tensor);
+                text.push(", not to their sum");
+            }
             FaultKind::Collective { collective, reads, tensor, found } => {
                 self.param(text);
                 text.push(if *reads { " takes " } else { " gives " });
@@ -370,6 +378,7 @@ impl Fault {
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
             FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
             FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",
+            FaultKind::ThenOnPartial { .. } => "reduce it first, then call the elementwise task",
             FaultKind::Collective { reads: true, .. } => {
                 "declare it with `.partial(Sum)` or `#[shard(axis)]`, or leave the collective out"
             }

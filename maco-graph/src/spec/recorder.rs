@@ -141,6 +141,8 @@ pub(super) struct State {
     pub(super) counts: Counts,
     pub(super) symbols: &'static [&'static str],
     pub(super) equal: &'static [(u8, u8)],
+    /// 0 and 1, once they are interned.
+    pub(super) units: (Dim, Dim),
     /// One bit per task instance in use.
     pub(super) mask: u128,
     /// Added to the slots of calls: the place of the graph being replayed.
@@ -162,6 +164,7 @@ impl State {
             counts: Counts { dims: 0, tensors: 0, scalars: 0, calls: 0, operands: 0, values: 0 },
             symbols,
             equal: &[],
+            units: (Dim::UNKNOWN, Dim::UNKNOWN),
             mask: 0,
             base: 0,
             redirect: NO_SITE,
@@ -192,11 +195,17 @@ impl Recorder<'_> {
 
     /// Keeps the first mistake of a site.
     pub(super) const fn fault(&mut self, site: u32, task: &'static str, param: &'static str, kind: FaultKind) {
+        let site = if self.state.redirect == NO_SITE { site } else { self.state.redirect };
+        self.fault_at(site, task, param, kind);
+    }
+
+    /// Keeps a mistake at a site of the outermost body.
+    pub(super) const fn fault_at(&mut self, site: u32, task: &'static str, param: &'static str, kind: FaultKind) {
         if self.state.counting {
             return;
         }
         self.state.failures += 1;
-        let site = if self.state.redirect == NO_SITE { site } else { self.state.redirect } as usize;
+        let site = site as usize;
         if !self.state.mute && site < self.faults.len() && self.faults[site].is_none() {
             self.faults[site] = Some(Fault { inside: self.state.inside, task, param, kind });
         }
@@ -250,10 +259,12 @@ impl Recorder<'_> {
         placement: Placement,
         site: u32,
     ) -> View {
-        let unit = self.constant(1, site);
-        let zero = self.constant(0, site);
+        let (zero, unit) = self.units(site);
         let index = self.state.counts.tensors;
         self.state.counts.tensors += 1;
+        if self.state.counting {
+            return View::NONE;
+        }
         if dims.len() > RANK {
             self.fault(site, "", "", FaultKind::Limit { what: "axes", found: dims.len() as u64, limit: RANK as u64 });
         }
@@ -263,11 +274,16 @@ impl Recorder<'_> {
             let rank = dims.len() as u32;
             self.fault(site, "", "", FaultKind::ShardAxis { tensor: name, axis: axis as u32, rank });
         }
-        if self.state.counting || index >= self.tensors.len() || dims.len() > RANK {
+        if index >= self.tensors.len() || dims.len() > RANK {
             return View::NONE;
         }
         let row = &mut self.tensors[index];
-        *row = TensorRow { name, kind, element, rank: dims.len() as u8, placement, site, ..TensorRow::EMPTY };
+        row.name = name;
+        row.kind = kind;
+        row.element = element;
+        row.rank = dims.len() as u8;
+        row.placement = placement;
+        row.site = site;
         row.written = kind.given();
         let mut view = View { tensor: index as u32, rank: dims.len() as u8, ..View::NONE };
         let mut n = 0;

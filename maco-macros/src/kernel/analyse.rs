@@ -130,6 +130,10 @@ impl Replay<'_> {
     }
 
     fn local(&mut self, local: &Local) -> syn::Result<TokenStream> {
+        if let (Pat::Wild(pattern), Some(init)) = (&local.pat, &local.init) {
+            let value = self.value(&init.expr, None)?;
+            return Ok(quote! { let #pattern = #value; });
+        }
         let Pat::Ident(pattern) = &local.pat else {
             return Err(unsupported(&local.pat, "a variable is a plain name", "write `let h = …;` or `let mut h = …;`"));
         };

@@ -87,7 +87,8 @@ impl Replay<'_> {
         };
         let mut dims = Vec::new();
         for dimension in &shape.dims {
-            let at = self.site(dimension);
+            // Only arithmetic can be wrong.
+            let at = if matches!(dimension, Dimension::Expression(_)) { self.site(dimension) } else { site };
             dims.push(self.dimension(dimension, at)?);
         }
         let (p, recorder) = (&self.p, recorder());

@@ -52,11 +52,24 @@ pub struct Model {
     pub equal: Vec<(u8, u8)>,
     /// In the order of the tensor parameters.
     pub staged: Vec<bool>,
-    /// Const parameters of the body.
+    /// Extents of tiles: those that vary are const parameters of the body.
     pub extents: Vec<Extent>,
     pub bound: Bound,
     /// Tile sizes per axis.
     pub tiles: Vec<Vec<u32>>,
+}
+
+impl Model {
+    /// Whether an extent is a const parameter of the body: one of a single variant is a number, so that bodies and references of tasks
+    /// with one tile shape can name it.
+    pub fn varies(&self, extent: &Extent) -> bool {
+        self.tiles[extent.axis].len() > 1
+    }
+
+    /// The first variant.
+    pub fn first(&self) -> Vec<u32> {
+        self.tiles.iter().map(|tiles| tiles[0]).collect()
+    }
 }
 
 /// `None` after an error that leaves nothing to emit.

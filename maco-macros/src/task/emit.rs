@@ -200,7 +200,7 @@ fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
                 let element = task.arguments.element_type(element);
                 quote! { #element, }
             });
-            let sizes = model.extents.iter().map(|extent| size(*extent, &variant));
+            let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let arguments = arguments(task, &variant, &descriptor);
             arms.push(quote! {
                 #n #guard => __body::<__R, __T, #element #(#sizes),*>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*),
@@ -223,7 +223,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let lints = task.function.lints();
     let (generics, bound) = (task.generic(), bound(model.bound));
     let element = generics.map(|element| quote! { #element: #p::#bound, });
-    let consts: Vec<Ident> = (0..model.extents.len()).map(const_name).collect();
+    let varying = |place: &usize| model.varies(&model.extents[*place]);
+    let consts: Vec<Ident> = (0..model.extents.len()).filter(varying).map(const_name).collect();
     let params: Vec<TokenStream> = task
         .params
         .iter()
@@ -289,7 +290,8 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
     let extents: Vec<TokenStream> = last_two(tensor).into_iter().map(|index| match index {
         None => quote! { 1 },
         Some(index) => match extent(task, &index.kind).and_then(|extent| model.extents.iter().position(|known| *known == extent)) {
-            Some(place) => const_name(place).to_token_stream(),
+            Some(place) if model.varies(&model.extents[place]) => const_name(place).to_token_stream(),
+            Some(place) => size(model.extents[place], &model.first()).to_token_stream(),
             None => quote! { 0 },
         },
     })

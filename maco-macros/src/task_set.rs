@@ -1,0 +1,104 @@
+//! `task_set!`: tasks that graphs built at run time may call, with their device code.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Path, Token, Visibility};
+
+use crate::entry::{embedded, entry_name};
+use crate::spans::hidden;
+
+/// `/// docs pub ops: linear, matmul, mylib::scale`
+struct TaskSet {
+    attributes: Vec<Attribute>,
+    visibility: Visibility,
+    name: Ident,
+    tasks: Vec<Path>,
+}
+
+impl Parse for TaskSet {
+    fn parse(input: ParseStream<'_>) -> syn::Result<TaskSet> {
+        let attributes = input.call(Attribute::parse_outer)?;
+        let visibility = input.parse()?;
+        let name = input.parse()?;
+        input.parse::<Token![:]>()?;
+        let tasks = Punctuated::<Path, Token![,]>::parse_terminated(input)?;
+        if tasks.is_empty() {
+            return Err(input.error("MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear, gelu }`"));
+        }
+        Ok(TaskSet { attributes, visibility, name, tasks: tasks.into_iter().collect() })
+    }
+}
+
+pub fn expand(input: TokenStream) -> TokenStream {
+    let set: TaskSet = match syn::parse2(input.clone()) {
+        Ok(set) => set,
+        Err(error) => return error.to_compile_error(),
+    };
+    let p = quote! { ::maco::__private };
+    let (attributes, visibility, name, tasks) = (&set.attributes, &set.visibility, &set.name, &set.tasks);
+    let program = format_ident!("__maco_{}", name);
+    let entry = entry_name(name, input);
+    let entry_ident = Ident::new(&entry, name.span());
+    let (include, embedded) = embedded(&p);
+    let count = tasks.len();
+    let index: Vec<usize> = (0..count).collect();
+    let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));
+    quote! {
+        #[doc(hidden)]
+        #[allow(non_camel_case_types)]
+        pub(crate) enum #program {}
+
+        impl #program {
+            const BASE: [u32; #count + 1] = {
+                let mut base = [0; #count + 1];
+                #(base[#index + 1] = base[#index] + <#tasks as #p::Callable>::SLOTS;)*
+                base
+            };
+        }
+
+        #[automatically_derived]
+        impl #p::Callable for #program {
+            const SLOTS: u32 = #program::BASE[#count];
+            #[inline(always)]
+            fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
+                #(
+                    let #offset = #slot.wrapping_sub(#program::BASE[#index]);
+                    if #offset < <#tasks as #p::Callable>::SLOTS {
+                        return <#tasks as #p::Callable>::dispatch::<__R, #p::Identity, #p::All>(#role, #task, #offset);
+                    }
+                )*
+            }
+        }
+
+        #(#attributes)*
+        #[cfg(not(target_arch = "nvptx64"))]
+        #visibility fn #name() -> #p::TaskSet {
+            mod embedded {
+                #include
+                pub(super) const CODE: #p::Embedded = #embedded;
+            }
+            const TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC, #program::BASE[#index])),*];
+            #p::TaskSet {
+                tasks: TASKS,
+                cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
+                entry: #entry,
+                embedded: embedded::CODE,
+            }
+        }
+
+        #[cfg(target_arch = "nvptx64")]
+        #[allow(unexpected_cfgs)]
+        const _: () = {
+            /// # Safety
+            /// Launched by the host with a valid `Launch` in device memory.
+            #[cfg(maco_root)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "ptx-kernel" fn #entry_ident(launch: *const #p::Launch) {
+                // SAFETY: passed on from the host, which launches this kernel.
+                unsafe { #p::megakernel::<#program, #p::All>(launch) }
+            }
+        };
+    }
+}

@@ -1,0 +1,341 @@
+//! The run-time builder: the same graph as a megakernel's, made call by call without macros.
+//!
+//! Checks do not belong here: the builder records what was asked, and [`TaskGraph::compile`] runs the rules that const evaluation runs
+//! over a megakernel, with the same codes.
+
+use std::any::Any;
+
+use maco_device::{bf16, f16};
+use maco_graph::plan;
+use maco_graph::spec::{Argument, Element, Kind, Owned, Placement, TaskSpec, Value};
+use maco_host::{Arguments, Device, Dispatch, Embedded, Error, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
+
+use crate::tasks;
+
+/// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
+#[derive(Clone, Copy)]
+pub struct TaskSet {
+    /// Spec and first slot of each task.
+    #[doc(hidden)]
+    pub tasks: &'static [(&'static TaskSpec, u32)],
+    #[doc(hidden)]
+    pub cpu: Dispatch,
+    #[doc(hidden)]
+    pub entry: &'static str,
+    #[doc(hidden)]
+    pub embedded: Embedded,
+}
+
+/// A tensor of a [`TaskGraph`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node(usize);
+
+/// An argument of a call: a tensor, or a number.
+#[derive(Clone, Copy, Debug)]
+pub enum Operand {
+    /// A tensor.
+    Node(Node),
+    /// A floating-point scalar.
+    F32(f32),
+    /// An integer scalar, for `u32` and `i32` parameters.
+    Integer(i64),
+}
+
+impl From<Node> for Operand {
+    fn from(node: Node) -> Operand {
+        Operand::Node(node)
+    }
+}
+
+impl From<f32> for Operand {
+    fn from(value: f32) -> Operand {
+        Operand::F32(value)
+    }
+}
+
+impl From<u32> for Operand {
+    fn from(value: u32) -> Operand {
+        Operand::Integer(value.into())
+    }
+}
+
+impl From<i32> for Operand {
+    fn from(value: i32) -> Operand {
+        Operand::Integer(value.into())
+    }
+}
+
+struct Declared {
+    name: String,
+    kind: Kind,
+    element: Element,
+    shape: Vec<u64>,
+}
+
+struct Call {
+    task: &'static TaskSpec,
+    arguments: Vec<Operand>,
+    tile: Option<Vec<u32>>,
+}
+
+/// A graph of tasks in program order, built at run time.
+///
+/// ```
+/// use maco::{Device, TaskGraph, bf16, tasks};
+///
+/// maco::task_set! { ops: tasks::linear, tasks::gelu }
+///
+/// let device = Device::cpu();
+/// let mut graph = TaskGraph::new("mlp", ops());
+/// let x = graph.input::<bf16>("x", [4, 64]);
+/// let up = graph.input::<bf16>("up", [128, 64]);
+/// let down = graph.input::<bf16>("down", [64, 128]);
+/// let h = graph.linear(x, up);
+/// let h = graph.elementwise(&tasks::gelu::SPEC, h);
+/// let y = graph.linear(h, down);
+/// graph.output(y, "y");
+/// let compiled = graph.compile(&device)?;
+///
+/// let ones = device.upload(&vec![bf16::ONE; 4 * 64], [4, 64])?;
+/// let weights = device.zeros::<bf16>([128, 64])?;
+/// let more = device.zeros::<bf16>([64, 128])?;
+/// let outputs = compiled.execute(maco::Arguments::new().tensor(&ones).tensor(&weights).tensor(&more))?;
+/// assert_eq!(outputs.get::<bf16>("y").unwrap().shape(), [4, 64]);
+/// # Ok::<(), maco::Error>(())
+/// ```
+pub struct TaskGraph {
+    name: String,
+    set: TaskSet,
+    tensors: Vec<Declared>,
+    calls: Vec<Call>,
+}
+
+impl TaskGraph {
+    /// An empty graph that may call the tasks of `set`.
+    pub fn new(name: &str, set: TaskSet) -> TaskGraph {
+        TaskGraph { name: name.to_owned(), set, tensors: Vec::new(), calls: Vec::new() }
+    }
+
+    fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
+        self.tensors.push(Declared { name, kind, element, shape });
+        Node(self.tensors.len() - 1)
+    }
+
+    /// A tensor that [`CompiledGraph::execute`] takes, in the order of these calls.
+    pub fn input<E: TensorElement>(&mut self, name: &str, shape: impl Into<Vec<u64>>) -> Node {
+        self.declare(name.to_owned(), Kind::In, E::ELEMENT, shape.into())
+    }
+
+    /// A tensor of the plan, for [`TaskGraph::custom`] to write.
+    pub fn temp<E: TensorElement>(&mut self, name: &str, shape: impl Into<Vec<u64>>) -> Node {
+        self.declare(name.to_owned(), Kind::Temp, E::ELEMENT, shape.into())
+    }
+
+    /// Names a tensor in messages and in the printed graph.
+    pub fn name(&mut self, node: Node, name: &str) {
+        if let Some(tensor) = self.tensors.get_mut(node.0) {
+            tensor.name = name.to_owned();
+        }
+    }
+
+    /// Makes a tensor that some call writes an output: [`CompiledGraph::execute`] returns it under `name`.
+    pub fn output(&mut self, node: Node, name: &str) {
+        if let Some(tensor) = self.tensors.get_mut(node.0) {
+            tensor.name = name.to_owned();
+            tensor.kind = Kind::Out;
+        }
+    }
+
+    fn extent(&self, node: Node, axis: usize) -> u64 {
+        // A wrong node or rank is told by `compile`, with the call's name.
+        self.tensors.get(node.0).and_then(|tensor| tensor.shape.get(axis)).copied().unwrap_or(1)
+    }
+
+    fn element(&self, node: Node) -> Element {
+        self.tensors.get(node.0).map_or(Element::F32, |tensor| tensor.element)
+    }
+
+    fn result(&mut self, task: &'static TaskSpec, like: Node, shape: Vec<u64>) -> Node {
+        let name = format!("{}{}", task.name, self.calls.len());
+        self.declare(name, Kind::Temp, self.element(like), shape)
+    }
+
+    /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ.
+    pub fn linear(&mut self, x: Node, w: Node) -> Node {
+        let y = self.result(&tasks::linear::SPEC, x, vec![self.extent(x, 0), self.extent(w, 0)]);
+        self.custom(&tasks::linear::SPEC, [x.into(), w.into(), y.into()]);
+        y
+    }
+
+    /// y\[M, N\] = a\[M, K\] · b\[K, N\].
+    pub fn matmul(&mut self, a: Node, b: Node) -> Node {
+        let y = self.result(&tasks::matmul::SPEC, a, vec![self.extent(a, 0), self.extent(b, 1)]);
+        self.custom(&tasks::matmul::SPEC, [a.into(), b.into(), y.into()]);
+        y
+    }
+
+    /// y = f(x) for an element-wise task such as [`tasks::gelu`].
+    pub fn elementwise(&mut self, task: &'static TaskSpec, x: Node) -> Node {
+        let shape = self.tensors.get(x.0).map_or_else(Vec::new, |tensor| tensor.shape.clone());
+        let y = self.result(task, x, shape);
+        self.custom(task, [x.into(), y.into()]);
+        y
+    }
+
+    /// Calls any task of the set, arguments in the order of its signature. What it writes is a [`TaskGraph::temp`].
+    pub fn custom(&mut self, task: &'static TaskSpec, arguments: impl IntoIterator<Item = Operand>) {
+        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None });
+    }
+
+    /// Forces the tile of the latest call.
+    pub fn tile(&mut self, tile: &[u32]) {
+        if let Some(call) = self.calls.last_mut() {
+            call.tile = Some(tile.to_vec());
+        }
+    }
+
+    /// Checks and plans the graph for a device.
+    ///
+    /// # Errors
+    /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task outside the set, and the
+    /// errors of [`Plan::build`].
+    pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
+        self.compile_with(device, &PlanOptions::new())
+    }
+
+    /// As [`TaskGraph::compile`], with options.
+    ///
+    /// # Errors
+    /// As for [`TaskGraph::compile`].
+    pub fn compile_with(self, device: &Device, options: &PlanOptions) -> Result<CompiledGraph, Error> {
+        let mut graph = Owned::new();
+        // Parameters first, then temps: the order of a megakernel.
+        let mut order: Vec<usize> = (0..self.tensors.len()).collect();
+        order.sort_by_key(|&n| match self.tensors[n].kind {
+            Kind::In => 0,
+            Kind::Out => 1,
+            _ => 2,
+        });
+        let mut views = vec![None; self.tensors.len()];
+        for n in order {
+            let tensor = &self.tensors[n];
+            views[n] = Some(graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?);
+        }
+        for call in &self.calls {
+            let Some((_, slot)) = self.set.tasks.iter().find(|(task, _)| *task == call.task) else {
+                return Err(Error::UnknownTask { task: call.task.name, graph: self.name.into() });
+            };
+            let arguments: Vec<Argument<'_>> = call
+                .arguments
+                .iter()
+                .map(|operand| match *operand {
+                    Operand::Node(Node(n)) => views.get(n).copied().flatten().map_or(Argument::Scalar(Value::Integer(0)), Argument::Tensor),
+                    Operand::F32(value) => Argument::Scalar(Value::F32(value)),
+                    Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
+                })
+                .collect();
+            graph.call(call.task, *slot, &arguments, call.tile.as_deref(), 0)?;
+        }
+        let program = Program {
+            name: maco_graph::spec::intern(&self.name),
+            graph: graph.finish()?.resolve(&self.name, &[])?,
+            entry: self.set.entry,
+            embedded: self.set.embedded,
+            cpu: self.set.cpu,
+            workers: None,
+            schedulers: None,
+        };
+        let plan = Plan::build(device, program, options)?;
+        let outputs = self.tensors.into_iter().filter(|tensor| tensor.kind == Kind::Out).collect();
+        Ok(CompiledGraph { plan, outputs })
+    }
+}
+
+/// A [`TaskGraph`] planned for a device.
+pub struct CompiledGraph {
+    plan: Plan,
+    outputs: Vec<Declared>,
+}
+
+impl CompiledGraph {
+    /// Runs the graph on `inputs`, in the order in which they were declared, into new outputs.
+    ///
+    /// # Errors
+    /// Those of [`Plan::run`].
+    pub fn execute(&self, inputs: Arguments<'_>) -> Result<Outputs, Error> {
+        let mut tensors = Vec::with_capacity(self.outputs.len());
+        for output in &self.outputs {
+            let tensor = AnyTensor::zeros(self.plan.device(), output.element, &output.shape)?;
+            tensors.push((output.name.clone(), tensor));
+        }
+        let mut arguments = inputs;
+        for (_, tensor) in &mut tensors {
+            arguments = tensor.pass(arguments);
+        }
+        let report = self.plan.run(arguments)?;
+        Ok(Outputs { tensors, report })
+    }
+
+    /// The plan: tasks, waves, `graph()` and the rest.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The planned graph: text, `.dot()`, `.json()`.
+    pub fn graph(&self) -> &plan::Plan {
+        self.plan.graph()
+    }
+
+    /// Length of the longest chain of dependent tasks.
+    pub fn waves(&self) -> u32 {
+        self.plan.waves()
+    }
+}
+
+/// What a [`CompiledGraph`] computed.
+pub struct Outputs {
+    tensors: Vec<(String, AnyTensor)>,
+    report: Report,
+}
+
+impl Outputs {
+    /// The output `name`, if there is one of that element type.
+    pub fn get<E: TensorElement>(&self, name: &str) -> Option<&Tensor<E>> {
+        self.tensors.iter().find(|(known, _)| known == name).and_then(|(_, tensor)| tensor.as_any().downcast_ref())
+    }
+
+    /// How the run went.
+    pub fn report(&self) -> Report {
+        self.report
+    }
+}
+
+macro_rules! any_tensor {
+    ($($variant:ident $element:ty),*) => {
+        /// A tensor whose element type is known at run time.
+        enum AnyTensor {
+            $($variant(Tensor<$element>)),*
+        }
+
+        impl AnyTensor {
+            fn zeros(device: &Device, element: Element, shape: &[u64]) -> Result<AnyTensor, Error> {
+                Ok(match element {
+                    $(Element::$variant => AnyTensor::$variant(device.zeros::<$element>(shape)?)),*
+                })
+            }
+
+            fn pass<'a>(&'a mut self, arguments: Arguments<'a>) -> Arguments<'a> {
+                match self {
+                    $(AnyTensor::$variant(tensor) => arguments.tensor_mut(tensor)),*
+                }
+            }
+
+            fn as_any(&self) -> &dyn Any {
+                match self {
+                    $(AnyTensor::$variant(tensor) => tensor),*
+                }
+            }
+        }
+    };
+}
+any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32);
