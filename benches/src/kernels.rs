@@ -21,3 +21,11 @@ pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, y: Out<b
     linear(x, up, h).then(gelu);
     linear(h, down, y);
 }
+
+/// Many small calls on one tensor: what a plan is made of when it is long.
+#[maco::megakernel]
+pub fn updates(x: InOut<bf16, M, N>, by: f32) {
+    for _call in 0..100 {
+        scale(x, by);
+    }
+}

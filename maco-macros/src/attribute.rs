@@ -37,6 +37,8 @@ pub struct Arguments {
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
     krate: Option<Path>,
+    /// An argument did not parse, so that names it may have introduced are unknown.
+    pub broken: bool,
     /// The elements were not written by the user, so that their names need not be in scope.
     given: bool,
 }
@@ -68,6 +70,7 @@ impl Arguments {
         for part in split(tokens) {
             let parsed = (|input: ParseStream<'_>| arguments.one(input, grammar, &mut after_where)).parse2(part);
             if let Err(error) = parsed {
+                arguments.broken = true;
                 errors.parser(Code::Attribute, &error, grammar.help);
             }
         }
@@ -100,7 +103,7 @@ impl Arguments {
     fn one(&mut self, input: ParseStream<'_>, grammar: &Grammar, after_where: &mut bool) -> syn::Result<()> {
         if input.peek(Token![where]) {
             let token: Token![where] = input.parse()?;
-            allowed(grammar, "where", &token)?;
+            allowed(grammar, "where", token)?;
             *after_where = true;
             return self.equal(input);
         }

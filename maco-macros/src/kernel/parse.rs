@@ -33,9 +33,9 @@ pub enum ParamKind {
         element: Ident,
         dims: Vec<Dimension>,
         /// Length of an array.
-        array: Option<Expr>,
+        array: Option<Box<Expr>>,
         /// `#[shard(axis)]`
-        shard: Option<LitInt>,
+        shard: Option<Box<LitInt>>,
     },
     Scalar {
         ty: Ident,
@@ -108,5 +108,5 @@ fn tensor(typed: &PatType, ty: &Type, array: Option<Expr>, what: &str) -> syn::R
             error(Code::Attribute, attribute, "this names no axis", "write `#[shard(0)]`: the number of the axis that is spread over the ranks")
         })?);
     }
-    Ok(ParamKind::Tensor { word: shape.word, element: shape.element, dims: shape.dims, array, shard })
+    Ok(ParamKind::Tensor { word: shape.word, element: shape.element, dims: shape.dims, array: array.map(Box::new), shard: shard.map(Box::new) })
 }

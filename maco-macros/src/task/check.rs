@@ -65,7 +65,7 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
 }
 
 fn element(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
-    if Some(&tensor.element) == task.generic() || element_variant(&tensor.element).is_some() {
+    if Some(&tensor.element) == task.generic() || element_variant(&tensor.element).is_some() || task.arguments.broken {
         return;
     }
     let help = match task.generic() {
@@ -89,6 +89,7 @@ fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     for index in &tensor.region {
         if let Some(name) = index.name()
             && axis(task, name).is_none()
+            && !task.arguments.broken
         {
             errors.push(Code::UnknownIndex, name, format!("`{name}` is not a grid axis of this task"), axes_help(task, name));
         }

@@ -21,8 +21,8 @@ pub struct Task<'a> {
 }
 
 pub enum Param {
-    Tensor(TensorParam),
-    Scalar { pattern: Pat, name: Ident, ty: Ident },
+    Tensor(Box<TensorParam>),
+    Scalar { pattern: Box<Pat>, name: Ident, ty: Ident },
 }
 
 pub struct TensorParam {
@@ -43,7 +43,7 @@ pub struct TensorParam {
 impl Task<'_> {
     pub fn tensors(&self) -> impl Iterator<Item = &TensorParam> {
         self.params.iter().filter_map(|param| match param {
-            Param::Tensor(tensor) => Some(tensor),
+            Param::Tensor(tensor) => Some(&**tensor),
             Param::Scalar { .. } => None,
         })
     }
@@ -96,7 +96,7 @@ fn param(typed: &PatType) -> syn::Result<Param> {
         if let Some(attribute) = typed.attrs.first() {
             return Err(error(Code::Attribute, attribute, format!("`{name}` is a scalar: it has no region"), "remove the attribute"));
         }
-        return Ok(Param::Scalar { pattern: (*typed.pat).clone(), name, ty: scalar });
+        return Ok(Param::Scalar { pattern: typed.pat.clone(), name, ty: scalar });
     }
     let shape = match shaped(&typed.ty) {
         Some(shape) => shape?,
@@ -111,7 +111,7 @@ fn param(typed: &PatType) -> syn::Result<Param> {
     }
     let (attribute, access, unsafety, region_tokens) = access(typed, &name)?;
     let region = region(region_tokens).map_err(|error| coded(&error))?;
-    Ok(Param::Tensor(TensorParam {
+    Ok(Param::Tensor(Box::new(TensorParam {
         pattern: (*typed.pat).clone(),
         name,
         access,
@@ -121,7 +121,7 @@ fn param(typed: &PatType) -> syn::Result<Param> {
         ty: (*typed.ty).clone(),
         element: shape.element,
         dims: shape.dims,
-    }))
+    })))
 }
 
 fn scalar(ty: &Type) -> Option<Ident> {

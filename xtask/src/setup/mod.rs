@@ -53,7 +53,10 @@ fn find() -> Result<Toolchain, Failure> {
     for Way { what, go } in WAYS {
         match during(what, go) {
             Ok(()) => match during("building `core`", ready) {
-                Ok(toolchain) => return Ok(toolchain),
+                Ok(toolchain) => {
+                    let _ = std::fs::remove_dir_all(downloads()); // hundreds of megabytes that nothing needs any more
+                    return Ok(toolchain);
+                }
                 Err(error) => tried.push(format!("  {what}: done, but {error}")),
             },
             Err(failure) => tried.push(format!("  {what}: {failure}")),
