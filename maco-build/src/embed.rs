@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::Error;
 use crate::core_cache::CPU;
 use crate::files::{fingerprint, write as write_file};
+use crate::ptx::split;
 
 /// What came of the device half.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +18,22 @@ pub(crate) enum Device<'a> {
     Broken(&'a [String]),
 }
 
-/// Writes `maco.rs` (and `maco.ptx`) into `out`; `crate_path` is what `maco` is called there.
+/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`. The macro of a
+/// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
+/// called there.
 pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<(), Error> {
+    let folder = out.join("maco");
+    let _ = std::fs::remove_dir_all(&folder); // entries of the last time
     if let Device::Ptx(ptx) = device {
+        std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         write_file(&out.join("maco.ptx"), ptx)?;
+        for (entry, ptx) in split::entries(ptx) {
+            let file = folder.join(format!("{entry}.ptx"));
+            write_file(&file, &ptx)?;
+            write_file(&folder.join(format!("{entry}.rs")), constant(crate_path, &module(crate_path, &file, &ptx), "None"))?;
+        }
     }
-    write_file(&out.join("maco.rs"), text(out, crate_path, device))
+    write_file(&out.join("maco.rs"), text(crate_path, device))
 }
 
 /// For a build on the device, where nothing is embedded.
@@ -30,24 +41,30 @@ pub(crate) fn empty(out: &Path) -> Result<(), Error> {
     write_file(&out.join("maco.rs"), "")
 }
 
-fn text(out: &Path, crate_path: &str, device: Device<'_>) -> String {
+/// One module: PTX in a file, with the hash of its text.
+fn module(crate_path: &str, file: &Path, ptx: &str) -> String {
+    let hash = fingerprint([ptx]);
+    format!(
+        "{crate_path}::__private::DeviceModule {{ target: {CPU:?}, ptx: include_str!({:?}), hash: 0x{hash:016x} }}",
+        file.to_string_lossy()
+    )
+}
+
+fn constant(crate_path: &str, modules: &str, error: &str) -> String {
     let private = format!("{crate_path}::__private");
-    let (modules, error) = match device {
-        Device::Ptx(ptx) => {
-            let file = out.join("maco.ptx");
-            let hash = fingerprint([ptx]);
-            let module = format!(
-                "{private}::DeviceModule {{ target: {CPU:?}, ptx: include_str!({:?}), hash: 0x{hash:016x} }}",
-                file.to_string_lossy()
-            );
-            (module, "None".to_owned())
-        }
-        Device::Missing(why) => (String::new(), format!("Some({why:?})")),
-        Device::Broken(faults) => (String::new(), format!("Some({:?})", faults.join("; "))),
+    format!("pub const EMBEDDED: {private}::Embedded = {private}::Embedded {{ modules: &[{modules}], error: {error} }};\n")
+}
+
+/// What a megakernel without an entry gets.
+fn text(crate_path: &str, device: Device<'_>) -> String {
+    let error = match device {
+        Device::Ptx(_) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
+        Device::Missing(why) => why.to_owned(),
+        Device::Broken(faults) => faults.join("; "),
     };
     let faults = if let Device::Broken(faults) = device { faults } else { &[] };
     let stop: String = faults.iter().map(|fault| format!("compile_error!({:?});\n", format!("MACO: {fault}"))).collect();
-    format!("{stop}pub const EMBEDDED: {private}::Embedded = {private}::Embedded {{ modules: &[{modules}], error: {error} }};\n")
+    format!("{stop}{}", constant(crate_path, "", &format!("Some({error:?})")))
 }
 
 #[cfg(test)]
@@ -56,19 +73,24 @@ mod tests {
 
     #[test]
     fn a_broken_device_half_is_an_error_and_still_a_constant() {
-        let text = text(Path::new("/out"), "::maco", Device::Broken(&["src/kernels.rs:3:1: \"no\"".to_owned()]));
+        let text = text("::maco", Device::Broken(&["src/kernels.rs:3:1: \"no\"".to_owned()]));
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some(r#"compile_error!("MACO: src/kernels.rs:3:1: \"no\"");"#));
         assert!(lines.next().is_some_and(|line| line.starts_with("pub const EMBEDDED") && line.contains("modules: &[]")));
     }
 
     #[test]
-    fn ptx_is_included_from_its_file() {
-        let text = text(Path::new("/out"), "crate", Device::Ptx("x"));
-        assert!(
-            text.contains(r#"crate::__private::DeviceModule { target: "sm_90a", ptx: include_str!("/out/maco.ptx"), hash: 0x"#),
-            "{text}"
-        );
-        assert!(text.ends_with("error: None };\n"));
+    fn every_entry_has_its_own_file() {
+        let out = std::env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
+        std::fs::create_dir_all(&out).unwrap();
+        let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
+        write(&out, "crate", Device::Ptx(ptx)).unwrap();
+        let a = std::fs::read_to_string(out.join("maco/a.rs")).unwrap();
+        assert!(a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"), "{a}");
+        assert!(!std::fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
+        // The next build has lost `b`.
+        write(&out, "crate", Device::Ptx(ptx.split(".visible .entry b").next().unwrap())).unwrap();
+        assert!(!out.join("maco/b.rs").exists());
+        std::fs::remove_dir_all(&out).unwrap();
     }
 }

@@ -12,14 +12,13 @@ pub fn entry_name(name: &Ident, item: TokenStream) -> String {
     format!("maco_{name}_{:016x}", hash.0)
 }
 
-/// `include!` of the file `maco_build::compile` leaves in `OUT_DIR`, as the value of an `Embedded`; without one, no device code.
-pub fn embedded(p: &TokenStream) -> (TokenStream, TokenStream) {
-    let built = std::env::var_os("OUT_DIR").is_some_and(|directory| std::path::Path::new(&directory).join("maco.rs").exists());
-    if built {
-        let include = quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), "/maco.rs")); };
-        (include, quote! { EMBEDDED })
-    } else {
-        (TokenStream::new(), quote! { #p::Embedded::NONE })
+/// `include!` of what `maco_build::compile` left in `OUT_DIR` for `entry`, as the value of an `Embedded`; without it, no device code.
+pub fn embedded(p: &TokenStream, entry: &str) -> (TokenStream, TokenStream) {
+    let files = [format!("/maco/{entry}.rs"), "/maco.rs".to_owned()];
+    let built = std::env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
+    match built {
+        Some(file) => (quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), #file)); }, quote! { EMBEDDED }),
+        None => (TokenStream::new(), quote! { #p::Embedded::NONE }),
     }
 }
 

@@ -41,7 +41,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
     let program = format_ident!("__maco_{}", name);
     let entry = entry_name(name, input);
     let entry_ident = Ident::new(&entry, name.span());
-    let (include, embedded) = embedded(&p);
+    let (include, embedded) = embedded(&p, &entry);
     let count = tasks.len();
     let index: Vec<usize> = (0..count).collect();
     let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));

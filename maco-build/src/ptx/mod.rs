@@ -6,6 +6,7 @@ pub mod lint;
 pub mod module;
 pub mod patch;
 pub mod ptxas;
+pub mod split;
 
 use std::fmt;
 use std::fs;

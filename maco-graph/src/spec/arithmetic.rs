@@ -250,16 +250,21 @@ impl Recorder<'_> {
         out
     }
 
-    /// `x.t()`: the last two axes change places.
-    pub const fn transposed(&mut self, view: View, site: u32) -> View {
-        if view.none() || !self.has(&view, 1, site) {
+    /// `x.swap(a, b)`: two axes change places.
+    pub const fn swapped(&mut self, view: View, a: usize, b: usize, site: u32) -> View {
+        if view.none() || !self.has(&view, a, site) || !self.has(&view, b, site) {
             return View::NONE;
         }
         let mut out = view;
-        let last = view.rank as usize - 1;
-        out.axes[last] = view.axes[last - 1];
-        out.axes[last - 1] = view.axes[last];
+        out.axes[a] = view.axes[b];
+        out.axes[b] = view.axes[a];
         out
+    }
+
+    /// `x.t()`: the last two axes change places.
+    pub const fn transposed(&mut self, view: View, site: u32) -> View {
+        let last = view.rank as usize;
+        if last < 2 { self.swapped(view, 0, 1, site) } else { self.swapped(view, last - 2, last - 1, site) }
     }
 
     const fn extent(&self, view: &View, axis: usize) -> Dim {

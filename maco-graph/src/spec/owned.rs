@@ -146,6 +146,15 @@ impl Owned {
         self.outcome(view)
     }
 
+    /// `view.swap(a, b)`
+    ///
+    /// # Errors
+    /// No such axis.
+    pub fn swapped(&mut self, view: View, a: usize, b: usize) -> Result<View, BuildError> {
+        let view = self.recorder(1).swapped(view, a, b, 0);
+        self.outcome(view)
+    }
+
     /// `view.t()`
     ///
     /// # Errors

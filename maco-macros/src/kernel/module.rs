@@ -19,7 +19,7 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
     let symbols = &model.symbols.names;
     let field_docs = symbols.iter().map(|symbol| format!("Size of dimension `{symbol}`."));
     let entry = entry_text(kernel);
-    let (include, embedded) = embedded(p);
+    let (include, embedded) = embedded(p, &entry);
     let number = |expression: &Option<syn::Expr>| match expression {
         Some(expression) => quote! { ::core::option::Option::Some((#expression) as u32) },
         None => quote! { ::core::option::Option::None },

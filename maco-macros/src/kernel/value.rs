@@ -102,7 +102,7 @@ impl Replay<'_> {
         })
     }
 
-    /// `.slice(..)`, `.split(..)`, `.t()`, `.partial(Sum)`; other methods stay.
+    /// `.slice(..)`, `.split(..)`, `.swap(..)`, `.t()`, `.partial(Sum)`; other methods stay.
     fn method(&mut self, call: &ExprMethodCall, name: Option<&Ident>) -> syn::Result<TokenStream> {
         let arguments: Vec<&Expr> = call.args.iter().collect();
         let recorder = recorder();
@@ -150,6 +150,17 @@ impl Replay<'_> {
                     }
                 })
             }
+            ("swap", [a, b]) => {
+                let view = self.value(&call.receiver, name)?;
+                let site = self.add_site(Site::between(call.method.span(), call.paren_token.span.close()));
+                let local = hidden("view");
+                Ok(quote! {
+                    {
+                        let #local = #view;
+                        #recorder.swapped(#local, #a, #b, #site)
+                    }
+                })
+            }
             ("t", []) => {
                 let view = self.value(&call.receiver, name)?;
                 let site = self.add_site(Site::between(call.method.span(), call.paren_token.span.close()));
@@ -161,12 +172,12 @@ impl Replay<'_> {
                     }
                 })
             }
-            (view @ ("slice" | "split" | "t" | "partial"), _) if self.is_tensor(&call.receiver) => {
-                let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)` and `x.t()`";
+            (view @ ("slice" | "split" | "swap" | "t" | "partial"), _) if self.is_tensor(&call.receiver) => {
+                let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)`, `x.swap(0, 1)` and `x.t()`";
                 Err(error(Code::View, &call.method, format!("`.{view}` takes other arguments"), help))
             }
             (other, _) if self.is_tensor(&call.receiver) => {
-                let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)` and `x.t()`; options such as `.then(gelu)` follow a call";
+                let help = "views are `x.slice(axis, start..end)`, `x.split(axis, n)`, `x.swap(0, 1)` and `x.t()`; options such as `.then(gelu)` follow a call";
                 Err(error(Code::View, &call.method, format!("a tensor has no view `.{other}`"), help))
             }
             _ => Ok(call.to_token_stream()),

@@ -1,0 +1,9 @@
+use maco::prelude::*;
+
+#[maco::megakernel]
+pub fn k(x: In<bf16, M, K>, y: Out<bf16, M, K>, z: Out<bf16, M, K>) {
+    copy(x, y);
+    let _ = z;
+}
+
+fn main() {}

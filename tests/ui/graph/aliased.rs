@@ -1,0 +1,15 @@
+use maco::prelude::*;
+
+#[maco::graph]
+pub fn layer(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], y: Out<bf16, M, K>) {
+    let h = temp::<bf16, M, K>();
+    linear(x, w[0], h).then(gelu);
+    linear(h, w[1], y);
+}
+
+#[maco::megakernel]
+pub fn k(w: [In<bf16, K, K>; 2], y: InOut<bf16, M, K>) {
+    layer(y, w, y);
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use maco::prelude::*;
+
+#[maco::megakernel]
+pub fn k(x: In<bf16, M, K>, w: In<bf16, K, K>, y: Out<bf16, M, K>) {
+    let part = temp::<bf16, M, K>().partial(Sum);
+    linear(x, w, part);
+    let whole = temp::<bf16, M, K>().partial(Sum);
+    all_reduce(part, whole);
+    all_reduce(whole, y);
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use maco::prelude::*;
+
+#[maco::task(elementwise)]
+pub fn f(v: f32, by: f32) {}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use maco::prelude::*;
+
+#[maco::task(tile(i = 64))]
+pub fn t(#[update(i)] y: Tensor<f32, M>) {}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use maco::prelude::*;
+
+#[maco::megakernel]
+pub fn k(x: In<bf16, M, K>, y: Out<bf16, M, K>) {
+    copy(x.slice(0, 1), y);
+    copy(x.slice(1), y);
+    copy(x.slice(0, 0..=1), y);
+}
+
+fn main() {}
