@@ -193,8 +193,18 @@ pub struct BlackBox {
 
 impl BlackBox {
     /// Nothing to report.
-    pub const EMPTY: BlackBox =
-        BlackBox { report: 0, worker: 0, sm: 0, task: u32::MAX, counter: NO_COUNTER, expected: 0, seen: 0, polls: 0, elapsed_ns: 0, reserved: [0; 6] };
+    pub const EMPTY: BlackBox = BlackBox {
+        report: 0,
+        worker: 0,
+        sm: 0,
+        task: u32::MAX,
+        counter: NO_COUNTER,
+        expected: 0,
+        seen: 0,
+        polls: 0,
+        elapsed_ns: 0,
+        reserved: [0; 6],
+    };
 }
 
 /// No report.

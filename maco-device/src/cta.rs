@@ -92,13 +92,23 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
 
     /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+    pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
         self.role.zip(inputs, y, f);
     }
 
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values.
     #[inline(always)]
-    pub fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+    pub fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Rows, &mut RowMut<E>),
+    ) {
         self.role.rows(inputs, y, f);
     }
 

@@ -90,12 +90,7 @@ macro_rules! two_bytes {
             }
             #[inline(always)]
             unsafe fn store8(at: *mut Self, v: [f32; 8]) {
-                let w = [
-                    unpack::$pack(v[0], v[1]),
-                    unpack::$pack(v[2], v[3]),
-                    unpack::$pack(v[4], v[5]),
-                    unpack::$pack(v[6], v[7]),
-                ];
+                let w = [unpack::$pack(v[0], v[1]), unpack::$pack(v[2], v[3]), unpack::$pack(v[4], v[5]), unpack::$pack(v[6], v[7])];
                 // SAFETY: passed on from the caller.
                 unsafe { set_words(at.cast(), w) }
             }

@@ -75,7 +75,9 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     pub(crate) fn wide(self) -> bool {
         let v = &self.view;
         let bytes = E::BYTES;
-        let misaligned = (v.base as u32 | v.row_stride.wrapping_mul(bytes) | v.plane_stride.wrapping_mul(bytes) | (self.col as u32).wrapping_mul(bytes)) & 15;
+        let misaligned =
+            (v.base as u32 | v.row_stride.wrapping_mul(bytes) | v.plane_stride.wrapping_mul(bytes) | (self.col as u32).wrapping_mul(bytes))
+                & 15;
         v.col_stride == 1 && misaligned == 0
     }
 }

@@ -258,7 +258,11 @@ unsafe fn fetch_views(launch: &Launch, descriptor: u32, lane: u32) -> [u32; 2] {
         let pair = warp::broadcast(descriptor, FIRST + if operand < OPERANDS as u32 { operand / 2 } else { 0 });
         let view = if operand % 2 == 0 { pair & 0xFFFF } else { pair >> 16 };
         // SAFETY: the plan wrote every view that an operand names; unused operands name view 0, which exists.
-        if word < VIEW_WORDS { unsafe { memory::load((launch.views as *const u32).wrapping_add((view * 8 + word % 8) as usize)) } } else { 0 }
+        if word < VIEW_WORDS {
+            unsafe { memory::load((launch.views as *const u32).wrapping_add((view * 8 + word % 8) as usize)) }
+        } else {
+            0
+        }
     };
     [fetch(lane), fetch(lane + 32)]
 }

@@ -12,6 +12,7 @@ mod gpu;
 mod lint;
 mod packages;
 mod progress;
+mod results;
 mod setup;
 mod test;
 
@@ -48,6 +49,8 @@ enum Command {
     /// Measures: `linear` against cuBLAS, `plan`, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Publishes measurements: tables in docs/results/ and the main rows in README.md, from the JSON of `bench`
+    Results(results::Options),
     /// Packs stripped test, bench and example programs and a script into dist/, for a GPU machine without Rust
     Bundle,
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::test(&options),
         Command::Lint => lint::lint(),
         Command::Bench(bench) => bench::bench(&bench),
+        Command::Results(options) => results::results(&options),
         Command::Bundle => bundle::bundle(),
     };
     match result {

@@ -14,7 +14,9 @@ pub fn sync() {
 pub fn shuffle_xor(value: f32, distance: u32) -> f32 {
     let other: f32;
     // SAFETY: called by whole warps in convergent code.
-    unsafe { asm!("shfl.sync.bfly.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) distance, options(nostack)) };
+    unsafe {
+        asm!("shfl.sync.bfly.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) distance, options(nostack))
+    };
     other
 }
 
@@ -23,7 +25,9 @@ pub fn shuffle_xor(value: f32, distance: u32) -> f32 {
 pub fn broadcast(value: u32, lane: u32) -> u32 {
     let other: u32;
     // SAFETY: called by whole warps in convergent code.
-    unsafe { asm!("shfl.sync.idx.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) lane, options(nostack)) };
+    unsafe {
+        asm!("shfl.sync.idx.b32 {0}, {1}, {2}, 31, 0xffffffff;", out(reg32) other, in(reg32) value, in(reg32) lane, options(nostack))
+    };
     other
 }
 

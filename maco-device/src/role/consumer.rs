@@ -34,7 +34,15 @@ impl Consumer {
     #[inline(always)]
     pub unsafe fn new(arena: Arena, thread: u32) -> Consumer {
         // SAFETY: (of `zeroed`) all bits zero is 0u32; an array literal would be a loop over local memory.
-        Consumer { arena, ring: Ring::new(arena), thread, reading: Stage::NONE, staged: 0, pending: unsafe { core::mem::zeroed() }, waiting: 0 }
+        Consumer {
+            arena,
+            ring: Ring::new(arena),
+            thread,
+            reading: Stage::NONE,
+            staged: 0,
+            pending: unsafe { core::mem::zeroed() },
+            waiting: 0,
+        }
     }
 
     #[inline(always)]
@@ -203,13 +211,19 @@ impl Role for Consumer {
             self.stage(pairs!(32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62));
         }
         if columns(I, J) > 128 {
-            self.pending = pairs!(64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126);
+            self.pending =
+                pairs!(64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126);
             self.waiting = 2;
         }
     }
 
     #[inline(always)]
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
         self.settle();
         let (rows, cols) = (y.rows(), y.cols());
         let blocks = cols.div_ceil(8);
@@ -240,7 +254,12 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Rows, &mut RowMut<E>),
+    ) {
         self.settle();
         let mut row = self.thread / 32;
         while row < y.rows() {

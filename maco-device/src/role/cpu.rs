@@ -73,7 +73,12 @@ impl Role for Cpu {
         }
     }
 
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Values) -> E::Value) {
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
         for row in 0..y.rows() {
             for col in 0..y.cols() {
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
@@ -82,7 +87,12 @@ impl Role for Cpu {
         }
     }
 
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, inputs: X, y: Tile<E, I, J>, f: impl Fn(X::Rows, &mut RowMut<E>)) {
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Rows, &mut RowMut<E>),
+    ) {
         for row in 0..y.rows() {
             f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
         }

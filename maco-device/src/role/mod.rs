@@ -35,11 +35,22 @@ pub trait Role: Sized {
 
     /// `y = f(inputs)`.
     #[inline(always)]
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(&mut self, _inputs: X, _y: Tile<E, I, J>, _f: impl Fn(X::Values) -> E::Value) {}
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        _inputs: X,
+        _y: Tile<E, I, J>,
+        _f: impl Fn(X::Values) -> E::Value,
+    ) {
+    }
 
     /// Row by row.
     #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(&mut self, _inputs: X, _y: Tile<E, I, J>, _f: impl Fn(X::Rows, &mut RowMut<E>)) {
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        _inputs: X,
+        _y: Tile<E, I, J>,
+        _f: impl Fn(X::Rows, &mut RowMut<E>),
+    ) {
     }
 
     /// By position.

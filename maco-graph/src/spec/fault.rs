@@ -16,8 +16,10 @@ pub struct TensorName {
 pub struct Fault {
     /// The `#[maco::graph]` it showed up in, when the call of one does not fit; else empty.
     pub inside: &'static str,
-    /// The task that is called; empty where there is none.
+    /// The task or graph that is called; empty where there is none.
     pub task: &'static str,
+    /// It is a graph.
+    pub graph: bool,
     /// The parameter concerned; empty where there is none.
     pub param: &'static str,
     /// What is wrong.

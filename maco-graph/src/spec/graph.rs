@@ -75,6 +75,7 @@ impl Recorder<'_> {
     /// `clean`: nothing is wrong with the graph by itself.
     pub const fn enter(&mut self, spec: &'static GraphSpec, clean: bool, site: &CallSite<'_>, arguments: &[Argument<'_>]) -> Option<Enclosing> {
         let failures = self.state.failures;
+        self.state.graph = true;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
         let mut missing = "";
         if arguments.len() < spec.params.len() {
@@ -139,6 +140,7 @@ impl Recorder<'_> {
         if self.state.failures == failures {
             self.graph_flow(spec, site, arguments);
         }
+        self.state.graph = false;
         let good = self.state.failures == failures;
         if !good {
             self.forgive_all(arguments);

@@ -40,7 +40,7 @@ impl Fault {
 
     /// "task `linear`"
     const fn task(&self, text: &mut Text) {
-        text.push("task ");
+        text.push(if self.graph { "graph " } else { "task " });
         text.push_quoted(self.task);
     }
 
@@ -59,7 +59,7 @@ impl Fault {
                 push_tensor(text, tensor);
                 text.push(" (as ");
                 text.push_quoted(self.param);
-                text.push(") while other tiles of the same grid still use it (as ");
+                text.push(if self.graph { ") while it also uses it (as " } else { ") while other tiles of the same grid still use it (as " });
                 text.push_quoted(other);
                 text.push(")");
             }
@@ -292,9 +292,7 @@ impl Fault {
     }
 
     const fn array_sentence(&self, text: &mut Text, expected: u32, found: u32) {
-        text.push_quoted(self.param);
-        text.push(" of ");
-        text.push_quoted(self.task);
+        self.param(text);
         match expected {
             0 => text.push(" is a scalar, but the argument is "),
             1 => text.push(" is one tensor, but the argument is "),

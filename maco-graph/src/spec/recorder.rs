@@ -151,6 +151,8 @@ pub(super) struct State {
     pub(super) redirect: u32,
     /// The graph being replayed inside another body.
     pub(super) inside: &'static str,
+    /// The call being checked is that of a graph.
+    pub(super) graph: bool,
     /// Faults are known already and dropped.
     pub(super) mute: bool,
     /// Faults seen, reported or not.
@@ -169,6 +171,7 @@ impl State {
             base: 0,
             redirect: NO_SITE,
             inside: "",
+            graph: false,
             mute: false,
             failures: 0,
         }
@@ -207,7 +210,7 @@ impl Recorder<'_> {
         self.state.failures += 1;
         let site = site as usize;
         if !self.state.mute && site < self.faults.len() && self.faults[site].is_none() {
-            self.faults[site] = Some(Fault { inside: self.state.inside, task, param, kind });
+            self.faults[site] = Some(Fault { inside: self.state.inside, task, graph: self.state.graph, param, kind });
         }
     }
 

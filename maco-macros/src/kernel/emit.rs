@@ -16,7 +16,7 @@ pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStr
     let p = &model.p;
     let program = format_ident!("__maco_{}", kernel.name());
     let conditions = kernel.function.conditions();
-    let callable = callable(kernel, &program, model, &quote! { pub(crate) }, &TokenStream::new());
+    let callable = callable(kernel, &program, model, &quote! { pub(crate) }, &TokenStream::new(), reports);
     let module = super::module::module(kernel, model, &program);
     let entry = super::module::entry(kernel, model, &program);
     let reports = if reports { self::reports(kernel, model, &program) } else { TokenStream::new() };
@@ -40,7 +40,7 @@ pub fn graph(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
     let (p, name) = (&model.p, kernel.name());
     let conditions = kernel.function.conditions();
     let documentation = kernel.function.documentation();
-    let callable = callable(kernel, name, model, &kernel.function.visibility.to_token_stream(), &documentation);
+    let callable = callable(kernel, name, model, &kernel.function.visibility.to_token_stream(), &documentation, reports);
     let spec = graph_spec(kernel, model);
     let (recorder, arguments, enclosing) = (recorder(), hidden("arguments"), hidden("enclosing"));
     let count = model.symbols.names.len();
@@ -81,7 +81,14 @@ pub fn graph(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
 }
 
 /// The type, its replay, its recording and its dispatch.
-fn callable(kernel: &Kernel<'_>, name: &Ident, model: &Model, visibility: &TokenStream, documentation: &TokenStream) -> TokenStream {
+fn callable(
+    kernel: &Kernel<'_>,
+    name: &Ident,
+    model: &Model,
+    visibility: &TokenStream,
+    documentation: &TokenStream,
+    whole: bool,
+) -> TokenStream {
     let p = &model.p;
     let conditions = kernel.function.conditions();
     let lints = kernel.function.lints();
@@ -108,6 +115,8 @@ fn callable(kernel: &Kernel<'_>, name: &Ident, model: &Model, visibility: &Token
         quote! { base[#n + 1] = base[#n] + <#path as #p::Callable>::SLOTS; }
     });
     let dispatch = dispatch(name, model);
+    // Where statements were left out, the variables they used are not the user's mistake.
+    let unused = (!whole).then(|| quote! { #[allow(unused)] });
     let hide = documentation.is_empty().then(|| quote! { #[doc(hidden)] });
     quote! {
         #documentation
@@ -132,6 +141,7 @@ fn callable(kernel: &Kernel<'_>, name: &Ident, model: &Model, visibility: &Token
 
             /// The user's body.
             #lints
+            #unused
             #[allow(clippy::too_many_arguments)]
             const fn __replay(#recorder: &mut #p::spec::Recorder<'_>, #dims: &[#p::spec::Dim; #count], #(#params),*) {
                 let _ = (&#recorder, #dims);

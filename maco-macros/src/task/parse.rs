@@ -18,6 +18,8 @@ pub struct Task<'a> {
     /// The pattern of `cta`.
     pub cta: Option<Pat>,
     pub params: Vec<Param>,
+    /// A parameter did not parse and is left out.
+    pub broken: bool,
 }
 
 pub enum Param {
@@ -55,7 +57,7 @@ impl Task<'_> {
 }
 
 pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut Errors) -> Task<'a> {
-    let mut task = Task { arguments, function, cta: None, params: Vec::new() };
+    let mut task = Task { arguments, function, cta: None, params: Vec::new(), broken: false };
     for (n, input) in function.signature.inputs.iter().enumerate() {
         match input {
             FnArg::Receiver(receiver) => {
@@ -70,7 +72,10 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut 
             }
             FnArg::Typed(typed) => match param(typed) {
                 Ok(param) => task.params.push(param),
-                Err(error) => errors.extend(&error),
+                Err(error) => {
+                    task.broken = true;
+                    errors.extend(&error);
+                }
             },
         }
     }

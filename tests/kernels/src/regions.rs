@@ -81,3 +81,14 @@ pub unsafe fn reverse(cta: &mut Cta, #[read(i)] x: Tensor<f32, N>, #[write(i)] y
 pub fn reversed(x: In<f32, N>, y: Out<f32, N>) {
     reverse(x, y);
 }
+
+/// sum += x, kept from launch to launch.
+#[maco::task(tile(i = 32, j = 32))]
+pub fn accumulate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[update(i, j)] sum: Tensor<f32, M, N>) {
+    cta.zip((x, sum), sum, |(x, sum)| x + sum)
+}
+
+#[maco::megakernel]
+pub fn accumulated(x: In<f32, M, N>, sum: State<f32, M, N>) {
+    accumulate(x, sum);
+}

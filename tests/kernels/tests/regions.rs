@@ -5,7 +5,7 @@ use kernels::regions;
 use maco::Device;
 use support::{Matrix, poisoned};
 
-on_every_device!(blurred, halves, normed, embedded, reversed);
+on_every_device!(blurred, halves, normed, embedded, reversed, accumulated);
 
 fn blur(x: &Matrix) -> Matrix {
     let at = |r: isize, c: usize| if r < 0 || r as usize >= x.rows { 0.0 } else { x.at(r as usize, c) };
@@ -73,4 +73,16 @@ fn reversed(device: &Device) {
     plan.run(&device.upload(&data, [n as u64]).unwrap(), &mut y).unwrap();
     let expected: Vec<f32> = (0..n).map(|i| (i / 256 * 256 + 255 - i % 256) as f32).collect();
     assert_eq!(y.download().unwrap(), expected);
+}
+
+fn accumulated(device: &Device) {
+    let (m, n) = (70, 33);
+    let x = Matrix::integers(m, n, 1, 50);
+    let plan = regions::accumulated::plan(device, regions::accumulated::Dims { M: m as u64, N: n as u64 }).unwrap();
+    let mut sum = device.zeros::<f32>([m as u64, n as u64]).unwrap();
+    let uploaded = x.upload(device);
+    for _ in 0..5 {
+        plan.run(&uploaded, &mut sum).unwrap();
+    }
+    x.map(|v| v * 5.0).exactly(&sum, "state after five launches");
 }

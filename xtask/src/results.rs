@@ -1,0 +1,147 @@
+//! Published measurements: rows of JSON become tables in `docs/results/` and the main rows in README.md.
+//!
+//! Measuring does not belong here (`bench`). Figures are never typed: this is the only writer of both places.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::command::capture;
+use crate::failure::Failure;
+use crate::packages::root;
+
+/// What to publish.
+#[derive(clap::Args)]
+pub struct Options {
+    /// JSON files that `cargo xtask bench … --json FILE` wrote; without any, README.md is made again from `docs/results/`
+    files: Vec<PathBuf>,
+    /// The machine they were measured on, such as "NVIDIA H200, driver 580.159, CUDA 13.0"
+    #[arg(long, required_unless_present = "check")]
+    machine: Option<String>,
+    /// The commit they were measured at; by default the one checked out
+    #[arg(long)]
+    commit: Option<String>,
+    /// Only see whether README.md holds what `docs/results/` says
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Deserialize)]
+struct Row {
+    bench: String,
+    case: String,
+    metric: String,
+    unit: String,
+    value: f64,
+    peer: String,
+    peer_value: Option<f64>,
+    ratio: Option<f64>,
+    spread: Option<f64>,
+}
+
+/// Rows that README.md shows, in this order.
+const MAIN: [&str; 5] = ["linear 8192", "mlp M4096", "mlp M2048", "10^4: 100 updates", "a kernel edited"];
+const BEGIN: &str = "<!-- results: made by `cargo xtask results`, do not edit -->\n";
+const END: &str = "<!-- /results -->";
+
+/// Writes the tables.
+pub fn results(options: &Options) -> Result<(), Failure> {
+    let folder = root().join("docs/results");
+    if !options.check {
+        let commit = match &options.commit {
+            Some(commit) => commit.clone(),
+            None => capture(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(root()))?.trim().to_owned(),
+        };
+        let machine = options.machine.as_deref().unwrap_or_default();
+        for file in &options.files {
+            let json = fs::read_to_string(file).map_err(Failure::io("read", file))?;
+            let rows = parse(file, &json)?;
+            let Some(first) = rows.first() else { return Err(Failure::Text(format!("{}: no rows", file.display()))) };
+            let bench = first.bench.clone();
+            write(&folder.join(format!("{bench}.json")), &json)?;
+            let head = format!(
+                "# `cargo xtask bench {bench}`\n\nCommit {commit}; {machine}. Made by `cargo xtask results`; the rows are in [{bench}.json]({bench}.json).\n\n"
+            );
+            write(&folder.join(format!("{bench}.md")), &(head + &table(&rows)))?;
+        }
+    }
+    readme(&folder, options.check)
+}
+
+fn readme(folder: &Path, check: bool) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for bench in ["linear", "plan", "build"] {
+        let file = folder.join(format!("{bench}.json"));
+        if let Ok(json) = fs::read_to_string(&file) {
+            rows.extend(parse(&file, &json)?);
+        }
+    }
+    let main: Vec<Row> = MAIN.iter().filter_map(|case| Some(rows.swap_remove(rows.iter().position(|row| row.case.starts_with(case))?))).collect();
+    let path = root().join("README.md");
+    let text = fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
+    let wanted = between(&text, &table(&main)).ok_or_else(|| Failure::Text("README.md has no place for results".into()))?;
+    match (check, wanted == text) {
+        (_, true) => Ok(()),
+        (true, false) => Err(Failure::Text("README.md does not show what docs/results holds; run `cargo xtask results`".into())),
+        (false, false) => write(&path, &wanted),
+    }
+}
+
+fn parse(file: &Path, json: &str) -> Result<Vec<Row>, Failure> {
+    serde_json::from_str(json).map_err(|error| Failure::Text(format!("{}: {error}", file.display())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(Failure::io("write", path))
+}
+
+/// The text with the table between the two marks.
+fn between(text: &str, table: &str) -> Option<String> {
+    let start = text.find(BEGIN)? + BEGIN.len();
+    let end = start + text[start..].find(END)?;
+    Some(format!("{}{table}{}", &text[..start], &text[end..]))
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::from("| case | metric | MACO | peer | peer's | ratio | peer against itself |\n|---|---|---|---|---|---|---|\n");
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
+    for row in rows {
+        text += &format!(
+            "| {} | {}, {} | {:.3} | {} | {} | {} | {} |\n",
+            row.case,
+            row.metric,
+            row.unit,
+            row.value,
+            row.peer,
+            number(row.peer_value),
+            number(row.ratio),
+            number(row.spread)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_between_the_marks_changes() {
+        let text = format!("a\n{BEGIN}old\n{END}\nb");
+        assert_eq!(between(&text, "new\n").unwrap(), format!("a\n{BEGIN}new\n{END}\nb"));
+        assert!(between("no marks", "new").is_none());
+    }
+
+    #[test]
+    fn a_row_without_a_peer_has_empty_cells() {
+        let rows = parse(Path::new("x"), r#"[{"bench":"plan","case":"c","metric":"plan","unit":"ms","value":1.5,"peer":"","peer_value":null,"ratio":null,"spread":null}]"#);
+        assert!(table(&rows.unwrap()).ends_with("| c | plan, ms | 1.500 |  |  |  |  |\n"));
+    }
+
+    #[test]
+    fn the_readme_shows_the_published_rows() {
+        readme(&root().join("docs/results"), true).unwrap();
+    }
+}
