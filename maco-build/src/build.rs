@@ -59,7 +59,8 @@ impl Build {
             // A task library on its way into another package's PTX: its own megakernels have no entries there.
             return embed::empty(&package.out);
         }
-        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "skip") {
+        // docs.rs shows the host half, on a machine without a network.
+        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "skip") || env::var_os("DOCS_RS").is_some() {
             return embed::write(
                 &package.out,
                 &self.crate_path,
@@ -94,8 +95,7 @@ impl Build {
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
         let _held = lock(&package.workshop().join("lock"))?;
-        let target = package.maco.parent().unwrap_or(&package.maco);
-        let dependencies = dependencies::find(&toolchain, &package.root, target, self.crate_path == "crate")?;
+        let dependencies = dependencies::find(&toolchain, package, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &dependencies, &sources.kernels)?;
         let output = cargo::build(&toolchain, &core, package, &device)?;

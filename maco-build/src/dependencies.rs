@@ -3,6 +3,7 @@
 //! Cargo's own answer is used (`cargo metadata`), so that renamed, patched, inherited and vendored dependencies come out right.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -11,6 +12,7 @@ use toml::{Table, Value};
 use crate::Error;
 use crate::core_cache::TARGET;
 use crate::files::read;
+use crate::package::Package as User;
 use crate::toolchain::{Toolchain, run};
 
 /// What the device crate takes over from the user's package.
@@ -18,6 +20,8 @@ use crate::toolchain::{Toolchain, run};
 pub(crate) struct Dependencies {
     /// `[dependencies]`
     pub table: Table,
+    /// `[target]`: dependencies under a condition.
+    pub conditional: Table,
     /// `[patch]` of the user's workspace.
     pub patch: Table,
     /// The user's edition.
@@ -66,6 +70,7 @@ struct Dependency {
     uses_default_features: bool,
     registry: Option<String>,
     path: Option<PathBuf>,
+    target: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -90,64 +95,90 @@ struct Kind {
     kind: Option<String>,
 }
 
-/// Asks cargo about the package at `root`; `target` is where the host build puts its files, usually beside its lock file.
+/// Asks cargo about the user's package.
 ///
 /// `itself`: the package is `maco` (or stands for it), and its own kernels need it as a dependency.
-pub(crate) fn find(toolchain: &Toolchain, root: &Path, target: &Path, itself: bool) -> Result<Dependencies, Error> {
-    let manifest = root.join("Cargo.toml");
-    let metadata = ask(toolchain, &manifest)?;
-    let misses = |what: &str| Error::Format {
-        what: "the answer of `cargo metadata`".to_owned(),
-        why: format!("no {what} of {}", manifest.display()),
-    };
-    let user = metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| misses("package"))?;
-    let node = metadata.resolve.nodes.iter().find(|node| node.id == user.id).ok_or_else(|| misses("node"))?;
+pub(crate) fn find(toolchain: &Toolchain, user: &User, itself: bool) -> Result<Dependencies, Error> {
+    let manifest = user.root.join("Cargo.toml");
+    let metadata = ask(toolchain, &manifest, &user.features)?;
+    let misses = |what: &str| Error::Format { what: ANSWER.to_owned(), why: format!("no {what} of {}", manifest.display()) };
+    let package = metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| misses("package"))?;
+    let node = metadata.resolve.nodes.iter().find(|node| node.id == package.id).ok_or_else(|| misses("node"))?;
 
     let mut found = Dependencies {
-        edition: user.edition.clone(),
-        features: user.features.keys().filter(|name| *name != "default").cloned().collect(),
-        manifests: vec![manifest, metadata.workspace_root.join("Cargo.toml")],
+        edition: package.edition.clone(),
+        features: package.features.keys().filter(|name| *name != "default").cloned().collect(),
         ..Dependencies::default()
     };
+    found.manifests.extend([manifest.clone(), metadata.workspace_root.join("Cargo.toml")]);
     for edge in node.deps.iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
         let Some(library) = metadata.packages.iter().find(|package| package.id == edge.pkg && package.has_tasks()) else { continue };
         let wanted = |dependency: &&Dependency| dependency.name == library.name && dependency.kind.is_none();
-        for dependency in user.dependencies.iter().filter(wanted) {
-            found.table.insert(dependency.rename.clone().unwrap_or_else(|| dependency.name.clone()), declare(dependency)?.into());
+        for dependency in package.dependencies.iter().filter(wanted) {
+            found.declare(dependency);
         }
         if library.source.is_none() {
             found.manifests.push(library.manifest_path.clone());
         }
     }
     if itself {
-        found.table.insert(user.name.clone(), path_only(root).into());
+        let path = Value::from(user.root.to_string_lossy().into_owned());
+        found.table.insert(package.name.clone(), Table::from_iter([("path".to_owned(), path)]).into());
     }
     found.patch = patches(&metadata.workspace_root)?;
-    found.lock = [Some(metadata.workspace_root.as_path()), target.parent()]
-        .into_iter()
-        .flatten()
-        .map(|directory| directory.join("Cargo.lock"))
-        .find(|lock| lock.exists());
+    let beside_target = user.maco.ancestors().nth(2);
+    let locks =
+        [Some(metadata.workspace_root.as_path()), beside_target].into_iter().flatten().map(|directory| directory.join("Cargo.lock"));
+    found.lock = locks.into_iter().find(|lock| lock.exists());
+    found.manifests.extend(found.lock.clone());
     Ok(found)
 }
 
-fn ask(toolchain: &Toolchain, manifest: &Path) -> Result<Metadata, Error> {
+const ANSWER: &str = "the answer of `cargo metadata`";
+
+fn ask(toolchain: &Toolchain, manifest: &Path, features: &[String]) -> Result<Metadata, Error> {
     let call = |network: &[&str]| {
         let mut command = toolchain.cargo_command();
-        command.args(["metadata", "--format-version=1", "--filter-platform", TARGET]).args(network);
+        command.args(["metadata", "--format-version=1", "--filter-platform", TARGET, "--no-default-features"]).args(network);
+        command.arg("--features").arg(features.join(","));
         run(command.arg("--manifest-path").arg(manifest))
     };
+    // A package outside the workspace that is being built has no lock file, and must not get one.
+    let unwanted = lock_file_to_be(toolchain, manifest);
     // Offline first: the host build has fetched what it needs. It has not fetched dependencies of tests, which metadata asks for too.
-    let text = call(&["--offline"]).or_else(|_| call(&[]))?;
-    serde_json::from_str(&text).map_err(|error| Error::Format { what: "the answer of `cargo metadata`".to_owned(), why: error.to_string() })
+    let text = call(&["--offline"]).or_else(|_| call(&[]));
+    if let Some(lock) = unwanted {
+        let _ = fs::remove_file(lock); // not there when cargo failed
+    }
+    serde_json::from_str(&text?).map_err(|error| Error::Format { what: ANSWER.to_owned(), why: error.to_string() })
 }
 
-fn path_only(path: &Path) -> Table {
-    Table::from_iter([("path".to_owned(), Value::from(path.to_string_lossy().into_owned()))])
+/// The lock file that cargo would write, unless there is one.
+fn lock_file_to_be(toolchain: &Toolchain, manifest: &Path) -> Option<PathBuf> {
+    let mut command = toolchain.cargo_command();
+    command.args(["locate-project", "--workspace", "--message-format=plain", "--manifest-path"]).arg(manifest);
+    let lock = Path::new(run(&mut command).ok()?.trim()).with_file_name("Cargo.lock");
+    (!lock.exists()).then_some(lock)
+}
+
+impl Dependencies {
+    /// Adds a dependency to the table it stands in.
+    fn declare(&mut self, dependency: &Dependency) {
+        let table = match &dependency.target {
+            None => &mut self.table,
+            Some(condition) => table_in(table_in(&mut self.conditional, condition), "dependencies"),
+        };
+        table.insert(dependency.rename.clone().unwrap_or_else(|| dependency.name.clone()), declaration(dependency).into());
+    }
+}
+
+fn table_in<'a>(table: &'a mut Table, key: &str) -> &'a mut Table {
+    let entry = table.entry(key).or_insert_with(|| Value::Table(Table::new()));
+    entry.as_table_mut().expect("only tables are inserted")
 }
 
 /// The dependency as a manifest elsewhere must say it.
-fn declare(dependency: &Dependency) -> Result<Table, Error> {
+fn declaration(dependency: &Dependency) -> Table {
     let mut table = Table::new();
     let mut set = |key: &str, value: Value| drop(table.insert(key.to_owned(), value));
     if dependency.rename.is_some() {
@@ -176,7 +207,7 @@ fn declare(dependency: &Dependency) -> Result<Table, Error> {
     if !dependency.features.is_empty() {
         set("features", dependency.features.iter().map(|feature| Value::from(feature.as_str())).collect::<Vec<_>>().into());
     }
-    Ok(table)
+    table
 }
 
 /// `[patch]` of the workspace, its paths made absolute.
@@ -203,13 +234,13 @@ mod tests {
     use super::*;
 
     fn dependency(json: &str) -> Table {
-        declare(&serde_json::from_str(json).unwrap()).unwrap()
+        declaration(&serde_json::from_str(json).unwrap())
     }
 
     #[test]
     fn a_registry_dependency_keeps_its_requirement_and_features() {
         let table = dependency(
-            r#"{"name":"maco","rename":null,"source":"registry+https://x","req":"^0.1","kind":null,"features":["a"],"uses_default_features":false,"registry":null,"path":null}"#,
+            r#"{"name":"maco","rename":null,"source":"registry+https://x","req":"^0.1","kind":null,"features":["a"],"uses_default_features":false,"registry":null,"path":null,"target":null}"#,
         );
         assert_eq!(table.to_string(), "default-features = false\nfeatures = [\"a\"]\nversion = \"^0.1\"\n");
     }
@@ -217,8 +248,16 @@ mod tests {
     #[test]
     fn a_git_dependency_keeps_its_branch() {
         let table = dependency(
-            r#"{"name":"lib","rename":"other","source":"git+https://x/lib?branch=main#abc","req":"*","kind":null,"features":[],"uses_default_features":true,"registry":null,"path":null}"#,
+            r#"{"name":"lib","rename":"other","source":"git+https://x/lib?branch=main#abc","req":"*","kind":null,"features":[],"uses_default_features":true,"registry":null,"path":null,"target":null}"#,
         );
         assert_eq!(table.to_string(), "branch = \"main\"\ngit = \"https://x/lib\"\npackage = \"lib\"\n");
+    }
+
+    #[test]
+    fn a_conditional_dependency_keeps_its_condition() {
+        let mut all = Dependencies::default();
+        let json = r#"{"name":"lib","rename":null,"source":null,"req":"*","kind":null,"features":[],"uses_default_features":true,"registry":null,"path":"/lib","target":"cfg(unix)"}"#;
+        all.declare(&serde_json::from_str(json).unwrap());
+        assert_eq!(all.conditional.to_string(), "[\"cfg(unix)\".dependencies.lib]\npath = \"/lib\"\n");
     }
 }

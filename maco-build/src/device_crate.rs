@@ -35,7 +35,7 @@ impl DeviceCrate {
         if let Some(lock) = &dependencies.lock {
             copy_lock(lock, &directory)?;
         }
-        let features = dependencies.features.iter().filter(|feature| package.has_feature(feature)).cloned().collect();
+        let features = dependencies.features.iter().filter(|feature| package.features.contains(feature)).cloned().collect();
         Ok(DeviceCrate { manifest, library, features })
     }
 }
@@ -85,8 +85,10 @@ fn manifest_text(name: &str, version: &str, library: &str, dependencies: &Depend
             )]),
         ),
     ]);
-    if !dependencies.patch.is_empty() {
-        manifest.insert("patch".to_owned(), dependencies.patch.clone().into());
+    for (key, table) in [("patch", &dependencies.patch), ("target", &dependencies.conditional)] {
+        if !table.is_empty() {
+            manifest.insert(key.to_owned(), table.clone().into());
+        }
     }
     format!("# Written by maco-build. Changes are lost.\n{manifest}")
 }

@@ -86,7 +86,10 @@ mod tests {
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
         write(&out, "crate", Device::Ptx(ptx)).unwrap();
         let a = std::fs::read_to_string(out.join("maco/a.rs")).unwrap();
-        assert!(a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"), "{a}");
+        assert!(
+            a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"),
+            "{a}"
+        );
         assert!(!std::fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
         write(&out, "crate", Device::Ptx(ptx.split(".visible .entry b").next().unwrap())).unwrap();

@@ -14,6 +14,8 @@ pub(crate) struct Package {
     pub version: String,
     /// Directory of its manifest.
     pub root: PathBuf,
+    /// Features that are on.
+    pub features: Vec<String>,
     /// `OUT_DIR`
     pub out: PathBuf,
     /// `target/maco` of whoever builds it.
@@ -29,7 +31,13 @@ impl Package {
             name: variable("CARGO_PKG_NAME")?,
             version: variable("CARGO_PKG_VERSION")?,
             root: PathBuf::from(variable("CARGO_MANIFEST_DIR")?),
-            maco: target_dir(&out).join("maco"),
+            features: env::var("CARGO_CFG_FEATURE")
+                .unwrap_or_default()
+                .split(',')
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            maco: target_dir(&out, &variable("TARGET")?).join("maco"),
             on_device: variable("TARGET")?.starts_with("nvptx"),
             out,
         })
@@ -39,11 +47,6 @@ impl Package {
     pub(crate) fn workshop(&self) -> PathBuf {
         self.maco.join(&self.name)
     }
-
-    /// Is the feature on in this build? Cargo writes `-` as `_` and capitals.
-    pub(crate) fn has_feature(&self, feature: &str) -> bool {
-        env::var_os(format!("CARGO_FEATURE_{}", feature.to_uppercase().replace('-', "_"))).is_some()
-    }
 }
 
 fn variable(name: &'static str) -> Result<String, Error> {
@@ -51,9 +54,12 @@ fn variable(name: &'static str) -> Result<String, Error> {
 }
 
 /// The target directory above `OUT_DIR`, by the tag cargo leaves in it; four levels up (`debug/build/<package>/out`) without one.
-fn target_dir(out: &Path) -> PathBuf {
-    let tagged = out.ancestors().skip(1).find(|directory| directory.join("CACHEDIR.TAG").exists());
-    tagged.or_else(|| out.ancestors().nth(4)).unwrap_or(out).to_owned()
+fn target_dir(out: &Path, triple: &str) -> PathBuf {
+    let tagged = |directory: &&Path| directory.join("CACHEDIR.TAG").exists();
+    let nearest = out.ancestors().skip(1).find(tagged).or_else(|| out.ancestors().nth(4)).unwrap_or(out);
+    // With `--target` there is a tagged directory for the triple in the one that all builds share.
+    let shared = nearest.parent().filter(tagged).filter(|_| nearest.ends_with(triple));
+    shared.unwrap_or(nearest).to_owned()
 }
 
 #[cfg(test)]
@@ -65,11 +71,16 @@ mod tests {
     #[test]
     fn the_target_directory_is_the_tagged_one() {
         let root = env::temp_dir().join(format!("maco-package-{}", std::process::id()));
-        let out = root.join("x86_64-unknown-linux-gnu/release/build/user-1/out");
+        let triple = "x86_64-unknown-linux-gnu";
+        let out = root.join(triple).join("release/build/user-1/out");
         fs::create_dir_all(&out).unwrap();
-        assert_eq!(target_dir(&out), root.join("x86_64-unknown-linux-gnu"));
-        fs::write(root.join("CACHEDIR.TAG"), "").unwrap();
-        assert_eq!(target_dir(&out), root);
+        let tag = |directory: &Path| fs::write(directory.join("CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(target_dir(&out, triple), root.join(triple));
+        tag(&root);
+        assert_eq!(target_dir(&out, triple), root);
+        tag(&root.join(triple));
+        assert_eq!(target_dir(&out, triple), root);
+        assert_eq!(target_dir(&out, "another"), root.join(triple));
         fs::remove_dir_all(root).unwrap();
     }
 }

@@ -12,9 +12,23 @@ const KERNEL: &str = r#"
 pub unsafe extern "ptx-kernel" fn tiny(out: *mut u32) {
     unsafe { *out.add(core::arch::nvptx::_thread_idx_x() as usize) = library::ANSWER }
 }
-#[cfg(not(target_arch = "nvptx64"))]
+#[cfg(all(not(target_arch = "nvptx64"), entry))]
+include!(concat!(env!("OUT_DIR"), "/maco/tiny.rs"));
+#[cfg(all(not(target_arch = "nvptx64"), not(entry)))]
 include!(concat!(env!("OUT_DIR"), "/maco.rs"));
 "#;
+
+/// A build script that tells the kernels which file to include, as the megakernel macro finds out by looking.
+fn script(kernels: &str) -> String {
+    format!(
+        "fn main() {{
+             maco_build::compile_all([{kernels:?}]);
+             println!(\"cargo::rustc-check-cfg=cfg(entry)\");
+             let out = std::path::PathBuf::from(std::env::var_os(\"OUT_DIR\").unwrap());
+             if out.join(\"maco/tiny.rs\").exists() {{ println!(\"cargo::rustc-cfg=entry\") }}
+         }}"
+    )
+}
 
 /// Stands for `maco`: what the embedded constant names.
 const FACADE: &str = r#"
@@ -61,7 +75,7 @@ impl User {
              [build-dependencies]\nmaco-build.path = {build:?}\n"
         );
         user.write("user/Cargo.toml", &manifest(name, &dependencies));
-        user.write("user/build.rs", "fn main() { maco_build::compile(\"src/kernels.rs\") }\n");
+        user.write("user/build.rs", &script("src/kernels.rs"));
         user.write("user/src/main.rs", MAIN);
         user.write("user/src/kernels.rs", KERNEL);
         user
@@ -143,4 +157,36 @@ fn without_a_toolchain_there_is_one_warning_and_a_program() {
     assert!(built.contains("no device toolchain") && built.contains("rustup component add rust-src"), "{built}");
     let refused = user.run(&nowhere).unwrap_err();
     assert!(refused.contains("no device toolchain"), "{refused}");
+}
+
+#[test]
+fn kernels_of_a_dependency_keep_its_features_and_leave_it_alone() {
+    let user = User::new("application");
+    // The package with kernels becomes a library with a feature and a dependency that only the device needs …
+    let build = env!("CARGO_MANIFEST_DIR");
+    user.write(
+        "tasks/Cargo.toml",
+        &format!(
+            "[package]\nname = \"tasks\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[features]\nwide = []\n\
+             [dependencies]\nmaco.path = \"../maco\"\n[target.'cfg(target_arch = \"nvptx64\")'.dependencies]\nlibrary.path = \"../library\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n"
+        ),
+    );
+    user.write("tasks/build.rs", &script("src/kernels/mod.rs"));
+    user.write("tasks/src/lib.rs", "pub mod kernels;\n");
+    let wide = "library::ANSWER + if cfg!(feature = \"wide\") { 100_000 } else { 0 }";
+    user.write("tasks/src/kernels/mod.rs", &format!("pub mod inner;\n{}", KERNEL.replace("library::ANSWER", wide)));
+    user.write("tasks/src/kernels/inner.rs", "//! A submodule: its path must be found.\n");
+    // … of an application that has no kernels.
+    user.write(
+        "user/Cargo.toml",
+        "[package]\nname = \"application\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
+         [dependencies]\nmaco.path = \"../maco\"\ntasks = { path = \"../tasks\", features = [\"wide\"] }\n",
+    );
+    user.write("user/build.rs", "fn main() {}\n");
+    user.write("user/src/main.rs", &MAIN.replace("mod kernels;", "use tasks::kernels;"));
+
+    let built = user.run(&[]).unwrap();
+    assert!(built.contains(".visible .entry tiny(") && built.contains("104711"), "{built}");
+    assert!(!user.root.join("tasks/Cargo.lock").exists());
 }

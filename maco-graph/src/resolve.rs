@@ -2,6 +2,8 @@
 //!
 //! What const evaluation has proved is not checked again; what depends on sizes is: exact quotients, views, `where`.
 
+mod coverage;
+
 use std::collections::HashMap;
 
 use crate::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View, ViewAxis};
@@ -29,7 +31,9 @@ pub enum ResolveError {
         found: usize,
     },
     /// `where M == N`, with different sizes.
-    #[error("MACO0005: `where {left} == {right}`, but {left} is {left_size} and {right} is {right_size}\n  = help: give both the same size")]
+    #[error(
+        "MACO0005: `where {left} == {right}`, but {left} is {left_size} and {right} is {right_size}\n  = help: give both the same size"
+    )]
     Where {
         /// One name.
         left: &'static str,
@@ -58,6 +62,26 @@ pub enum ResolveError {
         /// Its value.
         value: i128,
     },
+    /// A read of elements that no call before has written.
+    #[error(
+        "MACO0002: task `{task}` reads elements {missing} of `{tensor}`, which nothing has written yet\n  = help: write them first, or read a slice of what is written"
+    )]
+    Unwritten {
+        /// The task called.
+        task: &'static str,
+        /// The tensor.
+        tensor: String,
+        /// Some of the elements, as a range for each axis.
+        missing: String,
+    },
+    /// An `Out` that is not wholly written.
+    #[error("MACO0010: elements {missing} of the `Out` `{tensor}` are never written\n  = help: write all of it, or make it `InOut`")]
+    OutUnwritten {
+        /// The tensor.
+        tensor: String,
+        /// Some of the elements, as a range for each axis.
+        missing: String,
+    },
     /// A view beyond its tensor.
     #[error(
         "MACO0025: a view of `{tensor}` in the call of task `{task}` reaches element {end} of axis {axis}, which has {extent}\n  = help: choose sizes that keep the slice inside"
@@ -84,6 +108,8 @@ impl ResolveError {
             ResolveError::Count { .. } | ResolveError::Where { .. } => Code::Dimension,
             ResolveError::Inexact { .. } | ResolveError::OutOfRange { .. } => Code::Inexact,
             ResolveError::View { .. } => Code::View,
+            ResolveError::Unwritten { .. } => Code::Unwritten,
+            ResolveError::OutUnwritten { .. } => Code::OutUnwritten,
         }
     }
 }
@@ -92,7 +118,8 @@ impl Recording<'_> {
     /// The call graph for these sizes, in the order of the dimensions' names.
     ///
     /// # Errors
-    /// The sizes break a `where`, make a quotient inexact, a dimension negative, or a view reach beyond its tensor.
+    /// The sizes break a `where`, make a quotient inexact, a dimension negative, a view reach beyond its tensor, or a call read elements
+    /// that nothing has written.
     pub fn resolve(&self, name: &str, sizes: &[u64]) -> Result<Graph, ResolveError> {
         if let Some(fault) = self.first_fault() {
             return Err(ResolveError::Faulty { code: fault.kind.code(), text: self.message(fault).as_str().to_owned() });
@@ -142,6 +169,7 @@ impl Recording<'_> {
                 priority: row.priority,
             });
         }
+        coverage::check(&graph)?;
         Ok(graph)
     }
 

@@ -38,7 +38,7 @@ fn integers(count: usize) -> Vec<f32> {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn tensors_go_there_and_back() {
+fn gpu_tensors_go_there_and_back() {
     let device = gpu();
     assert!(device.to_string().starts_with("GPU 0 (") && device.is_gpu() && device == gpu());
     // Padded and unpadded rows, more than one staging buffer, a row longer than a buffer, nothing at all.
@@ -58,7 +58,7 @@ fn tensors_go_there_and_back() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn bad_memory_is_refused() {
+fn gpu_bad_memory_is_refused() {
     let device = gpu();
     let error = device.zeros::<f32>([1u64 << 43]).unwrap_err();
     let Error::OutOfMemory { needed, free: Some((free, total)), .. } = &error else { panic!("{error}") };
@@ -78,7 +78,7 @@ fn bad_memory_is_refused() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_kernel_finds_its_tables() {
+fn gpu_a_kernel_finds_its_tables() {
     let device = gpu();
     for workers in [1, 3, device.workers()] {
         let (m, n) = (70, 45);
@@ -97,7 +97,7 @@ fn a_kernel_finds_its_tables() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn queued_runs_keep_their_order_and_their_arguments() {
+fn gpu_queued_runs_keep_their_order_and_their_arguments() {
     let device = gpu();
     let (m, n) = (40, 40);
     let data = integers((m * n) as usize);
@@ -130,7 +130,7 @@ fn queued_runs_keep_their_order_and_their_arguments() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn captured_launches_replay_and_can_be_rebound() {
+fn gpu_captured_launches_replay_and_can_be_rebound() {
     let device = gpu();
     let (m, n) = (16, 16);
     let data = integers((m * n) as usize);
@@ -180,7 +180,7 @@ fn captured_launches_replay_and_can_be_rebound() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_report_becomes_a_hang_in_the_users_names() {
+fn gpu_a_report_becomes_a_hang_in_the_users_names() {
     let device = gpu();
     let builder = Builder::new("two")
         .tensor("x", In, F32, &[8, 8])
@@ -221,7 +221,7 @@ fn a_report_becomes_a_hang_in_the_users_names() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn device_code_that_does_not_fit_is_explained() {
+fn gpu_device_code_that_does_not_fit_is_explained() {
     let device = gpu();
     let code = |embedded: Embedded, entry: &'static str, workers: u32| {
         let program = Program { embedded, entry, ..add(8, 8).program() };
@@ -260,7 +260,7 @@ fn spin(device: &Device, deadline: Duration) -> Plan {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn dropping_what_a_launch_uses_waits_for_it() {
+fn gpu_dropping_what_a_launch_uses_waits_for_it() {
     let device = gpu();
     let stream = Stream::new(&device).unwrap();
     let mut x = device.zeros::<f32>([4, 8]).unwrap();
@@ -290,7 +290,7 @@ fn dropping_what_a_launch_uses_waits_for_it() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn the_watchdog_lets_work_go_on_that_counts() {
+fn gpu_the_watchdog_lets_work_go_on_that_counts() {
     let device = gpu();
     let plan = spin(&device, Duration::from_millis(50));
     let mut x = device.zeros::<f32>([4, 8]).unwrap();
@@ -300,12 +300,12 @@ fn the_watchdog_lets_work_go_on_that_counts() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_launch_that_neither_ends_nor_counts_loses_the_device() {
+fn gpu_a_launch_that_neither_ends_nor_counts_loses_the_device() {
     const INNER: &str = "MACO_TEST_LOSE_DEVICE";
     if std::env::var_os(INNER).is_none() {
         // In a process of its own: the device stays lost for the rest of it.
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_launch_that_neither_ends_nor_counts_loses_the_device", "--include-ignored", "--nocapture"])
+            .args(["--exact", "gpu_a_launch_that_neither_ends_nor_counts_loses_the_device", "--include-ignored", "--nocapture"])
             .env(INNER, "1")
             .output()
             .unwrap();

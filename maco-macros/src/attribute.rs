@@ -60,8 +60,7 @@ pub const MEGAKERNEL: Grammar = Grammar {
     keys: &["workers", "schedulers", "where", "crate"],
     help: "arguments are `workers = 128`, `schedulers = 4`, `where M == N`, `crate = path`",
 };
-pub const GRAPH: Grammar =
-    Grammar { what: "graph", keys: &["where", "crate"], help: "arguments are `where M == N` and `crate = path`" };
+pub const GRAPH: Grammar = Grammar { what: "graph", keys: &["where", "crate"], help: "arguments are `where M == N` and `crate = path`" };
 
 impl Arguments {
     pub fn parse(tokens: TokenStream, grammar: &Grammar, errors: &mut Errors) -> Arguments {
@@ -218,7 +217,12 @@ fn axes(input: ParseStream<'_>) -> syn::Result<Vec<AxisArgument>> {
     }
     if axes.len() > 3 {
         let name = &axes[3].name;
-        return Err(error(Code::Limit, name, format!("{} grid axes, but there is room for 3", axes.len()), "make one of them a loop inside the task"));
+        return Err(error(
+            Code::Limit,
+            name,
+            format!("{} grid axes, but there is room for 3", axes.len()),
+            "make one of them a loop inside the task",
+        ));
     }
     Ok(axes)
 }

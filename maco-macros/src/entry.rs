@@ -15,7 +15,8 @@ pub fn entry_name(name: &Ident, item: TokenStream) -> String {
 /// `include!` of what `maco_build::compile` left in `OUT_DIR` for `entry`, as the value of an `Embedded`; without it, no device code.
 pub fn embedded(p: &TokenStream, entry: &str) -> (TokenStream, TokenStream) {
     let files = [format!("/maco/{entry}.rs"), "/maco.rs".to_owned()];
-    let built = std::env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
+    let built =
+        std::env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
     match built {
         Some(file) => (quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), #file)); }, quote! { EMBEDDED }),
         None => (TokenStream::new(), quote! { #p::Embedded::NONE }),

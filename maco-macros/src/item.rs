@@ -49,7 +49,12 @@ impl Function {
     pub fn check(&self, what: &str, errors: &mut Errors) {
         let signature = &self.signature;
         if let Some(token) = &signature.asyncness {
-            errors.push(Code::Signature, token, format!("{what} must not be `async`"), "remove `async`: what runs at the same time follows from the regions");
+            errors.push(
+                Code::Signature,
+                token,
+                format!("{what} must not be `async`"),
+                "remove `async`: what runs at the same time follows from the regions",
+            );
         }
         if let Some(token) = &signature.constness {
             errors.push(Code::Signature, token, format!("{what} must not be `const`"), "remove `const`");
@@ -65,7 +70,12 @@ impl Function {
         }
         if !signature.generics.params.is_empty() {
             let generics = &signature.generics;
-            errors.push(Code::Signature, generics, format!("{what} must not be generic"), "elements are listed in the attribute: `E in [bf16, f16]`; dimensions are bare names in the types");
+            let help = if what == "a task" {
+                "elements are listed in the attribute: `E in [bf16, f16]`; dimensions are bare names in the types"
+            } else {
+                "name each element; dimensions are bare names in the types"
+            };
+            errors.push(Code::Signature, generics, format!("{what} must not be generic"), help);
         }
         if let Some(clause) = &signature.generics.where_clause {
             errors.push(Code::Signature, clause, format!("{what} must not have a `where` clause"), "write `where M == N` in the attribute");
@@ -75,7 +85,12 @@ impl Function {
     /// Complains about a return type.
     pub fn no_return(&self, what: &str, errors: &mut Errors) {
         if let ReturnType::Type(_, ty) = &self.signature.output {
-            errors.push(Code::Signature, ty, format!("{what} must not return a value"), "add an output parameter: a tensor that is written");
+            errors.push(
+                Code::Signature,
+                ty,
+                format!("{what} must not return a value"),
+                "add an output parameter: a tensor that is written",
+            );
         }
     }
 

@@ -216,5 +216,10 @@ pub fn operation(operator: &BinOp) -> Option<Arithmetic> {
 }
 
 pub fn not_arithmetic(expression: &Expr) -> syn::Error {
-    error(Code::UnknownDimension, expression, "this is not arithmetic over dimensions", "dimensions can be added, subtracted, multiplied and divided exactly")
+    error(
+        Code::UnknownDimension,
+        expression,
+        "this is not arithmetic over dimensions",
+        "dimensions can be added, subtracted, multiplied and divided exactly",
+    )
 }

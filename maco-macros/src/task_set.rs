@@ -25,7 +25,9 @@ impl Parse for TaskSet {
         input.parse::<Token![:]>()?;
         let tasks = Punctuated::<Path, Token![,]>::parse_terminated(input)?;
         if tasks.is_empty() {
-            return Err(input.error("MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear, gelu }`"));
+            return Err(
+                input.error("MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear, gelu }`")
+            );
         }
         Ok(TaskSet { attributes, visibility, name, tasks: tasks.into_iter().collect() })
     }

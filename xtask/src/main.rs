@@ -42,7 +42,7 @@ enum Command {
     },
     /// Runs the examples: digits recognised and an MLP, each as one kernel
     Demo(demo::Options),
-    /// Runs every test: the workspace, the examples, the packages in tests/; those named `gpu_…` where there is a GPU
+    /// Runs every test: the workspace, the examples, the packages in tests/; those of GPUs where there is one
     Test(test::Options),
     /// Checks formatting, clippy, documentation, every package's PTX, registers and spills, licences
     Lint,

@@ -1,11 +1,12 @@
-//! Arithmetic over dimensions while a body is replayed, and the views that need it.
+//! Arithmetic over dimensions while a body is replayed.
 //!
-//! The normal form is in `dims.rs`.
+//! The normal form is in `dims.rs`, its rules in `quotient.rs`.
 
-use super::dims::{self, Dim, DimRow, Origin, Polynomial};
-use super::fault::FaultKind;
 use super::bindings::representative;
-use super::{NO_SITE, RANK, Recorder, View, ViewAxis};
+use super::dims::{Dim, DimRow, Origin, Polynomial};
+use super::fault::FaultKind;
+use super::quotient;
+use super::{NO_SITE, Recorder};
 
 impl Recorder<'_> {
     /// Declares the body's `N` dimensions; `equal` are the pairs that `where` makes one.
@@ -51,7 +52,7 @@ impl Recorder<'_> {
     /// `left + right`
     pub const fn add(&mut self, left: Dim, right: Dim, site: u32) -> Dim {
         match self.both(left, right) {
-            Some((left, right)) => self.intern(dims::add(self.dims, &left, &right), site),
+            Some((left, right)) => self.intern(quotient::add(self.dims, &left, &right), site),
             None => Dim::UNKNOWN,
         }
     }
@@ -59,7 +60,7 @@ impl Recorder<'_> {
     /// `left - right`
     pub const fn sub(&mut self, left: Dim, right: Dim, site: u32) -> Dim {
         match self.both(left, right) {
-            Some((left, right)) => self.intern(dims::sub(self.dims, &left, &right), site),
+            Some((left, right)) => self.intern(quotient::sub(self.dims, &left, &right), site),
             None => Dim::UNKNOWN,
         }
     }
@@ -67,7 +68,7 @@ impl Recorder<'_> {
     /// `left * right`
     pub const fn mul(&mut self, left: Dim, right: Dim, site: u32) -> Dim {
         match self.both(left, right) {
-            Some((left, right)) => self.intern(dims::mul(self.dims, &left, &right), site),
+            Some((left, right)) => self.intern(quotient::mul(self.dims, &left, &right), site),
             None => Dim::UNKNOWN,
         }
     }
@@ -85,7 +86,7 @@ impl Recorder<'_> {
             Some(flat) => flat,
             None => (left, right),
         };
-        match dims::div(&left, &right) {
+        match quotient::div(&left, &right) {
             None => self.intern(None, site),
             Some((whole, None)) => self.intern(Some(whole), site),
             Some((whole, Some((numerator, divisor)))) => {
@@ -96,7 +97,7 @@ impl Recorder<'_> {
                     return quotient;
                 }
                 let quotient = self.dims[quotient.index()].polynomial;
-                self.intern(dims::add(self.dims, &whole, &quotient), site)
+                self.intern(quotient::add(self.dims, &whole, &quotient), site)
             }
         }
     }
@@ -108,7 +109,7 @@ impl Recorder<'_> {
             && !term.constant()
             && term.atoms[1] == u16::MAX
             && let Origin::Quotient(numerator, divisor) = self.dims[term.atoms[0] as usize].origin
-            && let Some(divisor) = dims::mul(self.dims, &self.dims[divisor.index()].polynomial, right)
+            && let Some(divisor) = quotient::mul(self.dims, &self.dims[divisor.index()].polynomial, right)
         {
             return Some((self.dims[numerator.index()].polynomial, divisor));
         }
@@ -116,7 +117,7 @@ impl Recorder<'_> {
     }
 
     /// Whether `dim` is positive wherever every symbol is.
-    const fn positive(&mut self, dim: Dim) -> bool {
+    pub(super) const fn positive(&mut self, dim: Dim) -> bool {
         !dim.unknown() && self.dims[dim.index()].polynomial.positive()
     }
 
@@ -177,106 +178,5 @@ impl Recorder<'_> {
         }
         self.dims[index] = row;
         Dim(index as u16)
-    }
-}
-
-/// Views of views.
-impl Recorder<'_> {
-    /// `array[index]`
-    pub const fn at(&mut self, array: &[View], name: &'static str, index: usize, site: u32) -> View {
-        if index < array.len() {
-            return array[index];
-        }
-        let len = array.len() as u64;
-        self.fault(site, "", "", FaultKind::Index { array: name, index: index as u64, len });
-        View::NONE
-    }
-
-    /// `x.slice(axis, start..end)`; `None` is the beginning or the end.
-    pub const fn slice(&mut self, view: View, axis: usize, start: Option<Dim>, end: Option<Dim>, site: u32) -> View {
-        let whole = self.extent(&view, axis);
-        let start = match start {
-            Some(start) => start,
-            None => self.constant(0, site),
-        };
-        let end = match end {
-            Some(end) => end,
-            None => whole,
-        };
-        let extent = self.sub(end, start, site);
-        let beyond = self.sub(end, whole, site);
-        let backwards = self.sub(start, end, site);
-        let step = if axis < view.rank as usize { view.axes[axis].step } else { Dim::UNKNOWN };
-        let shift = self.mul(start, step, site);
-        let tensor_axis = if axis < view.rank as usize { view.axes[axis].axis as usize } else { 0 };
-        let offset = self.add(view.offset[tensor_axis], shift, site);
-        if view.none() || !self.has(&view, axis, site) {
-            return View::NONE;
-        }
-        if self.positive(beyond) || self.positive(backwards) {
-            let tensor = self.name(&view);
-            self.fault(site, "", "", FaultKind::Slice { tensor, start, end, extent: whole });
-            return View::NONE;
-        }
-        let mut out = view;
-        out.axes[axis].extent = extent;
-        out.offset[tensor_axis] = offset;
-        out
-    }
-
-    /// `x.split(axis, n)`: the axis becomes `n` groups of equal size.
-    pub const fn split(&mut self, view: View, axis: usize, groups: Dim, site: u32) -> View {
-        let whole = self.extent(&view, axis);
-        let inner = self.div(whole, groups, site);
-        let step = if axis < view.rank as usize { view.axes[axis].step } else { Dim::UNKNOWN };
-        let outer_step = self.mul(inner, step, site);
-        if view.none() || !self.has(&view, axis, site) {
-            return View::NONE;
-        }
-        if view.rank as usize == RANK {
-            self.fault(site, "", "", FaultKind::Limit { what: "axes", found: RANK as u64 + 1, limit: RANK as u64 });
-            return View::NONE;
-        }
-        let mut out = view;
-        out.rank += 1;
-        let mut n = view.rank as usize;
-        while n > axis + 1 {
-            out.axes[n] = view.axes[n - 1];
-            n -= 1;
-        }
-        let tensor_axis = view.axes[axis].axis;
-        out.axes[axis] = ViewAxis { axis: tensor_axis, step: outer_step, extent: groups };
-        out.axes[axis + 1] = ViewAxis { axis: tensor_axis, step, extent: inner };
-        out
-    }
-
-    /// `x.swap(a, b)`: two axes change places.
-    pub const fn swapped(&mut self, view: View, a: usize, b: usize, site: u32) -> View {
-        if view.none() || !self.has(&view, a, site) || !self.has(&view, b, site) {
-            return View::NONE;
-        }
-        let mut out = view;
-        out.axes[a] = view.axes[b];
-        out.axes[b] = view.axes[a];
-        out
-    }
-
-    /// `x.t()`: the last two axes change places.
-    pub const fn transposed(&mut self, view: View, site: u32) -> View {
-        let last = view.rank as usize;
-        if last < 2 { self.swapped(view, 0, 1, site) } else { self.swapped(view, last - 2, last - 1, site) }
-    }
-
-    const fn extent(&self, view: &View, axis: usize) -> Dim {
-        if axis < view.rank as usize { view.axes[axis].extent } else { Dim::UNKNOWN }
-    }
-
-    const fn has(&mut self, view: &View, axis: usize, site: u32) -> bool {
-        if axis < view.rank as usize {
-            return true;
-        }
-        let tensor = self.name(view);
-        self.fault(site, "", "", FaultKind::Axis { tensor, axis: axis as u64, rank: view.rank as u32 });
-        false
     }
 }

@@ -73,7 +73,14 @@ pub(super) const fn representative(equal: &[(u8, u8)], symbol: u8) -> u8 {
 
 impl Recorder<'_> {
     /// Rank, element and bare dimensions of one tensor argument, which is not `View::NONE`.
-    pub(super) const fn fits(&mut self, formal: &Formal, listed: &'static [Element], view: &View, site: u32, bindings: &mut Bindings) -> bool {
+    pub(super) const fn fits(
+        &mut self,
+        formal: &Formal,
+        listed: &'static [Element],
+        view: &View,
+        site: u32,
+        bindings: &mut Bindings,
+    ) -> bool {
         let row = &self.tensors[view.tensor as usize];
         let (tensor, found) = (row.name, row.element);
         let wrong = match (formal.element, bindings.element) {

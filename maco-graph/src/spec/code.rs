@@ -73,7 +73,16 @@ impl Code {
     /// `b"MACO0007"`.
     pub const fn label(self) -> [u8; 8] {
         let n = self as u16;
-        [b'M', b'A', b'C', b'O', b'0' + (n / 1000 % 10) as u8, b'0' + (n / 100 % 10) as u8, b'0' + (n / 10 % 10) as u8, b'0' + (n % 10) as u8]
+        [
+            b'M',
+            b'A',
+            b'C',
+            b'O',
+            b'0' + (n / 1000 % 10) as u8,
+            b'0' + (n / 100 % 10) as u8,
+            b'0' + (n / 10 % 10) as u8,
+            b'0' + (n % 10) as u8,
+        ]
     }
 }
 

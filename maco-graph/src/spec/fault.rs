@@ -120,7 +120,10 @@ impl FaultKind {
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } => Code::Tile,
             FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => Code::CallOption,
-            FaultKind::PartialRead { .. } | FaultKind::ThenOnPartial { .. } | FaultKind::Collective { .. } | FaultKind::ShardAxis { .. } => Code::Placement,
+            FaultKind::PartialRead { .. }
+            | FaultKind::ThenOnPartial { .. }
+            | FaultKind::Collective { .. }
+            | FaultKind::ShardAxis { .. } => Code::Placement,
             FaultKind::Range { .. } => Code::Workers,
             FaultKind::Index { .. } => Code::Index,
             FaultKind::Limit { .. } | FaultKind::Complicated => Code::Limit,

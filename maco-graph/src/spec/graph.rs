@@ -73,7 +73,13 @@ impl Recorder<'_> {
     /// Checks the arguments of a graph's call and begins the replay of its body; `None` when its shape forbids that.
     ///
     /// `clean`: nothing is wrong with the graph by itself.
-    pub const fn enter(&mut self, spec: &'static GraphSpec, clean: bool, site: &CallSite<'_>, arguments: &[Argument<'_>]) -> Option<Enclosing> {
+    pub const fn enter(
+        &mut self,
+        spec: &'static GraphSpec,
+        clean: bool,
+        site: &CallSite<'_>,
+        arguments: &[Argument<'_>],
+    ) -> Option<Enclosing> {
         let failures = self.state.failures;
         self.state.graph = true;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
@@ -148,13 +154,8 @@ impl Recorder<'_> {
         if !possible {
             return None;
         }
-        let before = Enclosing {
-            base: self.state.base,
-            redirect: self.state.redirect,
-            inside: self.state.inside,
-            mute: self.state.mute,
-            bindings,
-        };
+        let before =
+            Enclosing { base: self.state.base, redirect: self.state.redirect, inside: self.state.inside, mute: self.state.mute, bindings };
         self.state.base += site.slot;
         if self.state.redirect == super::NO_SITE {
             self.state.redirect = site.path;

@@ -2,7 +2,8 @@
 //!
 //! When something is wrong does not belong here.
 
-use super::dims::{Dim, DimRow, Origin, Term};
+use super::dims::{Dim, DimRow};
+use super::expression::write_dim;
 use super::fault::{Fault, FaultKind, TensorName};
 use super::{Placement, Text};
 
@@ -59,7 +60,11 @@ impl Fault {
                 push_tensor(text, tensor);
                 text.push(" (as ");
                 text.push_quoted(self.param);
-                text.push(if self.graph { ") while it also uses it (as " } else { ") while other tiles of the same grid still use it (as " });
+                text.push(if self.graph {
+                    ") while it also uses it (as "
+                } else {
+                    ") while other tiles of the same grid still use it (as "
+                });
                 text.push_quoted(other);
                 text.push(")");
             }
@@ -349,48 +354,6 @@ impl Fault {
             _ => {}
         }
     }
-
-    const fn help(&self) -> &'static str {
-        match &self.kind {
-            FaultKind::Aliased { .. } => "write to another tensor, or use a task that updates in place",
-            FaultKind::Unwritten { out: true, .. } => "an `Out` has no value before it is written; make it `InOut`, or write it first",
-            FaultKind::Unwritten { out: false, .. } => "call the task that fills it before this one",
-            FaultKind::NeverRead { .. } => "pass it to a task that reads it, or remove it and the calls that write it",
-            FaultKind::DeadWrite { .. } => "remove this call, or read what it writes",
-            FaultKind::Overwritten { .. } => "remove this call, or write to another tensor",
-            FaultKind::Rank { .. } => "a view changes the rank: `x.split(axis, n)` adds an axis",
-            FaultKind::Bound { .. } => "dimensions with different names are different; did you pass the arguments in the wrong order?",
-            FaultKind::Fixed { .. } => "different expressions are equal only if they are for all sizes",
-            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => {
-                "declare the tensor with that element, or convert it with a task of its own"
-            }
-            FaultKind::Scalar { .. } => "write `2.0` for an f32 and `2` for a u32 or i32",
-            FaultKind::ScalarRange { .. } => "choose a number inside the type's range",
-            FaultKind::Arity { .. } => "pass one argument for each parameter, without `cta`",
-            FaultKind::ScalarForTensor | FaultKind::TensorForScalar { .. } => "did you pass the arguments in the wrong order?",
-            FaultKind::Array { .. } => "index the array, such as `w[0]`, or pass one of the right length",
-            FaultKind::WritesIn { .. } => "make it an `InOut`, or write to a temp",
-            FaultKind::NeverWritten { .. } => "write it, or remove the parameter",
-            FaultKind::TileCount { .. } => "give one size for each axis of the task's `tile(..)`, in that order",
-            FaultKind::Tile { .. } => "use one of these, or add a variant to the task's `tile(..)`",
-            FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
-            FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
-            FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",
-            FaultKind::ThenOnPartial { .. } => "reduce it first, then call the elementwise task",
-            FaultKind::Collective { reads: true, .. } => {
-                "declare it with `.partial(Sum)` or `#[shard(axis)]`, or leave the collective out"
-            }
-            FaultKind::Collective { reads: false, .. } => "write to a tensor of that placement",
-            FaultKind::ShardAxis { .. } => "axes count from 0",
-            FaultKind::Range { .. } => "leave it out to let the plan choose",
-            FaultKind::Index { .. } => "indices count from 0",
-            FaultKind::Limit { .. } => "split it into smaller ones",
-            FaultKind::Complicated => "name an intermediate dimension with a parameter",
-            FaultKind::Slice { .. } => "a slice stays inside its axis for all sizes",
-            FaultKind::Axis { .. } => "axes count from 0",
-            FaultKind::DivisionByZero => "",
-        }
-    }
 }
 
 /// "`up[2]`"
@@ -410,74 +373,4 @@ const fn push_dim(text: &mut Text, names: &Names<'_>, dim: Dim) {
     text.push("`");
     write_dim(text, names, dim, false);
     text.push("`");
-}
-
-/// A dimension in the user's names; `inner` puts sums and products in parentheses.
-pub(super) const fn write_dim(text: &mut Text, names: &Names<'_>, dim: Dim, inner: bool) {
-    if dim.unknown() {
-        text.push("?");
-        return;
-    }
-    let row = &names.dims[dim.index()];
-    match row.origin {
-        Origin::Symbol(symbol) => text.push(names.symbols[symbol as usize]),
-        Origin::Quotient(numerator, divisor) => {
-            if inner {
-                text.push("(");
-            }
-            write_dim(text, names, numerator, true);
-            text.push(" / ");
-            write_dim(text, names, divisor, true);
-            if inner {
-                text.push(")");
-            }
-        }
-        Origin::Sum => {
-            let terms = row.polynomial.terms();
-            let simple = terms.is_empty() || (terms.len() == 1 && (terms[0].constant() || is_atom(&terms[0])));
-            if inner && !simple {
-                text.push("(");
-            }
-            if terms.is_empty() {
-                text.push("0");
-            }
-            let mut n = 0;
-            while n < terms.len() {
-                write_term(text, names, &terms[n], n == 0);
-                n += 1;
-            }
-            if inner && !simple {
-                text.push(")");
-            }
-        }
-    }
-}
-
-const fn is_atom(term: &Term) -> bool {
-    term.factor == 1 && term.atoms[1] == u16::MAX
-}
-
-const fn write_term(text: &mut Text, names: &Names<'_>, term: &Term, first: bool) {
-    let negative = term.factor < 0;
-    match (first, negative) {
-        (true, true) => text.push("-"),
-        (true, false) => {}
-        (false, true) => text.push(" - "),
-        (false, false) => text.push(" + "),
-    }
-    let size = term.factor.unsigned_abs();
-    let mut written = false;
-    if size != 1 || term.constant() {
-        text.push_number(size as i64);
-        written = true;
-    }
-    let mut n = 0;
-    while n < term.atoms.len() && term.atoms[n] != u16::MAX {
-        if written {
-            text.push(" * ");
-        }
-        write_dim(text, names, Dim(term.atoms[n]), true);
-        written = true;
-        n += 1;
-    }
 }

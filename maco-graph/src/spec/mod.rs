@@ -6,6 +6,7 @@
 //! against one of exactly that capacity. What is wrong is recorded as data, one slot per token of the user
 //! ([`Recording::report`]), so that all mistakes of a body are reported at once, each on its own token.
 
+mod alias;
 mod argument;
 mod arithmetic;
 mod bindings;
@@ -13,13 +14,16 @@ mod call;
 mod code;
 mod dims;
 mod element;
+mod expression;
 mod fault;
 mod flow;
 mod graph;
+mod help;
 mod message;
 #[cfg(feature = "std")]
 mod owned;
 mod placement;
+mod quotient;
 mod recorder;
 mod storage;
 mod task;

@@ -105,14 +105,7 @@ impl Owned {
     ///
     /// # Errors
     /// Too many axes.
-    pub fn tensor(
-        &mut self,
-        name: &str,
-        kind: Kind,
-        element: Element,
-        shape: &[u64],
-        placement: Placement,
-    ) -> Result<View, BuildError> {
+    pub fn tensor(&mut self, name: &str, kind: Kind, element: Element, shape: &[u64], placement: Placement) -> Result<View, BuildError> {
         let dims: Vec<Dim> = shape.iter().map(|&size| self.size(size)).collect();
         let view = self.recorder(1).tensor(intern(name), kind, element, &dims, placement, 0);
         if !view.none() {

@@ -98,15 +98,7 @@ pub struct CallRow {
 impl CallRow {
     /// Fills unused capacity.
     pub const EMPTY: CallRow = CallRow {
-        task: &TaskSpec {
-            name: "",
-            kind: super::TaskKind::Direct,
-            axes: &[],
-            dims: &[],
-            equal: &[],
-            elements: &[],
-            params: &[],
-        },
+        task: &TaskSpec { name: "", kind: super::TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: &[] },
         slot: 0,
         element: 0,
         first_operand: 0,
@@ -253,15 +245,7 @@ impl Recorder<'_> {
         views
     }
 
-    const fn element_of(
-        &mut self,
-        name: TensorName,
-        kind: Kind,
-        element: Element,
-        dims: &[Dim],
-        placement: Placement,
-        site: u32,
-    ) -> View {
+    const fn element_of(&mut self, name: TensorName, kind: Kind, element: Element, dims: &[Dim], placement: Placement, site: u32) -> View {
         let (zero, unit) = self.units(site);
         let index = self.state.counts.tensors;
         self.state.counts.tensors += 1;

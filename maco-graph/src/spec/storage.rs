@@ -3,8 +3,9 @@
 //! What fills them is in `recorder.rs`.
 
 use super::dims::DimRow;
+use super::expression::write_dim;
 use super::fault::Fault;
-use super::message::{Names, write_dim};
+use super::message::Names;
 use super::recorder::{CallRow, Counts, Recorder, ScalarRow, State, TensorRow};
 use super::{Dim, Text, Value, View};
 

@@ -120,7 +120,9 @@ impl Replay<'_> {
             Stmt::Local(local) => self.local(local),
             Stmt::Item(Item::Const(item)) => Ok(item.to_token_stream()),
             Stmt::Item(item) => Err(unsupported(item, "this item cannot stand in a body", "move it out of the function")),
-            Stmt::Macro(call) => Err(unsupported(call, "macros cannot stand in a body", "write the calls out, or put them into a `#[maco::graph]`")),
+            Stmt::Macro(call) => {
+                Err(unsupported(call, "macros cannot stand in a body", "write the calls out, or put them into a `#[maco::graph]`"))
+            }
             Stmt::Expr(expression, _) => self.expression(expression),
         };
         translated.unwrap_or_else(|error| {
@@ -176,7 +178,9 @@ impl Replay<'_> {
             Expr::Loop(other) => Err(unsupported(other.loop_token, "`loop` cannot stand in a body", LOOP)),
             Expr::Match(other) => Err(unsupported(other.match_token, "`match` cannot stand in a body", "use `if` on constants")),
             Expr::Return(other) => Err(unsupported(other, "`return` cannot stand in a body", "put what follows into an `if` on constants")),
-            Expr::Macro(other) => Err(unsupported(other, "macros cannot stand in a body", "write the calls out, or put them into a `#[maco::graph]`")),
+            Expr::Macro(other) => {
+                Err(unsupported(other, "macros cannot stand in a body", "write the calls out, or put them into a `#[maco::graph]`"))
+            }
             other => Err(unsupported(other, "this statement does nothing a kernel can do", STATEMENT)),
         }
     }

@@ -103,7 +103,14 @@ impl Options {
         match (name.as_str(), arguments.as_slice()) {
             ("then", [function]) => match strip(function) {
                 Expr::Path(path) if path.qself.is_none() => self.then.push(path.path.clone()),
-                other => return Err(error(Code::CallOption, other, "this is not an elementwise task", "write `.then(gelu)`, where `gelu` is a `#[task(elementwise)]`")),
+                other => {
+                    return Err(error(
+                        Code::CallOption,
+                        other,
+                        "this is not an elementwise task",
+                        "write `.then(gelu)`, where `gelu` is a `#[task(elementwise)]`",
+                    ));
+                }
             },
             ("tile", sizes) if !sizes.is_empty() && self.tile.is_none() => {
                 self.tile = Some(sizes.iter().map(|&size| size.clone()).collect());

@@ -234,8 +234,9 @@ fn runtime_dimension(dimension: &crate::shape::Dimension, model: &Model, site: u
             quote! { #dims[#index] }
         }
         Dimension::Number(number) => quote! { #recorder.constant(#number as u64, #site) },
-        Dimension::Expression(expression) => super::value::dimension_tokens(&model.symbols, expression, site)
-            .unwrap_or_else(|error| error.to_compile_error()),
+        Dimension::Expression(expression) => {
+            super::value::dimension_tokens(&model.symbols, expression, site).unwrap_or_else(|error| error.to_compile_error())
+        }
     }
 }
 

@@ -73,14 +73,24 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, what: &'stati
 
 fn param(typed: &PatType, what: &str) -> syn::Result<Param> {
     let Pat::Ident(pattern) = &*typed.pat else {
-        return Err(error(Code::Signature, &typed.pat, format!("a parameter of a {what} is a plain name"), "name it, and use views in the body"));
+        return Err(error(
+            Code::Signature,
+            &typed.pat,
+            format!("a parameter of a {what} is a plain name"),
+            "name it, and use views in the body",
+        ));
     };
     let name = pattern.ident.clone();
     let kind = match &*typed.ty {
         Type::Array(array) => tensor(typed, &array.elem, Some(array.len.clone()), what)?,
         Type::Path(path) if path.path.get_ident().and_then(scalar_variant).is_some() => {
             if let Some(attribute) = typed.attrs.first() {
-                return Err(error(Code::Attribute, attribute, format!("`{name}` is a scalar: it is the same on all ranks"), "remove the attribute"));
+                return Err(error(
+                    Code::Attribute,
+                    attribute,
+                    format!("`{name}` is a scalar: it is the same on all ranks"),
+                    "remove the attribute",
+                ));
             }
             ParamKind::Scalar { ty: path.path.get_ident().cloned().expect("checked by the guard") }
         }
@@ -99,14 +109,30 @@ fn tensor(typed: &PatType, ty: &Type, array: Option<Expr>, what: &str) -> syn::R
     let mut shard = None;
     for attribute in &typed.attrs {
         if !attribute.path().is_ident("shard") {
-            return Err(error(Code::Attribute, attribute, format!("this is not an attribute of a {what}'s parameter"), "`#[shard(axis)]` spreads a tensor over the ranks"));
+            return Err(error(
+                Code::Attribute,
+                attribute,
+                format!("this is not an attribute of a {what}'s parameter"),
+                "`#[shard(axis)]` spreads a tensor over the ranks",
+            ));
         }
         if shard.is_some() {
             return Err(error(Code::Attribute, attribute, "a tensor is sharded along one axis", "remove one of them"));
         }
         shard = Some(attribute.parse_args::<LitInt>().map_err(|_| {
-            error(Code::Attribute, attribute, "this names no axis", "write `#[shard(0)]`: the number of the axis that is spread over the ranks")
+            error(
+                Code::Attribute,
+                attribute,
+                "this names no axis",
+                "write `#[shard(0)]`: the number of the axis that is spread over the ranks",
+            )
         })?);
     }
-    Ok(ParamKind::Tensor { word: shape.word, element: shape.element, dims: shape.dims, array: array.map(Box::new), shard: shard.map(Box::new) })
+    Ok(ParamKind::Tensor {
+        word: shape.word,
+        element: shape.element,
+        dims: shape.dims,
+        array: array.map(Box::new),
+        shard: shard.map(Box::new),
+    })
 }

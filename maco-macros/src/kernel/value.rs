@@ -21,7 +21,11 @@ impl Replay<'_> {
             Expr::Call(call) if is_temp(call) => self.temp(call, name, false),
             Expr::Call(call) => {
                 if call.args.iter().any(|argument| self.is_tensor(argument) || self.is_array(argument)) {
-                    return Err(unsupported(expression, "a call has no value", "pass the tensor it writes as an argument: `let y = temp::<bf16, M, K>(); task(x, y);`"));
+                    return Err(unsupported(
+                        expression,
+                        "a call has no value",
+                        "pass the tensor it writes as an argument: `let y = temp::<bf16, M, K>(); task(x, y);`",
+                    ));
                 }
                 Ok(expression.to_token_stream())
             }
@@ -49,7 +53,11 @@ impl Replay<'_> {
     /// `if layer == 0 { x } else { h }`
     fn choice(&mut self, branch: &ExprIf, name: Option<&Ident>) -> syn::Result<TokenStream> {
         let [Stmt::Expr(then, None)] = branch.then_branch.stmts.as_slice() else {
-            return Err(unsupported(branch, "a value chosen by `if` is one expression in each branch", "write `if layer == 0 { x } else { h }`"));
+            return Err(unsupported(
+                branch,
+                "a value chosen by `if` is one expression in each branch",
+                "write `if layer == 0 { x } else { h }`",
+            ));
         };
         let Some((_, other)) = &branch.else_branch else {
             return Err(unsupported(branch, "this `if` has no value without `else`", "write `if layer == 0 { x } else { h }`"));
@@ -58,7 +66,13 @@ impl Replay<'_> {
         let other = match &**other {
             Expr::Block(block) => match block.block.stmts.as_slice() {
                 [Stmt::Expr(value, None)] => self.value(value, name)?,
-                _ => return Err(unsupported(block, "a value chosen by `if` is one expression in each branch", "write `if layer == 0 { x } else { h }`")),
+                _ => {
+                    return Err(unsupported(
+                        block,
+                        "a value chosen by `if` is one expression in each branch",
+                        "write `if layer == 0 { x } else { h }`",
+                    ));
+                }
             },
             other => self.value(other, name)?,
         };
@@ -93,7 +107,11 @@ impl Replay<'_> {
         }
         let (p, recorder) = (&self.p, recorder());
         let local = hidden("shape");
-        let placement = if partial { quote! { Partial } } else { quote! { Replicated } };
+        let placement = if partial {
+            quote! { Partial }
+        } else {
+            quote! { Replicated }
+        };
         Ok(quote! {
             {
                 let #local = [#(#dims),*];
@@ -228,12 +246,12 @@ impl Replay<'_> {
             return Ok(scalar(quote! { Dimension(#dim) }));
         }
         match expression {
-            Expr::Lit(other) => {
-                Err(error(Code::Sort, other, "this is neither a tensor nor a number", "scalars are f32, u32 and i32"))
-            }
-            Expr::Reference(reference) => {
-                Err(unsupported(reference, "tensors are passed by name", "remove the `&`: what a task does to a tensor stands in its signature"))
-            }
+            Expr::Lit(other) => Err(error(Code::Sort, other, "this is neither a tensor nor a number", "scalars are f32, u32 and i32")),
+            Expr::Reference(reference) => Err(unsupported(
+                reference,
+                "tensors are passed by name",
+                "remove the `&`: what a task does to a tensor stands in its signature",
+            )),
             _ => {
                 let value = self.value(expression, None)?;
                 Ok(quote! { #p::spec::Operand(&#value).argument() })

@@ -23,7 +23,9 @@ pub enum Kind {
     /// The body calls `.steps(` or `.mma(`: operands travel through the ring.
     Staged,
     Direct,
-    Simt { cpu: bool },
+    Simt {
+        cpu: bool,
+    },
     Elementwise,
 }
 

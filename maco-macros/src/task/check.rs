@@ -37,7 +37,12 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
     }
     if !task.params.is_empty() && !task.broken && !task.tensors().any(|tensor| tensor.access.writes()) {
         let name = &task.function.signature.ident;
-        errors.push(Code::Signature, name, format!("task `{name}` writes nothing"), "mark its result with `#[write(..)]` or `#[update(..)]`");
+        errors.push(
+            Code::Signature,
+            name,
+            format!("task `{name}` writes nothing"),
+            "mark its result with `#[write(..)]` or `#[update(..)]`",
+        );
     }
     if task.params.is_empty() && !errors.any() {
         let name = &task.function.signature.ident;
@@ -59,7 +64,12 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
         }
         (Some(_), Safety::Unsafe(_)) => {}
         (Some(simt), _) => {
-            errors.push(Code::Signature, simt, "a `simt` task must be an `unsafe fn`", "write `unsafe fn`: its body promises to stay inside its regions");
+            errors.push(
+                Code::Signature,
+                simt,
+                "a `simt` task must be an `unsafe fn`",
+                "write `unsafe fn`: its body promises to stay inside its regions",
+            );
         }
     }
 }
@@ -108,7 +118,9 @@ fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
 fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     let [first, _, _] = tensor.region.as_slice() else { return };
     let good = match &first.kind {
-        IndexKind::Tile(name) | IndexKind::Over(name, _) => axis(task, name).is_none_or(|axis| axis.tiles.iter().all(|&(_, tile)| tile == 1)),
+        IndexKind::Tile(name) | IndexKind::Over(name, _) => {
+            axis(task, name).is_none_or(|axis| axis.tiles.iter().all(|&(_, tile)| tile == 1))
+        }
         IndexKind::All | IndexKind::Halo(..) | IndexKind::Data(_) => false,
     };
     if !good {
@@ -127,8 +139,14 @@ fn written(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     for index in &tensor.region {
         match &index.kind {
             IndexKind::Over(name, group) => {
-                let message = format!("tiles with the same `{name} / {}` would {verb} the same part of `{}`", group.to_token_stream(), tensor.name);
-                errors.push(Code::Overlap, index, message, format!("{verb} with `{name}` itself, or make the group a loop inside the task"));
+                let message =
+                    format!("tiles with the same `{name} / {}` would {verb} the same part of `{}`", group.to_token_stream(), tensor.name);
+                errors.push(
+                    Code::Overlap,
+                    index,
+                    message,
+                    format!("{verb} with `{name}` itself, or make the group a loop inside the task"),
+                );
             }
             IndexKind::Halo(name, ..) => {
                 let message = format!("neighbouring tiles would {verb} the same part of `{}`", tensor.name);
@@ -153,7 +171,12 @@ fn written(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
         if !tensor.region.iter().any(|index| index.name() == Some(&axis.name)) {
             let name = &axis.name;
             let message = format!("tiles that differ only in `{name}` would {verb} the same part of `{}`", tensor.name);
-            errors.push(Code::MissingAxis, &tensor.attribute, message, format!("name `{name}` in the region, or make `{name}` a loop inside the task"));
+            errors.push(
+                Code::MissingAxis,
+                &tensor.attribute,
+                message,
+                format!("name `{name}` in the region, or make `{name}` a loop inside the task"),
+            );
         }
     }
 }
@@ -173,8 +196,14 @@ fn axes(task: &Task<'_>, errors: &mut Errors) {
                 match &over {
                     None => over = Some((dimension, tensor)),
                     Some((known, first)) if *known != dimension => {
-                        let message = format!("`{name}` runs over `{known}` in `{}`, but over `{dimension}` in `{}`", first.name, tensor.name);
-                        errors.push(Code::GridAxis, index, message, format!("say `where {known} == {dimension}`, or use another grid axis"));
+                        let message =
+                            format!("`{name}` runs over `{known}` in `{}`, but over `{dimension}` in `{}`", first.name, tensor.name);
+                        errors.push(
+                            Code::GridAxis,
+                            index,
+                            message,
+                            format!("say `where {known} == {dimension}`, or use another grid axis"),
+                        );
                     }
                     Some(_) => {}
                 }
@@ -182,7 +211,12 @@ fn axes(task: &Task<'_>, errors: &mut Errors) {
         }
         if over.is_none() && !errors.any() {
             let message = format!("grid axis `{}` runs over no dimension", axis.name);
-            errors.push(Code::GridAxis, &axis.name, message, format!("use it in a region, such as `#[write({}, ..)]`, or remove it", axis.name));
+            errors.push(
+                Code::GridAxis,
+                &axis.name,
+                message,
+                format!("use it in a region, such as `#[write({}, ..)]`, or remove it", axis.name),
+            );
         }
     }
 }

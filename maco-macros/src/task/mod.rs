@@ -2,6 +2,7 @@
 
 mod analyse;
 mod check;
+mod dispatch;
 mod elementwise;
 mod emit;
 mod parse;

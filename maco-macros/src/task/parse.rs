@@ -142,7 +142,12 @@ fn access(typed: &PatType, name: &Ident) -> syn::Result<(Attribute, Access, bool
         return Err(error(Code::Attribute, name, format!("`{name}` has no region"), help));
     };
     if let [second, ..] = rest {
-        return Err(error(Code::Attribute, second, format!("`{name}` has two regions"), "use `#[update(..)]` for what is read and written"));
+        return Err(error(
+            Code::Attribute,
+            second,
+            format!("`{name}` has two regions"),
+            "use `#[update(..)]` for what is read and written",
+        ));
     }
     let Meta::List(list) = &attribute.meta else { return Err(error(Code::Attribute, attribute, "this names no region", help)) };
     let (word, tokens, unsafety) = if list.path.is_ident("unsafe") {

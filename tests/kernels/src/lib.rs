@@ -1,4 +1,9 @@
-//! Two files of kernels: `cargo test` runs each of them on the CPU, and on a GPU where there is one.
+//! Files of kernels: `cargo test` runs each of them on the CPU, and on a GPU where there is one.
 pub mod dense;
+pub mod inputs;
+pub mod random;
 pub mod readme;
 pub mod regions;
+
+/// Where the build script left the device code.
+pub const OUT_DIR: &str = env!("OUT_DIR");

@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64))]
 pub fn t(cta: &mut Cta, #[update(i)] x: Tensor<E, M>) {}
 

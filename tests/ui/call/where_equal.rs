@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64, j = 64), where M == N)]
 pub fn square(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
     cta.zip(x, y, |v| v)

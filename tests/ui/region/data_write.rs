@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64))]
 pub fn t(cta: &mut Cta, #[read(i)] ids: Tensor<u32, M>, #[write(ids[i])] y: Tensor<f32, N>) {}
 

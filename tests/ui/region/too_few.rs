@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64))]
 pub fn t(cta: &mut Cta, #[read(i)] x: Tensor<f32, M, K>, #[write(i, ..)] y: Tensor<f32, M, K>) {}
 

@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64 | 512, j = 128 | 512), E in [bf16])]
 pub fn t(
     cta: &mut Cta,

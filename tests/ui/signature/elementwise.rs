@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(elementwise)]
 pub fn f(v: f32, by: f32) {}
 

@@ -1,5 +1,3 @@
-use maco::prelude::*;
-
 #[maco::task(tile(i = 64))]
 pub fn t<T>(cta: &mut Cta, #[update(i)] y: Tensor<f32, M>)
 where

@@ -1,0 +1,90 @@
+//! What random graphs are made of: tasks that are exact on small integers, with every kind of region, in small and large tiles.
+use maco::prelude::*;
+
+maco::task_set! {
+    /// Every task a random graph may call.
+    pub ops: linear, matmul, add, mul, scale, bias, copy, relu, sum_rows, column_sums, wrap, widen, narrow, stencil, nudge, accumulate,
+        merge, transpose, pick
+}
+
+/// The remainder of v / 8, with the sign of v: keeps chains of products small.
+#[maco::task(elementwise)]
+pub fn wrap(v: f32) -> f32 {
+    v - 8.0 * ((v * 0.125) as i32) as f32
+}
+
+/// y = x, as `f32`.
+#[maco::task(tile(i = 16 | 64, j = 64))]
+pub fn widen(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.zip(x, y, |v| v)
+}
+
+/// y = x, rounded to `bf16`.
+#[maco::task(tile(i = 16 | 64, j = 64))]
+pub fn narrow(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<bf16, M, N>) {
+    cta.zip(x, y, |v| v)
+}
+
+/// y[r, c] = x[r, c] + 2 x[r - 2, c - 1] - x[r + 1, c + 1], zero outside: a halo that differs on every side.
+#[maco::task(tile(i = 4 | 32, j = 8 | 64))]
+pub fn stencil(cta: &mut Cta, #[read(i + -2..=1, j + -1..=1)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.generate(x, y, |x, r, c| x.at(r + 2, c + 1) + 2.0 * x.at(r, c) - x.at(r + 3, c + 2))
+}
+
+/// x += by, in place.
+#[maco::task(tile(i = 4 | 32, j = 8 | 64))]
+pub fn nudge(cta: &mut Cta, #[update(i, j)] x: Tensor<f32, M, N>, by: i32) {
+    cta.map(x, |v| v + by as f32)
+}
+
+/// x += a, in place.
+#[maco::task(tile(i = 4 | 32, j = 8 | 64))]
+pub fn accumulate(cta: &mut Cta, #[update(i, j)] x: Tensor<f32, M, N>, #[read(i, j)] a: Tensor<f32, M, N>) {
+    cta.zip((x, a), x, |(x, a)| x + a)
+}
+
+/// y = a + 2 b - c - d + 3 e: as many tensors as a task may have.
+#[maco::task(tile(i = 4 | 32, j = 8 | 64))]
+pub fn merge(
+    cta: &mut Cta,
+    #[read(i, j)] a: Tensor<f32, M, N>,
+    #[read(i, j)] b: Tensor<f32, M, N>,
+    #[read(i, j)] c: Tensor<f32, M, N>,
+    #[read(i, j)] d: Tensor<f32, M, N>,
+    #[read(i, j)] e: Tensor<f32, M, N>,
+    #[write(i, j)] y: Tensor<f32, M, N>,
+) {
+    cta.zip((a, b, c, (d, e)), y, |(a, b, c, (d, e))| a + 2.0 * b - c - d + 3.0 * e)
+}
+
+/// y = xᵀ.
+#[maco::task(tile(i = 8 | 64, j = 8 | 64))]
+pub fn transpose(cta: &mut Cta, #[read(j, i)] x: Tensor<f32, N, M>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.generate(x, y, |x, r, c| x.at(c, r))
+}
+
+/// y[c] = the sum of column c of x: each task waits for all that wrote the column.
+#[maco::task(tile(j = 16 | 128))]
+pub fn column_sums(cta: &mut Cta, #[read(.., j)] x: Tensor<f32, M, N>, #[write(j)] y: Tensor<f32, N>) {
+    let rows = x.rows() as i32;
+    cta.generate(x, y, |x, _, c| {
+        let mut sum = 0.0;
+        let mut r = 0;
+        while r < rows {
+            sum += x.at(r, c);
+            r += 1;
+        }
+        sum
+    })
+}
+
+/// y[i] = x[ids[i]]: which rows a task reads is known when it runs.
+#[maco::task(tile(i = 4 | 32))]
+pub fn pick(
+    cta: &mut Cta,
+    #[read(i)] ids: Tensor<u32, M>,
+    #[read(ids[i], ..)] x: Tensor<f32, V, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    cta.generate((ids, x), y, |(ids, x), r, c| x.at(ids.at(0, r) as i32, c))
+}

@@ -1,0 +1,10 @@
+use maco::prelude::*;
+
+#[maco::megakernel]
+pub fn k(x: In<bf16, M, K>, y: Out<bf16, M, K>) {
+    let h = temp::<bf16, M, {2 * Q}>();
+    copy(x, h);
+    copy(h, y);
+}
+
+fn main() {}

@@ -1,8 +1,0 @@
-use maco::prelude::*;
-
-#[maco::megakernel]
-pub fn k(x: In<bf16, M, K>, w: In<bf16, K, K>, y: Out<bf16, M, K>) {
-    linear(x, w, y).then(copy);
-}
-
-fn main() {}
