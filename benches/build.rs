@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::compile("src/kernels.rs")
+    maco_build::compile_all(["src/kernels.rs", "src/dispatch.rs"])
 }

@@ -78,7 +78,8 @@ fn readme(folder: &Path, check: bool) -> Result<(), Failure> {
             rows.extend(parse(&file, &json)?);
         }
     }
-    let main: Vec<Row> = MAIN.iter().filter_map(|case| Some(rows.swap_remove(rows.iter().position(|row| row.case.starts_with(case))?))).collect();
+    let main: Vec<Row> =
+        MAIN.iter().filter_map(|case| Some(rows.swap_remove(rows.iter().position(|row| row.case.starts_with(case))?))).collect();
     let path = root().join("README.md");
     let text = fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
     let wanted = between(&text, &table(&main)).ok_or_else(|| Failure::Text("README.md has no place for results".into()))?;
@@ -136,7 +137,10 @@ mod tests {
 
     #[test]
     fn a_row_without_a_peer_has_empty_cells() {
-        let rows = parse(Path::new("x"), r#"[{"bench":"plan","case":"c","metric":"plan","unit":"ms","value":1.5,"peer":"","peer_value":null,"ratio":null,"spread":null}]"#);
+        let rows = parse(
+            Path::new("x"),
+            r#"[{"bench":"plan","case":"c","metric":"plan","unit":"ms","value":1.5,"peer":"","peer_value":null,"ratio":null,"spread":null}]"#,
+        );
         assert!(table(&rows.unwrap()).ends_with("| c | plan, ms | 1.500 |  |  |  |  |\n"));
     }
 

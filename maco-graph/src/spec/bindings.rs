@@ -16,11 +16,14 @@ pub(super) struct Formal {
     pub(super) access: Access,
     pub(super) element: ElementSpec,
     pub(super) dims: &'static [DimSpec],
+    /// Part of a data-dependent region: what is written is not known, so it hides no earlier write.
+    pub(super) scattered: bool,
 }
 
 impl Formal {
     /// Fills unused capacity.
-    pub(super) const NONE: Formal = Formal { task: "", name: "", access: Access::Read, element: ElementSpec::Generic, dims: &[] };
+    pub(super) const NONE: Formal =
+        Formal { task: "", name: "", access: Access::Read, element: ElementSpec::Generic, dims: &[], scattered: false };
 }
 
 /// The symbols of one call.

@@ -5,7 +5,7 @@
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, Param, Recorder, TaskSpec, View};
+use super::{Access, Argument, Collective, Element, Index, Param, Recorder, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -72,8 +72,14 @@ impl Recorder<'_> {
                     }
                     self.push_operand(view);
                     if operands < OPERANDS {
-                        let formal =
-                            Formal { task: spec.name, name: param.name, access: param.access, element: param.element, dims: param.dims };
+                        let formal = Formal {
+                            task: spec.name,
+                            name: param.name,
+                            access: param.access,
+                            element: param.element,
+                            dims: param.dims,
+                            scattered: matches!(param.access, Access::Write) && scattered(param.region),
+                        };
                         if view.tensor != u32::MAX && !self.fits(&formal, spec.elements, &view, at, &mut bindings) {
                             view = View::NONE;
                         }
@@ -193,8 +199,10 @@ impl Recorder<'_> {
         let mut n = 0;
         while n < count {
             let formal = &formals[n];
-            if !matches!(formal.access, Access::Read) {
-                self.touch(&views[n], Access::Write, formal.task, formal.name, sites[n]);
+            match formal.access {
+                Access::Read => {}
+                Access::Write if formal.scattered => self.scatter(&views[n], formal.task, formal.name, sites[n]),
+                _ => self.touch(&views[n], Access::Write, formal.task, formal.name, sites[n]),
             }
             n += 1;
         }
@@ -245,6 +253,18 @@ impl Recorder<'_> {
         }
         if good { (sizes, Some(variant)) } else { ([0; 3], None) }
     }
+}
+
+/// Whether data decides which elements a region holds.
+const fn scattered(region: &[Index]) -> bool {
+    let (mut n, count) = (0, region.len());
+    while n < count {
+        if matches!(region[n], Index::Data) {
+            return true;
+        }
+        n += 1;
+    }
+    false
 }
 
 impl Param {

@@ -59,6 +59,15 @@ impl Recorder<'_> {
         }
     }
 
+    /// A write of elements that data decides: those written before may still be there.
+    pub(super) const fn scatter(&mut self, view: &View, task: &'static str, param: &'static str, site: u32) {
+        if view.tensor == u32::MAX {
+            return;
+        }
+        self.tensors[view.tensor as usize].pending = None;
+        self.touch(view, Access::Write, task, param, site);
+    }
+
     /// After a call that is wrong: its tensors count as used, so that one mistake is reported once.
     pub(super) const fn forgive(&mut self, view: &View) {
         if view.none() || self.state.counting {

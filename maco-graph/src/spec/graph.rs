@@ -248,7 +248,7 @@ impl Recorder<'_> {
 const fn formal(spec: &'static GraphSpec, param: usize) -> Option<Formal> {
     match &spec.params[param] {
         GraphParam::Tensor { name, access, element, dims, .. } => {
-            Some(Formal { task: spec.name, name, access: *access, element: ElementSpec::Fixed(*element), dims })
+            Some(Formal { task: spec.name, name, access: *access, element: ElementSpec::Fixed(*element), dims, scattered: false })
         }
         GraphParam::Scalar { .. } => None,
     }

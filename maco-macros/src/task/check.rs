@@ -163,6 +163,14 @@ fn written(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
             IndexKind::All | IndexKind::Tile(_) => {}
         }
     }
+    for (n, index) in tensor.region.iter().enumerate() {
+        if let IndexKind::Tile(name) = &index.kind
+            && tensor.region[..n].iter().any(|earlier| earlier.name() == Some(name))
+        {
+            let message = format!("`{name}` names two dimensions of `{}`: tiles would {verb} its diagonal only", tensor.name);
+            errors.push(Code::GridAxis, index, message, "use one grid axis for each dimension");
+        }
+    }
     if data {
         return;
     }
