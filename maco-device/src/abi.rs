@@ -56,9 +56,9 @@ pub struct Descriptor {
     pub coord: [u32; 3],
     /// Views of the tensor parameters: indices into [`Launch::views`].
     pub operand: [u16; OPERANDS],
-    /// First waits; unused ones have `counter == NO_COUNTER`.
+    /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
     pub wait: [Wait; 2],
-    /// First signals; unused ones are `NO_COUNTER`.
+    /// First signals; unused ones are `NO_COUNTER`, and the first one is used before the second.
     pub signal: [u32; 2],
     /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), then `extra_signals` words.
     pub overflow: u32,

@@ -51,6 +51,11 @@ macro_rules! machine {
                 unsafe { local::add_relaxed(at, value) }
             }
             #[inline(always)]
+            unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { local::fetch_add_relaxed(at, value) }
+            }
+            #[inline(always)]
             unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
                 // SAFETY: passed on from the caller.
                 unsafe { local::fetch_add(at, value) }
@@ -284,11 +289,21 @@ unsafe fn control(arena: Arena, launch: *const Launch) {
         }
         aborted = !Warp.all(!aborted);
 
-        // Two tasks ahead: the descriptor after next and the next one's views are on their way while this one waits.
-        let mut index = || warp::broadcast(if lane == 0 { queue.next(&Lane, &run) } else { 0 }, 0);
-        let descriptor = fetch_descriptor(launch, index(), lane);
-        let mut now = Prefetched { descriptor, views: fetch_views(launch, descriptor, lane) };
-        let mut then = fetch_descriptor(launch, index(), lane);
+        // A task's way through this warp takes three turns: its ticket, its descriptor, its views. So no turn waits for its own loads.
+        let mut ticket = 0;
+        let mut index = || {
+            let index = queue.index(warp::broadcast(ticket, 0));
+            if lane == 0 {
+                ticket = queue.ask(&Lane, &run);
+            }
+            index
+        };
+        index();
+        let first = fetch_descriptor(launch, index(), lane);
+        let second = fetch_descriptor(launch, index(), lane);
+        let mut third = fetch_descriptor(launch, index(), lane);
+        let mut now = Prefetched { descriptor: first, views: fetch_views(launch, first, lane) };
+        let mut then = Prefetched { descriptor: second, views: fetch_views(launch, second, lane) };
         let mut n = 0;
         loop {
             let (slot, parity) = place(n);
@@ -305,9 +320,9 @@ unsafe fn control(arena: Arena, launch: *const Launch) {
 
             let mut end = aborted || warp::broadcast(now.descriptor, 0) as u16 == OP_END;
             if !end {
-                now.views = fetch_views(launch, then, lane);
-                now.descriptor = then;
-                then = fetch_descriptor(launch, index(), lane);
+                now = then;
+                then = Prefetched { descriptor: third, views: fetch_views(launch, third, lane) };
+                third = fetch_descriptor(launch, index(), lane);
                 let descriptor = special::generic(words) as *const Descriptor;
                 end = protocol::wait(&Warp, &run, descriptor) == Outcome::Abort;
             }

@@ -3,6 +3,7 @@
 //! What const evaluation has proved is not checked again; what depends on sizes is: exact quotients, views, `where`.
 
 mod coverage;
+mod groups;
 
 use std::collections::HashMap;
 
@@ -62,6 +63,26 @@ pub enum ResolveError {
         /// Its value.
         value: i128,
     },
+    /// `h / G` reaches beyond the tensor.
+    #[error(
+        "MACO0005: `{param}` of task `{task}` reaches plane {last} by `{axis} / {group}`, but `{tensor}` has {found}\n  = help: choose sizes where {axis} has at most {group} times as many"
+    )]
+    Group {
+        /// The task called.
+        task: &'static str,
+        /// The parameter.
+        param: &'static str,
+        /// The grid axis.
+        axis: &'static str,
+        /// Tiles that share a plane.
+        group: u32,
+        /// The last plane a tile names.
+        last: u64,
+        /// The tensor.
+        tensor: String,
+        /// Its planes.
+        found: u64,
+    },
     /// A read of elements that no call before has written.
     #[error(
         "MACO0002: task `{task}` reads elements {missing} of `{tensor}`, which nothing has written yet\n  = help: write them first, or read a slice of what is written"
@@ -105,7 +126,7 @@ impl ResolveError {
     pub fn code(&self) -> Code {
         match self {
             ResolveError::Faulty { code, .. } => *code,
-            ResolveError::Count { .. } | ResolveError::Where { .. } => Code::Dimension,
+            ResolveError::Count { .. } | ResolveError::Where { .. } | ResolveError::Group { .. } => Code::Dimension,
             ResolveError::Inexact { .. } | ResolveError::OutOfRange { .. } => Code::Inexact,
             ResolveError::View { .. } => Code::View,
             ResolveError::Unwritten { .. } => Code::Unwritten,
@@ -123,6 +144,13 @@ impl Recording<'_> {
     pub fn resolve(&self, name: &str, sizes: &[u64]) -> Result<Graph, ResolveError> {
         if let Some(fault) = self.first_fault() {
             return Err(ResolveError::Faulty { code: fault.kind.code(), text: self.message(fault).as_str().to_owned() });
+        }
+        if !self.clean() {
+            // A graph's own mistake, told where the graph stands.
+            return Err(ResolveError::Faulty {
+                code: Code::Statement,
+                text: format!("{}: `{name}` calls a graph that has mistakes", Code::Statement),
+            });
         }
         if sizes.len() != self.symbols.len() {
             return Err(ResolveError::Count { expected: self.symbols.len(), names: self.symbols.join(", "), found: sizes.len() });
@@ -170,6 +198,7 @@ impl Recording<'_> {
             });
         }
         coverage::check(&graph)?;
+        groups::check(&graph)?;
         Ok(graph)
     }
 

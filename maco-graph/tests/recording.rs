@@ -110,8 +110,11 @@ fn size() -> impl Strategy<Value = u64> {
 
 type Tables = Storage<2048, 4, 1, 1, 2, 1, 4>;
 
+/// Dimensions as recorded, and as resolved.
+type Shapes = (Vec<Dim>, Result<Vec<u64>, ResolveError>);
+
 /// Records tensors of these expressions as shapes, and resolves them.
-fn shapes(expressions: &[&Expression], sizes: &[u64; 3]) -> Option<(Vec<Dim>, Result<Vec<u64>, ResolveError>)> {
+fn shapes(expressions: &[&Expression], sizes: &[u64; 3]) -> Option<Shapes> {
     let mut tables = Box::new(Tables::new(SYMBOLS));
     let mut recorder = tables.recorder();
     let symbols = recorder.dimensions::<3>(&[]);
@@ -356,4 +359,36 @@ fn views_that_are_no_box_are_not_judged() {
     graph.call(&COPY3, 0, &[Argument::Tensor(from), Argument::Tensor(to)], None, 0).unwrap();
     graph.call(&COPY, 0, &[h, y], None, 0).unwrap();
     assert!(graph.finish().unwrap().resolve("g", &[]).is_ok());
+}
+
+#[test]
+fn a_group_that_reaches_too_far_is_found() {
+    static GROUPED: TaskSpec = TaskSpec {
+        name: "grouped",
+        axes: &[Axis { name: "h", tiles: &[1] }],
+        dims: &["H", "B", "C", "G"],
+        params: &[
+            Param::Tensor(TensorParam {
+                name: "k",
+                access: Access::Read,
+                element: ElementSpec::Generic,
+                dims: &[DimSpec::Symbol(3), DimSpec::Symbol(1), DimSpec::Symbol(2)],
+                region: &[Index::TileOver(0, 4), Index::All, Index::All],
+                staged: false,
+            }),
+            planes("y", Access::Write),
+        ],
+        ..COPY
+    };
+    let resolve = |heads: u64, groups: u64| {
+        let mut graph = Owned::new();
+        let k = graph.tensor("k", Kind::In, Element::Bf16, &[groups, 2, 2], Placement::Replicated).unwrap();
+        let y = graph.tensor("y", Kind::Out, Element::Bf16, &[heads, 2, 2], Placement::Replicated).unwrap();
+        graph.call(&GROUPED, 0, &[Argument::Tensor(k), Argument::Tensor(y)], None, 0).unwrap();
+        graph.finish().unwrap().resolve("g", &[]).map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(resolve(8, 2), Ok(()));
+    assert_eq!(resolve(7, 2), Ok(()));
+    assert_eq!(resolve(0, 1), Ok(()));
+    assert!(resolve(9, 2).unwrap_err().contains("`k` of task `grouped` reaches plane 2 by `h / 4`, but `k` has 2"));
 }

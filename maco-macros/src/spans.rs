@@ -23,6 +23,11 @@ impl Site {
         Site { first, last }
     }
 
+    /// The first span.
+    pub fn start(self) -> Span {
+        self.first
+    }
+
     /// The tokens with the first span of the user's.
     pub fn respan(self, tokens: TokenStream) -> TokenStream {
         respan(tokens, self.first)

@@ -49,6 +49,10 @@ unsafe impl Machine for Thread {
         // SAFETY: passed on from the caller.
         unsafe { atomic(at) }.fetch_add(value, Ordering::Relaxed);
     }
+    unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { atomic(at) }.fetch_add(value, Ordering::Relaxed)
+    }
     unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { atomic(at) }.fetch_add(value, Ordering::AcqRel)

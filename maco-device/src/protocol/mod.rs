@@ -42,6 +42,11 @@ pub unsafe trait Machine {
     /// # Safety
     /// `at` is a word shared by executors.
     unsafe fn add(&self, at: *mut u32, value: u32);
+    /// Relaxed addition; the old value.
+    ///
+    /// # Safety
+    /// `at` is a word shared by executors.
+    unsafe fn claim(&self, at: *mut u32, value: u32) -> u32;
     /// Addition, acquire and release; the old value.
     ///
     /// # Safety

@@ -23,20 +23,38 @@ impl Queue {
         Queue { next, tasks: launch.tasks, dynamic: launch.dynamic != 0 }
     }
 
-    /// Index of the next descriptor. The caller stops at the end entry and then calls no more than twice.
+    /// Asks for the next task: a ticket, whose value [`Queue::index`] reads. The caller stops at the end entry and has asked for at most
+    /// three entries more by then. On a GPU one lane calls.
     ///
     /// # Safety
-    /// `run` is a live launch. On a GPU one lane calls and hands the result to the others.
+    /// `run` is a live launch.
     #[inline(always)]
-    pub unsafe fn next<M: Machine>(&mut self, machine: &M, run: &Run) -> u32 {
+    pub unsafe fn ask<M: Machine>(&mut self, machine: &M, run: &Run) -> u32 {
         if self.dynamic {
+            // Relaxed: the ticket orders nothing, counters do.
             // SAFETY: the caller promises a live launch.
-            let ticket = unsafe { machine.fetch_add((&raw mut (*run.state).ticket).cast::<u32>().add(run.bank as usize), 1) };
-            if ticket < self.tasks { ticket } else { self.tasks }
+            unsafe { machine.claim((&raw mut (*run.state).ticket).cast::<u32>().add(run.bank as usize), 1) }
         } else {
             self.next += 1;
             self.next - 1
         }
+    }
+
+    /// The descriptor that a ticket stands for.
+    #[inline(always)]
+    pub fn index(&self, ticket: u32) -> u32 {
+        if self.dynamic && ticket > self.tasks { self.tasks } else { ticket }
+    }
+
+    /// Index of the next descriptor, for an executor that does not look ahead.
+    ///
+    /// # Safety
+    /// `run` is a live launch.
+    #[inline(always)]
+    pub unsafe fn next<M: Machine>(&mut self, machine: &M, run: &Run) -> u32 {
+        // SAFETY: passed on from the caller.
+        let ticket = unsafe { self.ask(machine, run) };
+        self.index(ticket)
     }
 }
 

@@ -22,7 +22,13 @@ const LOOK: u32 = 64;
 #[inline(always)]
 pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) -> Outcome {
     // SAFETY: the caller promises a valid descriptor.
-    let total = unsafe { 2 + (*descriptor).extra_waits as u32 };
+    let total = unsafe {
+        if (*descriptor).wait[0].counter == NO_COUNTER {
+            // Inline waits come first: there is none, and nothing to acquire.
+            return Outcome::Ready;
+        }
+        2 + (*descriptor).extra_waits as u32
+    };
     let mut first = 0;
     while first < total {
         let n = first + machine.lane();

@@ -26,6 +26,18 @@ pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
     unsafe { asm!("red.relaxed.gpu.global.add.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
 
+/// `atom.relaxed.gpu.add`; the old value.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
+    let old: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
+    old
+}
+
 /// `atom.acq_rel.gpu.add`; the old value.
 ///
 /// # Safety

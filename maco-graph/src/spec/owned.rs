@@ -97,16 +97,20 @@ impl Owned {
     }
 
     /// A number as a dimension.
-    pub fn size(&mut self, size: u64) -> Dim {
-        self.recorder(1).constant(size, 0)
+    ///
+    /// # Errors
+    /// A number beyond 2⁶³ - 1.
+    pub fn size(&mut self, size: u64) -> Result<Dim, BuildError> {
+        let dim = self.recorder(1).constant(size, 0);
+        self.outcome(dim)
     }
 
     /// Declares a tensor: a parameter, or a temp with [`Kind::Temp`]. Parameters come first.
     ///
     /// # Errors
-    /// Too many axes.
+    /// Too many axes, or a size beyond 2⁶³ - 1.
     pub fn tensor(&mut self, name: &str, kind: Kind, element: Element, shape: &[u64], placement: Placement) -> Result<View, BuildError> {
-        let dims: Vec<Dim> = shape.iter().map(|&size| self.size(size)).collect();
+        let dims = shape.iter().map(|&size| self.size(size)).collect::<Result<Vec<Dim>, _>>()?;
         let view = self.recorder(1).tensor(intern(name), kind, element, &dims, placement, 0);
         if !view.none() {
             self.tensors[view.tensor as usize].site = NO_SITE;
@@ -124,7 +128,7 @@ impl Owned {
     /// # Errors
     /// No such axis, or a range beyond it.
     pub fn slice(&mut self, view: View, axis: usize, range: std::ops::Range<u64>) -> Result<View, BuildError> {
-        let (start, end) = (self.size(range.start), self.size(range.end));
+        let (start, end) = (self.size(range.start)?, self.size(range.end)?);
         let view = self.recorder(1).slice(view, axis, Some(start), Some(end), 0);
         self.outcome(view)
     }
@@ -134,7 +138,7 @@ impl Owned {
     /// # Errors
     /// No such axis, or no groups.
     pub fn split(&mut self, view: View, axis: usize, groups: u64) -> Result<View, BuildError> {
-        let groups = self.size(groups);
+        let groups = self.size(groups)?;
         let view = self.recorder(1).split(view, axis, groups, 0);
         self.outcome(view)
     }

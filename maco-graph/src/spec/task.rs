@@ -93,6 +93,23 @@ pub enum Index {
     Data,
 }
 
+/// The `G` of `i / G`; 1 where [`check_group`] complains.
+pub const fn group(size: u64) -> u32 {
+    if size > 0 && size <= i32::MAX as u64 { size as u32 } else { 1 }
+}
+
+/// Fails the compilation for a `G` that no group can have.
+///
+/// # Panics
+/// In const evaluation, when `G` is 0 or beyond 31 bits.
+#[track_caller]
+pub const fn check_group(size: u64) {
+    assert!(
+        size > 0 && size <= i32::MAX as u64,
+        "MACO0012: a group has at least one tile\n  = help: in `i / G`, `G` is how many tiles of `i` share one"
+    );
+}
+
 /// One dimension in a task's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DimSpec {

@@ -81,6 +81,10 @@ unsafe impl Machine for Worker<'_> {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.add(at, value) }
     }
+    unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.claim(at, value) }
+    }
     unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.fetch_add(at, value) }

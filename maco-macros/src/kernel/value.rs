@@ -4,7 +4,7 @@
 
 use maco_graph::spec::Code;
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{Expr, ExprCall, ExprIf, ExprMethodCall, Lit, PathArguments, RangeLimits, Stmt, UnOp};
 
 use super::analyse::{Replay, dimensions, recorder, strip, unsupported};
@@ -254,7 +254,13 @@ impl Replay<'_> {
             )),
             _ => {
                 let value = self.value(expression, None)?;
-                Ok(quote! { #p::spec::Operand(&#value).argument() })
+                // A type that is no argument is then underlined where it stands.
+                let span = Site::of(argument).start();
+                let value = match expression {
+                    Expr::Binary(_) | Expr::Cast(_) | Expr::Unary(_) => quote! { (#value) },
+                    _ => value,
+                };
+                Ok(quote_spanned! { span => #p::spec::Operand(&#value).argument() })
             }
         }
     }

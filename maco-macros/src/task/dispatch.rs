@@ -171,12 +171,13 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
 
 /// First element of a tile along one axis.
 fn origin(task: &Task<'_>, index: &Index, variant: &[u32], descriptor: &Ident) -> TokenStream {
+    let p = task.arguments.private();
     let Some(extent) = extent(task, &index.kind) else { return quote! { 0 } };
     let axis = Literal::usize_unsuffixed(extent.axis);
     let tile = Literal::u32_unsuffixed(variant[extent.axis]);
     let coord = quote! { #descriptor.coord(#axis) };
     match &index.kind {
-        IndexKind::Over(_, group) => quote! { #coord / ((#group) as i32) * #tile },
+        IndexKind::Over(_, group) => quote! { #coord / const { #p::spec::group((#group) as u64) as i32 } * #tile },
         IndexKind::Halo(_, before, _) => {
             let before = Literal::u32_unsuffixed(*before);
             quote! { #coord * #tile - #before }

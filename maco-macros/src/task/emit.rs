@@ -8,6 +8,7 @@ use super::analyse::{Kind, Model, extent};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::element_variant;
+use crate::spans::Site;
 
 pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let p = task.arguments.private();
@@ -16,11 +17,14 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let spec = spec(task, model, &p);
     let dispatch = super::dispatch::dispatch(task, model, &p);
     let on_cpu = on_cpu(task, &p);
+    let groups = groups(task, &p);
     quote! {
         #documentation
         #conditions
         #[allow(non_camel_case_types)]
         #visibility enum #name {}
+
+        #groups
 
         #conditions
         #[automatically_derived]
@@ -170,7 +174,7 @@ fn region_spec(task: &Task<'_>, index: &Index, p: &TokenStream) -> TokenStream {
     match &index.kind {
         IndexKind::All => quote! { #p::spec::Index::All },
         IndexKind::Tile(_) => quote! { #p::spec::Index::Tile(#axis) },
-        IndexKind::Over(_, group) => quote! { #p::spec::Index::TileOver(#axis, (#group) as u32) },
+        IndexKind::Over(_, group) => quote! { #p::spec::Index::TileOver(#axis, #p::spec::group((#group) as u64)) },
         IndexKind::Halo(_, before, after) => quote! { #p::spec::Index::Halo { axis: #axis, before: #before, after: #after } },
         IndexKind::Data(_) => quote! { #p::spec::Index::Data },
     }
@@ -214,4 +218,19 @@ fn on_cpu(task: &Task<'_>, p: &TokenStream) -> TokenStream {
             )
         }
     }
+}
+
+/// One check for each `i / G`, underlined as the user's `G`. On the host only: a mistake must not fail the build script.
+fn groups(task: &Task<'_>, p: &TokenStream) -> TokenStream {
+    let conditions = task.function.conditions();
+    task.tensors()
+        .flat_map(|tensor| &tensor.region)
+        .filter_map(|index| match &index.kind {
+            IndexKind::Over(_, group) => {
+                let check = Site::of(group).over(quote! { #p::spec::check_group }, quote! { (#group) as u64 });
+                Some(quote! { #conditions #[cfg(not(target_arch = "nvptx64"))] const _: () = #check; })
+            }
+            _ => None,
+        })
+        .collect()
 }

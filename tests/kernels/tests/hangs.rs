@@ -6,7 +6,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use graphs::recipe::Recipe;
-use graphs::{Case, SHORT};
+use graphs::{Case, SHORT, loaded};
 use kernels::{dense, regions};
 use maco::{Device, Error, Hang, PlanOptions, Schedule, Tensor, bf16};
 use support::{Matrix, poisoned};
@@ -178,6 +178,7 @@ fn nobody_waits_for_the_last_call(device: &Device) {
 
 /// Whichever task loses its signals: a hang if any task waits for it, else the right numbers; afterwards the right numbers always.
 fn any_lost_signal_of_random_graphs(device: &Device) {
+    let _loaded = loaded(device);
     let (mut hung, mut ran) = (0, 0);
     for seed in 0..12 {
         let recipe = Recipe::from_seed(300 + seed, 16, 100);

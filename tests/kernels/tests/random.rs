@@ -6,9 +6,9 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use graphs::check;
 use graphs::oracle::{self, Fault, Kind};
 use graphs::recipe::{Recipe, recipes};
+use graphs::{check, loaded};
 use maco::Device;
 use proptest::prelude::*;
 
@@ -73,6 +73,7 @@ mod gpu {
 
 /// The same graphs at every run.
 fn fixed(device: &Device, seeds: std::ops::Range<u64>, lines: usize, most: u16) {
+    let _loaded = loaded(device);
     for seed in seeds {
         if let Err(what) = check(device, &Recipe::from_seed(seed, lines, most), None) {
             panic!("seed {seed}: {what}");
@@ -82,6 +83,7 @@ fn fixed(device: &Device, seeds: std::ops::Range<u64>, lines: usize, most: u16) 
 
 /// About 10⁴ tasks each: smallest tiles on large tensors.
 fn thousands_of_tasks(device: &Device, graphs: u64) {
+    let _loaded = loaded(device);
     let mut most = 0;
     for seed in 0..graphs {
         let recipe = Recipe { small: true, sizes: [197, 180, 200], dynamic: seed % 2 == 0, ..Recipe::from_seed(seed, 80, 200) };

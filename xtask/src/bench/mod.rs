@@ -15,6 +15,8 @@ use crate::packages::root;
 pub enum Bench {
     /// `linear` and the MLP beside cuBLAS and CUDA graphs of cuBLAS (needs a GPU)
     Linear(Program),
+    /// A task without work, chains, hops between CTAs (needs a GPU)
+    Dispatch(Program),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
     /// `cargo build` of an example: the first ever, with `core` cached, a kernel edited, nothing changed; each less the host build alone
@@ -43,6 +45,7 @@ pub struct Program {
 pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Linear(program) => program.run("linear"),
+        Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Plan(program) => program.run("plan"),
         Bench::Build { json, example } => build::measure(example, json.as_deref()),
     }

@@ -1,0 +1,240 @@
+//! A mistake in a graph built at run time has the code and the very words of const evaluation. Each is written once here: recorded in a
+//! const, as `#[megakernel]` does, and built as a `TaskGraph`.
+
+use kernels::random::nudge;
+use maco::__private::spec::{CallSite, Code, Kind, Operand, Placement, Storage, Text};
+use maco::tasks::{add, all_reduce, bias, copy, linear, relu, scale};
+use maco::{Device, Error, Node, TaskGraph, TensorElement, bf16};
+
+maco::task_set! {
+    ops: add, all_reduce, bias, copy, linear, nudge, scale
+}
+
+/// A graph with a mistake, and what const evaluation says of it.
+struct Mistake {
+    graph: TaskGraph,
+    told: (Code, Text),
+}
+
+fn declare<E: TensorElement>(graph: &mut TaskGraph, kind: Kind, name: &str, shape: &[u64]) -> Node {
+    if kind == Kind::In {
+        return graph.input::<E>(name, shape);
+    }
+    let node = graph.temp::<E>(name, shape);
+    if kind == Kind::Out {
+        graph.output(node, name);
+    }
+    node
+}
+
+/// Tensors, then calls, both ways.
+macro_rules! mistake {
+    (
+        $($tensor:ident: $kind:ident<$element:ident> [$($size:literal),*];)*
+        =>
+        $($task:ident($($argument:expr),*) $(.tile($($tile:literal),+))?;)*
+    ) => {{
+        const TOLD: (Code, Text) = {
+            let mut storage = Storage::<128, 8, 1, 8, 32, 8, 64>::new(&[]);
+            let mut recorder = storage.recorder();
+            let mut site = 0;
+            $(
+                let shape = [$(recorder.constant($size, site)),*];
+                let $tensor = recorder.tensor(
+                    stringify!($tensor), Kind::$kind, <$element as TensorElement>::ELEMENT, &shape, Placement::Replicated, site,
+                );
+                site += 1;
+            )*
+            $(
+                let arguments = [$(Operand(&$argument).argument()),*];
+                let tile_site = site + 1 + arguments.len() as u32;
+                #[allow(unused_mut, unused_assignments)]
+                let mut call = CallSite {
+                    slot: 0, path: site, arguments: site + 1, then: &[], then_site: site, tile: None, tile_site, priority: 0,
+                };
+                $(call.tile = Some(&[$($tile),+]);)?
+                recorder.call(&$task::SPEC, &call, &arguments);
+                site = tile_site + 3;
+            )*
+            let _ = site;
+            recorder.finish();
+            let recording = storage.recording();
+            match recording.first_fault() {
+                Some(fault) => (fault.kind.code(), recording.message(fault)),
+                None => panic!("there is no mistake"),
+            }
+        };
+        let mut graph = TaskGraph::new("mistaken", ops());
+        $(let $tensor = declare::<$element>(&mut graph, Kind::$kind, stringify!($tensor), &[$($size),*]);)*
+        $(
+            graph.custom(&$task::SPEC, [$(maco::Operand::from($argument)),*]);
+            $(graph.tile(&[$($tile),+]);)?
+        )*
+        Mistake { graph, told: TOLD }
+    }};
+}
+
+/// One of each kind that a graph without views, arrays and epilogues can have.
+fn mistakes() -> Vec<(Code, Mistake)> {
+    vec![
+        (Code::Overlap, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); add(x, y, y);
+        }),
+        (Code::Unwritten, mistake! {
+            y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+            => copy(t, y);
+        }),
+        (Code::Unwritten, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => scale(y, 2.0f32); copy(x, y);
+        }),
+        (Code::Unread, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+            => copy(x, t); copy(x, y);
+        }),
+        (Code::Unread, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+            => copy(x, t); copy(t, y); copy(x, t);
+        }),
+        (Code::Unread, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); copy(x, y);
+        }),
+        (Code::Rank, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); bias(y, x);
+        }),
+        (Code::Dimension, mistake! {
+            x: In<f32> [8, 8]; z: In<f32> [8, 9]; y: Out<f32> [8, 8];
+            => add(x, z, y);
+        }),
+        (Code::Dimension, mistake! {
+            x: In<bf16> [8, 16]; w: In<bf16> [4, 17]; y: Out<bf16> [8, 4];
+            => linear(x, w, y);
+        }),
+        (Code::Element, mistake! {
+            x: In<f32> [8, 8]; y: Out<bf16> [8, 8];
+            => copy(x, y);
+        }),
+        (Code::Element, mistake! {
+            x: In<f32> [8, 16]; w: In<f32> [4, 16]; y: Out<f32> [8, 4];
+            => linear(x, w, y);
+        }),
+        (Code::Element, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); scale(y, 2i32);
+        }),
+        (Code::Element, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); nudge(y, 3_000_000_000u32);
+        }),
+        (Code::Arity, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => add(x, y);
+        }),
+        (Code::Arity, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y, 1.0f32);
+        }),
+        (Code::Sort, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => add(x, 1.0f32, y);
+        }),
+        (Code::Sort, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y); scale(y, x);
+        }),
+        (Code::WritesIn, mistake! {
+            x: In<f32> [8, 8]; z: In<f32> [8, 8];
+            => copy(x, z);
+        }),
+        (Code::OutUnwritten, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; z: Out<f32> [8, 8];
+            => copy(x, y);
+        }),
+        (Code::Tile, mistake! {
+            x: In<bf16> [8, 16]; w: In<bf16> [4, 16]; y: Out<bf16> [8, 4];
+            => linear(x, w, y).tile(64, 96);
+        }),
+        (Code::Tile, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => copy(x, y).tile(64);
+        }),
+        (Code::Placement, mistake! {
+            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+            => all_reduce(x, y);
+        }),
+        (Code::Limit, mistake! {
+            x: In<f32> [2, 2, 2, 2, 2]; y: Out<f32> [2, 2];
+            => copy(x, y);
+        }),
+    ]
+}
+
+#[test]
+fn the_codes_and_words_of_const_evaluation() {
+    let device = Device::cpu_with(1);
+    let mistakes = mistakes();
+    let mut codes: Vec<u16> = mistakes.iter().map(|(code, _)| code.number()).collect();
+    codes.dedup();
+    assert!(codes.len() >= 12, "{codes:?}");
+    for (code, Mistake { graph, told: (told, text) }) in mistakes {
+        let text = text.as_str();
+        assert_eq!(told, code, "{text}");
+        assert!(text.starts_with(&code.to_string()), "{text}");
+        let Err(error) = graph.compile(&device) else { panic!("compiled: {text}") };
+        assert_eq!(error.code(), code.number(), "{error}");
+        assert!(matches!(error, Error::Build(_)), "{error:?}");
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn mistakes_that_only_a_builder_can_make() {
+    let device = Device::cpu_with(1);
+    let build = |make: &dyn Fn(&mut TaskGraph)| {
+        let mut graph = TaskGraph::new("mistaken", ops());
+        make(&mut graph);
+        let error = graph.compile(&device).map(drop).unwrap_err();
+        (error.code(), error.to_string())
+    };
+    // A task that the set lacks.
+    let (code, text) = build(&|graph| {
+        let x = graph.input::<f32>("x", [8, 8]);
+        let y = graph.elementwise(&relu::SPEC, x);
+        graph.output(y, "y");
+    });
+    assert!(code == 61 && text.contains("graph `mistaken` calls task `relu`") && text.contains("task_set!"), "{text}");
+
+    // A tensor of another graph.
+    let mut larger = TaskGraph::new("larger", ops());
+    let foreign = [(); 9].map(|()| larger.input::<f32>("x", [8, 8]))[8];
+    let (code, text) = build(&|graph| {
+        let y = graph.elementwise(&copy::SPEC, foreign);
+        graph.output(y, "y");
+        graph.output(foreign, "z");
+        graph.name(foreign, "z");
+        let _ = graph.linear(foreign, foreign);
+        graph.custom(&copy::SPEC, [foreign.into(), y.into()]);
+    });
+    assert!(code == 8 && text.contains("is a tensor, but the argument is a scalar"), "{text}");
+
+    // Shapes that no tensor has.
+    for (shape, code) in [(vec![], 23), (vec![2, 2, 2, 2, 2], 23), (vec![u64::MAX, 8], 27)] {
+        let (found, text) = build(&|graph| {
+            let x = graph.input::<f32>("x", shape.clone());
+            let y = graph.temp::<f32>("y", shape.clone());
+            graph.custom(&copy::SPEC, [x.into(), y.into()]);
+            graph.output(y, "y");
+        });
+        assert!(found == code || found == 4, "{shape:?}: {text}");
+    }
+
+    // A tile before any call forces nothing; an empty graph is a plan.
+    let mut graph = TaskGraph::new("empty", ops());
+    graph.tile(&[64, 64]);
+    let outputs = graph.compile(&device).unwrap().execute(maco::Arguments::new()).unwrap();
+    assert_eq!(outputs.report().tasks, 0);
+    assert!(outputs.get::<f32>("y").is_none());
+}
