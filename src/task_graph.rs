@@ -197,8 +197,8 @@ impl TaskGraph {
     /// Checks and plans the graph for a device.
     ///
     /// # Errors
-    /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task outside the set, and the
-    /// errors of [`Plan::build`].
+    /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks or has
+    /// twice, and the errors of [`Plan::build`].
     pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
         self.compile_with(device, &PlanOptions::new())
     }
@@ -222,9 +222,14 @@ impl TaskGraph {
             views[n] = Some(graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?);
         }
         for call in &self.calls {
-            let Some((_, slot)) = self.set.tasks.iter().find(|(task, _)| *task == call.task) else {
+            let mut known = self.set.tasks.iter().filter(|(task, _)| *task == call.task);
+            let Some((_, slot)) = known.next() else {
                 return Err(Error::UnknownTask { task: call.task.name, graph: self.name.into() });
             };
+            // Specs do not tell bodies apart.
+            if known.next().is_some() {
+                return Err(Error::AmbiguousTask { task: call.task.name, graph: self.name.into() });
+            }
             let arguments: Vec<Argument<'_>> = call
                 .arguments
                 .iter()

@@ -12,6 +12,7 @@ use crate::expansion;
 use crate::files::{lock, write};
 use crate::package::Package;
 use crate::ptx::{self, Rules};
+use crate::workspace::Workspace;
 use crate::{Error, core_cache, report, toolchain};
 
 /// A build with settings, for the few packages that need one; [`compile`](crate::compile) is the rest.
@@ -95,9 +96,11 @@ impl Build {
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
         let _held = lock(&package.workshop().join("lock"))?;
-        let dependencies = dependencies::find(&toolchain, package, self.crate_path == "crate")?;
+        let workspace = Workspace::find(&toolchain, package)?;
+        sources.files.extend(workspace.manifest.iter().chain(&workspace.lock).cloned());
+        let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
-        let device = DeviceCrate::write(package, &dependencies, &sources.kernels)?;
+        let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
         let output = cargo::build(&toolchain, &core, package, &device)?;
         sources.files.extend(output.sources);
         if let Some(invocation) = &output.invocation {

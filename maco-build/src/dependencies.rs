@@ -3,17 +3,18 @@
 //! Cargo's own answer is used (`cargo metadata`), so that renamed, patched, inherited and vendored dependencies come out right.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use crate::Error;
 use crate::core_cache::TARGET;
-use crate::files::read;
+use crate::files::write;
 use crate::package::Package as User;
 use crate::toolchain::{Toolchain, run};
+use crate::workspace::{Workspace, table};
 
 /// What the device crate takes over from the user's package.
 #[derive(Debug, Default)]
@@ -22,14 +23,10 @@ pub(crate) struct Dependencies {
     pub table: Table,
     /// `[target]`: dependencies under a condition.
     pub conditional: Table,
-    /// `[patch]` of the user's workspace.
-    pub patch: Table,
     /// The user's edition.
     pub edition: String,
     /// Names of the user's features.
     pub features: Vec<String>,
-    /// The lock file of the host build, if it has been found.
-    pub lock: Option<PathBuf>,
     /// Manifests whose change changes the answer.
     pub manifests: Vec<PathBuf>,
 }
@@ -38,7 +35,6 @@ pub(crate) struct Dependencies {
 struct Metadata {
     packages: Vec<Package>,
     resolve: Resolve,
-    workspace_root: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -98,9 +94,9 @@ struct Kind {
 /// Asks cargo about the user's package.
 ///
 /// `itself`: the package is `maco` (or stands for it), and its own kernels need it as a dependency.
-pub(crate) fn find(toolchain: &Toolchain, user: &User, itself: bool) -> Result<Dependencies, Error> {
+pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace, itself: bool) -> Result<Dependencies, Error> {
     let manifest = user.root.join("Cargo.toml");
-    let metadata = ask(toolchain, &manifest, &user.features)?;
+    let metadata = if has_library(&manifest)? { ask_as_dependent(toolchain, user, workspace) } else { ask(toolchain, &manifest, user) }?;
     let misses = |what: &str| Error::Format { what: ANSWER.to_owned(), why: format!("no {what} of {}", manifest.display()) };
     let package = metadata.packages.iter().find(|package| package.manifest_path == manifest).ok_or_else(|| misses("package"))?;
     let node = metadata.resolve.nodes.iter().find(|node| node.id == package.id).ok_or_else(|| misses("node"))?;
@@ -110,7 +106,6 @@ pub(crate) fn find(toolchain: &Toolchain, user: &User, itself: bool) -> Result<D
         features: package.features.keys().filter(|name| *name != "default").cloned().collect(),
         ..Dependencies::default()
     };
-    found.manifests.extend([manifest.clone(), metadata.workspace_root.join("Cargo.toml")]);
     for edge in node.deps.iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
         let Some(library) = metadata.packages.iter().find(|package| package.id == edge.pkg && package.has_tasks()) else { continue };
         let wanted = |dependency: &&Dependency| dependency.name == library.name && dependency.kind.is_none();
@@ -122,43 +117,69 @@ pub(crate) fn find(toolchain: &Toolchain, user: &User, itself: bool) -> Result<D
         }
     }
     if itself {
-        let path = Value::from(user.root.to_string_lossy().into_owned());
-        found.table.insert(package.name.clone(), Table::from_iter([("path".to_owned(), path)]).into());
+        found.table.insert(package.name.clone(), by_path(&user.root, &user.features).into());
     }
-    found.patch = patches(&metadata.workspace_root)?;
-    let beside_target = user.maco.ancestors().nth(2);
-    let locks =
-        [Some(metadata.workspace_root.as_path()), beside_target].into_iter().flatten().map(|directory| directory.join("Cargo.lock"));
-    found.lock = locks.into_iter().find(|lock| lock.exists());
-    found.manifests.extend(found.lock.clone());
+    found.manifests.push(manifest);
     Ok(found)
 }
 
 const ANSWER: &str = "the answer of `cargo metadata`";
 
-fn ask(toolchain: &Toolchain, manifest: &Path, features: &[String]) -> Result<Metadata, Error> {
-    let call = |network: &[&str]| {
-        let mut command = toolchain.cargo_command();
-        command.args(["metadata", "--format-version=1", "--filter-platform", TARGET, "--no-default-features"]).args(network);
-        command.arg("--features").arg(features.join(","));
-        run(command.arg("--manifest-path").arg(manifest))
-    };
-    // A package outside the workspace that is being built has no lock file, and must not get one.
-    let unwanted = lock_file_to_be(toolchain, manifest);
-    // Offline first: the host build has fetched what it needs. It has not fetched dependencies of tests, which metadata asks for too.
-    let text = call(&["--offline"]).or_else(|_| call(&[]));
-    if let Some(lock) = unwanted {
-        let _ = fs::remove_file(lock); // not there when cargo failed
-    }
-    serde_json::from_str(&text?).map_err(|error| Error::Format { what: ANSWER.to_owned(), why: error.to_string() })
+/// Can other packages depend on this one?
+fn has_library(manifest: &Path) -> Result<bool, Error> {
+    Ok(table(manifest)?.contains_key("lib") || manifest.with_file_name("src/lib.rs").exists())
 }
 
-/// The lock file that cargo would write, unless there is one.
-fn lock_file_to_be(toolchain: &Toolchain, manifest: &Path) -> Option<PathBuf> {
-    let mut command = toolchain.cargo_command();
-    command.args(["locate-project", "--workspace", "--message-format=plain", "--manifest-path"]).arg(manifest);
-    let lock = Path::new(run(&mut command).ok()?.trim()).with_file_name("Cargo.lock");
-    (!lock.exists()).then_some(lock)
+/// Asks from a package that depends on the user's, as the package that is being built does: the user's own may be of no workspace, or of
+/// one without a lock file, and what its tests need may never have been fetched.
+fn ask_as_dependent(toolchain: &Toolchain, user: &User, workspace: &Workspace) -> Result<Metadata, Error> {
+    let directory = user.workshop().join("dependent");
+    let manifest = directory.join("Cargo.toml");
+    let mut table = Table::from_iter([
+        (
+            "package".to_owned(),
+            Table::from_iter([("name".to_owned(), "maco-dependent".into()), ("edition".to_owned(), "2024".into())]).into(),
+        ),
+        ("workspace".to_owned(), Table::new().into()),
+        ("dependencies".to_owned(), Table::from_iter([(user.name.clone(), by_path(&user.root, &user.features).into())]).into()),
+    ]);
+    if !workspace.patch.is_empty() {
+        table.insert("patch".to_owned(), workspace.patch.clone().into());
+    }
+    write(&manifest, table.to_string())?;
+    write(&directory.join("src/lib.rs"), "")?;
+    workspace.copy_lock(&directory)?;
+    metadata(|| {
+        let mut command = toolchain.cargo_command();
+        command.current_dir(&user.root).args(["metadata", "--manifest-path"]).arg(&manifest);
+        command
+    })
+}
+
+/// Asks about a program, which is always a member of the workspace that is being built.
+fn ask(toolchain: &Toolchain, manifest: &Path, user: &User) -> Result<Metadata, Error> {
+    metadata(|| {
+        let mut command = toolchain.cargo_command();
+        command.current_dir(&user.root).args(["metadata", "--no-default-features", "--features"]).arg(user.features.join(","));
+        command.arg("--manifest-path").arg(manifest);
+        command
+    })
+}
+
+fn metadata(command: impl Fn() -> Command) -> Result<Metadata, Error> {
+    let call = |network: &[&str]| run(command().args(["--format-version=1", "--filter-platform", TARGET]).args(network));
+    // Offline first: the host build has fetched what it needs, though not what only the device or tests need.
+    let text = call(&["--offline"]).or_else(|_| call(&[]))?;
+    serde_json::from_str(&text).map_err(|error| Error::Format { what: ANSWER.to_owned(), why: error.to_string() })
+}
+
+fn by_path(path: &Path, features: &[String]) -> Table {
+    Table::from_iter([
+        ("path".to_owned(), Value::from(path.to_string_lossy().into_owned())),
+        // Where they are on, cargo lists `default` among the features.
+        ("default-features".to_owned(), false.into()),
+        ("features".to_owned(), features.iter().map(|feature| Value::from(feature.as_str())).collect::<Vec<_>>().into()),
+    ])
 }
 
 impl Dependencies {
@@ -208,25 +229,6 @@ fn declaration(dependency: &Dependency) -> Table {
         set("features", dependency.features.iter().map(|feature| Value::from(feature.as_str())).collect::<Vec<_>>().into());
     }
     table
-}
-
-/// `[patch]` of the workspace, its paths made absolute.
-fn patches(workspace: &Path) -> Result<Table, Error> {
-    let manifest = workspace.join("Cargo.toml");
-    let text = read(&manifest)?;
-    let mut table: Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| Error::Format { what: format!("`{}`", manifest.display()), why: error.to_string() })?;
-    let Some(Value::Table(mut patch)) = table.remove("patch") else { return Ok(Table::new()) };
-    for (_, source) in patch.iter_mut() {
-        for (_, entry) in source.as_table_mut().into_iter().flatten() {
-            if let Some(path) = entry.get_mut("path") {
-                let absolute = workspace.join(path.as_str().unwrap_or_default());
-                *path = absolute.to_string_lossy().into_owned().into();
-            }
-        }
-    }
-    Ok(patch)
 }
 
 #[cfg(test)]

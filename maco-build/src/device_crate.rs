@@ -6,8 +6,9 @@ use toml::{Table, Value};
 
 use crate::Error;
 use crate::dependencies::Dependencies;
-use crate::files::{fingerprint, read, write};
+use crate::files::{fingerprint, write};
 use crate::package::Package;
+use crate::workspace::Workspace;
 
 /// A generated package in `target/maco/<package>`.
 pub(crate) struct DeviceCrate {
@@ -24,17 +25,20 @@ const FEATURES: &str = "abi_ptx, asm_experimental_arch, stdarch_nvptx, core_floa
 
 impl DeviceCrate {
     /// Writes manifest, lock file and crate root; touches only what changed.
-    pub(crate) fn write(package: &Package, dependencies: &Dependencies, kernels: &[PathBuf]) -> Result<DeviceCrate, Error> {
+    pub(crate) fn write(
+        package: &Package,
+        workspace: &Workspace,
+        dependencies: &Dependencies,
+        kernels: &[PathBuf],
+    ) -> Result<DeviceCrate, Error> {
         let directory = package.workshop();
         let name = package_name(package, dependencies);
         let library =
             format!("{}_{:08x}_device", identifier(&package.name), fingerprint([package.root.to_string_lossy().as_bytes()]) as u32);
         let manifest = directory.join("Cargo.toml");
-        write(&manifest, manifest_text(&name, &package.version, &library, dependencies))?;
+        write(&manifest, manifest_text(&name, &package.version, &library, dependencies, &workspace.patch))?;
         write(&directory.join("src/lib.rs"), root_text(kernels)?)?;
-        if let Some(lock) = &dependencies.lock {
-            copy_lock(lock, &directory)?;
-        }
+        workspace.copy_lock(&directory)?;
         let features = dependencies.features.iter().filter(|feature| package.features.contains(feature)).cloned().collect();
         Ok(DeviceCrate { manifest, library, features })
     }
@@ -49,7 +53,7 @@ fn identifier(name: &str) -> String {
     name.replace('-', "_")
 }
 
-fn manifest_text(name: &str, version: &str, library: &str, dependencies: &Dependencies) -> String {
+fn manifest_text(name: &str, version: &str, library: &str, dependencies: &Dependencies, patch: &Table) -> String {
     let text = |value: &str| Value::from(value);
     let table = |pairs: Vec<(&str, Value)>| Value::from(Table::from_iter(pairs.into_iter().map(|(key, value)| (key.to_owned(), value))));
     let features = dependencies.features.iter().map(|feature| (feature.as_str(), Value::Array(Vec::new()))).collect();
@@ -85,7 +89,7 @@ fn manifest_text(name: &str, version: &str, library: &str, dependencies: &Depend
             )]),
         ),
     ]);
-    for (key, table) in [("patch", &dependencies.patch), ("target", &dependencies.conditional)] {
+    for (key, table) in [("patch", patch), ("target", &dependencies.conditional)] {
         if !table.is_empty() {
             manifest.insert(key.to_owned(), table.clone().into());
         }
@@ -127,18 +131,6 @@ fn module_of(file: &Path) -> Result<(PathBuf, String), Error> {
     }
 }
 
-/// Cargo prunes the copy, so it is renewed only when the original changes.
-fn copy_lock(lock: &Path, directory: &Path) -> Result<(), Error> {
-    let text = read(lock)?;
-    let stamp = directory.join("Cargo.lock.origin");
-    let origin = format!("{:016x} {}\n", fingerprint([&text]), lock.display());
-    if read(&stamp).is_ok_and(|old| old == origin) && directory.join("Cargo.lock").exists() {
-        return Ok(());
-    }
-    write(&directory.join("Cargo.lock"), text)?;
-    write(&stamp, origin)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +148,7 @@ mod tests {
     fn the_manifest_stands_alone() {
         let mut dependencies = Dependencies { edition: "2021".to_owned(), features: vec!["fast".to_owned()], ..Dependencies::default() };
         dependencies.table.insert("maco".to_owned(), Value::from(Table::from_iter([("path".to_owned(), Value::from("/maco"))])));
-        let text = manifest_text("user", "1.2.3", "user_device", &dependencies);
+        let text = manifest_text("user", "1.2.3", "user_device", &dependencies, &Table::new());
         let parsed: Table = text.parse().unwrap();
         assert_eq!(parsed["package"]["edition"].as_str(), Some("2021"));
         assert!(parsed["workspace"].is_table());

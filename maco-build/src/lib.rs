@@ -45,6 +45,7 @@ mod expansion;
 mod files;
 mod package;
 mod report;
+mod workspace;
 
 pub mod core_cache;
 pub mod ptx;

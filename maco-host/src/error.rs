@@ -386,6 +386,16 @@ pub enum Error {
         /// The graph.
         graph: Box<str>,
     },
+    /// A run-time graph calls a task that its set has twice.
+    #[error(
+        "MACO0061: graph `{graph}` calls task `{task}`, but its task set has two of that name and signature\nhelp: rename one, or use two sets"
+    )]
+    AmbiguousTask {
+        /// The task.
+        task: &'static str,
+        /// The graph.
+        graph: Box<str>,
+    },
 }
 
 impl Error {
@@ -425,7 +435,7 @@ impl Error {
             Error::Environment { .. } => 58,
             Error::Deadline { .. } => 59,
             Error::Capturing { .. } => 60,
-            Error::UnknownTask { .. } => 61,
+            Error::UnknownTask { .. } | Error::AmbiguousTask { .. } => 61,
         }
     }
 }

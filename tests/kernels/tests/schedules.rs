@@ -1,0 +1,162 @@
+//! Neither the number of workers nor static lists or tickets change a bit of any result, roundings included.
+mod graphs;
+mod support;
+
+use graphs::loaded;
+use kernels::random::{accumulate, merge, nudge, ops};
+use kernels::{dense, regions};
+use maco::{Arguments, Device, Error, Node, PlanOptions, Report, Schedule, TaskGraph, Tensor, TensorElement, bf16, tasks};
+use support::{Matrix, poisoned};
+
+on_every_device!(products, rows, halos, a_long_chain, a_wide_fan, more_workers_than_tasks);
+
+/// One worker, some, all.
+fn options(device: &Device) -> Vec<PlanOptions> {
+    let all = device.workers();
+    let mut counts = vec![1, 2, 3, 5, all / 2, all];
+    counts.retain(|&count| (1..=all).contains(&count));
+    counts.dedup();
+    let with = |workers| [Schedule::Static, Schedule::Dynamic].map(|schedule| PlanOptions::new().workers(workers).schedule(schedule));
+    counts.into_iter().flat_map(with).collect()
+}
+
+/// `run` gives the same bits under every option, three times each.
+#[track_caller]
+fn agree(device: &Device, run: impl Fn(&PlanOptions, usize) -> Result<Vec<u64>, Error>) {
+    let mut first = None;
+    for options in options(device) {
+        for bits in run(&options, 3).unwrap() {
+            assert_eq!(bits, *first.get_or_insert(bits), "{options:?}");
+        }
+    }
+}
+
+/// A hash of the elements' values.
+fn bits<E: TensorElement + support::From64>(tensor: &Tensor<E>) -> u64 {
+    let fold = |hash: u64, value: E| (hash ^ value.to64().to_bits()).wrapping_mul(0x0100_0000_01b3);
+    tensor.download().unwrap().into_iter().fold(0xcbf2_9ce4_8422_2325, fold)
+}
+
+/// As many tasks and workers as the plan says.
+#[track_caller]
+fn reported(report: Report, plan: &maco::Plan) {
+    assert_eq!((report.tasks, report.workers), (plan.tasks(), plan.workers()));
+}
+
+fn products(device: &Device) {
+    let (m, h, k) = (200, 264, 136);
+    let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
+    let (x, up, down) = (fraction(m, k, 1), fraction(h, k, 2), fraction(k, h, 3));
+    agree(device, |options, times| {
+        let plan = dense::blocks::plan_with(device, dense::blocks::Dims { M: m as u64, K: k as u64, H: h as u64 }, options)?;
+        let once = || {
+            let mut y = poisoned::<bf16>(device, m, k);
+            plan.run(&x, &up, &down, &mut y).map(|report| {
+                reported(report, &plan);
+                bits(&y)
+            })
+        };
+        (0..times).map(|_| once()).collect()
+    });
+}
+
+fn rows(device: &Device) {
+    let (m, n) = (150, 300);
+    let x = Matrix::integers(m, n, 3, 999).map(|v| v / 100.0).upload::<f32>(device);
+    let weight: Vec<f32> = (0..n).map(|n| n as f32 / 77.0).collect();
+    let weight = device.upload(&weight, [n]).unwrap();
+    agree(device, |options, times| {
+        let plan = regions::normed::plan_with(device, regions::normed::Dims { M: m as u64, N: n as u64 }, options)?;
+        let once = || {
+            let [mut soft, mut rms] = [(); 2].map(|()| poisoned::<f32>(device, m, n));
+            let mut sums = poisoned::<f32>(device, m, 1);
+            plan.run(&x, &weight, &mut soft, &mut rms, &mut sums).map(|_| bits(&soft) ^ bits(&rms).rotate_left(1) ^ bits(&sums).rotate_left(2))
+        };
+        (0..times).map(|_| once()).collect()
+    });
+}
+
+fn halos(device: &Device) {
+    let (m, n) = (300, 200);
+    let x = Matrix::integers(m, n, 5, 999).map(|v| v / 7.0);
+    agree(device, |options, times| {
+        let plan = regions::blurred::plan_with(device, regions::blurred::Dims { M: m as u64, N: n as u64 }, options)?;
+        let once = || {
+            let (mut inout, mut y) = (x.upload::<f32>(device), poisoned::<f32>(device, m, n));
+            plan.run(&mut inout, 0.3, &mut y).map(|_| bits(&y) ^ bits(&inout).rotate_left(1))
+        };
+        (0..times).map(|_| once()).collect()
+    });
+}
+
+/// Runs a graph of the inputs `x` and `z`, all ones on 5 × 9, under every option; every element of its output is `expected`.
+#[track_caller]
+fn sums_to(device: &Device, expected: f64, build: impl Fn(&mut TaskGraph, Node, Node) -> Node) {
+    let _loaded = loaded(device);
+    let ones = Matrix::new(5, 9, |_, _| 1.0).upload::<f32>(device);
+    for options in options(device) {
+        let mut graph = TaskGraph::new("sums", ops());
+        let (x, z) = (graph.input::<f32>("x", [5, 9]), graph.input::<f32>("z", [5, 9]));
+        let y = build(&mut graph, x, z);
+        graph.output(y, "y");
+        let compiled = graph.compile_with(device, &options).unwrap();
+        for _ in 0..3 {
+            let outputs = compiled.execute(Arguments::new().tensor(&ones).tensor(&ones)).unwrap();
+            reported(outputs.report(), compiled.plan());
+            Matrix::new(5, 9, |_, _| expected).exactly(outputs.get::<f32>("y").unwrap(), &format!("{options:?}"));
+        }
+    }
+}
+
+/// 1,000 calls, each waiting for the one before.
+fn a_long_chain(device: &Device) {
+    sums_to(device, 1.0 + 500.0 * 3.0 + 500.0, |graph, x, z| {
+        let y = graph.elementwise(&tasks::copy::SPEC, x);
+        for _ in 0..500 {
+            graph.custom(&nudge::SPEC, [y.into(), 3i32.into()]);
+            graph.custom(&accumulate::SPEC, [y.into(), z.into()]);
+            graph.tile(&[32, 64]);
+        }
+        y
+    });
+}
+
+/// One tensor with 125 readers, which meet again five by five; then it changes.
+fn a_wide_fan(device: &Device) {
+    // a + 2 b - c - d + 3 e of ones is 4; the leaves are 2 each.
+    let expected = 2.0 * 4.0 * 4.0 * 4.0;
+    sums_to(device, expected + 320.0, |graph, x, z| {
+        let root = graph.elementwise(&tasks::copy::SPEC, x);
+        let temp = |graph: &mut TaskGraph| graph.temp::<f32>("t", [5, 9]);
+        let mut level: Vec<Node> = (0..125)
+            .map(|_| {
+                let leaf = temp(graph);
+                graph.custom(&tasks::add::SPEC, [root.into(), z.into(), leaf.into()]);
+                leaf
+            })
+            .collect();
+        while level.len() > 1 {
+            let next = level.chunks(5).map(|five| {
+                let sum = temp(graph);
+                graph.custom(&merge::SPEC, five.iter().chain([&sum]).map(|&node| node.into()));
+                graph.tile(&[4, 8]);
+                sum
+            });
+            level = next.collect();
+        }
+        // All readers of the root come before its update.
+        graph.custom(&nudge::SPEC, [root.into(), 319i32.into()]);
+        let y = temp(graph);
+        graph.custom(&tasks::add::SPEC, [level[0].into(), root.into(), y.into()]);
+        y
+    });
+}
+
+fn more_workers_than_tasks(device: &Device) {
+    sums_to(device, 3.0, |graph, x, z| {
+        let y = graph.elementwise(&tasks::copy::SPEC, x);
+        graph.custom(&accumulate::SPEC, [y.into(), z.into()]);
+        graph.custom(&nudge::SPEC, [y.into(), 1i32.into()]);
+        y
+    });
+}
