@@ -119,6 +119,11 @@ impl Filter for All {
 }
 
 /// A function on one value, fusable into the epilogue of a call.
+#[diagnostic::on_unimplemented(
+    message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
+    label = "not an element-wise task",
+    note = "`.then(..)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`; call any other task on its own line"
+)]
 pub trait Elementwise {
     /// The function.
     fn apply(value: f32) -> f32;

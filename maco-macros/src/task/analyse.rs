@@ -92,6 +92,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let model = Model { kind, symbols, equal, staged, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
         budget(task, &model, errors);
+        accumulators(task, &model, errors);
     }
     (!errors.any()).then_some(model)
 }
@@ -193,6 +194,22 @@ fn identifiers(tokens: TokenStream) -> impl Iterator<Item = String> {
         TokenTree::Ident(name) => Some(name.to_string()),
         _ => None,
     })
+}
+
+/// What leaves an accumulator has a tile the tensor cores make: 64 or 128 rows, 128 or 256 columns.
+fn accumulators(task: &Task<'_>, model: &Model, errors: &mut Errors) {
+    let Some(axes) = &task.arguments.axes else { return };
+    for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && tensor.access.writes()) {
+        let [.., row, column] = tensor.region.as_slice() else { continue };
+        for (index, what, allowed) in [(row, "rows", [64, 128]), (column, "columns", [128, 256])] {
+            let Some(extent) = extent(task, &index.kind) else { continue };
+            for (literal, size) in axes[extent.axis].tiles.iter().filter(|(_, size)| !allowed.contains(size)) {
+                let message = format!("`{}` leaves an accumulator, which cannot have {size} {what}", tensor.name);
+                let [small, large] = allowed;
+                errors.push(Code::Tile, literal, message, format!("the tensor cores make tiles of {small} or {large} {what}"));
+            }
+        }
+    }
 }
 
 /// Two stages of every variant must fit the ring.
