@@ -1,6 +1,7 @@
 //! The steps of a build script, and what each outcome means to cargo and to the editor.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cargo;
@@ -72,7 +73,10 @@ impl Build {
         let result = self.device_half(&package, &mut sources);
         sources.report();
         match result {
-            Ok(ptx) => embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx)),
+            Ok(ptx) => {
+                let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
+                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx))
+            }
             Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
                 report::warning(&format!("built for the CPU only: {text}"));
@@ -110,6 +114,9 @@ impl Build {
     }
 }
 
+/// Where rustc's errors about the device half are left.
+const ERRORS: &str = "errors.txt";
+
 /// What the result depends on, known better the further the build gets.
 struct Sources {
     kernels: Vec<PathBuf>,
@@ -140,5 +147,5 @@ fn is_set(name: &str) -> bool {
 fn show(package: &Package, diagnostics: &[Diagnostic]) -> Result<(), Error> {
     let text = diagnostics.iter().map(|diagnostic| diagnostic.rendered.as_str()).collect::<Vec<_>>().join("\n");
     report::warning(&text);
-    write(&package.workshop().join("errors.txt"), text)
+    write(&package.workshop().join(ERRORS), text)
 }

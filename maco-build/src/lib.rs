@@ -10,8 +10,8 @@
 //!
 //! What a kernel means does not belong here: this crate only moves files and text. In order: [`toolchain`] finds a compiler that can
 //! make PTX, [`core_cache`] builds `core` for it once per machine, `device_crate` writes a package around the user's file,
-//! `cargo` builds that package with plain cargo, [`ptx`] patches, lints and assembles the result, `embed` writes `$OUT_DIR/maco.rs`,
-//! which the megakernel macro includes.
+//! `cargo` builds that package with plain cargo, [`ptx`] patches, lints and assembles the result, `embed` writes what the megakernel
+//! macro includes from `$OUT_DIR`.
 //!
 //! # Environment
 //!

@@ -57,10 +57,10 @@ impl<'a> Statement<'a> {
 }
 
 impl<'a> Module<'a> {
-    /// Reads PTX as LLVM writes it: one statement on a line, but for inline assembly.
+    /// Reads PTX as LLVM writes it: one statement on a line, but for inline assembly and its vectors.
     pub fn parse(ptx: &'a str) -> Module<'a> {
         let mut module = Module::default();
-        let mut reader = Reader::default();
+        let mut reader = Reader { ptx, ..Reader::default() };
         for line in ptx.lines() {
             reader.line(line, &mut module);
         }
@@ -77,6 +77,9 @@ impl<'a> Module<'a> {
 /// State between lines.
 #[derive(Default)]
 struct Reader<'a> {
+    ptx: &'a str,
+    /// A statement whose vector goes on in the next line.
+    begun: Option<&'a str>,
     depth: u32,
     header: Option<&'a str>,
     allowed: Option<&'a str>,
@@ -99,7 +102,9 @@ impl<'a> Reader<'a> {
         } else {
             self.inside(code, module)
         }
-        self.allowed = None;
+        if self.begun.is_none() {
+            self.allowed = None;
+        }
     }
 
     fn outside(&mut self, code: &'a str, module: &mut Module<'a>) {
@@ -131,6 +136,12 @@ impl<'a> Reader<'a> {
     }
 
     fn inside(&mut self, code: &'a str, module: &mut Module<'a>) {
+        let offset = |part: &str| part.as_ptr() as usize - self.ptx.as_ptr() as usize;
+        let code = self.begun.take().map_or(code, |begun| &self.ptx[offset(begun)..offset(code) + code.len()]);
+        if vector_is_open(code) {
+            self.begun = Some(code);
+            return;
+        }
         if let Some(place) = code.strip_prefix(".loc").filter(|rest| rest.starts_with(char::is_whitespace)) {
             let mut numbers = place.split_whitespace().map_while(|number| number.trim_end_matches(',').parse().ok());
             self.place = numbers.next().zip(numbers.next());
@@ -152,6 +163,12 @@ fn symbol(code: &str) -> &str {
     let after = code.split_once(".entry").or_else(|| code.split_once(".func")).map_or(code, |(_, after)| after).trim_start();
     let after = after.strip_prefix('(').and_then(|result| result.split_once(')')).map_or(after, |(_, after)| after).trim_start();
     after.split(['(', ' ', ';', '{']).next().unwrap_or(after)
+}
+
+/// Whether the last statement of the text is in the middle of a vector: inline assembly writes one register on a line.
+fn vector_is_open(code: &str) -> bool {
+    let last = code.rsplit(';').next().unwrap_or_default().trim_start_matches(|c: char| "{}".contains(c) || c.is_whitespace());
+    last.matches('{').count() > last.matches('}').count()
 }
 
 /// Statements of a line, with the braces of scopes (not those of vectors) on their own.
@@ -224,6 +241,12 @@ $L__BB0_1:
 	{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r2; selp.u32 %r0, 1, 0, p;}
 	// end inline asm
 	@%p1 bra 	$L__BB0_1;
+	// begin inline asm
+	{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {
+%r1
+, %r2
+}, %rd2, %rd3, p, 1, 1, 0, 0;}
+	// end inline asm
 	// maco:allow(fence.proxy.async)
 	fence.proxy.async;
 	ld.global.v2.b32 	{%r1, %r2}, [%rd1];
@@ -249,6 +272,9 @@ $L__BB0_1:
                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%r1], %r2",
                 "selp.u32 %r0, 1, 0, p",
                 "bra \t$L__BB0_1",
+                ".reg .pred p",
+                "setp.eq.u32 p, 0, 0",
+                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {\n%r1\n, %r2\n}, %rd2, %rd3, p, 1, 1, 0, 0",
                 "fence.proxy.async",
                 "ld.global.v2.b32 \t{%r1, %r2}, [%rd1]",
                 "ret"

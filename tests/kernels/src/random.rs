@@ -80,11 +80,6 @@ pub fn column_sums(cta: &mut Cta, #[read(.., j)] x: Tensor<f32, M, N>, #[write(j
 
 /// y[i] = x[ids[i]]: which rows a task reads is known when it runs.
 #[maco::task(tile(i = 4 | 32))]
-pub fn pick(
-    cta: &mut Cta,
-    #[read(i)] ids: Tensor<u32, M>,
-    #[read(ids[i], ..)] x: Tensor<f32, V, N>,
-    #[write(i, ..)] y: Tensor<f32, M, N>,
-) {
+pub fn pick(cta: &mut Cta, #[read(i)] ids: Tensor<u32, M>, #[read(ids[i], ..)] x: Tensor<f32, V, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
     cta.generate((ids, x), y, |(ids, x), r, c| x.at(ids.at(0, r) as i32, c))
 }

@@ -100,7 +100,10 @@ fn broken(entry: &Entry) -> Vec<String> {
     let to_fence = |&n: &usize| flow.reach(n, Way::Forward, |s| ARRIVE(s)).into_iter().any(|n| FENCE_ACQUIRE(&flow.statements[n]));
     must(polls.iter().all(to_fence), "polls are followed by fence.acquire.gpu");
     must(count(FENCE_ACQUIRE) > 0, "fence.acquire.gpu");
-    must(every(FENCE_ACQUIRE, Way::Forward, |s| op(s, "bar.warp.sync"), ARRIVE), "the warp meets between fence.acquire.gpu and what it lets run");
+    must(
+        every(FENCE_ACQUIRE, Way::Forward, |s| op(s, "bar.warp.sync"), ARRIVE),
+        "the warp meets between fence.acquire.gpu and what it lets run",
+    );
     must(count(|s| op(s, "ld.acquire")) == 0, "no ld.acquire");
 
     // Signal: one release fence after everything, then relaxed additions.
@@ -117,15 +120,22 @@ fn broken(entry: &Entry) -> Vec<String> {
 
     // Stores: staged, fenced, committed, and complete before the signal.
     must(every(STAGED, Way::Forward, FENCE_SHARED, ARRIVE), "stmatrix is followed by fence.proxy.async.shared::cta");
-    must(every(TMA_STORE, Way::Forward, |s| op(s, "cp.async.bulk.commit_group"), |s| op(s, "cp.async.bulk.wait_group")), "TMA stores are committed");
-    must(every(TMA_STORE, Way::Forward, STORED, |s| FENCE_RELEASE(s) || SIGNAL(s)), "TMA stores are followed by cp.async.bulk.wait_group 0");
+    must(
+        every(TMA_STORE, Way::Forward, |s| op(s, "cp.async.bulk.commit_group"), |s| op(s, "cp.async.bulk.wait_group")),
+        "TMA stores are committed",
+    );
+    must(
+        every(TMA_STORE, Way::Forward, STORED, |s| FENCE_RELEASE(s) || SIGNAL(s)),
+        "TMA stores are followed by cp.async.bulk.wait_group 0",
+    );
     let staged = count(MULTIPLY) > 0;
     must([TMA_LOAD, TMA_STORE, STAGED].map(|is| count(is) > 0) == [staged; 3], "tensor cores come with TMA and stmatrix");
 
     // The black box is read by the host: its words are .sys, the first one released after the others.
     let reports = flow.all(|s| op(s, "st.release.sys"));
     must(!reports.is_empty(), "the black box is released to the system");
-    let words = |&n: &usize| flow.statements[..n].iter().rev().take_while(|s| !op(s, "st.release.sys")).filter(|s| op(s, "st.relaxed.sys")).count();
+    let words =
+        |&n: &usize| flow.statements[..n].iter().rev().take_while(|s| !op(s, "st.release.sys")).filter(|s| op(s, "st.relaxed.sys")).count();
     must(reports.iter().all(|n| words(n) >= 9), "nine words of the black box are .sys");
 
     for (rule, is) in [
@@ -169,27 +179,20 @@ fn tensor_cores_are_used_where_they_should_be() {
 
 /// Bounds, and the instructions of every family that LLVM does not choose by itself; how many only where the source says so.
 fn summary(entry: &Entry) -> String {
-    const FAMILIES: [&str; 17] = [
-        "atom.", "bar.", "barrier.", "cp.", "fence.", "griddepcontrol", "ld.acquire", "ld.relaxed", "ld.volatile", "mbarrier.", "membar", "multimem",
-        "red.", "setmaxnreg", "st.re", "stmatrix", "wgmma.",
-    ];
+    const FAMILIES: &str = "atom. bar. barrier. cp. fence. griddepcontrol ld.acquire ld.relaxed ld.volatile mbarrier. membar multimem red. \
+                            setmaxnreg st.re stmatrix wgmma.";
+    let known = |statement: &Statement<'_>| FAMILIES.split_whitespace().any(|family| op(statement, family));
     let module = entry.module();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for statement in module.functions[0].body.iter().filter(|statement| FAMILIES.iter().any(|family| op(statement, family))) {
+    for statement in module.functions[0].body.iter().filter(|statement| known(statement)) {
         let waits = op(statement, "cp.async.bulk.wait_group") || op(statement, "wgmma.wait_group") || op(statement, "setmaxnreg");
         let what = if waits { statement.text.split_whitespace().collect::<Vec<_>>().join(" ") } else { statement.opcode().to_owned() };
         *counts.entry(what).or_default() += 1;
     }
     let bounds = entry.bounds().iter().map(|line| format!("{line}\n")).collect::<String>();
-    let lines = counts.iter().map(|(what, count)| match op_counts(what) {
-        true => format!("{what} × {count}\n"),
-        false => format!("{what}\n"),
-    });
+    let counted = |what: &str| ["wgmma.mma_async", "setmaxnreg"].iter().any(|start| what.starts_with(start));
+    let lines = counts.iter().map(|(what, count)| if counted(what) { format!("{what} × {count}\n") } else { format!("{what}\n") });
     format!("{bounds}{}", lines.collect::<String>())
-}
-
-fn op_counts(what: &str) -> bool {
-    ["wgmma.mma_async", "setmaxnreg"].iter().any(|counted| what.starts_with(counted))
 }
 
 #[test]
@@ -273,7 +276,8 @@ fn nothing_spills() {
     for entry in entries {
         let file = directory.0.join(format!("{}.ptx", entry.name));
         fs::write(&file, &entry.text).expect("PTX is written");
-        let Some(verdict) = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name)) else {
+        let Some(verdict) = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name))
+        else {
             return left_out("registers and spills", "this ptxas is too old for the PTX");
         };
         assert_eq!(verdict.findings, [], "`{}`", entry.name);

@@ -85,14 +85,26 @@ fn wrong_arguments(device: &Device) {
 
     // Shapes: sizes, ranks, transposed.
     let wide = device.zeros::<f32>([6, 9]).unwrap();
-    refused(plan.run(new().tensor(&wide).tensor(b).tensor_mut(&mut y).tensor_mut(&mut z)), 31, &["`x` of megakernel `halves`", "[6, 8]", "[6, 9]"]);
+    refused(
+        plan.run(new().tensor(&wide).tensor(b).tensor_mut(&mut y).tensor_mut(&mut z)),
+        31,
+        &["`x` of megakernel `halves`", "[6, 8]", "[6, 9]"],
+    );
     let flat = device.zeros::<f32>([1, 4]).unwrap();
-    refused(plan.run(new().tensor(x).tensor(&flat).tensor_mut(&mut y).tensor_mut(&mut z)), 31, &["`b` of megakernel `halves`", "[4]", "[1, 4]"]);
+    refused(
+        plan.run(new().tensor(x).tensor(&flat).tensor_mut(&mut y).tensor_mut(&mut z)),
+        31,
+        &["`b` of megakernel `halves`", "[4]", "[1, 4]"],
+    );
     refused(plan.run(new().tensor(x).tensor(b).tensor_mut(&mut z).tensor_mut(&mut y)), 31, &["`y` of", "[6, 8]", "[8, 6]"]);
 
     // Element types.
     let half = device.zeros::<f16>([6, 8]).unwrap();
-    refused(plan.run(new().tensor(&half).tensor(b).tensor_mut(&mut y).tensor_mut(&mut z)), 32, &["`x` of megakernel `halves` is f32", "f16"]);
+    refused(
+        plan.run(new().tensor(&half).tensor(b).tensor_mut(&mut y).tensor_mut(&mut z)),
+        32,
+        &["`x` of megakernel `halves` is f32", "f16"],
+    );
     let mut ids = device.zeros::<u32>([8, 6]).unwrap();
     refused(plan.run(new().tensor(x).tensor(b).tensor_mut(&mut y).tensor_mut(&mut ids)), 32, &["`z` of", "is f32", "u32"]);
 
@@ -255,9 +267,11 @@ fn sizes_that_do_not_divide(device: &Device) {
 fn absurd_sizes(device: &Device) {
     // On a GPU, code is loaded as long as a plan has it.
     let small = dense::product::Dims { M: 1, K: 1, N: 1 };
-    let _loaded = (dense::product::plan(device, small), Halves::new(device), inputs::halved::plan(device, inputs::halved::Dims { M: 1, N: 2 }));
+    let _loaded =
+        (dense::product::plan(device, small), Halves::new(device), inputs::halved::plan(device, inputs::halved::Dims { M: 1, N: 2 }));
     let begin = Instant::now();
-    let sizes = [0, 1, 65, (1 << 16) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) + 1, 1 << 40, 1 << 62, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX];
+    let sizes =
+        [0, 1, 65, (1 << 16) + 1, (1 << 31) - 1, 1 << 31, (1 << 32) + 1, 1 << 40, 1 << 62, u64::MAX / 2, u64::MAX / 2 + 1, u64::MAX];
     let told = |result: Result<(), Error>| {
         if let Err(error) = result {
             assert!(error.to_string().starts_with("MACO00"), "{error}");

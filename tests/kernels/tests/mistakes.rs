@@ -79,98 +79,167 @@ macro_rules! mistake {
 /// One of each kind that a graph without views, arrays and epilogues can have.
 fn mistakes() -> Vec<(Code, Mistake)> {
     vec![
-        (Code::Overlap, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); add(x, y, y);
-        }),
-        (Code::Unwritten, mistake! {
-            y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
-            => copy(t, y);
-        }),
-        (Code::Unwritten, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => scale(y, 2.0f32); copy(x, y);
-        }),
-        (Code::Unread, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
-            => copy(x, t); copy(x, y);
-        }),
-        (Code::Unread, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
-            => copy(x, t); copy(t, y); copy(x, t);
-        }),
-        (Code::Unread, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); copy(x, y);
-        }),
-        (Code::Rank, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); bias(y, x);
-        }),
-        (Code::Dimension, mistake! {
-            x: In<f32> [8, 8]; z: In<f32> [8, 9]; y: Out<f32> [8, 8];
-            => add(x, z, y);
-        }),
-        (Code::Dimension, mistake! {
-            x: In<bf16> [8, 16]; w: In<bf16> [4, 17]; y: Out<bf16> [8, 4];
-            => linear(x, w, y);
-        }),
-        (Code::Element, mistake! {
-            x: In<f32> [8, 8]; y: Out<bf16> [8, 8];
-            => copy(x, y);
-        }),
-        (Code::Element, mistake! {
-            x: In<f32> [8, 16]; w: In<f32> [4, 16]; y: Out<f32> [8, 4];
-            => linear(x, w, y);
-        }),
-        (Code::Element, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); scale(y, 2i32);
-        }),
-        (Code::Element, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); nudge(y, 3_000_000_000u32);
-        }),
-        (Code::Arity, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => add(x, y);
-        }),
-        (Code::Arity, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y, 1.0f32);
-        }),
-        (Code::Sort, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => add(x, 1.0f32, y);
-        }),
-        (Code::Sort, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y); scale(y, x);
-        }),
-        (Code::WritesIn, mistake! {
-            x: In<f32> [8, 8]; z: In<f32> [8, 8];
-            => copy(x, z);
-        }),
-        (Code::OutUnwritten, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8]; z: Out<f32> [8, 8];
-            => copy(x, y);
-        }),
-        (Code::Tile, mistake! {
-            x: In<bf16> [8, 16]; w: In<bf16> [4, 16]; y: Out<bf16> [8, 4];
-            => linear(x, w, y).tile(64, 96);
-        }),
-        (Code::Tile, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => copy(x, y).tile(64);
-        }),
-        (Code::Placement, mistake! {
-            x: In<f32> [8, 8]; y: Out<f32> [8, 8];
-            => all_reduce(x, y);
-        }),
-        (Code::Limit, mistake! {
-            x: In<f32> [2, 2, 2, 2, 2]; y: Out<f32> [2, 2];
-            => copy(x, y);
-        }),
+        (
+            Code::Overlap,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); add(x, y, y);
+            },
+        ),
+        (
+            Code::Unwritten,
+            mistake! {
+                y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+                => copy(t, y);
+            },
+        ),
+        (
+            Code::Unwritten,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => scale(y, 2.0f32); copy(x, y);
+            },
+        ),
+        (
+            Code::Unread,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+                => copy(x, t); copy(x, y);
+            },
+        ),
+        (
+            Code::Unread,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8]; t: Temp<f32> [8, 8];
+                => copy(x, t); copy(t, y); copy(x, t);
+            },
+        ),
+        (
+            Code::Unread,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); copy(x, y);
+            },
+        ),
+        (
+            Code::Rank,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); bias(y, x);
+            },
+        ),
+        (
+            Code::Dimension,
+            mistake! {
+                x: In<f32> [8, 8]; z: In<f32> [8, 9]; y: Out<f32> [8, 8];
+                => add(x, z, y);
+            },
+        ),
+        (
+            Code::Dimension,
+            mistake! {
+                x: In<bf16> [8, 16]; w: In<bf16> [4, 17]; y: Out<bf16> [8, 4];
+                => linear(x, w, y);
+            },
+        ),
+        (
+            Code::Element,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<bf16> [8, 8];
+                => copy(x, y);
+            },
+        ),
+        (
+            Code::Element,
+            mistake! {
+                x: In<f32> [8, 16]; w: In<f32> [4, 16]; y: Out<f32> [8, 4];
+                => linear(x, w, y);
+            },
+        ),
+        (
+            Code::Element,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); scale(y, 2i32);
+            },
+        ),
+        (
+            Code::Element,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); nudge(y, 3_000_000_000u32);
+            },
+        ),
+        (
+            Code::Arity,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => add(x, y);
+            },
+        ),
+        (
+            Code::Arity,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y, 1.0f32);
+            },
+        ),
+        (
+            Code::Sort,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => add(x, 1.0f32, y);
+            },
+        ),
+        (
+            Code::Sort,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y); scale(y, x);
+            },
+        ),
+        (
+            Code::WritesIn,
+            mistake! {
+                x: In<f32> [8, 8]; z: In<f32> [8, 8];
+                => copy(x, z);
+            },
+        ),
+        (
+            Code::OutUnwritten,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8]; z: Out<f32> [8, 8];
+                => copy(x, y);
+            },
+        ),
+        (
+            Code::Tile,
+            mistake! {
+                x: In<bf16> [8, 16]; w: In<bf16> [4, 16]; y: Out<bf16> [8, 4];
+                => linear(x, w, y).tile(64, 96);
+            },
+        ),
+        (
+            Code::Tile,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => copy(x, y).tile(64);
+            },
+        ),
+        (
+            Code::Placement,
+            mistake! {
+                x: In<f32> [8, 8]; y: Out<f32> [8, 8];
+                => all_reduce(x, y);
+            },
+        ),
+        (
+            Code::Limit,
+            mistake! {
+                x: In<f32> [2, 2, 2, 2, 2]; y: Out<f32> [2, 2];
+                => copy(x, y);
+            },
+        ),
     ]
 }
 

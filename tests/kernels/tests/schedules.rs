@@ -75,7 +75,8 @@ fn rows(device: &Device) {
         let once = || {
             let [mut soft, mut rms] = [(); 2].map(|()| poisoned::<f32>(device, m, n));
             let mut sums = poisoned::<f32>(device, m, 1);
-            plan.run(&x, &weight, &mut soft, &mut rms, &mut sums).map(|_| bits(&soft) ^ bits(&rms).rotate_left(1) ^ bits(&sums).rotate_left(2))
+            plan.run(&x, &weight, &mut soft, &mut rms, &mut sums)
+                .map(|_| bits(&soft) ^ bits(&rms).rotate_left(1) ^ bits(&sums).rotate_left(2))
         };
         (0..times).map(|_| once()).collect()
     });

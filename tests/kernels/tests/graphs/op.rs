@@ -70,20 +70,8 @@ pub const OF_F32: [Op; 20] = [
     Op::Accumulate,
 ];
 /// For tensors of bf16.
-pub const OF_BF16: [Op; 12] = [
-    Op::Linear,
-    Op::Linear,
-    Op::Linear,
-    Op::Matmul,
-    Op::Matmul,
-    Op::Add,
-    Op::Mul,
-    Op::Copy,
-    Op::Widen,
-    Op::SumRows,
-    Op::Scale,
-    Op::Bias,
-];
+pub const OF_BF16: [Op; 12] =
+    [Op::Linear, Op::Linear, Op::Linear, Op::Matmul, Op::Matmul, Op::Add, Op::Mul, Op::Copy, Op::Widen, Op::SumRows, Op::Scale, Op::Bias];
 
 impl Op {
     pub fn spec(self) -> &'static TaskSpec {

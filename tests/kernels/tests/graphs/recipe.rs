@@ -137,7 +137,11 @@ impl Program {
         let bounds: Vec<f64> = reads.iter().map(|&read| self.nodes[read].bound).collect();
         if op.bound(&bounds, self.matrix(x), number) > EXACT {
             // One of them is too large: make it small instead.
-            let largest = reads.iter().copied().filter(|&read| self.nodes[read].shape.len() == 2).max_by(|&a, &b| self.nodes[a].bound.total_cmp(&self.nodes[b].bound));
+            let largest = reads
+                .iter()
+                .copied()
+                .filter(|&read| self.nodes[read].shape.len() == 2)
+                .max_by(|&a, &b| self.nodes[a].bound.total_cmp(&self.nodes[b].bound));
             return self.push(Op::Wrap, vec![largest.unwrap_or(x)], 0, recipe, draw);
         }
         self.push(op, reads, number, recipe, draw);
@@ -218,7 +222,11 @@ impl Program {
         node.unread = true;
         node.output |= draw.one_in(6);
         let forced = draw.one_in(2);
-        let tile = op.spec().axes.iter().map(|axis| if recipe.small { axis.tiles.iter().min() } else { axis.tiles.get(draw.below(axis.tiles.len())) });
+        let tile = op
+            .spec()
+            .axes
+            .iter()
+            .map(|axis| if recipe.small { axis.tiles.iter().min() } else { axis.tiles.get(draw.below(axis.tiles.len())) });
         let tile = tile.map(|tile| *tile.expect("a task has tiles")).collect();
         self.steps.push(Step { op, reads, write, number, tile: (forced || recipe.small).then_some(tile) });
     }

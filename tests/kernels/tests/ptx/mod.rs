@@ -57,7 +57,10 @@ impl Entry {
     pub fn bounds(&self) -> Vec<&str> {
         let entry = self.text.find(".entry ").map_or("", |at| &self.text[at..]);
         let head = entry.split_once('{').map_or("", |(head, _)| head);
-        head.lines().map(str::trim).filter(|line| line.starts_with(".max") || line.starts_with(".min") || line.starts_with(".req")).collect()
+        head.lines()
+            .map(str::trim)
+            .filter(|line| line.starts_with(".max") || line.starts_with(".min") || line.starts_with(".req"))
+            .collect()
     }
 }
 
@@ -124,13 +127,19 @@ impl<'a> Flow<'a> {
     /// Whether every path from `from` meets `hit` before it meets `stop` or the end (the beginning) of the function.
     pub fn meets(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
         let reached = self.reach(from, way, &hit);
-        let edge = |n: usize| if way == Way::Forward { self.next[n].is_empty() } else { self.before[n].is_empty() || n == 0 };
+        // Debugging labels after a jump have nothing before them, and never run.
+        let edge = |n: usize| if way == Way::Forward { self.next[n].is_empty() } else { n == 0 };
         reached.iter().all(|&n| hit(&self.statements[n]) || (!stop(&self.statements[n]) && !edge(n)))
     }
 }
 
 /// The labels of a table of branch targets, which LLVM writes over several lines.
 fn targets<'a>(statements: &'a [Statement<'a>], table: usize) -> Vec<&'a str> {
-    let lines = statements[table + 1..].iter().take_while(|statement| statement.text.starts_with(['.', '$']) && statement.label().is_none());
-    lines.flat_map(|line| line.text.trim_start_matches(".branchtargets").split(',')).map(str::trim).filter(|label| !label.is_empty()).collect()
+    let lines =
+        statements[table + 1..].iter().take_while(|statement| statement.text.starts_with(['.', '$']) && statement.label().is_none());
+    lines
+        .flat_map(|line| line.text.trim_start_matches(".branchtargets").split(','))
+        .map(str::trim)
+        .filter(|label| !label.is_empty())
+        .collect()
 }
