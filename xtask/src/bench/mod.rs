@@ -27,6 +27,9 @@ pub enum Bench {
         /// The example that is built
         #[arg(long, default_value = "mlp")]
         example: String,
+        /// How often each case is measured; the fastest counts
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
     },
 }
 
@@ -47,7 +50,7 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
         Bench::Linear(program) => program.run("linear"),
         Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Plan(program) => program.run("plan"),
-        Bench::Build { json, example } => build::measure(example, json.as_deref()),
+        Bench::Build { json, example, rounds } => build::measure(example, *rounds, json.as_deref()),
     }
 }
 
