@@ -43,7 +43,12 @@ pub fn normed(x: In<f32, M, N>, weight: In<f32, N>, soft: Out<f32, M, N>, rms: O
 
 /// y[i] = table[ids[i]]
 #[maco::task(tile(i = 16))]
-pub fn lookup(cta: &mut Cta, #[read(i)] ids: Tensor<u32, M>, #[read(ids[i], ..)] table: Tensor<f32, V, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
+pub fn lookup(
+    cta: &mut Cta,
+    #[read(i)] ids: Tensor<u32, M>,
+    #[read(ids[i], ..)] table: Tensor<f32, V, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
     cta.generate((ids, table), y, |(ids, table), r, c| table.at(ids.at(0, r) as i32, c))
 }
 

@@ -18,7 +18,7 @@ const CASES: u32 = if cfg!(debug_assertions) { 20 } else { 800 };
 static CPU: LazyLock<Device> = LazyLock::new(|| Device::cpu_with(8));
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 400, ..ProptestConfig::default() }
+    ProptestConfig { cases, failure_persistence: None, max_shrink_time: 15_000, ..ProptestConfig::default() }
 }
 
 /// Small graphs by hundreds on the CPU: what fails shrinks.
