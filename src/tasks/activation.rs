@@ -7,7 +7,7 @@ use crate::math::{mul_add, sigmoid};
 /// Computed as v · sigmoid(2 √(2/π) (v + 0.044715 v³)), which is the same function with half of the operations.
 #[maco_macros::task(crate = crate, elementwise)]
 pub fn gelu(v: f32) -> f32 {
-    v * sigmoid(v * mul_add(v * v, 0.071_354_81, 1.595_769_1))
+    v * sigmoid(v * mul_add(v * v, 0.071_354_81, 1.595_769))
 }
 
 /// max(v, 0); NaN stays NaN.

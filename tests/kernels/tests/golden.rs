@@ -97,7 +97,7 @@ fn broken(entry: &Entry) -> Vec<String> {
     // Wait: relaxed polls that the warp votes on, one acquire fence, then the warp goes on together.
     let polls: Vec<usize> = flow.all(POLL).into_iter().filter(|&n| in_a_vote(&flow, n)).collect();
     must(!polls.is_empty(), "polls are ld.relaxed.gpu.global");
-    let to_fence = |&n: &usize| flow.reach(n, Way::Forward, |s| ARRIVE(s)).into_iter().any(|n| FENCE_ACQUIRE(&flow.statements[n]));
+    let to_fence = |&n: &usize| flow.reach(n, Way::Forward, ARRIVE).into_iter().any(|n| FENCE_ACQUIRE(&flow.statements[n]));
     must(polls.iter().all(to_fence), "polls are followed by fence.acquire.gpu");
     must(count(FENCE_ACQUIRE) > 0, "fence.acquire.gpu");
     must(
@@ -111,7 +111,7 @@ fn broken(entry: &Entry) -> Vec<String> {
     let ordered: Is = |s| FENCE_RELEASE(s) || op(s, "atom.acq_rel.gpu");
     must(every(SIGNAL, Way::Backward, ordered, |s| WAIT(s) || TMA_STORE(s)), "signals are preceded by fence.release.gpu");
     must(every(FENCE_RELEASE, Way::Backward, FENCE_GLOBAL, WAIT), "signals are preceded by fence.proxy.async.global");
-    must(every(WRITE, Way::Forward, FENCE_GLOBAL, |s| ARRIVE(s) || SIGNAL(s)), "results are fenced for TMA before anybody hears of them");
+    must(every(WRITE, Way::Forward, FENCE_GLOBAL, ARRIVE || SIGNAL(s)), "results are fenced for TMA before anybody hears of them");
 
     // Loads: behind a proxy fence of the same task.
     must(every(TMA_LOAD, Way::Backward, FENCE_GLOBAL, NEVER), "TMA loads are preceded by fence.proxy.async.global");
@@ -153,7 +153,7 @@ fn broken(entry: &Entry) -> Vec<String> {
 
 /// Whether `n` is in a loop with a vote: the controller's, not a single look at a flag.
 fn in_a_vote(flow: &Flow<'_>, n: usize) -> bool {
-    let after = flow.reach(n, Way::Forward, |s| ARRIVE(s));
+    let after = flow.reach(n, Way::Forward, ARRIVE);
     after.contains(&n) && after.iter().any(|&m| VOTE(&flow.statements[m]))
 }
 
