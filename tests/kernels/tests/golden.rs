@@ -111,7 +111,7 @@ fn broken(entry: &Entry) -> Vec<String> {
     let ordered: Is = |s| FENCE_RELEASE(s) || op(s, "atom.acq_rel.gpu");
     must(every(SIGNAL, Way::Backward, ordered, |s| WAIT(s) || TMA_STORE(s)), "signals are preceded by fence.release.gpu");
     must(every(FENCE_RELEASE, Way::Backward, FENCE_GLOBAL, WAIT), "signals are preceded by fence.proxy.async.global");
-    must(every(WRITE, Way::Forward, FENCE_GLOBAL, ARRIVE || SIGNAL(s)), "results are fenced for TMA before anybody hears of them");
+    must(every(WRITE, Way::Forward, FENCE_GLOBAL, |s| ARRIVE(s) || SIGNAL(s)), "results are fenced for TMA before anybody hears of them");
 
     // Loads: behind a proxy fence of the same task.
     must(every(TMA_LOAD, Way::Backward, FENCE_GLOBAL, NEVER), "TMA loads are preceded by fence.proxy.async.global");
