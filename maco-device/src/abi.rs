@@ -44,6 +44,33 @@ pub const OP_NONE: u16 = u16::MAX - 1;
 /// [`View::map`] of a view without a tensor map.
 pub const NO_MAP: u32 = u32::MAX;
 
+/// [`Descriptor::flags`]: tiles of the task travel through the ring, so loader and store thread have a part in it.
+pub const STAGED: u16 = 1;
+/// [`Descriptor::flags`]: a reader may fetch by TMA what the consumers store.
+pub const READ_BY_TMA: u16 = 2;
+/// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
+pub const LOST_ARRIVE: u16 = 4;
+/// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
+pub const EXTRA_BYTES: u16 = 8;
+
+/// Bit of a signal: the counter has no other producer, so that a store of 1 does.
+pub const SOLE: u32 = 1 << 31;
+/// With schedulers a signal is a *route*: bit 31, the task's own scheduler gets a credit back; above [`ROUTE_SHIFT`], the scheduler;
+/// below, its number of the counter plus 1, or 0 for none.
+pub const CREDIT: u32 = 1 << 31;
+/// See [`CREDIT`].
+pub const ROUTE_SHIFT: u32 = 23;
+/// Mask of the counter in a route.
+pub const ROUTE_COUNTER: u32 = (1 << ROUTE_SHIFT) - 1;
+/// Tasks that a scheduler has pushed to a worker and that have not ended: one that runs, one behind it.
+pub const INBOX: u32 = 2;
+/// Messages on the way from a worker to a scheduler.
+pub const MAILBOX: u32 = 16;
+/// An inbox word that ends a worker's launch; otherwise the word is the task's descriptor plus 1.
+pub const PUSH_END: u32 = u32::MAX;
+/// Bit of a task in a scheduler's image, a fault for tests: its push is lost.
+pub const LOST_PUSH: u32 = 1 << 31;
+
 /// One task, 64 bytes. Indices only: no pointers.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,13 +81,18 @@ pub struct Descriptor {
     pub scalar: u16,
     /// Tile coordinates, one per grid axis.
     pub coord: [u32; 3],
-    /// Views of the tensor parameters: indices into [`Launch::views`].
-    pub operand: [u16; OPERANDS],
+    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`Launch::views`].
+    pub views: u32,
+    /// [`STAGED`], [`READ_BY_TMA`], faults.
+    pub flags: u16,
+    /// The consumers wait for the end of the worker's own task so many places before; 0 for none, below [`SLOTS`].
+    pub after: u16,
     /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
     pub wait: [Wait; 2],
-    /// First signals; unused ones are `NO_COUNTER`, and the first one is used before the second.
+    /// First signals, counters or routes; unused ones are `NO_COUNTER`, and the first one is used before the second.
     pub signal: [u32; 2],
-    /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), then `extra_signals` words.
+    /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
+    /// `indirect` × [`Indirect`].
     pub overflow: u32,
     /// Waits beyond the inline two.
     pub extra_waits: u16,
@@ -68,6 +100,10 @@ pub struct Descriptor {
     pub extra_signals: u16,
     /// Index of the task in the plan, for the black box.
     pub task: u32,
+    /// Waits whose counters are named by data.
+    pub indirect: u16,
+    /// Explicit padding.
+    pub reserved: u16,
 }
 
 impl Descriptor {
@@ -76,14 +112,43 @@ impl Descriptor {
         op: OP_END,
         scalar: 0,
         coord: [0; 3],
-        operand: [0; OPERANDS],
+        views: 0,
+        flags: 0,
+        after: 0,
         wait: [Wait { counter: NO_COUNTER, need: 0 }; 2],
         signal: [NO_COUNTER; 2],
         overflow: 0,
         extra_waits: 0,
         extra_signals: 0,
         task: u32::MAX,
+        indirect: 0,
+        reserved: 0,
     };
+}
+
+/// Wait for the rows of a tensor that another one names: eight words of [`Launch::overflow`].
+///
+/// The task's region of the naming tensor is `rows` × `cols` of it from row `coord[axis] * rows`; each element `e` names a row, and
+/// the wait is for counter `base + e / size` to reach `need`. Rows from `limit` on do not exist and are not waited for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Indirect {
+    /// Which tensor parameter names the rows.
+    pub operand: u32,
+    /// Grid axis of its rows; 3 for none.
+    pub axis: u32,
+    /// Rows of it per tile.
+    pub rows: u32,
+    /// First counter.
+    pub base: u32,
+    /// Rows per counter.
+    pub size: u32,
+    /// Rows there are.
+    pub limit: u32,
+    /// Arrivals needed, the same for all counters.
+    pub need: u32,
+    /// Row of the tensor at which row 0 of the view lies.
+    pub first: u32,
 }
 
 /// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
@@ -117,9 +182,9 @@ pub struct TensorMap(pub [u64; 16]);
 pub struct Launch {
     /// `[Descriptor]`; every list ends with [`OP_END`], the array with two more of them (prefetch reads past a list).
     pub descriptors: u64,
-    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (dynamic: tickets index the descriptors).
+    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,
-    /// `[View]`, at least one.
+    /// `[View]`, at least [`OPERANDS`]; the views of one call lie together.
     pub views: u64,
     /// `[TensorMap]`
     pub maps: u64,
@@ -131,18 +196,54 @@ pub struct Launch {
     pub state: u64,
     /// [`BlackBox`] in pinned host memory (device address).
     pub black_box: u64,
+    /// `[Share; schedulers]`
+    pub shares: u64,
+    /// `[u32; workers * INBOX]`, then `[u32; schedulers * workers * MAILBOX]`; all 0 between launches.
+    pub rings: u64,
     /// Words of one counter bank, a multiple of 32.
     pub counters: u32,
-    /// Workers: CTAs that run tasks.
+    /// Workers: CTAs that run tasks, before the schedulers in the grid.
     pub workers: u32,
-    /// Tasks, for dynamic mode.
+    /// Tasks.
     pub tasks: u32,
-    /// 0 static lists, 1 tickets.
-    pub dynamic: u32,
+    /// [`STATIC`], [`TICKETS`] or [`PUSHED`].
+    pub schedule: u32,
+    /// How many schedulers push tasks.
+    pub schedulers: u32,
+    /// 1: schedulers are spare warps of workers, not CTAs.
+    pub spare: u32,
     /// Nanoseconds a single wait may last.
     pub deadline_ns: u64,
     /// Polls a wait makes at least before the deadline counts.
     pub deadline_polls: u32,
+    /// Seed of the delays before waits, loads, stores and signals, when the device code was built with the feature `delays`.
+    pub delays: u32,
+}
+
+/// [`Launch::schedule`]: a list per worker.
+pub const STATIC: u32 = 0;
+/// [`Launch::schedule`]: workers draw tickets.
+pub const TICKETS: u32 = 1;
+/// [`Launch::schedule`]: schedulers push.
+pub const PUSHED: u32 = 2;
+
+/// What one scheduler owns: `image` is its memory as it is at the start of a launch, `memory` where it lives if that does not fit
+/// shared memory. See [`crate::protocol::Layout`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// `[u32]` at a 16-byte boundary.
+    pub image: u64,
+    /// `[u32]` of the same length, or 0.
+    pub memory: u64,
+    /// `[u32; counters]`: the plan's number of each counter, for the black box.
+    pub names: u64,
+    /// Tasks.
+    pub tasks: u32,
+    /// Counters.
+    pub counters: u32,
+    /// Entries of the lists of waiters.
+    pub waiters: u32,
     /// Explicit padding.
     pub reserved: u32,
 }
@@ -213,12 +314,16 @@ pub const REPORT_NONE: u32 = 0;
 pub const REPORT_DEADLINE: u32 = 1;
 /// Two launches of one plan at once.
 pub const REPORT_BUSY: u32 = 2;
+/// A task was begun, or pushed, and did not end.
+pub const REPORT_STUCK: u32 = 3;
 
 const _: () = {
     assert!(size_of::<Descriptor>() == 64);
     assert!(size_of::<View>() == 32);
     assert!(size_of::<TensorMap>() == 128);
-    assert!(size_of::<Launch>() == 96);
+    assert!(size_of::<Launch>() == 120);
+    assert!(size_of::<Share>() == 40);
+    assert!(size_of::<Indirect>() == 32);
     assert!(size_of::<State>() == 128);
     assert!(size_of::<BlackBox>() == 64);
     assert!(SHARED_BYTES <= 227 * 1024);

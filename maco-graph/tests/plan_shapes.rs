@@ -298,7 +298,7 @@ fn lists_deal_the_global_order_and_tickets_follow_it() {
         let expected: Vec<u32> = (worker..fixed.tasks.len() as u32).step_by(7).collect();
         assert_eq!(fixed.lists.of(worker as usize), expected);
     }
-    let dynamic = plan(graph, &Options { schedule: Schedule::Dynamic, ..Options::new(7) }).unwrap();
+    let dynamic = plan(graph, &Options { schedule: Schedule::Tickets, ..Options::new(7) }).unwrap();
     assert!(dynamic.lists.order.iter().copied().eq(0..dynamic.tasks.len() as u32));
     assert_eq!(dynamic.lists.starts, [0, dynamic.tasks.len() as u32]);
 }

@@ -88,7 +88,7 @@ fn lists_hold_every_task_once_in_order() {
     assert_eq!(defect(|plan| plan.lists.order.truncate(11)), Defect::Borders { lists: 2, tasks: 12 });
     assert_eq!(defect(|plan| plan.lists.starts[1] = 13), Defect::Borders { lists: 2, tasks: 12 });
     assert_eq!(defect(|plan| plan.lists.starts.truncate(2)), Defect::Borders { lists: 2, tasks: 12 });
-    assert_eq!(defect(|plan| plan.schedule = Schedule::Dynamic), Defect::Borders { lists: 1, tasks: 12 });
+    assert_eq!(defect(|plan| plan.schedule = Schedule::Tickets), Defect::Borders { lists: 1, tasks: 12 });
 }
 
 proptest! {

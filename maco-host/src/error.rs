@@ -144,11 +144,13 @@ pub enum Error {
     },
     /// More workers than the device has.
     #[error(
-        "MACO0039: {found} workers were asked for, but {device} runs at most {max} at once\nhelp: ask for at most {max}; a plan whose workers are not all resident would wait for ever"
-    )]
+        "MACO0039: {found} workers{schedulers} were asked for, but {device} runs at most {max} at once\nhelp: ask for at most {max}; a plan whose workers are not all resident would wait for ever"
+    , schedulers = and_schedulers(*schedulers))]
     Workers {
         /// Workers asked for.
         found: u32,
+        /// Scheduler CTAs asked for.
+        schedulers: u32,
         /// Most there can be.
         max: u32,
         /// The device.
@@ -466,3 +468,7 @@ fn free_text(free: Option<(u64, u64)>) -> String {
 }
 
 const _: () = assert!(size_of::<Error>() <= 128);
+
+fn and_schedulers(schedulers: u32) -> String {
+    if schedulers == 0 { String::new() } else { format!(" and {schedulers} schedulers") }
+}

@@ -3,16 +3,28 @@
 use std::fmt;
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, NO_COUNTER};
+use maco_device::abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
 use maco_graph::plan::Plan;
 
-/// A task waited for a signal that never came.
+/// What a hang looked like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Symptom {
+    /// The task waited for a signal that never came.
+    Waited,
+    /// The task was given to a worker, and did not end.
+    DidNotEnd,
+}
+
+/// A launch that stood still: the first task whose patience ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hang {
     /// The megakernel.
     pub megakernel: String,
-    /// The task that waited.
+    /// What the task did.
+    pub symptom: Symptom,
+    /// The task.
     pub task: String,
     /// Position of its call in program order.
     pub call: u32,
@@ -26,11 +38,11 @@ pub struct Hang {
     pub expected: u32,
     /// Signals that came.
     pub seen: u32,
-    /// Worker that waited.
+    /// Its worker.
     pub worker: u32,
     /// Multiprocessor of the worker, on a GPU.
     pub multiprocessor: Option<u32>,
-    /// How long it waited; on a CPU without the time in which task bodies ran.
+    /// How long it took; on a CPU without the time in which task bodies ran.
     pub waited: Duration,
 }
 
@@ -60,6 +72,7 @@ impl Hang {
         });
         Hang {
             megakernel: plan.graph.name.clone(),
+            symptom: if report.report == REPORT_STUCK { Symptom::DidNotEnd } else { Symptom::Waited },
             task: task_name(plan, call),
             call,
             tile: node.map_or_else(Vec::new, |node| tile(plan, node)),
@@ -87,19 +100,21 @@ pub(crate) fn tile(plan: &Plan, node: &maco_graph::plan::TaskNode) -> Vec<u32> {
 
 impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "MACO0047: hang in megakernel `{}`: task `{}` tile {:?} (call #{}) waited {:.1?}",
-            self.megakernel, self.task, self.tile, self.call, self.waited
-        )?;
-        if let Some(dependency) = &self.dependency {
-            write!(
-                f,
-                " for `{}` from task `{}` (call #{}, {})",
-                dependency.tensor, dependency.producer, dependency.call, dependency.hazard
-            )?;
+        write!(f, "MACO0047: hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", self.megakernel, self.task, self.tile, self.call)?;
+        match self.symptom {
+            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} (worker {}", self.waited, self.worker)?,
+            Symptom::Waited => {
+                write!(f, "waited {:.1?}", self.waited)?;
+                if let Some(dependency) = &self.dependency {
+                    write!(
+                        f,
+                        " for `{}` from task `{}` (call #{}, {})",
+                        dependency.tensor, dependency.producer, dependency.call, dependency.hazard
+                    )?;
+                }
+                write!(f, ": counter {} has {} of {} signals (worker {}", self.counter, self.seen, self.expected, self.worker)?;
+            }
         }
-        write!(f, ": counter {} has {} of {} signals (worker {}", self.counter, self.seen, self.expected, self.worker)?;
         if let Some(multiprocessor) = self.multiprocessor {
             write!(f, ", multiprocessor {multiprocessor}")?;
         }

@@ -26,7 +26,9 @@ pub use arguments::{Arguments, ScalarValue};
 pub use device::Device;
 pub use error::Error;
 pub use gpu::{CudaGraph, Event, Stream};
-pub use hang::{Dependency, Hang};
+pub use hang::{Dependency, Hang, Symptom};
+#[doc(hidden)]
+pub use lower::Fault;
 pub use maco_graph::plan::Schedule;
 pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};

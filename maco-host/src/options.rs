@@ -15,11 +15,12 @@ pub struct PlanOptions {
     pub(crate) schedule: Option<Schedule>,
     pub(crate) deadline: Duration,
     pub(crate) max_tasks: usize,
+    pub(crate) placement: Option<Vec<u32>>,
 }
 
 impl Default for PlanOptions {
     fn default() -> PlanOptions {
-        PlanOptions { workers: None, schedule: None, deadline: Duration::from_secs(2), max_tasks: 1 << 20 }
+        PlanOptions { workers: None, schedule: None, deadline: Duration::from_secs(2), max_tasks: 1 << 20, placement: None }
     }
 }
 
@@ -36,10 +37,19 @@ impl PlanOptions {
         self
     }
 
-    /// Static lists or tickets. Overrules the megakernel's attribute.
+    /// How tasks reach the workers: static lists, tickets, or pushed by scheduler CTAs or spare warps. Overrules the megakernel's
+    /// attribute. Scheduler CTAs take multiprocessors from the workers.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> PlanOptions {
         self.schedule = Some(schedule);
+        self
+    }
+
+    /// The worker of every task, in the order of [`maco_graph::plan::Plan::tasks`]; for static lists. By default tasks are dealt round
+    /// robin.
+    #[must_use]
+    pub fn placement(mut self, workers: Vec<u32>) -> PlanOptions {
+        self.placement = Some(workers);
         self
     }
 

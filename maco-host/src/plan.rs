@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::error::Error;
 use crate::gpu::{self, Stream};
 use crate::graph_files;
+use crate::lower::Fault;
 use crate::options::{PlanOptions, deadline_ns};
 use crate::parts::Parts;
 use crate::program::Program;
@@ -40,18 +41,27 @@ impl Plan {
     /// Those of the graph (MACO0001 to MACO0029), and MACO0037 to MACO0059 for what the device cannot do.
     pub fn build(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
         let max = device.workers();
-        let workers = options.workers.or(program.workers).unwrap_or(max);
-        if workers > max {
-            return Err(Error::Workers { found: workers, max, device: device.to_string().into() });
+        let by_attribute = match program.schedulers.unwrap_or(0) {
+            0 => Schedule::Static,
+            schedulers => Schedule::Schedulers(schedulers),
+        };
+        let schedule = options.schedule.unwrap_or(by_attribute);
+        // A scheduler CTA takes a multiprocessor; on a CPU a scheduler is one more thread.
+        let ctas = match schedule {
+            Schedule::Schedulers(schedulers) if device.is_gpu() => schedulers,
+            _ => 0,
+        };
+        let workers = options.workers.or(program.workers).unwrap_or(max.saturating_sub(ctas).max(1));
+        if workers.saturating_add(ctas) > max {
+            return Err(Error::Workers { found: workers, schedulers: ctas, max, device: device.to_string().into() });
         }
-        let by_attribute = if program.schedulers.unwrap_or(0) > 0 { Schedule::Dynamic } else { Schedule::Static };
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
             graph.name = program.name.into();
         }
         let planned = graph_plan::plan(
             graph,
-            &Options { schedule: options.schedule.unwrap_or(by_attribute), max_tasks: options.max_tasks, workers },
+            &Options { schedule, max_tasks: options.max_tasks, workers, placement: options.placement.clone() },
         )?;
         graph_files::write_if_asked(&planned)?;
         let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?)?;
@@ -171,15 +181,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes task `task` lose its signals in every later launch, or none: how tests provoke a hang.
+    /// Injects a fault into every later launch, or none: how tests provoke a hang.
     #[doc(hidden)]
-    pub fn lose_signals(&self, task: Option<u32>) -> Result<(), Error> {
+    pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.lose_signals(&self.0.parts, task);
+                cpu.inject(&self.0.parts, fault);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.lose_signals(&self.0.parts, task),
+            Executor::Gpu(gpu) => gpu.inject(&self.0.parts, fault),
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Program {
     pub cpu: Dispatch,
     /// `#[megakernel(workers = n)]`.
     pub workers: Option<u32>,
-    /// `#[megakernel(schedulers = n)]`: more than 0 asks for [`maco_graph::plan::Schedule::Dynamic`].
+    /// `#[megakernel(schedulers = n)]`: more than 0 asks for [`maco_graph::plan::Schedule::Schedulers`].
     pub schedulers: Option<u32>,
 }
 

@@ -9,10 +9,10 @@ use kernels::{ADD, Builder, CENTRE, DOUBLE, LINEAR, RAW, SLOW, STRICT};
 use maco_graph::ir::TensorKind::{In, InOut, Out, State, Temp};
 use maco_graph::ir::{ScalarSource, View, ViewAxis};
 use maco_graph::spec::Element::{Bf16, F32};
-use maco_host::{Arguments, CudaGraph, Device, Error, Event, Plan, PlanOptions, Schedule, Stream, Tensor};
+use maco_host::{Arguments, CudaGraph, Device, Error, Event, Fault, Plan, PlanOptions, Schedule, Stream, Tensor};
 
 const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
-const SCHEDULES: [Schedule; 2] = [Schedule::Static, Schedule::Dynamic];
+const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
 
 /// y = centre(2 (x + by))
 fn chain(m: u64, n: u64) -> Builder {
@@ -186,7 +186,7 @@ fn a_lost_signal_is_reported_in_the_users_names_and_recovered_from() {
 
             // The second call doubles `h` in place, tile by tile; its last tile loses its signals.
             let lost = plan.graph().calls[1].tasks.end - 1;
-            plan.lose_signals(Some(lost)).unwrap();
+            plan.inject(Some(Fault::LostSignal(lost))).unwrap();
             let start = Instant::now();
             let Err(Error::Hang(hang)) = run(1.0) else { panic!("the run must hang") };
             assert!(start.elapsed() < Duration::from_secs(2), "took {:?}", start.elapsed());
@@ -213,7 +213,7 @@ fn a_lost_signal_is_reported_in_the_users_names_and_recovered_from() {
             plan.check().unwrap();
             assert_eq!(run(1.0).unwrap_err().code(), 47);
             plan.recover().unwrap();
-            plan.lose_signals(None).unwrap();
+            plan.inject(None).unwrap();
             for by in [2.0, 3.0, 4.0] {
                 run(by).unwrap();
             }
@@ -230,7 +230,7 @@ fn a_hang_of_one_plan_leaves_others_alone() {
     let data = integers(64, 5);
     let x = device.upload(&data, [8, 8]).unwrap();
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
-    bad.lose_signals(Some(0)).unwrap();
+    bad.inject(Some(Fault::LostSignal(0))).unwrap();
     assert_eq!(bad.run(Arguments::new().tensor(&x).scalar(0f32).tensor_mut(&mut y)).unwrap_err().code(), 47);
     good.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y)).unwrap();
     assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 1.0));
@@ -348,7 +348,7 @@ fn what_a_plan_cannot_be_built_for() {
     let mut program = chain(8, 8).program();
     (program.workers, program.schedulers) = (Some(1), Some(1));
     let plan = Plan::build(&device, program, &PlanOptions::new()).unwrap();
-    assert_eq!((plan.workers(), plan.graph().schedule), (1, Schedule::Dynamic));
+    assert_eq!((plan.workers(), plan.graph().schedule), (1, Schedule::Schedulers(1)));
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn the_deadline_can_be_changed() {
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
     plan.set_deadline(Duration::from_millis(25)).unwrap();
     assert_eq!(plan.set_deadline(Duration::ZERO).unwrap_err().code(), 59);
-    plan.lose_signals(Some(0)).unwrap();
+    plan.inject(Some(Fault::LostSignal(0))).unwrap();
     let error = plan.run(Arguments::new().tensor(&x).scalar(0f32).tensor_mut(&mut y)).unwrap_err();
     assert_eq!(error.code(), 47);
 }

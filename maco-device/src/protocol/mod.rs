@@ -1,18 +1,21 @@
-//! Counters, waits, signals, tickets, deadline and abort: one source for GPU warps and CPU threads.
+//! Counters, waits, signals, tickets, schedulers, deadline and abort: one source for GPU warps and CPU threads.
 //!
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
+mod mailbox;
 mod queue;
+mod scheduler;
 mod signal;
 mod wait;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
 pub use queue::{Queue, leave};
-pub use signal::signal;
-pub use wait::{Outcome, wait};
+pub use scheduler::{Layout, notify, schedule};
+pub use signal::{bump, signal};
+pub use wait::{Look, Outcome, Patience, arrived, late, wait};
 
 use crate::abi::{BlackBox, Launch, State};
 
@@ -27,6 +30,32 @@ pub unsafe trait Machine {
     fn lanes(&self) -> u32;
     /// Whether `condition` holds in every lane.
     fn all(&self, condition: bool) -> bool;
+    /// The lanes in which `condition` holds, lane 0 in bit 0.
+    fn vote(&self, condition: bool) -> u32;
+    /// The value of lane `lane`.
+    fn broadcast(&self, value: u32, lane: u32) -> u32;
+    /// The lanes meet: what one did to own memory, all see.
+    fn converge(&self);
+    /// Loads a word that only this executor's lanes use.
+    ///
+    /// # Safety
+    /// `at` is such a word.
+    unsafe fn own_load(&self, at: *const u32) -> u32;
+    /// Stores a word that only this executor's lanes use.
+    ///
+    /// # Safety
+    /// `at` is such a word.
+    unsafe fn own_store(&self, at: *mut u32, value: u32);
+    /// Adds to a word that only this executor's lanes use, atomically among them; the old value.
+    ///
+    /// # Safety
+    /// `at` is such a word.
+    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32;
+    /// Sets bits of a word that only this executor's lanes use, atomically among them.
+    ///
+    /// # Safety
+    /// `at` is such a word.
+    unsafe fn own_or(&self, at: *mut u32, value: u32);
     /// Relaxed load.
     ///
     /// # Safety

@@ -1,7 +1,7 @@
 //! Signals: one release fence, then relaxed additions without result.
 
 use super::{Machine, Run};
-use crate::abi::{Descriptor, NO_COUNTER};
+use crate::abi::{Descriptor, NO_COUNTER, SOLE};
 
 /// Releases what the task wrote, then bumps every counter it signals; without a signal, nothing.
 ///
@@ -9,21 +9,40 @@ use crate::abi::{Descriptor, NO_COUNTER};
 /// `run` is a live launch and `descriptor` valid. Everything the task wrote has been observed by this executor.
 #[inline(always)]
 pub unsafe fn signal<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) {
-    // SAFETY: the caller promises a valid descriptor; the plan's verifier keeps every counter inside the bank.
+    // SAFETY: passed on from the caller.
     unsafe {
-        let [first, second] = (*descriptor).signal;
-        if first == NO_COUNTER {
+        if (*descriptor).signal[0] == NO_COUNTER {
             // Inline signals come first: there is none.
             return;
         }
         machine.release();
-        machine.add(run.counters.add(first as usize), 1);
+        bump(machine, run, descriptor);
+    }
+}
+
+/// Bumps every counter that the task signals, behind a release fence.
+///
+/// # Safety
+/// As [`signal`], and the executor has released what it observed.
+#[inline(always)]
+pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) {
+    // SAFETY: the caller promises a valid descriptor; the plan's verifier keeps every counter inside the bank.
+    unsafe {
+        let [first, second] = (*descriptor).signal;
+        let one = |signal: u32| {
+            let counter = run.counters.add((signal & !SOLE) as usize);
+            if signal & SOLE != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
+        };
+        if first == NO_COUNTER {
+            return;
+        }
+        one(first);
         if second != NO_COUNTER {
-            machine.add(run.counters.add(second as usize), 1);
+            one(second);
             let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
             let mut n = 0;
             while n < (*descriptor).extra_signals as usize {
-                machine.add(run.counters.add(extra.add(n).read() as usize), 1);
+                one(extra.add(n).read());
                 n += 1;
             }
         }

@@ -1,7 +1,8 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, NO_COUNTER, REPORT_DEADLINE};
+use crate::abi::{BlackBox, Descriptor, NO_COUNTER, REPORT_DEADLINE, View, Wait};
+use crate::abi::{Indirect, OPERANDS};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,93 +16,199 @@ pub enum Outcome {
 /// Polls between two looks at clock and abort word.
 const LOOK: u32 = 64;
 
+/// How long a wait has lasted: what the deadline counts.
+#[derive(Clone, Copy, Default)]
+pub struct Patience {
+    polls: u32,
+    began: u64,
+}
+
+/// What a wait should do after one more vain poll.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Poll again.
+    Again,
+    /// The deadline has passed.
+    Late,
+    /// The plan is aborted.
+    Abort,
+}
+
+impl Patience {
+    /// A wait that begins now.
+    #[inline(always)]
+    pub fn new() -> Patience {
+        Patience { polls: 0, began: 0 }
+    }
+
+    /// Notes a vain poll; all lanes call together. Looks at clock and abort word only now and then: both are slow to read.
+    ///
+    /// # Safety
+    /// `run` is a live launch.
+    #[inline(always)]
+    pub unsafe fn look<M: Machine>(&mut self, machine: &M, run: &Run) -> Look {
+        self.polls = self.polls.wrapping_add(1);
+        machine.pause(self.polls);
+        if !self.polls.is_multiple_of(LOOK) {
+            return Look::Again;
+        }
+        // SAFETY: the caller promises a live launch.
+        if !machine.all(!unsafe { run.aborted(machine) }) {
+            return Look::Abort;
+        }
+        let now = machine.now();
+        if self.began == 0 {
+            self.began = now;
+        }
+        let late = now.wrapping_sub(self.began) > run.deadline_ns && self.polls >= run.deadline_polls;
+        if machine.all(!late) { Look::Again } else { Look::Late }
+    }
+
+    /// Sets the abort word and writes `report`, unless somebody else was first. One lane calls.
+    ///
+    /// # Safety
+    /// `run` is a live launch.
+    #[inline(always)]
+    pub unsafe fn report<M: Machine>(&self, machine: &M, run: &Run, report: BlackBox) {
+        // SAFETY: only the executor that changed the word from 0 writes the report.
+        unsafe {
+            if machine.compare_exchange(&raw mut (*run.state).abort, 0, report.report) == 0 {
+                let elapsed_ns = machine.now().wrapping_sub(self.began);
+                let report = BlackBox { worker: run.worker, sm: machine.place(), polls: self.polls, elapsed_ns, ..report };
+                machine.report(run.black_box, report);
+            }
+        }
+    }
+}
+
+/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has.
+///
+/// # Safety
+/// `run` is a live launch, and the counter inside its bank.
+#[inline(always)]
+pub unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
+    if wait.counter == NO_COUNTER {
+        return (true, wait.need);
+    }
+    // SAFETY: the plan's verifier keeps every counter inside the bank.
+    let seen = unsafe { machine.load(run.counters.add(wait.counter as usize)) };
+    (seen >= wait.need, seen)
+}
+
 /// Waits until every counter of `descriptor` has arrived. All lanes call together; each polls its share.
 ///
 /// # Safety
-/// `run` is a live launch, `descriptor` valid and unchanged during the call.
+/// `run` is a live launch, `descriptor` and `views` valid and unchanged during the call.
 #[inline(always)]
-pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) -> Outcome {
+pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View) -> Outcome {
     // SAFETY: the caller promises a valid descriptor.
-    let total = unsafe {
-        if (*descriptor).wait[0].counter == NO_COUNTER {
+    let (total, indirect) = unsafe {
+        if (*descriptor).wait[0].counter == NO_COUNTER && (*descriptor).indirect == 0 {
             // Inline waits come first: there is none, and nothing to acquire.
             return Outcome::Ready;
         }
-        2 + (*descriptor).extra_waits as u32
+        (2 + (*descriptor).extra_waits as u32, (*descriptor).indirect as usize)
     };
     let mut first = 0;
     while first < total {
         let n = first + machine.lane();
         // SAFETY: as above.
-        let (counter, need) = unsafe {
+        let wait = unsafe {
             if n < 2 {
-                let wait = (&raw const (*descriptor).wait).cast::<crate::abi::Wait>().add(n as usize).read();
-                (wait.counter, wait.need)
+                (&raw const (*descriptor).wait).cast::<Wait>().add(n as usize).read()
             } else if n < total {
                 let at = run.overflow.add((*descriptor).overflow as usize + 2 * (n as usize - 2));
-                (at.read(), at.add(1).read())
+                Wait { counter: at.read(), need: at.add(1).read() }
             } else {
-                (NO_COUNTER, 0)
+                Wait { counter: NO_COUNTER, need: 0 }
             }
         };
         // SAFETY: as above.
-        if unsafe { poll(machine, run, descriptor, counter, need) } == Outcome::Abort {
+        if unsafe { poll(machine, run, descriptor, wait) } == Outcome::Abort {
             return Outcome::Abort;
         }
         first += machine.lanes();
+    }
+    let mut n = 0;
+    while n < indirect {
+        // SAFETY: as above; the plan put the records behind the extra signals.
+        let outcome = unsafe {
+            let skip = 2 * (*descriptor).extra_waits as usize + (*descriptor).extra_signals as usize;
+            let record = run.overflow.add((*descriptor).overflow as usize + skip).cast::<Indirect>().add(n).read_unaligned();
+            named(machine, run, descriptor, views, record)
+        };
+        if outcome == Outcome::Abort {
+            return Outcome::Abort;
+        }
+        n += 1;
     }
     machine.acquire();
     Outcome::Ready
 }
 
+/// Waits for the rows that the task's part of a tensor names.
 #[inline(always)]
-unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, counter: u32, need: u32) -> Outcome {
-    let mut polls = 0u32;
-    let mut began = 0;
+unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: Indirect) -> Outcome {
+    // SAFETY: the caller promises valid views; the plan checked the operand.
+    unsafe {
+        let view = views.add(if (record.operand as usize) < OPERANDS { record.operand as usize } else { 0 }).read();
+        // A view of rank 1 is one row: its elements are what a tile counts.
+        let flat = view.rows == 1;
+        let count = if flat { view.cols } else { view.rows };
+        let first = if record.axis < 3 { (*descriptor).coord[record.axis as usize] * record.rows } else { 0 };
+        let end = if record.axis < 3 { first.saturating_add(record.rows).min(count) } else { count };
+        let (rows, cols) = (end.saturating_sub(first), if flat { 1 } else { view.cols });
+        let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
+        let mut at = 0;
+        while at < rows * cols {
+            let n = at + machine.lane();
+            let mut wait = Wait { counter: NO_COUNTER, need: 0 };
+            if n < rows * cols {
+                let offset = (first + n / cols) as usize * along as usize + (n % cols) as usize * across as usize;
+                let row = machine.load((view.base as *const u32).add(offset));
+                if row < record.limit {
+                    wait = Wait { counter: record.base + (record.first + row) / record.size, need: record.need };
+                }
+            }
+            if poll(machine, run, descriptor, wait) == Outcome::Abort {
+                return Outcome::Abort;
+            }
+            at += machine.lanes();
+        }
+    }
+    Outcome::Ready
+}
+
+#[inline(always)]
+unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, wait: Wait) -> Outcome {
+    let mut patience = Patience::new();
     loop {
-        let seen = if counter == NO_COUNTER {
-            need
-        } else {
-            // SAFETY: the plan's verifier keeps every counter inside the bank.
-            unsafe { machine.load(run.counters.add(counter as usize)) }
-        };
-        let arrived = seen >= need;
+        // SAFETY: passed on from the caller.
+        let (arrived, seen) = unsafe { arrived(machine, run, wait) };
         if machine.all(arrived) {
             return Outcome::Ready;
         }
-        polls = polls.wrapping_add(1);
-        machine.pause(polls);
-        if !polls.is_multiple_of(LOOK) {
-            continue;
-        }
-        // SAFETY: the caller promises a live launch.
-        if !machine.all(!unsafe { run.aborted(machine) }) {
-            return Outcome::Abort;
-        }
-        let now = machine.now();
-        if began == 0 {
-            began = now;
-        }
-        let late = now.wrapping_sub(began) > run.deadline_ns && polls >= run.deadline_polls;
-        if late && !arrived {
-            // SAFETY: as above; only the lane that changed the word from 0 writes the report.
-            unsafe {
-                if machine.compare_exchange(&raw mut (*run.state).abort, 0, REPORT_DEADLINE) == 0 {
-                    let report = BlackBox {
-                        report: REPORT_DEADLINE,
-                        worker: run.worker,
-                        sm: machine.place(),
-                        task: (*descriptor).task,
-                        counter,
-                        expected: need,
-                        seen,
-                        polls,
-                        elapsed_ns: now - began,
-                        reserved: [0; 6],
-                    };
-                    machine.report(run.black_box, report);
+        // SAFETY: as above.
+        match unsafe { patience.look(machine, run) } {
+            Look::Again => {}
+            Look::Abort => return Outcome::Abort,
+            Look::Late => {
+                if !arrived {
+                    // SAFETY: as above.
+                    unsafe { late(machine, run, &patience, (*descriptor).task, wait, seen) };
                 }
             }
         }
     }
+}
+
+/// Reports that `task` waited for `wait` in vain. The next look finds the abort word.
+///
+/// # Safety
+/// `run` is a live launch.
+#[inline(always)]
+pub unsafe fn late<M: Machine>(machine: &M, run: &Run, patience: &Patience, task: u32, wait: Wait, seen: u32) {
+    let report = BlackBox { report: REPORT_DEADLINE, task, counter: wait.counter, expected: wait.need, seen, ..BlackBox::EMPTY };
+    // SAFETY: passed on from the caller.
+    unsafe { patience.report(machine, run, report) };
 }

@@ -11,6 +11,7 @@ pub mod math;
 pub mod matrix;
 pub mod mbarrier;
 pub mod memory;
+pub mod own;
 pub mod special;
 pub mod system;
 pub mod tma;

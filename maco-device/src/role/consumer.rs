@@ -105,7 +105,7 @@ impl Consumer {
         let block = |j: u32| base + ((j * 2 + lane / 16) ^ (lane % 8)) * 16;
         // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
         unsafe {
-            mbarrier::wait(self.arena.free(chunk), parity(self.staged) ^ 1);
+            self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1);
             matrix::store_x4(block(0), [w[0], w[1], w[2], w[3]]);
             matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
             matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);

@@ -5,7 +5,7 @@
 //! arrivals.
 
 use crate::abi::{PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
-use crate::ptx::mbarrier;
+use crate::ptx::{mbarrier, memory, special};
 
 const STAGING: u32 = PAGES * PAGE_BYTES;
 const CONTROL: u32 = STAGING + STAGING_BYTES;
@@ -13,17 +13,27 @@ const SLOT_BYTES: u32 = 256;
 const READY: u32 = CONTROL + SLOTS * SLOT_BYTES;
 const DONE: u32 = READY + SLOTS * 8;
 const VACANT: u32 = DONE + SLOTS * 8;
-const FULL: u32 = VACANT + SLOTS * 8;
+const POSTED: u32 = VACANT + SLOTS * 8;
+const FULL: u32 = POSTED + SLOTS * 8;
 const EMPTY: u32 = FULL + PAGES * 8;
 const STAGED: u32 = EMPTY + PAGES * 8;
 const FREE: u32 = STAGED + CHUNKS * 8;
-const END: u32 = FREE + CHUNKS * 8;
+const TAILS: u32 = FREE + CHUNKS * 8;
+const HALT: u32 = TAILS + MAX_SCHEDULERS;
+const END: u32 = HALT + 4;
+/// Most schedulers of a launch: what a route numbers.
+const MAX_SCHEDULERS: u32 = 256;
 /// Chunks of epilogue staging: half of them for each consumer warpgroup, used round robin.
 pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
 const _: () = assert!(END <= crate::abi::SHARED_BYTES);
+
+/// [`Arena::halt`]: no task is published any more.
+pub const STOP: u32 = 1;
+/// [`Arena::halt`]: no wait of this CTA waits any more.
+pub const FALL_THROUGH: u32 = 2;
 
 /// Addresses in shared memory.
 #[derive(Clone, Copy)]
@@ -45,7 +55,17 @@ impl Arena {
     pub fn slot(self, slot: u32) -> u32 {
         self.0 + CONTROL + slot * SLOT_BYTES
     }
-    /// The task in the slot may run (1 arrival: controller).
+    /// The slot holds a task, which may not run yet (1 arrival: fetcher).
+    #[inline(always)]
+    pub fn posted(self, slot: u32) -> u32 {
+        self.0 + POSTED + slot * 8
+    }
+    /// A byte per scheduler: messages sent to it.
+    #[inline(always)]
+    pub fn tails(self) -> u32 {
+        self.0 + TAILS
+    }
+    /// The task in the slot may run (1 arrival: controller, or fetcher when tasks come ready).
     #[inline(always)]
     pub fn ready(self, slot: u32) -> u32 {
         self.0 + READY + slot * 8
@@ -79,6 +99,53 @@ impl Arena {
         self.0 + FREE + chunk * 8
     }
 
+    /// Stops the CTA: `level` is [`STOP`] or [`FALL_THROUGH`].
+    #[inline(always)]
+    pub fn halt(self, level: u32) {
+        // SAFETY: a word of the arena, which only grows.
+        unsafe { memory::store_shared(self.0 + HALT, level) };
+    }
+
+    /// See [`Arena::halt`].
+    #[inline(always)]
+    pub fn halted(self) -> u32 {
+        // SAFETY: a word of the arena.
+        unsafe { memory::load_shared(self.0 + HALT) }
+    }
+
+    /// Waits for the phase of parity `parity` of a barrier of this arena; false if it was let through without it.
+    ///
+    /// # Safety
+    /// `at` is such a barrier.
+    #[inline(always)]
+    pub unsafe fn wait(self, at: u32, parity: u32) -> bool {
+        // SAFETY: passed on from the caller.
+        while !unsafe { mbarrier::try_wait(at, parity) } {
+            if self.halted() >= FALL_THROUGH {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The same, but false as soon as the CTA stops, unless the phase is complete by then: all who wait agree, because whoever stops
+    /// the CTA has arrived before.
+    ///
+    /// # Safety
+    /// As [`Arena::wait`].
+    #[inline(always)]
+    pub unsafe fn wait_unless_stopped(self, at: u32, parity: u32) -> bool {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            while !mbarrier::try_wait(at, parity) {
+                if self.halted() >= STOP {
+                    return mbarrier::test(at, parity);
+                }
+            }
+        }
+        true
+    }
+
     /// Initialises every barrier.
     ///
     /// # Safety
@@ -91,12 +158,19 @@ impl Arena {
                 mbarrier::init(self.ready(i), 1);
                 mbarrier::init(self.done(i), 8);
                 mbarrier::init(self.vacant(i), 2);
+                mbarrier::init(self.posted(i), 1);
                 i += 1;
             }
             i = 0;
             while i < PAGES {
                 mbarrier::init(self.full(i), 1);
                 mbarrier::init(self.empty(i), 8);
+                i += 1;
+            }
+            i = 0;
+            while i < MAX_SCHEDULERS / 4 + 1 {
+                // The tails and, behind them, the halt word.
+                memory::store_shared(self.tails() + i * 4, 0);
                 i += 1;
             }
             i = 0;
@@ -117,6 +191,10 @@ pub struct Ring {
     next: u32,
     /// Bit per page: parity of its next phase. Loader: of `empty`; consumer: of `full`.
     parity: u32,
+    /// Bit per page: parity of its next `full` phase, loader only.
+    filled: u32,
+    /// Bit per page: some stage began there, loader only.
+    used: u32,
 }
 
 /// A stage: its first page.
@@ -141,7 +219,7 @@ pub const fn pages(i: usize, j: usize) -> u32 {
 impl Ring {
     #[inline(always)]
     pub fn new(arena: Arena) -> Ring {
-        Ring { arena, next: 0, parity: 0 }
+        Ring { arena, next: 0, parity: 0, filled: 0, used: 0 }
     }
 
     #[inline(always)]
@@ -151,24 +229,50 @@ impl Ring {
         first
     }
 
-    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier.
+    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier. `None`
+    /// when the CTA no longer waits: nothing may be copied.
     ///
     /// # Safety
     /// Called by the loader thread, in the same order as the consumers call [`Ring::wait_full`].
     #[inline(always)]
-    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> (u32, u32) {
+    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Option<(u32, u32)> {
         let first = self.advance(pages);
         let mut page = first;
         while page < first + pages {
             // SAFETY: an initialised barrier. A fresh one counts as having completed the phase of parity 1.
-            unsafe { mbarrier::wait(self.arena.empty(page), (self.parity >> page & 1) ^ 1) };
+            if !unsafe { self.arena.wait(self.arena.empty(page), (self.parity >> page & 1) ^ 1) } {
+                return None;
+            }
             self.parity ^= 1 << page;
             page += 1;
         }
         let full = self.arena.full(first);
+        self.used |= 1 << first;
+        self.filled ^= 1 << first;
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
-        (self.arena.page(first), full)
+        Some((self.arena.page(first), full))
+    }
+
+    /// Loader: waits until every copy has landed, so that none outlives the CTA. If fewer bytes come than were announced, a
+    /// millisecond has to do.
+    ///
+    /// # Safety
+    /// Called by the loader thread after its last copy.
+    #[inline(always)]
+    pub unsafe fn drain(&self) {
+        const LONG: u64 = 1_000_000;
+        let begin = special::global_timer();
+        let mut page = 0;
+        while page < PAGES {
+            if self.used >> page & 1 != 0 {
+                // The last phase of the page had the opposite of the next one's parity.
+                let parity = (self.filled >> page & 1) ^ 1;
+                // SAFETY: an initialised barrier.
+                while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
+            }
+            page += 1;
+        }
     }
 
     /// Consumer: waits for the next stage of `pages`; its shared address.
@@ -179,7 +283,7 @@ impl Ring {
     pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
         let first = self.advance(pages);
         // SAFETY: an initialised barrier.
-        unsafe { mbarrier::wait(self.arena.full(first), self.parity >> first & 1) };
+        unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
         self.parity ^= 1 << first;
         (Stage(first), self.arena.page(first))
     }

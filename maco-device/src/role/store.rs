@@ -83,8 +83,9 @@ impl Role for Store {
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy. The plan gave every staged result a tensor map.
                 unsafe {
-                    mbarrier::wait(self.arena.staged(source), parity(self.sent));
-                    tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
+                    if self.arena.wait(self.arena.staged(source), parity(self.sent)) {
+                        tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
+                    }
                 }
                 group += 1;
             }

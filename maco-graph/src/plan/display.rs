@@ -3,15 +3,12 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::check::operand_name;
-use super::{Plan, Relation, Schedule};
+use super::{Plan, Relation};
 use crate::ir::{Call, ScalarSource, View};
 
 impl Display for Plan {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let schedule = match self.schedule {
-            Schedule::Static => "static lists",
-            Schedule::Dynamic => "tickets",
-        };
+        let schedule = self.schedule;
         writeln!(
             f,
             "{}: {} calls, {} tasks in {} waves on {} workers ({schedule}), {} relations, {} edges through {} counters",

@@ -241,6 +241,25 @@ pub enum PlanError {
         /// Most there may be.
         max: u32,
     },
+    /// A number of schedulers that cannot be planned for.
+    #[error(
+        "MACO0021: {workers} workers can have 1 to {max} schedulers, found {found}\n  \
+         = help: use one scheduler for 16 to 128 workers, or static lists"
+    )]
+    Schedulers {
+        /// Schedulers asked for.
+        found: u32,
+        /// Most there may be.
+        max: u32,
+        /// Workers.
+        workers: u32,
+    },
+    /// A placement that does not fit the graph.
+    #[error("MACO0021: the placement does not fit the plan: {what}\n  = help: name one worker per task, in the order of the plan's tasks, and plan static lists")]
+    Placement {
+        /// What is wrong.
+        what: Box<str>,
+    },
     /// Too many tensor parameters, grid axes or instances.
     #[error(
         "MACO0023: {site} has {found} {what}, at most {max} fit a task\n  \
@@ -362,7 +381,7 @@ impl PlanError {
             PlanError::UnknownAxis { .. } => 13,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } => 17,
             PlanError::ReduceOverlap { .. } => 18,
-            PlanError::Workers { .. } => 21,
+            PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Placement { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,
             PlanError::TooManyTasks { .. } | PlanError::TooLarge { .. } | PlanError::TooManyEvents { .. } => 27,

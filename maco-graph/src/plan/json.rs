@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Plan, Schedule};
+use super::Plan;
 
 #[derive(Serialize)]
 struct PlanJson<'a> {
@@ -101,10 +101,7 @@ impl Plan {
         PlanJson {
             name: &self.graph.name,
             workers: self.workers,
-            schedule: match self.schedule {
-                Schedule::Static => "static",
-                Schedule::Dynamic => "dynamic",
-            },
+            schedule: self.schedule.name(),
             tasks: self.tasks.len(),
             waves: self.waves,
             wave_widths,

@@ -3,7 +3,8 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
 //! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
 //! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
-//! writes the waits and signals of every task, and `verify` checks the result with arithmetic of its own.
+//! writes the waits and signals of every task, `local` finds the edges that stay on one worker, `routing` deals the tasks to
+//! schedulers, and `verify` checks the result with arithmetic of its own.
 
 mod check;
 mod dependence;
@@ -12,10 +13,12 @@ mod error;
 mod events;
 mod groups;
 mod json;
+mod local;
 mod lookup;
 #[doc(hidden)]
 pub mod oracle;
 mod region;
+mod routing;
 mod schedule;
 mod tiles;
 mod verify;
@@ -26,10 +29,14 @@ use std::ops::Range;
 use crate::ir;
 
 pub use error::{PlanError, Site};
+pub use local::Local;
+pub use routing::{Route, Routing, Share};
 pub use verify::Defect;
 
 /// Largest number of workers a plan is made for.
 pub const MAX_WORKERS: u32 = 1 << 16;
+/// Most schedulers: what a route numbers.
+pub const MAX_SCHEDULERS: u32 = 256;
 /// Grid axes of one task.
 pub(crate) const AXES: usize = 3;
 /// Axes of one tensor.
@@ -38,7 +45,7 @@ pub(crate) const RANK: usize = 4;
 pub(crate) const OPERANDS: usize = 6;
 
 /// What a plan is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// CTAs (or threads of the CPU device) that run tasks.
     pub workers: u32,
@@ -46,12 +53,14 @@ pub struct Options {
     pub schedule: Schedule,
     /// Refuse graphs of more tasks than this.
     pub max_tasks: usize,
+    /// The worker of every task, in global order; static lists only. `None`: dealt round robin.
+    pub placement: Option<Vec<u32>>,
 }
 
 impl Options {
     /// Static lists for `workers` workers and at most 2²⁰ tasks.
     pub const fn new(workers: u32) -> Options {
-        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20 }
+        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None }
     }
 }
 
@@ -61,7 +70,42 @@ pub enum Schedule {
     /// A list per worker, made by the planner.
     Static,
     /// One list in global order, from which workers draw tickets.
-    Dynamic,
+    Tickets,
+    /// So many scheduler CTAs of the same launch push ready tasks to the workers, the longest path to the end first.
+    Schedulers(u32),
+    /// The same by a spare warp of each of so many workers: no multiprocessor is lost to scheduling.
+    SpareWarps(u32),
+}
+
+impl Schedule {
+    /// How many schedulers push tasks; 0 if workers fetch theirs.
+    pub const fn schedulers(self) -> u32 {
+        match self {
+            Schedule::Static | Schedule::Tickets => 0,
+            Schedule::Schedulers(n) | Schedule::SpareWarps(n) => n,
+        }
+    }
+
+    /// A word for files: `static`, `tickets`, `schedulers`, `spare warps`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Schedule::Static => "static",
+            Schedule::Tickets => "tickets",
+            Schedule::Schedulers(_) => "schedulers",
+            Schedule::SpareWarps(_) => "spare warps",
+        }
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Schedule::Static => f.write_str("static lists"),
+            Schedule::Tickets => f.write_str("tickets"),
+            Schedule::Schedulers(n) => write!(f, "{n} schedulers"),
+            Schedule::SpareWarps(n) => write!(f, "{n} spare warps"),
+        }
+    }
 }
 
 /// A verified plan: every task, what it waits for and signals, and who runs it.
@@ -91,6 +135,10 @@ pub struct Plan {
     pub workers: u32,
     /// How tasks reach the workers.
     pub schedule: Schedule,
+    /// Edges that never leave a worker; static lists only.
+    pub local: Local,
+    /// What each scheduler owns; empty without schedulers.
+    pub routing: Routing,
 }
 
 impl Plan {
@@ -213,9 +261,9 @@ pub struct Relation {
 /// Task indices, worker after worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Task indices. Static: worker after worker. Dynamic: in ticket order.
+    /// Task indices. Static: worker after worker. Otherwise in global order.
     pub order: Vec<u32>,
-    /// Where each worker's list starts, and the end: workers + 1 entries. Dynamic: `[0, tasks]`.
+    /// Where each worker's list starts, and the end: workers + 1 entries. Otherwise `[0, tasks]`.
     pub starts: Vec<u32>,
 }
 
@@ -247,6 +295,13 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     if !(1..=MAX_WORKERS).contains(&options.workers) {
         return Err(PlanError::Workers { found: options.workers, max: MAX_WORKERS });
     }
+    let schedulers = options.schedule.schedulers();
+    if matches!(options.schedule, Schedule::Schedulers(_) | Schedule::SpareWarps(_)) {
+        let max = MAX_SCHEDULERS.min(options.workers);
+        if !(1..=max).contains(&schedulers) {
+            return Err(PlanError::Schedulers { found: schedulers, max, workers: options.workers });
+        }
+    }
     check::tensors(&graph)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
@@ -264,8 +319,8 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     let mut found = dependence::relate(&graph, &regions, dropped)?;
     let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
-    let lists = schedule::lists(events.tasks.len() as u32, options);
-    let plan = Plan {
+    let lists = schedule::lists(events.tasks.len() as u32, options)?;
+    let mut plan = Plan {
         graph,
         calls,
         tasks: events.tasks,
@@ -278,7 +333,11 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
         edges: events.edges,
         workers: options.workers,
         schedule: options.schedule,
+        local: Local::default(),
+        routing: Routing::default(),
     };
+    plan.local = Local::new(&plan);
+    plan.routing = Routing::new(&plan);
     plan.verify().map_err(PlanError::Unverified)?;
     Ok(plan)
 }

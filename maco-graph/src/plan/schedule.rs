@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{AXES, Lists, Options, PlannedCall, Relation, Schedule};
+use super::{AXES, Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
 
 /// Rows of tiles that are walked together, column by column, so that operands are still in the second-level cache.
@@ -67,19 +67,47 @@ pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])
 }
 
 /// Deals tasks `0..tasks`, which are in global order.
-pub(super) fn lists(tasks: u32, options: &Options) -> Lists {
-    match options.schedule {
-        Schedule::Dynamic => Lists { order: (0..tasks).collect(), starts: vec![0, tasks] },
-        Schedule::Static => {
-            let mut lists = Lists { order: Vec::with_capacity(tasks as usize), starts: Vec::with_capacity(options.workers as usize + 1) };
-            for worker in 0..options.workers {
+pub(super) fn lists(tasks: u32, options: &Options) -> Result<Lists, PlanError> {
+    let refuse = |what: String| Err(PlanError::Placement { what: what.into() });
+    let (workers, placement) = (options.workers, options.placement.as_deref());
+    if options.schedule != Schedule::Static {
+        return match placement {
+            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks] }),
+            Some(_) => refuse(format!("with {}, tasks have no worker until they run", options.schedule)),
+        };
+    }
+    let mut lists = Lists { order: Vec::with_capacity(tasks as usize), starts: Vec::with_capacity(workers as usize + 1) };
+    match placement {
+        None => {
+            for worker in 0..workers {
                 lists.starts.push(lists.order.len() as u32);
-                lists.order.extend((worker..tasks).step_by(options.workers as usize));
+                lists.order.extend((worker..tasks).step_by(workers as usize));
             }
             lists.starts.push(tasks);
-            lists
+        }
+        Some(placement) => {
+            if placement.len() != tasks as usize {
+                return refuse(format!("it names {} workers for {tasks} tasks", placement.len()));
+            }
+            lists.starts.resize(workers as usize + 1, 0);
+            for (task, &worker) in placement.iter().enumerate() {
+                if worker >= workers {
+                    return refuse(format!("task {task} is placed on worker {worker} of {workers}"));
+                }
+                lists.starts[worker as usize + 1] += 1;
+            }
+            for worker in 0..workers as usize {
+                lists.starts[worker + 1] += lists.starts[worker];
+            }
+            let mut next = lists.starts.clone();
+            lists.order.resize(tasks as usize, 0);
+            for (task, &worker) in placement.iter().enumerate() {
+                lists.order[next[worker as usize] as usize] = task as u32;
+                next[worker as usize] += 1;
+            }
         }
     }
+    Ok(lists)
 }
 
 #[cfg(test)]
@@ -116,10 +144,21 @@ mod tests {
 
     #[test]
     fn lists_are_dealt_round_robin() {
-        let lists = lists(7, &Options::new(3));
+        let lists = lists(7, &Options::new(3)).unwrap();
         assert_eq!(lists.order, [0, 3, 6, 1, 4, 2, 5]);
         assert_eq!(lists.starts, [0, 3, 5, 7]);
-        let idle = super::lists(2, &Options::new(4));
+        let idle = super::lists(2, &Options::new(4)).unwrap();
         assert_eq!(idle.starts, [0, 1, 2, 2, 2]);
+    }
+
+    #[test]
+    fn lists_follow_a_placement() {
+        let options = Options { placement: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
+        let lists = lists(5, &options).unwrap();
+        assert_eq!((lists.order, lists.starts), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 5, 5]));
+        for wrong in [vec![0; 4], vec![0, 1, 2, 3, 4]] {
+            assert_eq!(super::lists(5, &Options { placement: Some(wrong), ..Options::new(4) }).unwrap_err().code(), 21);
+        }
+        assert!(super::lists(5, &Options { schedule: Schedule::Tickets, ..options }).is_err());
     }
 }

@@ -70,7 +70,7 @@ impl<'a> Draw<'a> {
 
 impl Script {
     pub fn options(&self) -> Options {
-        Options { schedule: if self.dynamic { Schedule::Dynamic } else { Schedule::Static }, ..Options::new(self.workers) }
+        Options { schedule: if self.dynamic { Schedule::Tickets } else { Schedule::Static }, ..Options::new(self.workers) }
     }
 
     /// The graph. Calls that would race with themselves are left out.

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use maco_device::abi::{self, BlackBox, Descriptor, Launch, OP_END, OP_NONE, OPERANDS, State};
-use maco_device::protocol::{self, Machine, Outcome, Queue, Run};
+use maco_device::abi::{self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_END, OP_NONE, OPERANDS, PUSHED, REPORT_STUCK, State};
+use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run};
 use maco_device::{Cpu, Slot, Task};
 use maco_graph::spec::TaskKind;
 
@@ -16,7 +16,7 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::hang::{Hang, task_name, tile};
-use crate::lower::Tables;
+use crate::lower::{Fault, Image, Lowered, Tables};
 use crate::parts::{Key, Parts};
 use crate::program::Dispatch;
 use crate::report::Report;
@@ -32,18 +32,41 @@ pub(crate) struct Executor {
     pool: Arc<Pool>,
     dispatch: Dispatch,
     arena: HostMemory,
-    /// [`State`], then two counter banks.
+    /// [`State`], two counter banks, then the rings.
     state: HostMemory,
     black_box: HostMemory,
     turn: Mutex<Turn>,
 }
 
-#[derive(Default)]
 struct Turn {
     bound: Option<(Key, Tables)>,
-    /// Descriptors and overflow with a fault, in place of the plan's.
-    faulty: Option<(Vec<Descriptor>, Vec<u32>)>,
+    code: Code,
     aborted: Option<Cause>,
+}
+
+/// What workers and schedulers read of a plan.
+struct Code {
+    descriptors: Vec<Descriptor>,
+    overflow: Vec<u32>,
+    images: Vec<Image>,
+    /// Memory of the schedulers.
+    memory: Vec<Vec<u32>>,
+    shares: Vec<abi::Share>,
+}
+
+impl Code {
+    fn new(lowered: &Lowered, fault: Option<Fault>) -> Code {
+        let (descriptors, overflow, images) = lowered.with(fault);
+        let mut memory: Vec<Vec<u32>> = images.iter().map(|image| image.words.clone()).collect();
+        let share = |(image, memory): (&Image, &mut Vec<u32>)| abi::Share {
+            image: image.words.as_ptr() as u64,
+            memory: memory.as_mut_ptr() as u64,
+            names: image.names.as_ptr() as u64,
+            ..image.share
+        };
+        let shares = images.iter().zip(&mut memory).map(share).collect();
+        Code { descriptors, overflow, images, memory, shares }
+    }
 }
 
 /// A task whose body panicked, with the panic.
@@ -57,14 +80,15 @@ impl Executor {
             }
         }
         let what = |what: &str| format!("the {what} of megakernel `{}`", parts.megakernel());
-        let banks = size_of::<State>() as u64 + 2 * 4 * parts.lowered.counters as u64;
+        let lowered = &parts.lowered;
+        let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * lowered.ring_words();
         Ok(Executor {
             pool: pool.clone(),
             dispatch,
             arena: HostMemory::zeroed(parts.lowered.arena.bytes, &what("temps"))?,
-            state: HostMemory::zeroed(banks, &what("counters"))?,
+            state: HostMemory::zeroed(words, &what("counters"))?,
             black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
-            turn: Mutex::default(),
+            turn: Mutex::new(Turn { bound: None, code: Code::new(lowered, None), aborted: None }),
         })
     }
 
@@ -80,14 +104,20 @@ impl Executor {
         if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(parts, arguments)) {
             turn.bound = Some(parts.bind(arguments, self.arena.address())?);
         }
-        let Turn { bound: Some((_, tables)), faulty, .. } = &*turn else { unreachable!("bound above") };
-        let launch = self.launch(parts, tables, faulty.as_ref());
+        let Turn { bound: Some((_, tables)), code, .. } = &mut *turn else { unreachable!("bound above") };
+        for (memory, image) in code.memory.iter_mut().zip(&code.images) {
+            memory.copy_from_slice(&image.words);
+        }
+        let launch = self.launch(parts, tables, code);
         let panicked = Panicked::default();
         let begin = Instant::now();
         // SAFETY: `launch` names memory of this plan and its arguments, which the caller keeps borrowed; the lock keeps other
-        // launches of this plan away, and the pool gives every worker its own number.
-        self.pool.run(parts.lowered.workers, &|worker, cpu| unsafe {
-            work(&launch, worker, cpu, self.pool.bodies(), self.dispatch, &panicked)
+        // launches of this plan away, and the pool gives every worker and scheduler its own number.
+        self.pool.run(launch.workers + launch.schedulers, &|number, cpu| unsafe {
+            match number.checked_sub(launch.workers) {
+                None => work(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
+                Some(scheduler) => schedule(&launch, scheduler, self.pool.bodies()),
+            }
         })?;
         let elapsed = begin.elapsed();
         let panicked = panicked.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -102,26 +132,29 @@ impl Executor {
     }
 
     /// What a worker reads.
-    fn launch(&self, parts: &Parts, tables: &Tables, faulty: Option<&(Vec<Descriptor>, Vec<u32>)>) -> Launch {
+    fn launch(&self, parts: &Parts, tables: &Tables, code: &Code) -> Launch {
         let lowered = &parts.lowered;
-        let (descriptors, overflow) =
-            faulty.map_or((&lowered.descriptors, &lowered.overflow), |(descriptors, overflow)| (descriptors, overflow));
         Launch {
-            descriptors: descriptors.as_ptr() as u64,
+            descriptors: code.descriptors.as_ptr() as u64,
             starts: lowered.starts.as_ptr() as u64,
             views: tables.views.as_ptr() as u64,
             maps: 0,
             scalars: tables.scalars.as_ptr() as u64,
-            overflow: overflow.as_ptr() as u64,
+            overflow: code.overflow.as_ptr() as u64,
             state: self.state.address(),
             black_box: self.black_box.address(),
+            shares: code.shares.as_ptr() as u64,
+            rings: self.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64,
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
-            dynamic: lowered.dynamic as u32,
+            schedule: lowered.mode(),
+            schedulers: code.shares.len() as u32,
+            // Threads are not scarce: a spare warp is a thread of its own here.
+            spare: 0,
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            reserved: 0,
+            delays: 0,
         }
     }
 
@@ -160,9 +193,9 @@ impl Executor {
         turn.aborted = None;
     }
 
-    /// Makes task `task` lose its signals in every launch from now on, or none.
-    pub(crate) fn lose_signals(&self, parts: &Parts, task: Option<u32>) {
-        self.wait_for_turn().faulty = task.map(|task| parts.lowered.losing_signals(task));
+    /// Injects a fault into every launch from now on, or none.
+    pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) {
+        self.wait_for_turn().code = Code::new(&parts.lowered, fault);
     }
 
     fn wait_for_turn(&self) -> std::sync::MutexGuard<'_, Turn> {
@@ -181,17 +214,18 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
         let run = Run::new(&machine, launch, worker);
         run.clear_idle(&machine, worker, launch.workers);
         let mut queue = Queue::new(launch, worker);
-        loop {
-            let descriptor = (launch.descriptors as *const Descriptor).add(queue.next(&machine, &run) as usize);
-            if (*descriptor).op == OP_END || run.aborted(&machine) || protocol::wait(&machine, &run, descriptor) == Outcome::Abort {
+        let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
+        while let Some(index) = queue.next(&machine, &run) {
+            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
+            if (*descriptor).op == OP_END || run.aborted(&machine) {
+                break;
+            }
+            let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
+            if protocol::wait(&machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }
             if (*descriptor).op != OP_NONE {
-                let views = launch.views as *const abi::View;
-                let slot = Slot {
-                    descriptor: *descriptor,
-                    views: std::array::from_fn::<_, OPERANDS, _>(|n| *views.add((*descriptor).operand[n] as usize)),
-                };
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
                 let task = Task::new(&slot, launch.scalars as *const u32);
                 let body = || dispatch(cpu, task, slot.descriptor.op as u32);
                 if let Err(payload) = bodies.run(worker, || catch_unwind(AssertUnwindSafe(body))) {
@@ -201,9 +235,52 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
                     break;
                 }
             }
-            protocol::signal(&machine, &run, descriptor);
+            if (*descriptor).flags & (LOST_ARRIVE | EXTRA_BYTES) != 0 {
+                // One thread is loader and consumers at once: either fault is a task that does not end.
+                stick(&machine, &run, (*descriptor).task);
+                break;
+            }
+            if launch.schedule == PUSHED {
+                if protocol::notify(&machine, launch, &run, descriptor, tails.as_mut_ptr()) == Outcome::Abort {
+                    break;
+                }
+            } else {
+                protocol::signal(&machine, &run, descriptor);
+            }
         }
-        protocol::leave(&machine, run.state, launch.workers);
+        protocol::leave(&machine, run.state, launch.workers + launch.schedulers);
+    }
+}
+
+/// A task that does not end: its worker reports it past the deadline.
+///
+/// # Safety
+/// `run` is a live launch.
+unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
+    let mut patience = Patience::new();
+    loop {
+        // SAFETY: passed on from the caller.
+        match unsafe { patience.look(machine, run) } {
+            Look::Again => {}
+            // SAFETY: as above.
+            Look::Late => unsafe { patience.report(machine, run, BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY }) },
+            Look::Abort => return,
+        }
+    }
+}
+
+/// A scheduler's share of a launch.
+///
+/// # Safety
+/// `launch` names live memory; each scheduler of the launch calls once, and its memory holds its image.
+unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
+    let machine = Worker::new(bodies);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let run = Run::new(&machine, launch, launch.workers + number);
+        let memory = (*(launch.shares as *const abi::Share).add(number as usize)).memory as *mut u32;
+        protocol::schedule(&machine, launch, &run, number, memory);
+        protocol::leave(&machine, run.state, launch.workers + launch.schedulers);
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
 use maco_device::abi::{Launch, TensorMap, View};
+use maco_graph::plan::Schedule;
 
 use super::context::Context;
 use super::events::EventHandle;
@@ -120,13 +121,17 @@ impl Binding {
             overflow: plan.overflow(),
             state: plan.state(),
             black_box: plan.black_box_address(),
+            shares: plan.shares(),
+            rings: plan.rings(),
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
-            dynamic: lowered.dynamic as u32,
+            schedule: lowered.mode(),
+            schedulers: lowered.images.len() as u32,
+            spare: matches!(lowered.schedule, Schedule::SpareWarps(_)) as u32,
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            reserved: 0,
+            delays: 0,
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::hang::Hang;
+use crate::lower::Fault;
 use crate::parts::{Key, Parts};
 use crate::program::Program;
 use crate::report::Report;
@@ -74,7 +75,7 @@ pub(crate) struct BoundArguments {
 impl Executor {
     pub(crate) fn new(context: &Arc<Context>, program: &Program, parts: &Parts) -> Result<Executor, Error> {
         let _entered = context.enter()?;
-        let kernel = Kernel::load(context, program, parts.lowered.workers)?;
+        let kernel = Kernel::load(context, program, parts.lowered.grid())?;
         let memory = PlanMemory::new(context, parts.megakernel(), &parts.lowered)?;
         let own = Binding::new(context, parts)?;
         Ok(Executor { context: context.clone(), kernel, memory, own, turn: Mutex::default() })
@@ -196,17 +197,10 @@ impl Executor {
         Ok(())
     }
 
-    /// Makes task `task` lose its signals in every launch from now on, or none.
-    pub(crate) fn lose_signals(&self, parts: &Parts, task: Option<u32>) -> Result<(), Error> {
+    /// Injects a fault into every launch from now on, or none.
+    pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();
-        let lowered = &parts.lowered;
-        match task {
-            None => self.memory.write_tasks(&self.context, lowered, &lowered.descriptors, &lowered.overflow),
-            Some(task) => {
-                let (descriptors, overflow) = lowered.losing_signals(task);
-                self.memory.write_tasks(&self.context, lowered, &descriptors, &overflow)
-            }
-        }
+        self.memory.write_tasks(&self.context, &parts.lowered, fault)
     }
 
     /// Tables of their own for `arguments`, on the GPU when this returns.

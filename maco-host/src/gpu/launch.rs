@@ -16,7 +16,7 @@ use crate::parts::Parts;
 /// Added to the deadline between two looks of the watchdog.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Queues the kernel on `stream`: one cooperative CTA per worker, the launch record its one parameter.
+/// Queues the kernel on `stream`: one cooperative CTA per worker and scheduler, the launch record its one parameter.
 ///
 /// # Safety
 /// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
@@ -28,7 +28,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
     attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
     attribute.value.cooperative = 1;
     let config = sys::CUlaunchConfig {
-        gridDimX: parts.lowered.workers,
+        gridDimX: parts.lowered.grid(),
         gridDimY: 1,
         gridDimZ: 1,
         blockDimX: THREADS,
@@ -45,7 +45,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
     match unsafe { sys::cuLaunchKernelEx(&config, kernel.function, parameters.as_mut_ptr(), std::ptr::null_mut()) } {
         CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Err(Error::NotResident {
             megakernel: parts.megakernel().into(),
-            workers: parts.lowered.workers,
+            workers: parts.lowered.grid(),
             device: context.to_string().into(),
             reason: "the driver refused the cooperative launch (multiprocessors may be taken by MPS, MIG or other contexts)".into(),
         }),

@@ -4,17 +4,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use maco_device::abi::{BlackBox, Descriptor, REPORT_NONE, State};
+use maco_device::abi::{self, BlackBox, REPORT_NONE, State};
+use maco_graph::plan::Schedule;
 
 use super::context::Context;
 use super::events::{EventHandle, Patience};
 use super::memory::{DeviceMemory, PinnedMemory};
 use crate::error::Error;
-use crate::lower::Lowered;
+use crate::lower::{Fault, Image, Lowered};
 use crate::tensor::Rows;
 
 /// How long the copy engine may take to read the counters of a running launch.
 const PROBE: Duration = Duration::from_secs(1);
+/// What schedulers own starts at multiples of a line.
+const LINE: u64 = 128;
 /// Zeros for empty views.
 const ZEROS: u64 = 256;
 
@@ -23,16 +26,56 @@ pub(super) struct PlanMemory {
     /// Temps, and zeros behind them.
     arena: DeviceMemory,
     zeros: u64,
-    /// Descriptors, then list starts, then overflow.
+    /// Descriptors, list starts, overflow, then what schedulers own.
     tasks: DeviceMemory,
     starts: u64,
     overflow: u64,
-    /// [`State`], then two counter banks.
+    shares: Shares,
+    /// [`State`], two counter banks, then the rings.
     state: DeviceMemory,
+    rings: u64,
     black_box: PinnedMemory,
     black_box_address: u64,
     /// A copy of the counters, to see whether a launch makes progress.
     probe: Mutex<PinnedMemory>,
+}
+
+/// Where what schedulers own lies in [`PlanMemory::tasks`].
+struct Shares {
+    base: u64,
+    table: u64,
+    places: Vec<Place>,
+    end: u64,
+}
+
+struct Place {
+    image: u64,
+    names: u64,
+    /// Not where the image fits shared memory.
+    memory: Option<u64>,
+}
+
+impl Shares {
+    fn new(begin: u64, lowered: &Lowered) -> Shares {
+        let mut end = begin;
+        let mut take = |bytes: u64| {
+            let at = end.next_multiple_of(LINE);
+            end = at + bytes;
+            at
+        };
+        let table = take(size_of::<abi::Share>() as u64 * lowered.images.len() as u64);
+        let spare = matches!(lowered.schedule, Schedule::SpareWarps(_));
+        let place = |image: &Image| {
+            let bytes = size_of_val(&*image.words) as u64;
+            Place {
+                image: take(bytes),
+                names: take(size_of_val(&*image.names) as u64),
+                memory: (spare || bytes > abi::SHARED_BYTES as u64).then(|| take(bytes)),
+            }
+        };
+        let places = lowered.images.iter().map(place).collect();
+        Shares { base: 0, table, places, end }
+    }
 }
 
 impl PlanMemory {
@@ -42,38 +85,51 @@ impl PlanMemory {
         let arena = DeviceMemory::zeroed(context, zeros + ZEROS, &what("temps"))?;
         let starts = size_of_val(&*lowered.descriptors) as u64;
         let overflow = (starts + size_of_val(&*lowered.starts) as u64).next_multiple_of(16);
-        let tasks = DeviceMemory::zeroed(context, overflow + size_of_val(&*lowered.overflow) as u64, &what("descriptors"))?;
+        let mut shares = Shares::new(overflow + size_of_val(&*lowered.overflow) as u64, lowered);
+        let tasks = DeviceMemory::zeroed(context, shares.end, &what("descriptors"))?;
+        shares.base = tasks.address();
         let banks = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
-        let state = DeviceMemory::zeroed(context, banks, &what("counters"))?;
+        let words = banks + 4 * lowered.ring_words();
+        let state = DeviceMemory::zeroed(context, words, &what("counters"))?;
         let black_box = PinnedMemory::new(context, size_of::<BlackBox>(), &what("black box"))?;
         let black_box_address = black_box.device_address(context)?;
-        let probe = PinnedMemory::new(context, banks as usize, &what("counters"))?;
+        let probe = PinnedMemory::new(context, words as usize, &what("counters"))?;
         let memory = PlanMemory {
             zeros: arena.address() + zeros,
             arena,
             starts: tasks.address() + starts,
             overflow: tasks.address() + overflow,
             tasks,
+            shares,
+            rings: state.address() + banks,
             state,
             black_box,
             black_box_address,
             probe: Mutex::new(probe),
         };
-        memory.write_tasks(context, lowered, &lowered.descriptors, &lowered.overflow)?;
+        memory.write_tasks(context, lowered, None)?;
         Ok(memory)
     }
 
-    /// Writes descriptors and overflow, of the same lengths as those of `lowered`, after everything launched so far.
-    pub(super) fn write_tasks(
-        &self,
-        context: &Arc<Context>,
-        lowered: &Lowered,
-        descriptors: &[Descriptor],
-        overflow: &[u32],
-    ) -> Result<(), Error> {
-        upload(context, self.tasks.address(), descriptors)?;
+    /// Writes what the device reads of the plan, with a fault or none. Nothing may be running.
+    pub(super) fn write_tasks(&self, context: &Arc<Context>, lowered: &Lowered, fault: Option<Fault>) -> Result<(), Error> {
+        let (descriptors, overflow, images) = lowered.with(fault);
+        upload(context, self.tasks.address(), &descriptors)?;
         upload(context, self.starts, &lowered.starts)?;
-        upload(context, self.overflow, overflow)
+        upload(context, self.overflow, &overflow)?;
+        let mut shares = Vec::with_capacity(images.len());
+        for (image, place) in images.iter().zip(&self.shares.places) {
+            upload(context, self.shares.base + place.image, &image.words)?;
+            upload(context, self.shares.base + place.names, &image.names)?;
+            let address = |at: u64| self.shares.base + at;
+            shares.push(abi::Share {
+                image: address(place.image),
+                memory: place.memory.map_or(0, address),
+                names: address(place.names),
+                ..image.share
+            });
+        }
+        upload(context, self.shares.base + self.shares.table, &shares)
     }
 
     pub(super) fn arena(&self) -> u64 {
@@ -94,6 +150,14 @@ impl PlanMemory {
 
     pub(super) fn overflow(&self) -> u64 {
         self.overflow
+    }
+
+    pub(super) fn shares(&self) -> u64 {
+        self.shares.base + self.shares.table
+    }
+
+    pub(super) fn rings(&self) -> u64 {
+        self.rings
     }
 
     pub(super) fn state(&self) -> u64 {

@@ -1,9 +1,11 @@
 //! Tasks as descriptors, list after list.
 
-use maco_device::abi::{Descriptor, NO_COUNTER, OP_NONE, Wait};
-use maco_graph::plan::{Plan, Schedule};
+use maco_device::abi::{
+    CREDIT, Descriptor, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
+};
+use maco_graph::plan::{Plan, Route, Schedule};
 
-use super::{Operands, too_many};
+use super::{tensor_params, too_many};
 use crate::error::Error;
 
 /// End entries after the last list: a worker fetches descriptors two ahead.
@@ -17,13 +19,15 @@ pub(super) struct Lists {
     pub(super) place: Vec<u32>,
 }
 
-/// One list per worker, or one for all when they draw tickets.
-pub(super) fn lists(plan: &Plan, operands: &[Operands], first_scalar: &[u16]) -> Result<Lists, Error> {
+/// One list per worker, or one for all in task order. `views` and `first_scalar` are by call.
+pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16]) -> Result<Lists, Error> {
     let count = plan.lists.starts.len().saturating_sub(1);
     let total = plan.tasks.len() + count + PREFETCHED;
     if u32::try_from(total).is_err() {
         return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
     }
+    let flags = flags(plan);
+    let sole = sole(plan);
     let mut made = Lists {
         descriptors: Vec::with_capacity(total),
         starts: Vec::with_capacity(plan.workers as usize + 1),
@@ -34,52 +38,114 @@ pub(super) fn lists(plan: &Plan, operands: &[Operands], first_scalar: &[u16]) ->
         made.starts.push(made.descriptors.len() as u32);
         for &task in plan.lists.of(list) {
             made.place[task as usize] = made.descriptors.len() as u32;
-            let descriptor = describe(plan, task, operands, first_scalar, &mut made.overflow)?;
+            let call = plan.tasks[task as usize].call as usize;
+            let mut descriptor =
+                Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
+            waits(plan, task, &mut descriptor, &mut made.overflow);
+            signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
             made.descriptors.push(descriptor);
         }
         made.descriptors.push(Descriptor::END);
     }
     made.starts.push(made.descriptors.len() as u32);
-    if plan.schedule == Schedule::Dynamic {
+    if plan.schedule != Schedule::Static {
         made.starts = vec![0; plan.workers as usize + 1];
     }
     made.descriptors.extend([Descriptor::END; PREFETCHED]);
     Ok(made)
 }
 
-fn describe(plan: &Plan, task: u32, operands: &[Operands], first_scalar: &[u16], overflow: &mut Vec<u32>) -> Result<Descriptor, Error> {
+/// How the tasks of each call travel.
+fn flags(plan: &Plan) -> Vec<u16> {
+    let mut fetched = vec![false; plan.graph.tensors.len()];
+    for call in &plan.graph.calls {
+        for (view, param) in call.operands.iter().zip(tensor_params(call)) {
+            fetched[view.tensor as usize] |= param.staged && param.access.reads();
+        }
+    }
+    let flags = plan.graph.calls.iter().map(|call| {
+        let operands = || call.operands.iter().zip(tensor_params(call));
+        if operands().any(|(_, param)| param.staged) {
+            STAGED
+        } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
+            READ_BY_TMA
+        } else {
+            0
+        }
+    });
+    flags.collect()
+}
+
+/// Which counters get one signal in all.
+fn sole(plan: &Plan) -> Vec<bool> {
+    let mut signals = vec![0u32; plan.counters as usize];
+    for &counter in &plan.signals {
+        signals[counter as usize] += 1;
+    }
+    signals.into_iter().map(|signals| signals == 1).collect()
+}
+
+fn empty(plan: &Plan, task: u32, overflow: &[u32]) -> Result<Descriptor, Error> {
     let node = &plan.tasks[task as usize];
     let op = plan.calls[node.call as usize].op;
     let op = u16::try_from(op)
         .ok()
         .filter(|&op| op < OP_NONE)
         .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_NONE as u64))?;
-    let mut descriptor = Descriptor {
+    let after = plan.local.after(task);
+    Ok(Descriptor {
         op,
-        scalar: first_scalar[node.call as usize],
         coord: node.coord,
-        operand: operands[node.call as usize],
         task,
+        // A slot is refilled only when its task has ended, so older tasks have ended anyway.
+        after: if after < SLOTS { after as u16 } else { 0 },
         overflow: u32::try_from(overflow.len())
             .map_err(|_| too_many(&plan.graph, "waits and signals", overflow.len() as u64, u32::MAX as u64))?,
         ..Descriptor::END
+    })
+}
+
+fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec<u32>) {
+    if plan.schedule.schedulers() > 0 {
+        return;
+    }
+    let mut waits = plan.waits_of(task).iter().filter(|wait| !plan.local.is_local(task, wait.counter));
+    for inline in &mut descriptor.wait {
+        if let Some(wait) = waits.next() {
+            *inline = Wait { counter: wait.counter, need: wait.need };
+        }
+    }
+    for wait in waits {
+        overflow.extend([wait.counter, wait.need]);
+        // A plan counts them in 16 bits.
+        descriptor.extra_waits += 1;
+    }
+}
+
+fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, overflow: &mut Vec<u32>) -> Result<(), Error> {
+    let words: Vec<u32> = if plan.schedule.schedulers() > 0 {
+        plan.routing.routes_of(task).iter().map(|route| word(plan, route)).collect::<Result<_, _>>()?
+    } else {
+        let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.local.is_signalled(counter));
+        signalled.map(|&counter| if sole[counter as usize] { counter | SOLE } else { counter }).collect()
     };
-    let waits = plan.waits_of(task);
-    for (inline, wait) in descriptor.wait.iter_mut().zip(waits) {
-        *inline = Wait { counter: wait.counter, need: wait.need };
+    for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
+        *inline = word;
     }
-    let signals = plan.signals_of(task);
-    for (inline, &signal) in descriptor.signal.iter_mut().zip(signals) {
-        *inline = signal;
+    let extra = words.get(descriptor.signal.len()..).unwrap_or(&[]);
+    overflow.extend(extra);
+    descriptor.extra_signals =
+        u16::try_from(extra.len()).map_err(|_| too_many(&plan.graph, "signals of one task", extra.len() as u64, u16::MAX as u64))?;
+    Ok(())
+}
+
+fn word(plan: &Plan, route: &Route) -> Result<u32, Error> {
+    let number = route.counter.map_or(0, |counter| counter + 1);
+    if number >= ROUTE_COUNTER {
+        return Err(too_many(&plan.graph, "counters of one scheduler", number as u64, ROUTE_COUNTER as u64 - 1));
     }
-    let extra_waits = waits.get(descriptor.wait.len()..).unwrap_or(&[]);
-    let extra_signals = signals.get(descriptor.signal.len()..).unwrap_or(&[]);
-    overflow.extend(extra_waits.iter().flat_map(|wait| [wait.counter, wait.need]));
-    overflow.extend(extra_signals);
-    // A plan counts both in 16 bits.
-    descriptor.extra_waits = extra_waits.len() as u16;
-    descriptor.extra_signals = extra_signals.len() as u16;
-    Ok(descriptor)
+    Ok((if route.credit { CREDIT } else { 0 }) | route.to << ROUTE_SHIFT | number)
 }
 
 const _: () = assert!(Descriptor::END.wait[0].counter == NO_COUNTER && Descriptor::END.signal[0] == NO_COUNTER);
+const _: () = assert!(maco_graph::plan::MAX_SCHEDULERS <= 1 << (31 - ROUTE_SHIFT));

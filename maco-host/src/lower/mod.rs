@@ -3,15 +3,17 @@
 mod arena;
 mod descriptor;
 mod plane;
+mod share;
 mod view;
 
-use maco_device::abi::{self, OPERANDS};
+use maco_device::abi;
 use maco_graph::ir::{self, ScalarSource, TensorKind};
 use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
 pub(crate) use plane::MapRequest;
+pub(crate) use share::Image;
 pub(crate) use view::Tables;
 
 use crate::arguments::{Placed, ScalarArgument};
@@ -26,7 +28,7 @@ const BANK_WORDS: u32 = 32;
 pub(crate) struct Lowered {
     /// Lists of tasks; each ends with an end entry, and two more follow the last.
     pub(crate) descriptors: Vec<abi::Descriptor>,
-    /// First descriptor of each list, and the end; all 0 when tickets index the descriptors.
+    /// First descriptor of each list, and the end; all 0 when there is one list in task order.
     pub(crate) starts: Vec<u32>,
     /// Waits and signals that do not fit a descriptor.
     pub(crate) overflow: Vec<u32>,
@@ -36,8 +38,10 @@ pub(crate) struct Lowered {
     pub(crate) workers: u32,
     /// Tasks.
     pub(crate) tasks: u32,
-    /// Whether workers draw tickets.
-    pub(crate) dynamic: bool,
+    /// How tasks reach the workers.
+    pub(crate) schedule: Schedule,
+    /// What each scheduler owns.
+    pub(crate) images: Vec<Image>,
     /// Memory of the temps.
     pub(crate) arena: Arena,
     views: Views,
@@ -51,9 +55,9 @@ pub(crate) struct Lowered {
 impl Lowered {
     pub(crate) fn new(plan: &Plan) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph)?;
-        let (views, operands) = view::collect(&plan.graph)?;
+        let (views, first_view) = view::collect(&plan.graph)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
-        let lists = descriptor::lists(plan, &operands, &first_scalar)?;
+        let lists = descriptor::lists(plan, &first_view, &first_scalar)?;
         // One counter more than the plan has: signals are lost there when a test asks for it.
         let spare = plan.counters;
         let counters = spare
@@ -67,7 +71,8 @@ impl Lowered {
             counters,
             workers: plan.workers,
             tasks: plan.tasks.len() as u32,
-            dynamic: plan.schedule == Schedule::Dynamic,
+            schedule: plan.schedule,
+            images: share::images(plan, &lists.place),
             arena,
             views,
             scalars,
@@ -117,18 +122,84 @@ impl Lowered {
         (self.views.len(), self.views.maps(), self.scalars.len())
     }
 
-    /// Descriptors and overflow in which task `task` signals a counter that nobody waits for: a lost signal.
-    pub(crate) fn losing_signals(&self, task: u32) -> (Vec<abi::Descriptor>, Vec<u32>) {
-        let (mut descriptors, mut overflow) = (self.descriptors.clone(), self.overflow.clone());
-        if let Some(&place) = self.place.get(task as usize) {
-            let descriptor = &mut descriptors[place as usize];
-            for signal in descriptor.signal.iter_mut().filter(|signal| **signal != abi::NO_COUNTER) {
-                *signal = self.spare;
-            }
-            let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
-            overflow[first..first + descriptor.extra_signals as usize].fill(self.spare);
+    /// CTAs of a launch: workers, and schedulers that are no spare warps.
+    pub(crate) fn grid(&self) -> u32 {
+        match self.schedule {
+            Schedule::Schedulers(n) => self.workers + n,
+            _ => self.workers,
         }
-        (descriptors, overflow)
+    }
+
+    /// [`abi::Launch::schedule`].
+    pub(crate) fn mode(&self) -> u32 {
+        match self.schedule {
+            Schedule::Static => abi::STATIC,
+            Schedule::Tickets => abi::TICKETS,
+            Schedule::Schedulers(_) | Schedule::SpareWarps(_) => abi::PUSHED,
+        }
+    }
+
+    /// Words of inboxes and mailboxes.
+    pub(crate) fn ring_words(&self) -> u64 {
+        match self.schedule.schedulers() as u64 {
+            0 => 0,
+            schedulers => self.workers as u64 * (abi::INBOX as u64 + schedulers * abi::MAILBOX as u64),
+        }
+    }
+
+    /// What the device reads when a fault is injected: descriptors, overflow and images, of the same lengths as without.
+    pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>, Vec<Image>) {
+        let (mut descriptors, mut overflow, mut images) = (self.descriptors.clone(), self.overflow.clone(), self.images.clone());
+        let Some(&place) = fault.and_then(|fault| self.place.get(fault.task() as usize)) else {
+            return (descriptors, overflow, images);
+        };
+        let descriptor = &mut descriptors[place as usize];
+        match fault {
+            None => {}
+            Some(Fault::LostSignal(_)) => {
+                let pushed = self.mode() == abi::PUSHED;
+                let lost = |signal: u32| if pushed { signal & !abi::ROUTE_COUNTER } else { self.spare };
+                for signal in descriptor.signal.iter_mut().filter(|signal| **signal != abi::NO_COUNTER) {
+                    *signal = lost(*signal);
+                }
+                let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
+                for signal in &mut overflow[first..first + descriptor.extra_signals as usize] {
+                    *signal = lost(*signal);
+                }
+            }
+            Some(Fault::LostArrive(_)) => descriptor.flags |= abi::LOST_ARRIVE,
+            Some(Fault::ExtraBytes(_)) => descriptor.flags |= abi::EXTRA_BYTES,
+            Some(Fault::LostPush(_)) => {
+                for image in &mut images {
+                    let at = maco_device::protocol::Layout::new(&image.share, self.workers, self.images.len() as u32, 0);
+                    let tasks = &mut image.words[at.tasks as usize..][..image.share.tasks as usize];
+                    for task in tasks.iter_mut().filter(|task| **task == place) {
+                        *task |= abi::LOST_PUSH;
+                    }
+                }
+            }
+        }
+        (descriptors, overflow, images)
+    }
+}
+
+/// What a test may break in a plan: the argument is a task of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The task's signals reach nobody.
+    LostSignal(u32),
+    /// One warp does not arrive at the end of the task.
+    LostArrive(u32),
+    /// The task's loader announces more bytes than it copies.
+    ExtraBytes(u32),
+    /// The scheduler believes that it has pushed the task.
+    LostPush(u32),
+}
+
+impl Fault {
+    fn task(self) -> u32 {
+        let (Fault::LostSignal(task) | Fault::LostArrive(task) | Fault::ExtraBytes(task) | Fault::LostPush(task)) = self;
+        task
     }
 }
 
@@ -163,9 +234,6 @@ fn tensor_params(call: &ir::Call) -> impl Iterator<Item = &'static TensorParam> 
         Param::Scalar { .. } => None,
     })
 }
-
-/// Indices of a call's views, one per tensor parameter; unused ones name view 0.
-type Operands = [u16; OPERANDS];
 
 #[cfg(test)]
 mod tests;

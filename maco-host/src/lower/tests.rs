@@ -102,7 +102,7 @@ fn lists_hold_every_task_once_and_end() {
 
 #[test]
 fn tickets_index_one_list() {
-    let plan = planned(chain(64, 64), 5, Schedule::Dynamic);
+    let plan = planned(chain(64, 64), 5, Schedule::Tickets);
     let lowered = Lowered::new(&plan).unwrap();
     assert!(lowered.dynamic);
     assert_eq!(lowered.starts, [0; 6]);

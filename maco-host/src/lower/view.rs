@@ -2,18 +2,20 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{self, NO_MAP};
+use maco_device::abi::{self, NO_MAP, OPERANDS};
 use maco_graph::ir;
 
 use super::plane::{Fault, MapRequest, Plane};
-use super::{Operands, tensor_params, too_many};
+use super::tensor_params;
 use crate::error::Error;
 use crate::tensor::Layout;
 
-/// The distinct views of a plan.
+/// The distinct views of a plan, and the distinct lists of them that calls use.
 #[derive(Debug)]
 pub(super) struct Views {
     views: Vec<Template>,
+    /// One view per tensor parameter; unused ones are view 0.
+    blocks: Vec<[u32; OPERANDS]>,
     maps: usize,
 }
 
@@ -38,7 +40,7 @@ pub(super) struct Bound {
 /// What depends on arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tables {
-    /// At least one.
+    /// [`OPERANDS`] per distinct list, at least one list.
     pub(crate) views: Vec<abi::View>,
     /// In order of their maps.
     pub(crate) maps: Vec<MapRequest>,
@@ -48,37 +50,40 @@ pub(crate) struct Tables {
 /// Tensor, offset, and axis, step and extent of each view axis.
 type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>);
 
-/// Distinct views of all operands, and per call which ones.
-pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<Operands>), Error> {
-    let mut views: Vec<Template> = Vec::new();
-    let mut maps = 0;
-    let mut known: HashMap<ViewKey<'_>, usize> = HashMap::new();
-    let mut operands = Vec::with_capacity(graph.calls.len());
+/// Distinct views of all operands, and per call where in the table its own begin.
+pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<u32>), Error> {
+    let mut made = Views { views: Vec::new(), blocks: Vec::new(), maps: 0 };
+    let mut known: HashMap<ViewKey<'_>, u32> = HashMap::new();
+    let mut blocks: HashMap<[u32; OPERANDS], u32> = HashMap::new();
+    let mut first = Vec::with_capacity(graph.calls.len());
     for (call_index, call) in graph.calls.iter().enumerate() {
-        let mut indices = Operands::default();
+        let mut block = [0; OPERANDS];
         for (operand, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes)).or_insert_with(|| {
-                views.push(Template { view: view.clone(), map: None, call: call_index as u32, operand });
-                views.len() - 1
+                made.views.push(Template { view: view.clone(), map: None, call: call_index as u32, operand });
+                made.views.len() as u32 - 1
             });
             let element = graph.tensors[view.tensor as usize].element;
-            let template = &mut views[at];
+            let template = &mut made.views[at as usize];
             if param.staged && element.bytes() == 2 && template.map.is_none() {
-                template.map = Some(maps);
+                template.map = Some(made.maps as u32);
                 (template.call, template.operand) = (call_index as u32, operand);
-                maps += 1;
+                made.maps += 1;
             }
-            indices[operand] = u16::try_from(at).map_err(|_| too_many(graph, "views", at as u64 + 1, 1 << 16))?;
+            block[operand] = at;
         }
-        operands.push(indices);
+        first.push(*blocks.entry(block).or_insert_with(|| {
+            made.blocks.push(block);
+            ((made.blocks.len() - 1) * OPERANDS) as u32
+        }));
     }
-    Ok((Views { views, maps: maps as usize }, operands))
+    Ok((made, first))
 }
 
 impl Views {
     pub(super) fn len(&self) -> usize {
-        self.views.len().max(1)
+        self.blocks.len().max(1) * OPERANDS
     }
 
     pub(super) fn maps(&self) -> usize {
@@ -89,6 +94,7 @@ impl Views {
     pub(super) fn resolve(&self, graph: &ir::Graph, tensors: &[Bound], staging: bool) -> Result<Tables, Error> {
         let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
         let mut maps = vec![None; if staging { self.maps } else { 0 }];
+        let mut views = Vec::with_capacity(self.views.len());
         for template in &self.views {
             let tensor = tensors[template.view.tensor as usize];
             let element = graph.tensors[template.view.tensor as usize].element;
@@ -99,10 +105,13 @@ impl Views {
                 view.map = map;
                 maps[map as usize] = Some(plane.map(tensor.address, element).map_err(fault)?);
             }
-            tables.views.push(view);
+            views.push(view);
         }
+        let none = abi::View { map: NO_MAP, ..abi::View::default() };
+        let view = |at: &u32| views.get(*at as usize).copied().unwrap_or(none);
+        tables.views.extend(self.blocks.iter().flatten().map(view));
         if tables.views.is_empty() {
-            tables.views.push(abi::View { map: NO_MAP, ..abi::View::default() });
+            tables.views.resize(OPERANDS, none);
         }
         tables.maps = maps.into_iter().flatten().collect();
         Ok(tables)

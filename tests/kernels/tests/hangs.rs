@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use graphs::recipe::Recipe;
 use graphs::{Case, SHORT, loaded};
 use kernels::{dense, regions};
-use maco::{Device, Error, Hang, PlanOptions, Schedule, Tensor, bf16};
+use maco::{Device, Error, Fault, Hang, PlanOptions, Schedule, Tensor, bf16};
 use support::{Matrix, poisoned};
 
 on_every_device!(
@@ -19,7 +19,7 @@ on_every_device!(
     the_deadline_is_two_seconds_unless_set,
 );
 
-const SCHEDULES: [Schedule; 2] = [Schedule::Static, Schedule::Dynamic];
+const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
 
 /// `duration`, as the environment scales deadlines.
 fn scaled(duration: Duration) -> Duration {
@@ -99,7 +99,7 @@ fn a_lost_signal_is_told_in_the_users_names(device: &Device) {
         let other = Mlp::new(device, &PlanOptions::new().deadline(SHORT));
         mlp.right("before");
         let lost = mlp.plan.graph().calls[0].tasks.end - 1;
-        mlp.plan.lose_signals(Some(lost)).unwrap();
+        mlp.plan.inject(Some(Fault::LostSignal(lost))).unwrap();
         let hang = hang(SHORT, || mlp.run());
         told(&hang, device.is_gpu());
         let dependency = hang.dependency.as_ref().unwrap();
@@ -123,7 +123,7 @@ fn a_lost_signal_is_told_in_the_users_names(device: &Device) {
         mlp.plan.recover().unwrap();
         mlp.plan.check().unwrap();
         assert_eq!(self::hang(SHORT, || mlp.run()).task, "linear");
-        mlp.plan.lose_signals(None).unwrap();
+        mlp.plan.inject(None).unwrap();
         assert_eq!(mlp.run().unwrap_err().code(), 48);
         mlp.plan.recover().unwrap();
         for _ in 0..3 {
@@ -148,7 +148,7 @@ fn an_update_in_place_waits_for_its_readers(device: &Device) {
             plan.run(&mut inout, 3.0, &mut y).map(|_| inout)
         };
         // Call 0 reads `x` and writes `once`: the update of `x` and the next blur wait for it.
-        plan.lose_signals(Some(plan.graph().calls[0].tasks.start)).unwrap();
+        plan.inject(Some(Fault::LostSignal(plan.graph().calls[0].tasks.start))).unwrap();
         let hang = hang(SHORT, run);
         told(&hang, device.is_gpu());
         let dependency = hang.dependency.unwrap();
@@ -159,7 +159,7 @@ fn an_update_in_place_waits_for_its_readers(device: &Device) {
             ("add", 3) => assert!(["x", "twice"].contains(&&*dependency.tensor)),
             other => panic!("{other:?}"),
         }
-        plan.lose_signals(None).unwrap();
+        plan.inject(None).unwrap();
         plan.recover().unwrap();
         for _ in 0..2 {
             x.map(|v| v * 3.0).exactly(&run().unwrap(), "scaled in place");
@@ -169,10 +169,10 @@ fn an_update_in_place_waits_for_its_readers(device: &Device) {
 
 fn nobody_waits_for_the_last_call(device: &Device) {
     let mlp = Mlp::new(device, &PlanOptions::new().deadline(SHORT));
-    mlp.plan.lose_signals(Some(mlp.plan.graph().calls[1].tasks.start)).unwrap();
+    mlp.plan.inject(Some(Fault::LostSignal(mlp.plan.graph().calls[1].tasks.start))).unwrap();
     mlp.right("without signals of the last call");
     // No task has that number.
-    mlp.plan.lose_signals(Some(u32::MAX)).unwrap();
+    mlp.plan.inject(Some(Fault::LostSignal(u32::MAX))).unwrap();
     mlp.right("with all signals");
 }
 
@@ -187,7 +187,7 @@ fn any_lost_signal_of_random_graphs(device: &Device) {
         plan.set_deadline(SHORT / 4).unwrap();
         let lost = (seed * 7919 % plan.tasks() as u64) as u32;
         let awaited = !plan.graph().signals_of(lost).is_empty();
-        plan.lose_signals(Some(lost)).unwrap();
+        plan.inject(Some(Fault::LostSignal(lost))).unwrap();
         if awaited {
             told(&hang(SHORT / 4, || case.launch(1)), device.is_gpu());
             plan.recover().unwrap();
@@ -196,7 +196,7 @@ fn any_lost_signal_of_random_graphs(device: &Device) {
             case.compare(&case.launch(1).unwrap(), 1, None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
             ran += 1;
         }
-        plan.lose_signals(None).unwrap();
+        plan.inject(None).unwrap();
         for launch in 2..4 {
             let found = case.launch(launch).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             case.compare(&found, launch, None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
@@ -208,13 +208,13 @@ fn any_lost_signal_of_random_graphs(device: &Device) {
 fn the_deadline_is_two_seconds_unless_set(device: &Device) {
     assert_eq!(PlanOptions::default(), PlanOptions::new().deadline(Duration::from_secs(2)));
     let mlp = Mlp::new(device, &PlanOptions::new());
-    mlp.plan.lose_signals(Some(0)).unwrap();
+    mlp.plan.inject(Some(Fault::LostSignal(0))).unwrap();
     assert_eq!(hang(Duration::from_secs(2), || mlp.run()).megakernel, "mlp");
     mlp.plan.recover().unwrap();
     mlp.plan.set_deadline(SHORT / 2).unwrap();
     assert_eq!(hang(SHORT / 2, || mlp.run()).megakernel, "mlp");
     mlp.plan.recover().unwrap();
     assert_eq!(mlp.plan.set_deadline(Duration::ZERO).unwrap_err().code(), 59);
-    mlp.plan.lose_signals(None).unwrap();
+    mlp.plan.inject(None).unwrap();
     mlp.right("after two deadlines");
 }

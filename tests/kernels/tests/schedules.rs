@@ -1,4 +1,4 @@
-//! Neither the number of workers nor static lists or tickets change a bit of any result, roundings included.
+//! Neither the number of workers nor the schedule changes a bit of any result, roundings included.
 mod graphs;
 mod support;
 
@@ -16,7 +16,20 @@ fn options(device: &Device) -> Vec<PlanOptions> {
     let mut counts = vec![1, 2, 3, 5, all / 2, all];
     counts.retain(|&count| (1..=all).contains(&count));
     counts.dedup();
-    let with = |workers| [Schedule::Static, Schedule::Dynamic].map(|schedule| PlanOptions::new().workers(workers).schedule(schedule));
+    let with = |workers: u32| {
+        // On a GPU a scheduler CTA needs a multiprocessor, too.
+        let ctas = |schedulers: u32| if device.is_gpu() && workers + schedulers > all { workers - schedulers } else { workers };
+        let several = workers.min(8);
+        [
+            (Schedule::Static, workers),
+            (Schedule::Tickets, workers),
+            (Schedule::Schedulers(1), ctas(1).max(1)),
+            (Schedule::Schedulers(several), ctas(several).max(several)),
+            (Schedule::SpareWarps(1), workers),
+            (Schedule::SpareWarps(workers), workers),
+        ]
+        .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule))
+    };
     counts.into_iter().flat_map(with).collect()
 }
 

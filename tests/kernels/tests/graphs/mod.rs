@@ -78,11 +78,21 @@ pub struct Case {
 
 impl Case {
     pub fn new(device: &Device, recipe: &Recipe) -> Result<Case, Error> {
-        let schedule = if recipe.dynamic { Schedule::Dynamic } else { Schedule::Static };
         // One of eight or so is all of a GPU; the CPU device of these tests has eight.
         let workers = match u32::from(recipe.workers % 9) {
             0 => device.workers(),
             few => few.min(device.workers()),
+        };
+        let several = 1 + u32::from(recipe.workers) % 8;
+        let (schedule, workers) = match (recipe.dynamic, recipe.workers % 4) {
+            (false, _) => (Schedule::Static, workers),
+            (true, 0) => (Schedule::Tickets, workers),
+            (true, 1) => (Schedule::SpareWarps(several.min(workers)), workers),
+            // A scheduler CTA needs a multiprocessor, too.
+            (true, _) => {
+                let workers = if device.is_gpu() { workers.min(device.workers() - several) } else { workers };
+                (Schedule::Schedulers(several.min(workers)), workers)
+            }
         };
         Case::with(device, recipe.program(), &PlanOptions::new().schedule(schedule).workers(workers))
     }

@@ -1,0 +1,83 @@
+//! Rings of words with one producer and one consumer: a word is a message, 0 is an empty place.
+//!
+//! No index is shared. The consumer empties a place when it has read it, and the producer looks before it fills one. So nothing has
+//! to be reset between launches: a launch that ends leaves every place empty.
+
+use super::wait::{Look, Outcome, Patience};
+use super::{Machine, Run};
+use crate::abi::{INBOX, Launch, MAILBOX};
+
+/// The inbox of a worker: pushed tasks.
+///
+/// # Safety
+/// `launch` is live and `worker` one of its workers.
+#[inline(always)]
+pub unsafe fn inbox(launch: &Launch, worker: u32) -> *mut u32 {
+    (launch.rings as *mut u32).wrapping_add((worker * INBOX) as usize)
+}
+
+/// The mailbox from a worker to a scheduler: ended tasks.
+///
+/// # Safety
+/// `launch` is live, `worker` and `scheduler` are of it.
+#[inline(always)]
+pub unsafe fn mailbox(launch: &Launch, worker: u32, scheduler: u32) -> *mut u32 {
+    let before = launch.workers as usize * INBOX as usize;
+    let number = scheduler as usize * launch.workers as usize + worker as usize;
+    (launch.rings as *mut u32).wrapping_add(before + number * MAILBOX as usize)
+}
+
+/// Waits until the worker may fill place `at` (its count of messages so far) of a mailbox. Places empty in order, so it looks at the
+/// last place of each half before it fills the first: most messages cost no load.
+///
+/// # Safety
+/// `ring` is a mailbox of the live launch `run`, and this executor its only producer.
+#[inline(always)]
+pub unsafe fn room<M: Machine>(machine: &M, run: &Run, ring: *mut u32, at: u32) -> Outcome {
+    const HALF: u32 = MAILBOX / 2;
+    if !at.is_multiple_of(HALF) {
+        return Outcome::Ready;
+    }
+    let last = ring.wrapping_add(((at + HALF - 1) % MAILBOX) as usize);
+    let mut patience = Patience::new();
+    // SAFETY: the caller promises a live ring.
+    unsafe {
+        while machine.load(last) != 0 {
+            // A scheduler never waits for a worker, so this ends; if it does not, the scheduler's own deadline says why.
+            if patience.look(machine, run) == Look::Abort {
+                return Outcome::Abort;
+            }
+        }
+    }
+    Outcome::Ready
+}
+
+/// Fills place `at` of a ring of `places`, behind a release fence.
+///
+/// # Safety
+/// As [`room`]; the place is empty and `message` is not 0.
+#[inline(always)]
+pub unsafe fn put<M: Machine>(machine: &M, ring: *mut u32, places: u32, at: u32, message: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { machine.store(ring.add((at % places) as usize), message) }
+}
+
+/// What place `at` of a ring holds; 0 if nothing has come. An acquire fence belongs behind a message.
+///
+/// # Safety
+/// `ring` is a ring of `places` of a live launch, and this executor its only consumer.
+#[inline(always)]
+pub unsafe fn peek<M: Machine>(machine: &M, ring: *mut u32, places: u32, at: u32) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe { machine.load(ring.add((at % places) as usize)) }
+}
+
+/// Empties place `at`.
+///
+/// # Safety
+/// As [`peek`], which has found a message there.
+#[inline(always)]
+pub unsafe fn clear<M: Machine>(machine: &M, ring: *mut u32, places: u32, at: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { machine.store(ring.add((at % places) as usize), 0) }
+}

@@ -1,0 +1,421 @@
+//! A scheduler: counts arrivals, pushes ready tasks. One warp on a GPU, one thread on a CPU.
+//!
+//! Its memory is its own: nobody else reads or writes it, so its lanes need no order but that of [`Machine::converge`]. Workers tell
+//! it of ended tasks through mailboxes; it tells them of ready ones through inboxes, at most [`INBOX`] ahead, so it never waits for
+//! a worker, and no message can find a ring full for ever.
+
+use super::mailbox::{clear, inbox, mailbox, peek, put};
+use super::wait::{Look, Patience};
+use super::{Machine, Run, late};
+use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, Share, Wait};
+
+/// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Per counter: arrivals still to come.
+    pub remaining: u32,
+    /// Per task: counters still to fill.
+    pub pending: u32,
+    /// Per counter: first entry of its waiters, and the end.
+    pub starts: u32,
+    /// Numbers of tasks.
+    pub waiters: u32,
+    /// Per task: its descriptor, with [`LOST_PUSH`].
+    pub tasks: u32,
+    /// Bit per task: ready and not yet pushed.
+    pub ready: u32,
+    /// Bit per word of `ready`: not 0.
+    pub summary: u32,
+    /// How many bits of `ready` are set.
+    pub count: u32,
+    /// Tasks that have ended.
+    pub ended: u32,
+    /// Per worker of the launch: messages read from it.
+    pub heads: u32,
+    /// Per own worker: tasks pushed and not ended.
+    pub outstanding: u32,
+    /// Per own worker: tasks pushed.
+    pub tails: u32,
+    /// Per own worker: the last [`INBOX`] tasks pushed.
+    pub held: u32,
+    /// Words in all, a multiple of 4.
+    pub words: u32,
+}
+
+impl Layout {
+    /// For scheduler `number` of `schedulers`, over `workers`.
+    pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
+        let own = own(workers, schedulers, number);
+        let remaining = 0;
+        let pending = remaining + share.counters;
+        let starts = pending + share.tasks;
+        let waiters = starts + share.counters + 1;
+        let tasks = waiters + share.waiters;
+        let ready = tasks + share.tasks;
+        let summary = ready + share.tasks.div_ceil(32);
+        let count = summary + share.tasks.div_ceil(1024);
+        let ended = count + 1;
+        let heads = ended + 1;
+        let outstanding = heads + workers;
+        let tails = outstanding + own;
+        let held = tails + own;
+        let words = (held + own * INBOX).next_multiple_of(4);
+        Layout { remaining, pending, starts, waiters, tasks, ready, summary, count, ended, heads, outstanding, tails, held, words }
+    }
+}
+
+/// How many workers scheduler `number` pushes to: every `schedulers`-th one from `number`.
+const fn own(workers: u32, schedulers: u32, number: u32) -> u32 {
+    (workers - number).div_ceil(schedulers)
+}
+
+/// One scheduler at work.
+struct Scheduler<'a, M> {
+    machine: &'a M,
+    launch: &'a Launch,
+    run: &'a Run,
+    number: u32,
+    own: u32,
+    share: Share,
+    at: Layout,
+    memory: *mut u32,
+}
+
+/// Runs scheduler `number` until its tasks have ended or the plan is aborted. All lanes call together.
+///
+/// # Safety
+/// `run` is a live launch, `memory` holds the image of the share, is used by nobody else, and was written before by this executor
+/// or one that has met it at a barrier.
+#[inline(always)]
+pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32) {
+    // SAFETY: the caller promises a live launch; the plan checks 1 <= schedulers <= workers.
+    unsafe {
+        let share = (launch.shares as *const Share).add(number as usize).read();
+        let at = Layout::new(&share, launch.workers, launch.schedulers, number);
+        let own = own(launch.workers, launch.schedulers, number);
+        let scheduler = Scheduler { machine, launch, run, number, own, share, at, memory };
+        let mut patience = Patience::new();
+        loop {
+            let heard = scheduler.hear();
+            machine.converge();
+            let pushed = scheduler.push();
+            machine.converge();
+            if scheduler.load(scheduler.at.ended) == scheduler.share.tasks {
+                scheduler.finish();
+                return;
+            }
+            if heard || pushed {
+                patience = Patience::new();
+                continue;
+            }
+            match patience.look(machine, run) {
+                Look::Again => {}
+                Look::Abort => return,
+                Look::Late => {
+                    if machine.lane() == 0 {
+                        scheduler.complain(&patience);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Messages that a lane looks for at once.
+const BATCH: u32 = 4;
+
+impl<M: Machine> Scheduler<'_, M> {
+    #[inline(always)]
+    unsafe fn load(&self, at: u32) -> u32 {
+        // SAFETY: all offsets come from the layout.
+        unsafe { self.machine.own_load(self.memory.add(at as usize)) }
+    }
+    #[inline(always)]
+    unsafe fn store(&self, at: u32, value: u32) {
+        // SAFETY: as above.
+        unsafe { self.machine.own_store(self.memory.add(at as usize), value) }
+    }
+    /// The old value.
+    #[inline(always)]
+    unsafe fn add(&self, at: u32, value: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { self.machine.own_add(self.memory.add(at as usize), value) }
+    }
+
+    /// Reads what has come in; whether anything has.
+    #[inline(always)]
+    unsafe fn hear(&self) -> bool {
+        let (machine, lanes) = (self.machine, self.machine.lanes());
+        let mut heard = false;
+        let mut base = machine.lane();
+        while base - machine.lane() < self.launch.workers {
+            // SAFETY: passed on from the caller; each worker's mailbox is read by one lane.
+            unsafe {
+                // All loads before the first use: they take as long as one.
+                let words = [
+                    self.look(base),
+                    self.look(base.wrapping_add(lanes)),
+                    self.look(base.wrapping_add(2 * lanes)),
+                    self.look(base.wrapping_add(3 * lanes)),
+                ];
+                let any = words[0] | words[1] | words[2] | words[3] != 0;
+                if machine.vote(any) != 0 {
+                    heard = true;
+                    machine.acquire();
+                    self.take(base, words[0]);
+                    self.take(base.wrapping_add(lanes), words[1]);
+                    self.take(base.wrapping_add(2 * lanes), words[2]);
+                    self.take(base.wrapping_add(3 * lanes), words[3]);
+                }
+            }
+            base += BATCH * lanes;
+        }
+        heard
+    }
+
+    #[inline(always)]
+    unsafe fn look(&self, worker: u32) -> u32 {
+        if worker >= self.launch.workers {
+            return 0;
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let ring = mailbox(self.launch, worker, self.number);
+            peek(self.machine, ring, MAILBOX, self.load(self.at.heads + worker))
+        }
+    }
+
+    /// Notes one message per lane; 0 is none.
+    #[inline(always)]
+    unsafe fn take(&self, worker: u32, word: u32) {
+        let machine = self.machine;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let mut full = false;
+            let mut counter = 0;
+            if word != 0 {
+                let ring = mailbox(self.launch, worker, self.number);
+                let head = self.load(self.at.heads + worker);
+                clear(machine, ring, MAILBOX, head);
+                self.store(self.at.heads + worker, head.wrapping_add(1));
+                if word & CREDIT != 0 {
+                    self.add(self.at.outstanding + (worker - self.number) / self.launch.schedulers, u32::MAX);
+                    self.add(self.at.ended, 1);
+                }
+                if word & ROUTE_COUNTER != 0 {
+                    counter = (word & ROUTE_COUNTER) - 1;
+                    full = self.add(self.at.remaining + counter, u32::MAX) == 1;
+                }
+            }
+            // A counter may have very many waiters: all lanes share them.
+            loop {
+                let lanes = machine.vote(full);
+                if lanes == 0 {
+                    break;
+                }
+                let leader = lanes.trailing_zeros();
+                let counter = machine.broadcast(counter, leader);
+                full &= machine.lane() != leader;
+                let end = self.load(self.at.starts + counter + 1);
+                let mut entry = self.load(self.at.starts + counter) + machine.lane();
+                while entry < end {
+                    let task = self.load(self.at.waiters + entry);
+                    if self.add(self.at.pending + task, u32::MAX) == 1 {
+                        machine.own_or(self.memory.add((self.at.ready + task / 32) as usize), 1 << (task % 32));
+                        machine.own_or(self.memory.add((self.at.summary + task / 1024) as usize), 1 << (task / 32 % 32));
+                        self.add(self.at.count, 1);
+                    }
+                    entry += machine.lanes();
+                }
+            }
+        }
+    }
+
+    /// Pushes ready tasks to workers with room, first to those that have nothing to do; whether there were any.
+    #[inline(always)]
+    unsafe fn push(&self) -> bool {
+        let machine = self.machine;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let ready = self.load(self.at.count);
+            let mut pushed = 0;
+            while pushed < ready {
+                let Some((own, outstanding)) = self.choose() else { break };
+                if pushed == 0 {
+                    // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
+                    machine.release();
+                }
+                let number = self.pick();
+                let task = self.load(self.at.tasks + number);
+                let tail = self.load(self.at.tails + own);
+                machine.converge();
+                if machine.lane() == 0 {
+                    self.store(self.at.held + own * INBOX + tail % INBOX, number);
+                    self.store(self.at.tails + own, tail.wrapping_add(1));
+                    self.store(self.at.outstanding + own, outstanding + 1);
+                    if task & LOST_PUSH == 0 {
+                        put(machine, inbox(self.launch, self.worker(own)), INBOX, tail, task + 1);
+                    }
+                }
+                pushed += 1;
+                machine.converge();
+            }
+            if pushed > 0 && machine.lane() == 0 {
+                self.add(self.at.count, pushed.wrapping_neg());
+            }
+            pushed > 0
+        }
+    }
+
+    #[inline(always)]
+    fn worker(&self, own: u32) -> u32 {
+        self.number + own * self.launch.schedulers
+    }
+
+    /// An own worker that has nothing, else one with room; and how many tasks it has.
+    #[inline(always)]
+    unsafe fn choose(&self) -> Option<(u32, u32)> {
+        let machine = self.machine;
+        let mut room = None;
+        let mut base = 0;
+        while base < self.own {
+            let own = base + machine.lane();
+            // SAFETY: passed on from the caller.
+            let outstanding = if own < self.own { unsafe { self.load(self.at.outstanding + own) } } else { INBOX };
+            let idle = machine.vote(outstanding == 0);
+            if idle != 0 {
+                return Some((base + idle.trailing_zeros(), 0));
+            }
+            let some = machine.vote(outstanding < INBOX);
+            if some != 0 && room.is_none() {
+                let lane = some.trailing_zeros();
+                room = Some((base + lane, machine.broadcast(outstanding, lane)));
+            }
+            base += machine.lanes();
+        }
+        room
+    }
+
+    /// Takes the first ready task; there is one.
+    #[inline(always)]
+    unsafe fn pick(&self) -> u32 {
+        let machine = self.machine;
+        let words = self.share.tasks.div_ceil(1024);
+        let mut base = 0;
+        // SAFETY: passed on from the caller.
+        unsafe {
+            loop {
+                let at = base + machine.lane();
+                let summary = if at < words { self.load(self.at.summary + at) } else { 0 };
+                let lanes = machine.vote(summary != 0);
+                if lanes != 0 {
+                    let lane = lanes.trailing_zeros();
+                    let (at, summary) = (base + lane, machine.broadcast(summary, lane));
+                    let word = at * 32 + summary.trailing_zeros();
+                    let bits = self.load(self.at.ready + word);
+                    machine.converge();
+                    if machine.lane() == 0 {
+                        self.store(self.at.ready + word, bits & (bits - 1));
+                        if bits & (bits - 1) == 0 {
+                            self.store(self.at.summary + at, summary & (summary - 1));
+                        }
+                    }
+                    return word * 32 + bits.trailing_zeros();
+                }
+                base += machine.lanes();
+            }
+        }
+    }
+
+    /// Ends the lists of the own workers. All their tasks have ended, so their inboxes are empty.
+    #[inline(always)]
+    unsafe fn finish(&self) {
+        let mut own = self.machine.lane();
+        while own < self.own {
+            // SAFETY: passed on from the caller.
+            unsafe {
+                let tail = self.load(self.at.tails + own);
+                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, PUSH_END);
+            }
+            own += self.machine.lanes();
+        }
+    }
+
+    /// Says which pushed task has not ended, or else which task waits for what. One lane calls.
+    #[inline(always)]
+    unsafe fn complain(&self, patience: &Patience) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let descriptor = |number: u32| self.load(self.at.tasks + number) & !LOST_PUSH;
+            let mut own = 0;
+            while own < self.own {
+                let outstanding = self.load(self.at.outstanding + own);
+                if outstanding > 0 {
+                    let oldest = self.load(self.at.tails + own).wrapping_sub(outstanding) % INBOX;
+                    let task = descriptor(self.load(self.at.held + own * INBOX + oldest));
+                    let report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
+                    let run = Run { worker: self.worker(own), ..*self.run };
+                    patience.report(self.machine, &run, report);
+                    return;
+                }
+                own += 1;
+            }
+            let mut counter = 0;
+            while counter < self.share.counters {
+                let remaining = self.load(self.at.remaining + counter);
+                if remaining > 0 {
+                    let waiter = self.load(self.at.waiters + self.load(self.at.starts + counter));
+                    let name = (self.share.names as *const Wait).add(counter as usize).read();
+                    late(self.machine, self.run, patience, descriptor(waiter), name, name.need - remaining);
+                    return;
+                }
+                counter += 1;
+            }
+        }
+    }
+}
+
+/// What the end of a task sends to schedulers; `tails` counts the messages of this worker by scheduler, one byte each.
+///
+/// # Safety
+/// `run` is a live launch with schedulers, `descriptor` one of its tasks, and this executor the only one that sends for the worker.
+/// Everything the task wrote has been observed by it. `tails` has a byte per scheduler, all 0 at the start of the launch.
+#[inline(always)]
+pub unsafe fn notify<M: Machine>(
+    machine: &M,
+    launch: &Launch,
+    run: &Run,
+    descriptor: *const crate::abi::Descriptor,
+    tails: *mut u8,
+) -> super::Outcome {
+    use crate::abi::{NO_COUNTER, ROUTE_SHIFT};
+    // SAFETY: passed on from the caller; routes name schedulers of the plan.
+    unsafe {
+        machine.release();
+        let [first, second] = (*descriptor).signal;
+        let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
+        let routes = if second == NO_COUNTER { 1 } else { 2 + (*descriptor).extra_signals as usize };
+        let mut n = 0;
+        while n < routes {
+            let route = match n {
+                0 => first,
+                1 => second,
+                _ => extra.add(n - 2).read(),
+            };
+            if route == NO_COUNTER {
+                break;
+            }
+            let to = (route & !CREDIT) >> ROUTE_SHIFT;
+            let ring = mailbox(launch, run.worker, to);
+            let tail = tails.add(to as usize);
+            let at = tail.read();
+            if super::mailbox::room(machine, run, ring, at as u32) == super::Outcome::Abort {
+                return super::Outcome::Abort;
+            }
+            put(machine, ring, MAILBOX, at as u32, route & (CREDIT | ROUTE_COUNTER));
+            tail.write(at.wrapping_add(1));
+            n += 1;
+        }
+        super::Outcome::Ready
+    }
+}

@@ -1,0 +1,140 @@
+//! The protocol's machine on a GPU: a warp whose lanes vote, or one lane alone.
+
+use crate::abi::BlackBox;
+use crate::protocol::Machine;
+use crate::ptx::{fence, local, own, special, system, warp};
+
+/// A whole warp: lanes vote.
+pub(super) struct Warp;
+/// One lane of a warp, alone.
+pub(super) struct Lane;
+
+macro_rules! machine {
+    ($ty:ident, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
+        // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns); a warp's lanes meet at a
+        // warp barrier after the fence.
+        unsafe impl Machine for $ty {
+            #[inline(always)]
+            fn lane(&self) -> u32 {
+                $lane
+            }
+            #[inline(always)]
+            fn lanes(&self) -> u32 {
+                $lanes
+            }
+            #[inline(always)]
+            fn all(&self, condition: bool) -> bool {
+                self.vote(!condition) == 0
+            }
+            #[inline(always)]
+            fn vote(&self, $condition: bool) -> u32 {
+                $vote
+            }
+            #[inline(always)]
+            fn broadcast(&self, $value: u32, $from: u32) -> u32 {
+                $broadcast
+            }
+            #[inline(always)]
+            fn converge(&self) {
+                $converge
+            }
+            #[inline(always)]
+            unsafe fn own_load(&self, at: *const u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { own::load(at) }
+            }
+            #[inline(always)]
+            unsafe fn own_store(&self, at: *mut u32, value: u32) {
+                // SAFETY: passed on from the caller.
+                unsafe { own::store(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { own::fetch_add(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn own_or(&self, at: *mut u32, value: u32) {
+                // SAFETY: passed on from the caller.
+                unsafe { own::or(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn load(&self, at: *const u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { local::load_relaxed(at) }
+            }
+            #[inline(always)]
+            unsafe fn store(&self, at: *mut u32, value: u32) {
+                // SAFETY: passed on from the caller.
+                unsafe { local::store_relaxed(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn add(&self, at: *mut u32, value: u32) {
+                // SAFETY: passed on from the caller.
+                unsafe { local::add_relaxed(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { local::fetch_add_relaxed(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { local::fetch_add(at, value) }
+            }
+            #[inline(always)]
+            unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
+                // SAFETY: passed on from the caller.
+                unsafe { local::compare_exchange(at, expected, new) }
+            }
+            #[inline(always)]
+            fn acquire(&self) {
+                fence::acquire_gpu();
+                $converge;
+            }
+            #[inline(always)]
+            fn release(&self) {
+                fence::release_gpu();
+            }
+            #[inline(always)]
+            fn now(&self) -> u64 {
+                special::global_timer()
+            }
+            #[inline(always)]
+            fn pause(&self, _: u32) {}
+            #[inline(always)]
+            fn place(&self) -> u32 {
+                special::multiprocessor()
+            }
+            #[inline(always)]
+            unsafe fn report(&self, at: *mut BlackBox, report: BlackBox) {
+                let words = at.cast::<u32>();
+                // SAFETY: passed on from the caller; the box is pinned host memory mapped for this GPU.
+                unsafe {
+                    system::store_relaxed(words.add(1), report.worker);
+                    system::store_relaxed(words.add(2), report.sm);
+                    system::store_relaxed(words.add(3), report.task);
+                    system::store_relaxed(words.add(4), report.counter);
+                    system::store_relaxed(words.add(5), report.expected);
+                    system::store_relaxed(words.add(6), report.seen);
+                    system::store_relaxed(words.add(7), report.polls);
+                    system::store_relaxed(words.add(8), report.elapsed_ns as u32);
+                    system::store_relaxed(words.add(9), (report.elapsed_ns >> 32) as u32);
+                    system::store_release(words, report.report);
+                }
+            }
+        }
+    };
+}
+machine!(
+    Warp,
+    special::thread() % 32,
+    32,
+    |condition| warp::ballot(condition),
+    |value, from| warp::broadcast(value, from),
+    warp::sync()
+);
+machine!(Lane, 0, 1, |condition| condition as u32, |value, _from| value, ());
+
+const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

@@ -1,0 +1,88 @@
+//! Edges that never leave a worker.
+//!
+//! If all tasks that fill a counter are in one list, a task further down that list need not look at the counter: its worker runs
+//! tasks in order and knows which are done. That spares a release, a signal, a poll and an acquire of device memory. Results
+//! that travel through the ring are left out: copies by TMA are ordered through device memory only.
+
+use super::region::tensor_of;
+use super::{Plan, Schedule};
+
+/// Which waits and signals a static plan does without.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Local {
+    /// Per counter: the list whose tasks alone fill it, or [`NOWHERE`].
+    home: Vec<u32>,
+    /// Per counter: whether a wait of another list, or of a staged task, needs its signals.
+    exported: Vec<bool>,
+    /// Per task: list, or [`NOWHERE`] when its waits are never local.
+    list: Vec<u32>,
+    /// Per task: how many places before it in its list the last task is that it must come after; 0 if there is none.
+    after: Vec<u32>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl Local {
+    pub(super) fn new(plan: &Plan) -> Local {
+        if plan.schedule != Schedule::Static {
+            return Local::default();
+        }
+        let direct: Vec<bool> = plan
+            .graph
+            .calls
+            .iter()
+            .map(|call| !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged))
+            .collect();
+        let tasks = plan.tasks.len();
+        let (mut list, mut position) = (vec![NOWHERE; tasks], vec![0; tasks]);
+        let mut home: Vec<Option<u32>> = vec![None; plan.counters as usize];
+        // Place in its list of the last task that fills a counter.
+        let mut last = vec![0; plan.counters as usize];
+        for worker in 0..plan.workers {
+            for (at, &task) in plan.lists.of(worker as usize).iter().enumerate() {
+                let direct = direct[plan.tasks[task as usize].call as usize];
+                position[task as usize] = at as u32;
+                if direct {
+                    list[task as usize] = worker;
+                }
+                for &counter in plan.signals_of(task) {
+                    let home = &mut home[counter as usize];
+                    *home = Some(if direct && home.is_none_or(|home| home == worker) { worker } else { NOWHERE });
+                    last[counter as usize] = at as u32;
+                }
+            }
+        }
+        let home: Vec<u32> = home.into_iter().map(|home| home.unwrap_or(NOWHERE)).collect();
+        let mut local = Local { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
+        for task in 0..tasks as u32 {
+            for wait in plan.waits_of(task) {
+                if local.is_local(task, wait.counter) {
+                    let distance = position[task as usize] - last[wait.counter as usize];
+                    let after = &mut local.after[task as usize];
+                    *after = if *after == 0 { distance } else { distance.min(*after) };
+                } else {
+                    local.exported[wait.counter as usize] = true;
+                }
+            }
+        }
+        local
+    }
+
+    /// Whether `task`'s wait for `counter` is for tasks of its own list only.
+    pub fn is_local(&self, task: u32, counter: u32) -> bool {
+        match (self.home.get(counter as usize), self.list.get(task as usize)) {
+            (Some(&home), Some(&list)) => home != NOWHERE && home == list,
+            _ => false,
+        }
+    }
+
+    /// Whether somebody polls `counter`.
+    pub fn is_signalled(&self, counter: u32) -> bool {
+        self.exported.get(counter as usize).copied().unwrap_or(true)
+    }
+
+    /// How many places before `task` in its list the last task is that it must come after; 0 if there is none.
+    pub fn after(&self, task: u32) -> u32 {
+        self.after.get(task as usize).copied().unwrap_or(0)
+    }
+}

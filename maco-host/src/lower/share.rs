@@ -1,0 +1,50 @@
+//! What each scheduler owns, as the image of its memory.
+
+use maco_device::abi;
+use maco_device::protocol::Layout;
+use maco_graph::plan::Plan;
+
+/// One scheduler's image and the names of its counters.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    /// Counts; the addresses are 0.
+    pub(crate) share: abi::Share,
+    /// Its memory at the start of a launch.
+    pub(crate) words: Vec<u32>,
+    /// The plan's number of each counter, and what it needs.
+    pub(crate) names: Vec<abi::Wait>,
+}
+
+/// One image per scheduler; `place` is the descriptor of each task.
+pub(super) fn images(plan: &Plan, place: &[u32]) -> Vec<Image> {
+    let schedulers = plan.schedule.schedulers();
+    let image = |(number, share): (usize, &maco_graph::plan::Share)| {
+        let counts = abi::Share {
+            tasks: share.tasks.len() as u32,
+            counters: share.counters.len() as u32,
+            waiters: share.waiters.len() as u32,
+            ..abi::Share::default()
+        };
+        let at = Layout::new(&counts, plan.workers, schedulers, number as u32);
+        let mut words = vec![0; at.words as usize];
+        let mut put = |first: u32, values: &mut dyn Iterator<Item = u32>| {
+            for (n, value) in values.enumerate() {
+                words[first as usize + n] = value;
+            }
+        };
+        put(at.remaining, &mut share.counters.iter().map(|wait| wait.need));
+        put(at.pending, &mut share.pending.iter().copied());
+        put(at.starts, &mut share.starts.iter().copied());
+        put(at.waiters, &mut share.waiters.iter().copied());
+        put(at.tasks, &mut share.tasks.iter().map(|&task| place[task as usize]));
+        // Tasks that wait for nothing are ready.
+        for (task, _) in share.pending.iter().enumerate().filter(|&(_, &pending)| pending == 0) {
+            words[at.ready as usize + task / 32] |= 1 << (task % 32);
+            words[at.summary as usize + task / 1024] |= 1 << (task / 32 % 32);
+            words[at.count as usize] += 1;
+        }
+        let names = share.counters.iter().map(|wait| abi::Wait { counter: wait.counter, need: wait.need }).collect();
+        Image { share: counts, words, names }
+    };
+    plan.routing.shares.iter().enumerate().map(image).collect()
+}
