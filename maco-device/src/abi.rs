@@ -128,12 +128,12 @@ impl Descriptor {
 
 /// Wait for the rows of a tensor that another one names: eight words of [`Launch::overflow`].
 ///
-/// The task's region of the naming tensor is `rows` × `cols` of it from row `coord[axis] * rows`; each element `e` names a row, and
-/// the wait is for counter `base + e / size` to reach `need`. Rows from `limit` on do not exist and are not waited for.
+/// The task's region of the naming tensor is `rows` rows of it from row `coord[axis] * rows`; each element `e` names a row, and the
+/// wait is for counter `base + (first + e) / size` to reach `need`. Rows from `limit` on do not exist and are not waited for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Indirect {
-    /// Which tensor parameter names the rows.
+    /// Which tensor parameter names the rows, and [`FLAT`].
     pub operand: u32,
     /// Grid axis of its rows; 3 for none.
     pub axis: u32,
@@ -147,9 +147,12 @@ pub struct Indirect {
     pub limit: u32,
     /// Arrivals needed, the same for all counters.
     pub need: u32,
-    /// Row of the tensor at which row 0 of the view lies.
+    /// Row of the first counter's rows at which row 0 of the view lies.
     pub first: u32,
 }
+
+/// Bit of [`Indirect::operand`]: the tensor has rank 1, so that tiles count its elements.
+pub const FLAT: u32 = 1 << 8;
 
 /// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
 #[repr(C, align(32))]

@@ -35,6 +35,29 @@ impl Simt {
         #[cfg(target_arch = "nvptx64")]
         crate::ptx::barrier::sync_user();
     }
+
+    /// Waits until `condition`, a flag in memory, holds for thread 0; false when the launch is aborted first. All threads of the body
+    /// come here and get the same answer. A loop of your own on a flag is beyond the deadline: nothing can end it.
+    #[inline(always)]
+    pub fn wait_until(&self, condition: impl FnMut() -> bool) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            let mut condition = condition;
+            let arena = crate::role::ring::Arena(crate::ptx::special::shared_base());
+            let mut holds = false;
+            if self.thread == 0 {
+                loop {
+                    holds = condition();
+                    if holds || arena.halted() >= crate::role::ring::FALL_THROUGH {
+                        break;
+                    }
+                }
+            }
+            crate::ptx::barrier::any_user(holds)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::role::cpu::wait_until(condition)
+    }
 }
 
 impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {

@@ -3,6 +3,8 @@
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
 #[cfg(not(target_arch = "nvptx64"))]
+mod executor;
+#[cfg(not(target_arch = "nvptx64"))]
 mod host;
 mod mailbox;
 mod queue;
@@ -10,6 +12,8 @@ mod scheduler;
 mod signal;
 mod wait;
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub use executor::{attend, work};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
 pub use queue::{Queue, leave};
@@ -24,6 +28,8 @@ use crate::abi::{BlackBox, Launch, State};
 /// # Safety
 /// `acquire` after a `load` that saw an `add` made after `release` orders memory between the two, at least among all executors of a device.
 pub unsafe trait Machine {
+    /// Polls between two looks at clock and abort word: both are slow to read.
+    const LOOK: u32 = 64;
     /// This lane.
     fn lane(&self) -> u32;
     /// Lanes that call together.

@@ -1,8 +1,7 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, NO_COUNTER, REPORT_DEADLINE, View, Wait};
-use crate::abi::{Indirect, OPERANDS};
+use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, NO_COUNTER, OPERANDS, REPORT_DEADLINE, View, Wait};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,9 +11,6 @@ pub enum Outcome {
     /// The plan is aborted, by this wait or by another worker.
     Abort,
 }
-
-/// Polls between two looks at clock and abort word.
-const LOOK: u32 = 64;
 
 /// How long a wait has lasted: what the deadline counts.
 #[derive(Clone, Copy, Default)]
@@ -49,7 +45,7 @@ impl Patience {
     pub unsafe fn look<M: Machine>(&mut self, machine: &M, run: &Run) -> Look {
         self.polls = self.polls.wrapping_add(1);
         machine.pause(self.polls);
-        if !self.polls.is_multiple_of(LOOK) {
+        if !self.polls.is_multiple_of(M::LOOK) {
             return Look::Again;
         }
         // SAFETY: the caller promises a live launch.
@@ -151,9 +147,10 @@ pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descri
 unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: Indirect) -> Outcome {
     // SAFETY: the caller promises valid views; the plan checked the operand.
     unsafe {
-        let view = views.add(if (record.operand as usize) < OPERANDS { record.operand as usize } else { 0 }).read();
-        // A view of rank 1 is one row: its elements are what a tile counts.
-        let flat = view.rows == 1;
+        let operand = (record.operand & !FLAT) as usize;
+        let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
+        // A view of rank 1 is one row.
+        let flat = record.operand & FLAT != 0;
         let count = if flat { view.cols } else { view.rows };
         let first = if record.axis < 3 { (*descriptor).coord[record.axis as usize] * record.rows } else { 0 };
         let end = if record.axis < 3 { first.saturating_add(record.rows).min(count) } else { count };

@@ -15,3 +15,15 @@ pub fn sync_user() {
     // SAFETY: a SIMT body is run by all consumer threads; its author promises (it is `unsafe`) that they all come here.
     unsafe { asm!("bar.sync 4, 256;", options(nostack)) }
 }
+
+/// The 256 consumer threads; whether `condition` holds in any (PTX ISA §9.7.13.1 `barrier.red`).
+#[inline(always)]
+pub fn any_user(condition: bool) -> bool {
+    let any: u32;
+    // SAFETY: as [`sync_user`].
+    unsafe {
+        asm!("{{.reg .pred p, q; setp.ne.u32 p, {1}, 0; barrier.red.or.pred q, 4, 256, p; selp.u32 {0}, 1, 0, q;}}",
+            out(reg32) any, in(reg32) condition as u32, options(nostack))
+    };
+    any != 0
+}

@@ -77,7 +77,7 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     for param in task.params.iter().filter_map(tensor_of) {
         for &index in param.region {
             let axis = match index {
-                Index::All | Index::Data => continue,
+                Index::All | Index::Data(_) => continue,
                 Index::Tile(axis) | Index::Halo { axis, .. } => axis,
                 Index::TileOver(_, 0) => return Err(PlanError::Divisor { site, param: param.name }),
                 Index::TileOver(axis, _) => axis,
@@ -157,7 +157,7 @@ pub(super) fn writes(site: Site, graph: &Graph, call: &Call, choice: &Choice, re
 
 /// The grid axis along which two tiles may write the same elements.
 fn shared_axis(task: &TaskSpec, param: &TensorParam, choice: &Choice) -> Option<usize> {
-    if param.region.contains(&Index::Data) {
+    if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
         return None; // the author of the `unsafe` write promised that tiles are disjoint
     }
     let separates = |axis: u8| {

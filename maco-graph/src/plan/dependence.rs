@@ -13,7 +13,7 @@
 
 use super::groups::CounterSets;
 use super::region::{Region, Regions, tensor_of};
-use super::{Hazard, PlanError, Relation};
+use super::{Hazard, PlanError, PlannedCall, Relation};
 use crate::ir::Graph;
 use crate::spec::{Index, TaskSpec};
 
@@ -23,7 +23,22 @@ pub(super) struct Dependences {
     pub relations: Vec<Relation>,
     /// The counter set of each relation.
     pub set_of: Vec<u32>,
+    /// How the rows of each relation's wait are named, if data names them.
+    pub named: Vec<Option<Naming>>,
     pub sets: CounterSets,
+}
+
+/// How a task finds the counters of rows that a tensor parameter names; see [`super::NamedWait`].
+#[derive(Clone, Copy)]
+pub(super) struct Naming {
+    pub operand: u32,
+    pub flat: bool,
+    pub axis: Option<u8>,
+    pub rows: u32,
+    pub size: u32,
+    pub limit: u32,
+    pub need: u32,
+    pub first: u32,
 }
 
 /// Regions (by number) of one tensor that a later call may have to wait for.
@@ -34,7 +49,14 @@ struct Live {
 }
 
 /// Relations between all calls; those of kind `dropped` are left out.
-pub(super) fn relate(graph: &Graph, regions: &Regions, dropped: Option<Hazard>) -> Result<Dependences, PlanError> {
+/// Waits for rows that data names are made if `name_rows`.
+pub(super) fn relate(
+    graph: &Graph,
+    tiles: &[PlannedCall],
+    regions: &Regions,
+    dropped: Option<Hazard>,
+    name_rows: bool,
+) -> Result<Dependences, PlanError> {
     let mut written = vec![false; graph.tensors.len()];
     for region in regions.all() {
         written[region.tensor as usize] |= region.access.writes() && !region.empty;
@@ -44,10 +66,14 @@ pub(super) fn relate(graph: &Graph, regions: &Regions, dropped: Option<Hazard>) 
         graph,
         regions,
         dropped,
+        tiles,
+        written: &written,
+        name_rows,
         first: 0,
         result: Dependences {
             relations: Vec::with_capacity(2 * graph.calls.len()),
             set_of: Vec::with_capacity(2 * graph.calls.len()),
+            named: Vec::with_capacity(2 * graph.calls.len()),
             sets: CounterSets::new(graph.calls.len()),
         },
     };
@@ -99,6 +125,12 @@ struct Builder<'a> {
     graph: &'a Graph,
     regions: &'a Regions,
     dropped: Option<Hazard>,
+    /// Tiles of all calls.
+    tiles: &'a [PlannedCall],
+    /// Per tensor: whether some call writes it.
+    written: &'a [bool],
+    /// Whether waits may be for rows that data names.
+    name_rows: bool,
     /// First relation of the current consumer.
     first: usize,
     result: Dependences,
@@ -125,7 +157,10 @@ impl Builder<'_> {
             return Ok(());
         }
         let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
-        let set = self.result.sets.intern(self.graph, self.regions, producer, consumer)?;
+        let (set, named) = match self.named(producer, consumer)? {
+            Some((set, named)) => (set, Some(named)),
+            None => (self.result.sets.intern(self.graph, self.regions, producer, consumer, false)?, None),
+        };
         // One tensor passed twice in the same way: the waits are there already.
         let call = &self.graph.calls[to.call as usize];
         let same_box = |other: &Relation| {
@@ -133,7 +168,7 @@ impl Builder<'_> {
             call.operands[a] == call.operands[b] && region_of(call.task, a) == region_of(call.task, b)
         };
         let mut earlier = self.first..self.result.relations.len();
-        if earlier.any(|index| self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
+        if earlier.any(|index| named.is_none() && self.result.set_of[index] == set && same_box(&self.result.relations[index])) {
             return Ok(());
         }
         let counters = self.result.sets.get(set);
@@ -149,7 +184,38 @@ impl Builder<'_> {
             edges: 0,
         });
         self.result.set_of.push(set);
+        self.result.named.push(named);
         Ok(())
+    }
+
+    /// The counters of a read whose rows data names, one per row of the producer's tiles, and how a row's counter is found. `None`
+    /// where the plan waits for all rows: they are written by tiles of other shapes, or what names them is itself computed.
+    fn named(&mut self, producer: u32, consumer: u32) -> Result<Option<(u32, Naming)>, PlanError> {
+        let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
+        let Some(operand) = to.named.filter(|_| self.name_rows) else { return Ok(None) };
+        let call = &self.graph.calls[to.call as usize];
+        let (naming, rows_of) = (&call.operands[operand as usize], &call.operands[to.operand as usize]);
+        let Some(param) = call.task.params.iter().filter_map(tensor_of).nth(operand as usize) else { return Ok(None) };
+        let offset = rows_of.offset[0] as u32;
+        let inside = from.axes[0].lo <= offset && to.axes[0].hi <= from.axes[0].hi;
+        if self.written[naming.tensor as usize] || !inside || from.axes[0].span != from.axes[0].pitch {
+            return Ok(None);
+        }
+        let set = self.result.sets.intern(self.graph, self.regions, producer, consumer, true)?;
+        let counters = self.result.sets.get(set);
+        let needs = &self.result.sets.needs[counters.base as usize..][..counters.count as usize];
+        let Some((size, lo)) = counters.groups[0].even() else { return Ok(None) };
+        if counters.count != counters.groups[0].count || needs[0] == 0 || needs.iter().any(|need| *need != needs[0]) {
+            return Ok(None);
+        }
+        let axis = match param.region[0] {
+            Index::Tile(axis) => Some(axis),
+            _ => None,
+        };
+        let rows = axis.map_or(u32::MAX, |axis| self.tiles[to.call as usize].tile[usize::from(axis)]);
+        let limit = rows_of.axes[0].extent as u32;
+        let flat = naming.axes.len() == 1;
+        Ok(Some((set, Naming { operand, flat, axis, rows, size, limit, need: needs[0], first: offset - lo })))
     }
 }
 

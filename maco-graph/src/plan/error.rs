@@ -255,7 +255,9 @@ pub enum PlanError {
         workers: u32,
     },
     /// A placement that does not fit the graph.
-    #[error("MACO0021: the placement does not fit the plan: {what}\n  = help: name one worker per task, in the order of the plan's tasks, and plan static lists")]
+    #[error(
+        "MACO0021: the placement does not fit the plan: {what}\n  = help: name one worker per task, in the order of the plan's tasks, and plan static lists"
+    )]
     Placement {
         /// What is wrong.
         what: Box<str>,

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use super::dependence::Dependences;
+use super::dependence::{Dependences, Naming};
 use super::lookup::Tables;
 use super::region::Regions;
 use super::schedule::for_each_tile;
-use super::{PlanError, PlannedCall, Site, TaskNode, Wait};
+use super::{NamedWait, PlanError, PlannedCall, Site, TaskNode, Wait};
 use crate::ir::Graph;
 
 /// What [`emit`] writes.
@@ -20,6 +20,7 @@ pub(super) struct Events {
     pub counters: u32,
     pub waves: u32,
     pub edges: u64,
+    pub named: Vec<NamedWait>,
 }
 
 /// Tasks of all calls, which `order` lists in global order, with counters that somebody waits for numbered from 0.
@@ -42,6 +43,7 @@ pub(super) fn emit(
             counters: 0,
             waves: 0,
             edges: 0,
+            named: Vec::new(),
         },
         // Not 0 once somebody waits for the counter; then its new number.
         numbers: vec![0; found.sets.needs.len() + 1],
@@ -64,6 +66,7 @@ pub(super) fn emit(
     for &call in order {
         emitter.signals(call, &calls[call as usize], found)?;
     }
+    emitter.events.named.sort_by_key(|wait| wait.call);
     Ok(emitter.events)
 }
 
@@ -85,8 +88,14 @@ impl Emitter<'_> {
     /// Appends the tasks of `call` with their waits, on counters as the sets number them.
     fn waits(&mut self, call: u32, found: &mut Dependences, relations: Range<usize>) -> Result<(), PlanError> {
         self.tables.clear();
+        let mut own = Vec::with_capacity(relations.len());
         for index in relations.clone() {
             let set = found.set_of[index];
+            if let Some(naming) = found.named[index] {
+                self.name(call, index, naming, found);
+                continue;
+            }
+            own.push(index - relations.start);
             // Two boxes of one call may touch the same counter of a set: one wait will do.
             let shared = relations.start..index;
             let shared = shared.into_iter().any(|earlier| found.set_of[earlier] == set);
@@ -99,7 +108,8 @@ impl Emitter<'_> {
         let mut most = 0;
         for_each_tile(self.regions.grid(call), |coord| {
             let first = events.waits.len();
-            for (lookup, relation) in tables.lookups.iter().zip(relations.iter_mut()) {
+            for (lookup, &own) in tables.lookups.iter().zip(&own) {
+                let relation = &mut relations[own];
                 tables.counters(lookup, coord, |counter| {
                     let need = needs[counter as usize];
                     if need == 0 || lookup.shared && events.waits[first..].iter().any(|wait| wait.counter == counter) {
@@ -129,6 +139,19 @@ impl Emitter<'_> {
         fits(site, "waits", self.events.waits.len(), u64::from(u32::MAX))
     }
 
+    /// Marks the counters of rows that data names, any of which a task of `call` may wait for.
+    fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependences) {
+        let counters = found.sets.get(found.set_of[index]);
+        let range = counters.base..counters.base + counters.count;
+        self.numbers[range.start as usize..range.end as usize].fill(1);
+        let tasks: u32 = self.regions.grid(call).iter().product();
+        let relation = &mut found.relations[index];
+        relation.waits += tasks;
+        relation.edges += u64::from(tasks) * u64::from(naming.need);
+        let Naming { operand, flat, axis, rows, size, limit, need, first } = naming;
+        self.events.named.push(NamedWait { call, operand, flat, axis, rows, counters: range, size, limit, need, first });
+    }
+
     /// Turns the marks of used counters into their new numbers: how many used ones come before.
     fn number(&mut self) {
         let mut next = 0;
@@ -139,6 +162,10 @@ impl Emitter<'_> {
         }
         self.events.counters = next;
         self.levels.resize(next as usize, 0);
+        let numbers = &self.numbers;
+        for wait in &mut self.events.named {
+            wait.counters = numbers[wait.counters.start as usize]..numbers[wait.counters.end as usize];
+        }
     }
 
     /// Completes the tasks of `call`: signals, wave, and waits on the new numbers.
@@ -148,9 +175,12 @@ impl Emitter<'_> {
             self.tables.add(self.regions, self.regions.get(set.region), set, false);
         }
         let (tables, numbers, levels) = (&self.tables, &self.numbers, &mut self.levels);
-        let Events { tasks, waits, signals, waves, .. } = &mut self.events;
+        let Events { tasks, waits, signals, waves, named, .. } = &mut self.events;
+        let named = named.iter().filter(|wait| wait.call == call);
+        let level = named.flat_map(|wait| &levels[wait.counters.start as usize..wait.counters.end as usize]).copied().max().unwrap_or(0);
         let mut most = 0;
         for task in &mut tasks[planned.tasks.start as usize..planned.tasks.end as usize] {
+            task.wave = level;
             for wait in &mut waits[task.first_wait as usize..][..usize::from(task.waits)] {
                 wait.counter = numbers[wait.counter as usize];
                 task.wave = task.wave.max(levels[wait.counter as usize]);

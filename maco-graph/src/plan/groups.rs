@@ -56,6 +56,11 @@ impl AxisGroups {
         AxisGroups::new(producer, size, shift)
     }
 
+    /// Coordinates of a group, and the first one of all, if all groups but the last have as many.
+    pub fn even(&self) -> Option<(u32, u32)> {
+        (self.shift == 0).then_some((self.size, self.lo))
+    }
+
     /// The groups that the coordinates `lo..hi` touch: the first one and how many.
     pub fn touched(&self, lo: u32, hi: u32) -> (u32, u32) {
         let (lo, hi) = (lo.max(self.lo), hi.min(self.hi));
@@ -109,12 +114,16 @@ impl CounterSets {
     }
 
     /// The set that cuts region number `producer` as region number `consumer` needs it, made if there is none.
-    pub fn intern(&mut self, graph: &Graph, regions: &Regions, producer: u32, consumer: u32) -> Result<u32, PlanError> {
+    /// With `rows`, one group per row of tiles of the first axis.
+    pub fn intern(&mut self, graph: &Graph, regions: &Regions, producer: u32, consumer: u32, rows: bool) -> Result<u32, PlanError> {
         let (from, to) = (regions.get(producer), regions.get(consumer));
         let rank = usize::from(from.rank);
         let mut groups = [AxisGroups::default(); RANK];
         for (groups, (from, to)) in groups.iter_mut().zip(from.axes.iter().zip(&to.axes)).take(rank) {
             *groups = AxisGroups::between(from, to);
+        }
+        if rows {
+            groups[0] = AxisGroups::new(&from.axes[0], from.axes[0].pitch, 0);
         }
         // Regions that miss most of their hull (a diagonal) would have more groups than tiles.
         let tiles: u64 = regions.grid(from.call).iter().map(|&tiles| u64::from(tiles)).product();

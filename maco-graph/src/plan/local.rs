@@ -27,12 +27,8 @@ impl Local {
         if plan.schedule != Schedule::Static {
             return Local::default();
         }
-        let direct: Vec<bool> = plan
-            .graph
-            .calls
-            .iter()
-            .map(|call| !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged))
-            .collect();
+        let direct: Vec<bool> =
+            plan.graph.calls.iter().map(|call| !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)).collect();
         let tasks = plan.tasks.len();
         let (mut list, mut position) = (vec![NOWHERE; tasks], vec![0; tasks]);
         let mut home: Vec<Option<u32>> = vec![None; plan.counters as usize];
@@ -54,6 +50,9 @@ impl Local {
         }
         let home: Vec<u32> = home.into_iter().map(|home| home.unwrap_or(NOWHERE)).collect();
         let mut local = Local { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
+        for wait in &plan.named {
+            local.exported[wait.counters.start as usize..wait.counters.end as usize].fill(true);
+        }
         for task in 0..tasks as u32 {
             for wait in plan.waits_of(task) {
                 if local.is_local(task, wait.counter) {

@@ -121,6 +121,8 @@ pub struct Plan {
     pub waits: Vec<Wait>,
     /// Counters signalled by all tasks, task after task.
     pub signals: Vec<u32>,
+    /// Waits whose counters are named by data, in order of their calls.
+    pub named: Vec<NamedWait>,
     /// Number of counters.
     pub counters: u32,
     /// Which call waits for which, by tensor; ordered by consumer.
@@ -205,6 +207,34 @@ pub struct Wait {
     pub counter: u32,
     /// Signals it gets in one launch.
     pub need: u32,
+}
+
+/// Every task of a call waits for the rows of a tensor that its part of another one names.
+///
+/// An element `e` names row `e` of the view if that is below `limit`, and the wait is for counter
+/// `counters.start + (first + e) / size`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedWait {
+    /// The call.
+    pub call: u32,
+    /// Which tensor parameter names the rows.
+    pub operand: u32,
+    /// Whether that has rank 1: its elements are what a tile counts, else its rows.
+    pub flat: bool,
+    /// Grid axis along which its tiles lie; none when every task reads all of it.
+    pub axis: Option<u8>,
+    /// Size of a tile along that axis.
+    pub rows: u32,
+    /// Counters of all rows.
+    pub counters: Range<u32>,
+    /// Rows per counter.
+    pub size: u32,
+    /// Rows of the view.
+    pub limit: u32,
+    /// Signals that every one of the counters gets.
+    pub need: u32,
+    /// Row of the first counter's first row at which the view begins.
+    pub first: u32,
 }
 
 /// Why a later access waits for an earlier one.
@@ -316,7 +346,9 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
         check::writes(site, &graph, call, &choice, &regions)?;
         calls.push(choice.planned(call));
     }
-    let mut found = dependence::relate(&graph, &regions, dropped)?;
+    // A scheduler counts what each of its tasks waits for, so that must be known here.
+    let name_rows = options.schedule.schedulers() == 0;
+    let mut found = dependence::relate(&graph, &calls, &regions, dropped, name_rows)?;
     let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
     let lists = schedule::lists(events.tasks.len() as u32, options)?;
@@ -326,6 +358,7 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
         tasks: events.tasks,
         waits: events.waits,
         signals: events.signals,
+        named: events.named,
         counters: events.counters,
         relations: found.relations,
         lists,

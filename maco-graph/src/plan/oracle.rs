@@ -44,7 +44,7 @@ pub fn footprints(plan: &Plan, task: u32) -> Vec<Footprint> {
         operand,
         tensor: view.tensor,
         access: param.access,
-        data: param.region.contains(&Index::Data),
+        data: param.region.iter().any(|index| matches!(index, Index::Data(_))),
         elements: elements(plan, param, view, tile, &node.coord),
     };
     params.zip(&call.operands).enumerate().map(each).collect()
@@ -56,7 +56,7 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
     for (&index, view_axis) in param.region.iter().zip(&view.axes) {
         let at = |axis: u8| (i64::from(coord[usize::from(axis)]), i64::from(tile[usize::from(axis)]));
         let (first, end) = match index {
-            Index::All | Index::Data => (0, i64::MAX),
+            Index::All | Index::Data(_) => (0, i64::MAX),
             Index::Tile(axis) => (at(axis).0 * at(axis).1, (at(axis).0 + 1) * at(axis).1),
             Index::TileOver(axis, over) => {
                 let (coord, tile) = at(axis);

@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::tiles::Choice;
 use super::{AXES, RANK};
 use crate::ir::{Call, View};
-use crate::spec::{Access, Index, Param, TensorParam};
+use crate::spec::{Access, Index, Param, TaskKind, TensorParam};
 
 /// Regions of all tensor parameters of all calls.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(super) struct Region {
     pub empty: bool,
     /// The tiles together touch every element between `lo` and `hi` of all axes.
     pub covers: bool,
+    /// Rows are named by the elements of this tensor parameter of the call, and the task reads no others.
+    pub named: Option<u32>,
     /// Some axis has elements between `lo` and `hi` that no index stands for.
     pub gaps: bool,
     pub axes: [AxisRegion; RANK],
@@ -77,7 +79,7 @@ impl Term {
         let whole = Term { grid: WHOLE, tile: 1, divisor: 1, before: 0, after: 0, extent, step };
         let tiled = |axis: u8| Term { grid: axis, tile: choice.tile[axis as usize], ..whole };
         match index {
-            Index::All | Index::Data => whole,
+            Index::All | Index::Data(_) => whole,
             Index::Tile(axis) => tiled(axis),
             Index::TileOver(axis, divisor) => Term { divisor, ..tiled(axis) },
             Index::Halo { axis, before, after } => Term { before, after, ..tiled(axis) },
@@ -119,12 +121,12 @@ impl Regions {
         self.grids.push(choice.grid);
         let parameters = call.task.params.iter().filter_map(tensor_of);
         for (operand, (param, view)) in parameters.zip(&call.operands).enumerate() {
-            self.add_operand(index, operand as u32, param, view, choice);
+            self.add_operand(index, operand as u32, call, param, view, choice);
         }
         self.first.push(self.all.len() as u32);
     }
 
-    fn add_operand(&mut self, call: u32, operand: u32, param: &TensorParam, view: &View, choice: &Choice) {
+    fn add_operand(&mut self, call: u32, operand: u32, call_of: &Call, param: &TensorParam, view: &View, choice: &Choice) {
         let mut region = Region {
             call,
             operand,
@@ -133,6 +135,7 @@ impl Regions {
             rank: view.offset.len() as u8,
             empty: choice.grid.contains(&0) || view.axes.iter().any(|axis| axis.extent == 0),
             covers: true,
+            named: named(call_of, param, view),
             gaps: false,
             axes: [AxisRegion::default(); RANK],
         };
@@ -172,6 +175,8 @@ impl Regions {
                 terms: (self.terms.len() - first_term) as u8,
             };
         }
+        // Which rows it touches is not known: nobody may rely on it to touch them all.
+        region.covers &= region.named.is_none();
         self.all.push(region);
     }
 
@@ -284,6 +289,23 @@ impl Regions {
         starts.sort_unstable();
         starts.into_iter().map(|start| (start, start + length)).collect()
     }
+}
+
+/// The tensor parameter whose elements name the rows of `param` that a task reads, if that is a promise: only the author of an
+/// `unsafe` body can make it, since a safe one may read whatever it was given.
+fn named(call: &Call, param: &TensorParam, view: &View) -> Option<u32> {
+    let TaskKind::Simt { .. } = call.task.kind else { return None };
+    let [Index::Data(by), rest @ ..] = param.region else { return None };
+    let naming = call.task.params.iter().filter_map(tensor_of).nth(usize::from(*by))?;
+    let rows = view.axes.first().is_some_and(|axis| axis.axis == 0 && axis.step == 1);
+    let once = view.axes.iter().skip(1).all(|axis| axis.axis != 0);
+    let whole = rest.iter().all(|index| *index == Index::All);
+    let simple = match naming.region {
+        [Index::Tile(_) | Index::All] => true,
+        [Index::Tile(_) | Index::All, Index::All] => true,
+        _ => false,
+    };
+    (param.access == Access::Read && rows && once && whole && simple).then_some(u32::from(*by))
 }
 
 /// Whether the indices of `terms` stand for consecutive coordinates.

@@ -88,7 +88,7 @@ impl Chooser {
         for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
             for (&index, view_axis) in param.region.iter().zip(&view.axes) {
                 let (axis, extent) = match index {
-                    Index::All | Index::Data => continue,
+                    Index::All | Index::Data(_) => continue,
                     Index::Tile(axis) | Index::Halo { axis, .. } => (axis, view_axis.extent),
                     // Every tile of the parameter serves `divisor` tiles of the grid. Extents fit 31 bits, divisors 32.
                     Index::TileOver(axis, divisor) => (axis, view_axis.extent * u64::from(divisor)),
@@ -171,7 +171,7 @@ impl<'a> Cost<'a> {
             let mut volume = 1.0;
             for (&index, view_axis) in param.region.iter().zip(&view.axes) {
                 volume *= match index {
-                    Index::All | Index::Data => view_axis.extent as f64,
+                    Index::All | Index::Data(_) => view_axis.extent as f64,
                     Index::Tile(axis) | Index::TileOver(axis, _) => f64::from(choice.tile[usize::from(axis)]),
                     Index::Halo { axis, before, after } => f64::from(choice.tile[usize::from(axis)]) + f64::from(before) + f64::from(after),
                 };

@@ -155,6 +155,23 @@ impl Plan {
                 }
             }
         }
+        for wait in &self.named {
+            let first = self.calls.get(wait.call as usize).map_or(0, |call| call.tasks.start);
+            let reach = (u64::from(wait.first) + u64::from(wait.limit)).div_ceil(u64::from(wait.size).max(1));
+            let counter = wait.counters.end;
+            if counter > counters || wait.size == 0 || reach > wait.counters.len() as u64 {
+                return Err(Defect::Counter { task: first, counter, counters });
+            }
+            for counter in wait.counters.clone() {
+                let (sent, by) = signals[counter as usize];
+                if wait.need != sent || sent == 0 {
+                    return Err(Defect::Need { task: first, counter, need: wait.need, signals: sent });
+                }
+                if by >= first {
+                    return Err(Defect::Order { task: first, counter, by });
+                }
+            }
+        }
         if next as usize != self.waits.len() { Err(Defect::Layout { task: self.tasks.len() as u32 }) } else { Ok(()) }
     }
 

@@ -43,7 +43,7 @@ pub(super) fn check(graph: &Graph) -> Result<(), ResolveError> {
         }
         for (param, view) in operands(call).filter(|(param, _)| param.access.writes()) {
             let written = &mut written[view.tensor as usize];
-            let known = !param.region.contains(&Index::Data);
+            let known = !param.region.iter().any(|index| matches!(index, Index::Data(_)));
             match (region(view), &mut *written) {
                 (Some(region), Written::Boxes(boxes)) if known => boxes.push(region),
                 _ => *written = Written::All,

@@ -259,7 +259,7 @@ impl Recorder<'_> {
 const fn scattered(region: &[Index]) -> bool {
     let (mut n, count) = (0, region.len());
     while n < count {
-        if matches!(region[n], Index::Data) {
+        if matches!(region[n], Index::Data(_)) {
             return true;
         }
         n += 1;

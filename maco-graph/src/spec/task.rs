@@ -89,9 +89,13 @@ pub enum Index {
         /// Elements after the tile.
         after: u32,
     },
-    /// `ids[i]`, `off[e]..off[e + 1]`: known on the device only; planned as the whole axis.
-    Data,
+    /// `ids[i]`, `off[e]..off[e + 1]`: known on the device only; planned as the whole axis. With the tensor parameter whose elements
+    /// name the indices, [`NOT_NAMED`] where no single one does.
+    Data(u8),
 }
+
+/// See [`Index::Data`].
+pub const NOT_NAMED: u8 = u8::MAX;
 
 /// The `G` of `i / G`; 1 where [`check_group`] complains.
 pub const fn group(size: u64) -> u32 {

@@ -5,7 +5,7 @@ pub mod random;
 pub mod simulate;
 
 use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View, ViewAxis};
-use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, NOT_NAMED, Param, TaskKind, TaskSpec, TensorParam};
 
 use Access::{Read, Reduce, Update, Write};
 use Index::{All, Data, Halo, Tile, TileOver};
@@ -68,10 +68,13 @@ pub static HEADS: TaskSpec = task(
 pub static GATHER: TaskSpec = task(
     "gather",
     &[axis("i", &[2]), axis("j", &[4])],
-    &[tensor("x", Read, &[Data, Tile(1)]), tensor("ids", Read, &[Tile(0)]), tensor("y", Write, &[Tile(0), Tile(1)])],
+    &[tensor("x", Read, &[Data(NOT_NAMED), Tile(1)]), tensor("ids", Read, &[Tile(0)]), tensor("y", Write, &[Tile(0), Tile(1)])],
 );
-pub static SCATTER: TaskSpec =
-    task("scatter", &[axis("i", &[2]), axis("j", &[4])], &[tensor("x", Read, &[Tile(0), Tile(1)]), tensor("y", Write, &[Data, Tile(1)])]);
+pub static SCATTER: TaskSpec = task(
+    "scatter",
+    &[axis("i", &[2]), axis("j", &[4])],
+    &[tensor("x", Read, &[Tile(0), Tile(1)]), tensor("y", Write, &[Data(NOT_NAMED), Tile(1)])],
+);
 pub static CUBE: TaskSpec = task(
     "cube",
     &[axis("b", &[1]), axis("i", &[2, 3]), axis("j", &[2])],

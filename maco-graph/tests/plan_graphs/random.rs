@@ -105,7 +105,7 @@ fn add_call(build: &mut Build, draw: &mut Draw<'_>) {
     for param in task.params {
         let Param::Tensor(param) = param else { continue };
         let shape = param.region.iter().map(|&index| match index {
-            Index::All | Index::Data => extent(draw, 8),
+            Index::All | Index::Data(_) => extent(draw, 8),
             Index::Tile(axis) | Index::Halo { axis, .. } => whole_groups(task, axis, extents[usize::from(axis)]),
             Index::TileOver(axis, over) => whole_groups(task, axis, extents[usize::from(axis)]) / u64::from(over),
         });

@@ -1,6 +1,7 @@
 //! Launches of a plan on the threads of a CPU device.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
@@ -227,7 +228,18 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
             if (*descriptor).op != OP_NONE {
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
                 let task = Task::new(&slot, launch.scalars as *const u32);
-                let body = || dispatch(cpu, task, slot.descriptor.op as u32);
+                // A body that waits for a flag is not at work: its own patience ends.
+                let patience = Cell::new(Patience::new());
+                let give_up = || {
+                    let mut waited = patience.get();
+                    let look = bodies.idle(worker, || waited.look(&machine, &run));
+                    if look == Look::Late {
+                        waited.report(&machine, &run, BlackBox { report: REPORT_STUCK, task: slot.descriptor.task, ..BlackBox::EMPTY });
+                    }
+                    patience.set(waited);
+                    look == Look::Abort
+                };
+                let body = || maco_device::giving_up(&give_up, || dispatch(cpu, task, slot.descriptor.op as u32));
                 if let Err(payload) = bodies.run(worker, || catch_unwind(AssertUnwindSafe(body))) {
                     *cpu = Cpu::new();
                     panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((slot.descriptor.task, payload));

@@ -31,6 +31,15 @@ impl Bodies {
         result
     }
 
+    /// Runs `wait` in the midst of a body of `worker`, not marked as running: the clock of all goes on.
+    pub(crate) fn idle<T>(&self, worker: u32, wait: impl FnOnce() -> T) -> T {
+        let count = &self.0[worker as usize].0;
+        count.fetch_sub(1, Ordering::Relaxed);
+        let result = wait();
+        count.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
     /// Bodies begun and ended so far, and whether any runs.
     fn look(&self) -> (u64, bool) {
         self.0.iter().fold((0, false), |(sum, running), count| {

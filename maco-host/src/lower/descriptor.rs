@@ -1,7 +1,7 @@
 //! Tasks as descriptors, list after list.
 
 use maco_device::abi::{
-    CREDIT, Descriptor, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
+    CREDIT, Descriptor, FLAT, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
 };
 use maco_graph::plan::{Plan, Route, Schedule};
 
@@ -43,6 +43,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16]) -> Result<
                 Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
             waits(plan, task, &mut descriptor, &mut made.overflow);
             signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
+            named(plan, call as u32, &mut descriptor, &mut made.overflow);
             made.descriptors.push(descriptor);
         }
         made.descriptors.push(Descriptor::END);
@@ -137,6 +138,17 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
     descriptor.extra_signals =
         u16::try_from(extra.len()).map_err(|_| too_many(&plan.graph, "signals of one task", extra.len() as u64, u16::MAX as u64))?;
     Ok(())
+}
+
+fn named(plan: &Plan, call: u32, descriptor: &mut Descriptor, overflow: &mut Vec<u32>) {
+    // A call has few parameters, so few of them.
+    let first = plan.named.partition_point(|wait| wait.call < call);
+    for wait in plan.named[first..].iter().take_while(|wait| wait.call == call) {
+        let operand = wait.operand | if wait.flat { FLAT } else { 0 };
+        let axis = wait.axis.map_or(3, u32::from);
+        overflow.extend([operand, axis, wait.rows, wait.counters.start, wait.size, wait.limit, wait.need, wait.first]);
+        descriptor.indirect += 1;
+    }
 }
 
 fn word(plan: &Plan, route: &Route) -> Result<u32, Error> {

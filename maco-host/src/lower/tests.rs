@@ -92,8 +92,10 @@ fn lists_hold_every_task_once_and_end() {
             let node = &plan.tasks[descriptor.task as usize];
             assert!(!std::mem::replace(&mut seen[descriptor.task as usize], true));
             assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
-            assert_eq!(waits(&lowered, descriptor), plan.waits_of(descriptor.task).iter().map(|w| (w.counter, w.need)).collect::<Vec<_>>());
-            assert_eq!(signals(&lowered, descriptor), plan.signals_of(descriptor.task));
+            let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.local.is_local(descriptor.task, wait.counter));
+            assert_eq!(waits(&lowered, descriptor), polled.map(|wait| (wait.counter, wait.need)).collect::<Vec<_>>());
+            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SOLE);
+            assert!(counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.local.is_signalled(counter))));
         }
     }
     assert!(seen.into_iter().all(|seen| seen));
@@ -104,7 +106,7 @@ fn lists_hold_every_task_once_and_end() {
 fn tickets_index_one_list() {
     let plan = planned(chain(64, 64), 5, Schedule::Tickets);
     let lowered = Lowered::new(&plan).unwrap();
-    assert!(lowered.dynamic);
+    assert_eq!((lowered.mode(), lowered.grid()), (abi::TICKETS, 5));
     assert_eq!(lowered.starts, [0; 6]);
     assert_eq!(lowered.tasks as usize, plan.tasks.len());
     assert_eq!(lowered.descriptors.len(), plan.tasks.len() + 3);
@@ -134,7 +136,8 @@ fn waits_and_signals_overflow() {
     assert_eq!(waits(&lowered, consumer).len(), 4);
 
     // Losing the first producer's signals leaves everything else as it is.
-    let (descriptors, overflow) = lowered.losing_signals(plan.calls[0].tasks.start);
+    let (descriptors, overflow, images) = lowered.with(Some(Fault::LostSignal(plan.calls[0].tasks.start)));
+    assert!(images.is_empty());
     let changed: Vec<_> = descriptors.iter().zip(&lowered.descriptors).filter(|(now, then)| now != then).collect();
     assert_eq!(changed.len(), 1);
     let (now, then) = changed[0];
@@ -147,18 +150,15 @@ fn waits_and_signals_overflow() {
 #[test]
 fn views_and_scalars_are_stored_once() {
     let mut graph = chain(16, 16);
-    let mut again = call(&graph, &MAP, 3, &[0, 1], &[ScalarSource::Parameter(0)]);
-    again.operands[1] = graph.calls[1].operands[1].clone();
+    let again = call(&graph, &MAP, 3, &[0, 2], &[ScalarSource::Parameter(0)]);
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     graph.calls.push(again);
     let plan = planned(graph, 1, Schedule::Static);
     let lowered = Lowered::new(&plan).unwrap();
-    assert_eq!(lowered.table_sizes(), (3, 0, 2));
+    assert_eq!(lowered.table_sizes(), (2 * abi::OPERANDS, 0, 2));
     let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
-    assert_eq!((of(0).scalar, of(1).scalar, of(2).scalar), (0, 1, 0));
-    assert_eq!(of(0).operand[0], of(2).operand[0], "x");
-    assert_eq!(of(0).operand[1], of(1).operand[0], "h");
-    assert_eq!(of(1).operand[1], of(2).operand[1], "y");
+    assert_eq!([0, 1, 2].map(|call| of(call).scalar), [0, 1, 0]);
+    assert_eq!([0, 1, 2].map(|call| of(call).views), [0, abi::OPERANDS as u32, 0], "x and h, h and y, x and h again");
 }
 
 #[test]
@@ -172,7 +172,8 @@ fn tables_follow_the_arguments() {
     let tables = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], true).unwrap();
     assert_eq!(tables.scalars, [0x4000_0000]);
     let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
-    assert_eq!(bases, [(0x10_000, 24, NO_MAP), (0x30_000, 24, 0), (0x20_000, 40, NO_MAP)]);
+    let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, 0)];
+    assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, h][..], &[h, y][..]), "one block of views per call");
     let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48] };
     assert_eq!(tables.maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
@@ -230,6 +231,82 @@ fn an_empty_graph_still_has_a_view() {
     let lowered = Lowered::new(&plan).unwrap();
     assert_eq!(lowered.starts, [0, 1, 2, 3]);
     let tables = lowered.bind(&plan.graph, 0, &[], &[], true).unwrap();
-    assert_eq!((tables.views.len(), lowered.table_sizes().0), (1, 1));
+    assert_eq!((tables.views.len(), lowered.table_sizes().0), (abi::OPERANDS, abi::OPERANDS));
     assert_eq!(tables.views[0], abi::View { map: NO_MAP, ..abi::View::default() });
+}
+
+/// The tasks of `chain`, lowered without and with a fault; descriptors that differ.
+fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(Descriptor, Descriptor)>, Vec<Image>, u32) {
+    let plan = planned(chain(64, 64), 3, schedule);
+    let lowered = Lowered::new(&plan).unwrap();
+    let task = plan.calls[0].tasks.start + 1;
+    let (descriptors, overflow, images) = lowered.with(Some(fault(task)));
+    assert_eq!((descriptors.len(), overflow.len(), images.len()), (lowered.descriptors.len(), lowered.overflow.len(), lowered.images.len()));
+    let changed = lowered.descriptors.iter().copied().zip(descriptors).filter(|(then, now)| then != now).collect();
+    (lowered, changed, images, task)
+}
+
+#[test]
+fn a_fault_changes_its_task_and_nothing_else() {
+    for schedule in [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
+        for (fault, flag) in [(Fault::LostArrive as fn(u32) -> Fault, abi::LOST_ARRIVE), (Fault::ExtraBytes, abi::EXTRA_BYTES)] {
+            let (_, changed, _, task) = broken(schedule, fault);
+            let [(then, now)] = changed[..] else { panic!("{schedule}: {changed:?}") };
+            assert_eq!((now, now.task), (Descriptor { flags: then.flags | flag, ..then }, task));
+        }
+        let (lowered, changed, images, _) = broken(schedule, Fault::LostSignal);
+        let [(then, now)] = changed[..] else { panic!("{schedule}: {changed:?}") };
+        assert_eq!(Descriptor { signal: then.signal, ..now }, then);
+        if schedule.schedulers() > 0 {
+            // The task's end still gives its place back, or another task would be the one that hangs.
+            let credit = |signals: &[u32]| signals.iter().filter(|&&signal| signal != NO_COUNTER && signal & abi::CREDIT != 0).count();
+            assert_eq!(credit(&now.signal), credit(&then.signal));
+            assert!(now.signal.iter().all(|&signal| signal == NO_COUNTER || signal & abi::ROUTE_COUNTER == 0));
+        }
+        assert!(images.iter().zip(&lowered.images).all(|(now, then)| now.words == then.words));
+        // No task has that number.
+        let plan = planned(chain(64, 64), 3, schedule);
+        let (descriptors, ..) = Lowered::new(&plan).unwrap().with(Some(Fault::LostArrive(u32::MAX)));
+        assert_eq!(descriptors, lowered.descriptors);
+    }
+}
+
+#[test]
+fn a_lost_push_is_a_bit_in_one_image() {
+    for schedule in [Schedule::Static, Schedule::Tickets] {
+        assert!(broken(schedule, Fault::LostPush).1.is_empty(), "nobody pushes with {schedule}");
+    }
+    for schedule in [Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
+        let (lowered, changed, images, _) = broken(schedule, Fault::LostPush);
+        assert!(changed.is_empty());
+        let words = |images: &[Image]| images.iter().flat_map(|image| image.words.clone()).collect::<Vec<_>>();
+        let (then, now) = (words(&lowered.images), words(&images));
+        let differing: Vec<_> = then.iter().zip(&now).filter(|(then, now)| then != now).collect();
+        assert!(matches!(differing[..], [(then, now)] if then | abi::LOST_PUSH == *now), "{schedule}: {differing:?}");
+    }
+}
+
+#[test]
+fn an_edge_that_stays_on_a_worker_has_no_counter() {
+    let mut graph = chain(64, 64);
+    // Both calls by the same task: neither is staged.
+    graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
+    let plan = planned(graph.clone(), 1, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op != OP_END) {
+        assert!(waits(&lowered, descriptor).is_empty() && signals(&lowered, descriptor).is_empty(), "{descriptor:?}");
+    }
+    // 64 tiles of the first call come before the first tile of the second: further back than a worker has slots, so ended anyway.
+    assert!(lowered.descriptors.iter().all(|descriptor| descriptor.after == 0));
+    // Four tiles: each one's own producer is four places before.
+    graph = chain(16, 16);
+    graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
+    let plan = planned(graph, 1, Schedule::Static);
+    let after: Vec<u16> = Lowered::new(&plan).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
+    assert!(after[..4].iter().all(|&after| after == 0) && after[4..].iter().all(|&after| (1..=4).contains(&after)), "{after:?}");
+    // The reader through the ring must see a counter.
+    let plan = planned(chain(16, 16), 1, Schedule::Static);
+    let lowered = Lowered::new(&plan).unwrap();
+    let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags & abi::STAGED != 0).unwrap();
+    assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }

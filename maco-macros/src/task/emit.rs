@@ -176,7 +176,13 @@ fn region_spec(task: &Task<'_>, index: &Index, p: &TokenStream) -> TokenStream {
         IndexKind::Tile(_) => quote! { #p::spec::Index::Tile(#axis) },
         IndexKind::Over(_, group) => quote! { #p::spec::Index::TileOver(#axis, #p::spec::group((#group) as u64)) },
         IndexKind::Halo(_, before, after) => quote! { #p::spec::Index::Halo { axis: #axis, before: #before, after: #after } },
-        IndexKind::Data(_) => quote! { #p::spec::Index::Data },
+        IndexKind::Data(names) => {
+            let by = match names.as_slice() {
+                [name] => task.tensors().position(|tensor| tensor.name == *name).map_or(maco_graph::spec::NOT_NAMED, |by| by as u8),
+                _ => maco_graph::spec::NOT_NAMED,
+            };
+            quote! { #p::spec::Index::Data(#by) }
+        }
     }
 }
 

@@ -1,0 +1,53 @@
+//! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
+
+use super::{Machine, Outcome, Queue, Run, leave, notify, schedule, signal, wait};
+use crate::abi::{Descriptor, Launch, OP_END, Share, View};
+
+/// Runs the tasks of `worker` and leaves. `body` runs one task; after `Abort` the worker takes no more.
+///
+/// # Safety
+/// `launch` names live memory; each worker of the launch calls once. `tails` has an entry per scheduler: messages sent before, 0.
+pub unsafe fn work<M: Machine>(
+    machine: &M,
+    launch: &Launch,
+    worker: u32,
+    tails: &mut [u8],
+    mut body: impl FnMut(&Run, *const Descriptor) -> Outcome,
+) {
+    // SAFETY: the caller promises a live launch; descriptors, views and overflow are not written while it runs.
+    unsafe {
+        let run = Run::new(machine, launch, worker);
+        run.clear_idle(machine, worker, launch.workers);
+        let mut queue = Queue::new(launch, worker);
+        while let Some(index) = queue.next(machine, &run) {
+            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
+            if (*descriptor).op == OP_END || run.aborted(machine) {
+                break;
+            }
+            let views = (launch.views as *const View).add((*descriptor).views as usize);
+            if wait(machine, &run, descriptor, views) == Outcome::Abort || body(&run, descriptor) == Outcome::Abort {
+                break;
+            }
+            if !queue.is_pushed() {
+                signal(machine, &run, descriptor);
+            } else if notify(machine, launch, &run, descriptor, tails.as_mut_ptr()) == Outcome::Abort {
+                break;
+            }
+        }
+        leave(machine, run.state, launch.workers + launch.schedulers);
+    }
+}
+
+/// Runs scheduler `number` and leaves.
+///
+/// # Safety
+/// `launch` names live memory; each scheduler of the launch calls once, and [`Share::memory`] holds its image.
+pub unsafe fn attend<M: Machine>(machine: &M, launch: &Launch, number: u32) {
+    // SAFETY: the caller promises a live launch.
+    unsafe {
+        let run = Run::new(machine, launch, launch.workers + number);
+        let memory = (*(launch.shares as *const Share).add(number as usize)).memory as *mut u32;
+        schedule(machine, launch, &run, number, memory);
+        leave(machine, run.state, launch.workers + launch.schedulers);
+    }
+}
