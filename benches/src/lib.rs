@@ -1,5 +1,9 @@
 //! Kernels, peers and rows that the bench binaries share.
 pub mod cublas;
-pub mod dispatch;
+pub mod graphs;
 pub mod kernels;
+pub mod oracle;
+pub mod peer;
 pub mod rows;
+pub mod tasks;
+pub mod timing;

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::timing::Measured;
+
 /// One measurement beside its peer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -25,6 +27,41 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The same system against itself in the same run, as a ratio: how far 1.00 is uncertain.
     pub spread: Option<f64>,
+}
+
+impl Row {
+    /// A time without a peer; the spread is its own.
+    pub fn alone(bench: &'static str, case: impl Into<String>, metric: &'static str, ours: Measured) -> Row {
+        Row {
+            bench,
+            case: case.into(),
+            metric,
+            unit: "us",
+            value: ours.value,
+            peer: "",
+            peer_value: None,
+            ratio: None,
+            spread: Some(ours.spread()),
+        }
+    }
+
+    /// A time beside a peer's.
+    pub fn against(
+        bench: &'static str,
+        case: impl Into<String>,
+        metric: &'static str,
+        ours: Measured,
+        peer: &'static str,
+        theirs: Measured,
+    ) -> Row {
+        Row {
+            peer,
+            peer_value: Some(theirs.value),
+            ratio: Some(theirs.value / ours.value),
+            spread: Some(theirs.spread()),
+            ..Row::alone(bench, case, metric, ours)
+        }
+    }
 }
 
 /// Prints the table and writes the JSON.

@@ -21,20 +21,31 @@ pub(crate) enum Device<'a> {
 /// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`. The macro of a
 /// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
 /// called there.
+///
+/// `maco_plain.rs` is a slice of the names and the PTX of all plain kernels: entries that no macro of MACO made. Programs that launch
+/// such kernels themselves include it; without device code it is empty.
 pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<(), Error> {
     let folder = out.join("maco");
     let _ = std::fs::remove_dir_all(&folder); // entries of the last time
+    let mut plain = String::new();
     if let Device::Ptx(ptx) = device {
         std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         write_file(&out.join("maco.ptx"), ptx)?;
         for (entry, ptx) in split::entries(ptx) {
             let file = folder.join(format!("{entry}.ptx"));
             write_file(&file, &ptx)?;
+            if !entry.starts_with(GENERATED) {
+                plain.push_str(&format!("    ({entry:?}, include_str!({:?})),\n", file.to_string_lossy()));
+            }
             write_file(&folder.join(format!("{entry}.rs")), constant(crate_path, &module(crate_path, &file, &ptx), "None"))?;
         }
     }
+    write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
     write_file(&out.join("maco.rs"), text(crate_path, device))
 }
+
+/// How the names of the entries begin that MACO's macros make.
+const GENERATED: &str = "maco_";
 
 /// For a build on the device, where nothing is embedded.
 pub(crate) fn empty(out: &Path) -> Result<(), Error> {
@@ -77,6 +88,20 @@ mod tests {
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some(r#"compile_error!("MACO: src/kernels.rs:3:1: \"no\"");"#));
         assert!(lines.next().is_some_and(|line| line.starts_with("pub const EMBEDDED") && line.contains("modules: &[]")));
+    }
+
+    #[test]
+    fn plain_kernels_are_listed_by_name() {
+        let out = std::env::temp_dir().join(format!("maco-plain-{}", std::process::id()));
+        std::fs::create_dir_all(&out).unwrap();
+        let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
+        let listed = || std::fs::read_to_string(out.join("maco_plain.rs")).unwrap();
+        write(&out, "crate", Device::Ptx(ptx)).unwrap();
+        let text = listed();
+        assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
+        write(&out, "crate", Device::Missing("no toolchain")).unwrap();
+        assert_eq!(listed(), "&[\n]\n");
+        std::fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]

@@ -32,6 +32,8 @@
 //!
 //! It is compiled twice, as a module of the user's crate and as the only module of a device crate. It may use `maco`, task libraries
 //! (packages whose manifest says `[package.metadata.maco] tasks = true`) and its own submodules; `crate::…` names another crate there.
+//! Plain kernels (`#[unsafe(no_mangle)] extern "ptx-kernel" fn` for the device only) are embedded too: `$OUT_DIR/maco_plain.rs` is a
+//! `&[(name, PTX)]` of them, for programs that launch them by other means than a plan. They keep the same rules as megakernels.
 
 #![forbid(unsafe_code)]
 

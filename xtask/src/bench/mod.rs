@@ -15,8 +15,10 @@ use crate::packages::root;
 pub enum Bench {
     /// `linear` and the MLP beside cuBLAS and CUDA graphs of cuBLAS (needs a GPU)
     Linear(Program),
-    /// A task without work, chains, hops between CTAs (needs a GPU)
+    /// Tasks without work, chains, hops between CTAs, random work dealt, copies (needs a GPU)
     Dispatch(Program),
+    /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
+    Boundary(Program),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
     /// `cargo build` of an example: the first ever, with `core` cached, a kernel edited, nothing changed; each less the host build alone
@@ -39,7 +41,10 @@ pub struct Program {
     /// Write the rows here as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Arguments of the program, after `--`
+    /// How often each system is measured per case; by default the program's own number
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Arguments of the program, after `--`; `-- --help` shows them
     #[arg(last = true)]
     arguments: Vec<String>,
 }
@@ -49,6 +54,7 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Linear(program) => program.run("linear"),
         Bench::Dispatch(program) => program.run("dispatch"),
+        Bench::Boundary(program) => program.run("boundary"),
         Bench::Plan(program) => program.run("plan"),
         Bench::Build { json, example, rounds } => build::measure(example, *rounds, json.as_deref()),
     }
@@ -60,6 +66,9 @@ impl Program {
         command.arg(root().join("benches/Cargo.toml")).arg("--");
         if let Some(json) = &self.json {
             command.arg("--json").arg(absolute(json)?);
+        }
+        if let Some(rounds) = self.rounds {
+            command.args(["--rounds", &rounds.to_string()]);
         }
         run(command.args(&self.arguments))
     }

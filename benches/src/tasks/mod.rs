@@ -1,0 +1,23 @@
+//! What `dispatch` and `boundary` measure: tasks, and their bodies again as plain kernels, which the peers launch.
+//!
+//! How a graph is made of the tasks is in `graphs.rs`, what is timed in `bin/`.
+
+use maco::prelude::*;
+
+pub mod boundary;
+pub mod dispatch;
+pub mod plain;
+
+#[cfg(target_arch = "nvptx64")]
+mod body;
+#[cfg(target_arch = "nvptx64")]
+mod ptx;
+
+use boundary::{all, halo, identity, weights};
+use dispatch::{bump, busy, empty, relay, start, transfer};
+
+maco::task_set! {
+    /// The whole task library and the tasks that are measured, in one kernel: a dispatch costs what it costs a user's program.
+    pub ops: linear, matmul, add, mul, bias, copy, scale, gelu, relu, silu, rmsnorm, softmax, sum_rows,
+        start, empty, bump, relay, busy, transfer, identity, halo, all, weights
+}
