@@ -18,6 +18,10 @@ pub const STAGING_BYTES: u32 = 32 * 1024;
 pub const CONTROL_BYTES: u32 = 3 * 1024;
 /// Dynamic shared memory of a worker CTA.
 pub const SHARED_BYTES: u32 = PAGES * PAGE_BYTES + STAGING_BYTES + CONTROL_BYTES;
+/// Where the seed of delays lies in shared memory: its last word.
+pub const SEED: u32 = SHARED_BYTES - 4;
+/// Shared memory that a scheduler CTA has for its own: all but control.
+pub const OWN_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
 /// Tasks a worker keeps in flight: descriptors prefetched, loads ahead, signals behind.
 pub const SLOTS: u32 = 8;
 /// Tensor parameters of one task.

@@ -1,7 +1,7 @@
 //! The device runtime: roles, ring, worker, counters. The same source is compiled to PTX and for the host.
 //!
 //! CUDA API calls, planning and errors do not belong here. On `nvptx64` this crate is `no_std` and inline PTX lives in
-//! `ptx` only; on the host the role [`Cpu`] runs the same task bodies.
+//! `ptx` only; on the host the role [`Cpu`] runs the same task bodies, alone or as the roles of a modelled CTA ([`modelled`]).
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
@@ -16,9 +16,16 @@ pub mod task;
 pub mod tile;
 
 mod cta;
+#[cfg(not(target_arch = "nvptx64"))]
+mod model;
 mod role;
-#[cfg(target_arch = "nvptx64")]
 mod worker;
+
+/// What loader, consumers and store are built on: instructions, or a model of them.
+#[cfg(not(target_arch = "nvptx64"))]
+use model as hardware;
+#[cfg(target_arch = "nvptx64")]
+use ptx as hardware;
 
 pub use cta::{Accumulator, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
@@ -30,3 +37,5 @@ pub use task::{All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
+#[cfg(not(target_arch = "nvptx64"))]
+pub use worker::modelled;

@@ -32,6 +32,14 @@ impl Task {
         Task { slot, scalars }
     }
 
+    /// Its index in the plan.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        // SAFETY: `new` promises a valid slot.
+        unsafe { (&raw const (*self.slot).descriptor.task).read() }
+    }
+
     /// Tile coordinate along one grid axis.
     #[inline(always)]
     pub fn coord(self, axis: usize) -> i32 {

@@ -16,11 +16,19 @@ pub struct PlanOptions {
     pub(crate) deadline: Duration,
     pub(crate) max_tasks: usize,
     pub(crate) placement: Option<Vec<u32>>,
+    pub(crate) pipelined: bool,
 }
 
 impl Default for PlanOptions {
     fn default() -> PlanOptions {
-        PlanOptions { workers: None, schedule: None, deadline: Duration::from_secs(2), max_tasks: 1 << 20, placement: None }
+        PlanOptions {
+            workers: None,
+            schedule: None,
+            deadline: Duration::from_secs(2),
+            max_tasks: 1 << 20,
+            placement: None,
+            pipelined: false,
+        }
     }
 }
 
@@ -50,6 +58,14 @@ impl PlanOptions {
     #[must_use]
     pub fn placement(mut self, workers: Vec<u32>) -> PlanOptions {
         self.placement = Some(workers);
+        self
+    }
+
+    /// On a CPU device: each worker is five threads, the roles of a CTA on a GPU (controller, loader, two consumers, store) over a model
+    /// of its shared memory, barriers and copies. Much slower, and for tests of the pipeline; results are the same. A GPU has its own.
+    #[must_use]
+    pub fn pipelined(mut self, pipelined: bool) -> PlanOptions {
+        self.pipelined = pipelined;
         self
     }
 

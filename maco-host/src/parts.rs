@@ -1,6 +1,6 @@
 //! What both executors need of a plan.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use maco_graph::plan::Plan;
 
@@ -17,7 +17,10 @@ pub(crate) struct Parts {
     pub(crate) plan: Plan,
     pub(crate) lowered: Lowered,
     pub(crate) signature: Signature,
+    /// Tiles are copied by TMA, or by a model of it.
+    pub(crate) staging: bool,
     deadline_ns: AtomicU64,
+    delays: AtomicU32,
 }
 
 /// What a set of arguments was when it was last checked and bound; equal ones need neither again.
@@ -26,12 +29,14 @@ pub(crate) struct Key {
     tensors: Vec<Placed>,
     scalars: Vec<ScalarArgument>,
     deadline_ns: u64,
+    delays: u32,
 }
 
 impl Key {
     /// Whether `arguments` are those of this key; allocates nothing.
     pub(crate) fn matches(&self, parts: &Parts, arguments: &Arguments<'_>) -> bool {
         self.deadline_ns == parts.deadline_ns()
+            && self.delays == parts.delays()
             && self.scalars == arguments.scalars
             && self.tensors.len() == arguments.tensors.len()
             && self
@@ -43,10 +48,11 @@ impl Key {
 }
 
 impl Parts {
-    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64) -> Result<Parts, Error> {
+    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, pipelined: bool) -> Result<Parts, Error> {
         let lowered = Lowered::new(&plan)?;
         let signature = Signature::new(&plan.graph)?;
-        Ok(Parts { device, plan, lowered, signature, deadline_ns: AtomicU64::new(deadline_ns) })
+        let staging = device.is_gpu() || pipelined;
+        Ok(Parts { device, plan, lowered, signature, staging, deadline_ns: AtomicU64::new(deadline_ns), delays: AtomicU32::new(0) })
     }
 
     pub(crate) fn megakernel(&self) -> &str {
@@ -61,11 +67,20 @@ impl Parts {
         self.deadline_ns.store(deadline_ns, Ordering::Relaxed);
     }
 
+    /// Seed of the delays that tests ask for; 0 for none.
+    pub(crate) fn delays(&self) -> u32 {
+        self.delays.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_delays(&self, seed: u32) {
+        self.delays.store(seed, Ordering::Relaxed);
+    }
+
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
-        let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.device.is_gpu())?;
-        Ok((Key { tensors, scalars: arguments.scalars.clone(), deadline_ns: self.deadline_ns() }, tables))
+        let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.staging)?;
+        Ok((Key { tensors, scalars: arguments.scalars.clone(), deadline_ns: self.deadline_ns(), delays: self.delays() }, tables))
     }
 }

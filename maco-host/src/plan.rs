@@ -64,7 +64,7 @@ impl Plan {
             &Options { schedule, max_tasks: options.max_tasks, workers, placement: options.placement.clone() },
         )?;
         graph_files::write_if_asked(&planned)?;
-        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?)?;
+        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options.pipelined)?;
         let executor = match (device.pool(), device.context()) {
             (Some(pool), _) => Executor::Cpu(cpu::Executor::new(pool, program.cpu, &parts)?),
             (None, Some(context)) => Executor::Gpu(gpu::Executor::new(context, &program, &parts)?),
@@ -190,6 +190,25 @@ impl Plan {
                 Ok(())
             }
             Executor::Gpu(gpu) => gpu.inject(&self.0.parts, fault),
+        }
+    }
+
+    /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Heeded by the pipelined CPU
+    /// executor, and by device code built with the feature `delays`. Arguments bound before keep theirs.
+    #[doc(hidden)]
+    pub fn set_delays(&self, seed: u32) {
+        self.0.parts.set_delays(seed);
+    }
+
+    /// As if so many launches had ended and none had been aborted: how tests come to the wrap of the number.
+    #[doc(hidden)]
+    pub fn launched(&self, launches: u32) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => {
+                cpu.launched(launches);
+                Ok(())
+            }
+            Executor::Gpu(gpu) => gpu.launched(launches),
         }
     }
 

@@ -1,3 +1,11 @@
 fn main() {
-    maco_build::compile_all(["src/dense.rs", "src/inputs.rs", "src/random.rs", "src/readme.rs", "src/regions.rs"])
+    maco_build::compile_all([
+        "src/chains.rs",
+        "src/dense.rs",
+        "src/faults.rs",
+        "src/inputs.rs",
+        "src/random.rs",
+        "src/readme.rs",
+        "src/regions.rs",
+    ])
 }

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::fetch::make_executable;
 use crate::packages::{Package, beside, root};
 use crate::progress::during;
-use crate::setup;
 use crate::test::gpu_tests;
+use crate::{sanitize, setup};
 
 /// A bundle is copied to the machine with the GPU: keep it small.
 const LIMIT_MIB: f64 = 60.0;
@@ -130,12 +130,17 @@ fn package_name(id: &str) -> String {
 
 fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>) -> String {
     let words = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
+    let sanitized: Vec<&str> = tests.iter().map(String::as_str).filter(|test| sanitize::worthwhile(test)).collect();
     format!(
         "#!/bin/sh
-# Written by `cargo xtask bundle`. Without arguments: every GPU test. With: one program and its arguments, of
+# Written by `cargo xtask bundle`. Without arguments: every GPU test. `sanitize`: under compute-sanitizer. Else: one program and its
+# arguments, of
 #   {}
-cd \"$(dirname \"$0\")/bin\" || exit 1
+{}cd \"$(dirname \"$0\")/bin\" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
+if [ \"$1\" = sanitize ]; then
+    sanitize
+fi
 if [ $# -gt 0 ]; then
     program=$1
     shift
@@ -149,6 +154,7 @@ done
 exit $failed
 ",
         words(programs),
+        sanitize::shell_function(&sanitized),
         words(tests)
     )
 }
@@ -183,5 +189,6 @@ mod tests {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         let text = script_text(&set(&["test-a", "test-b"]), &set(&["mlp"]));
         assert!(text.contains("for test in test-a test-b; do") && text.contains("|| failed=1") && text.contains("#   mlp\n"), "{text}");
+        assert!(text.contains("sanitize() {") && text.contains("if [ \"$1\" = sanitize ]"), "{text}");
     }
 }

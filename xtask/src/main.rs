@@ -13,6 +13,7 @@ mod lint;
 mod packages;
 mod progress;
 mod results;
+mod sanitize;
 mod setup;
 mod test;
 
@@ -53,6 +54,8 @@ enum Command {
     Results(results::Options),
     /// Packs stripped test, bench and example programs and a script into dist/, for a GPU machine without Rust
     Bundle,
+    /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a bundle: `dist/run.sh sanitize`
+    Sanitize,
 }
 
 fn main() -> ExitCode {
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::bench(&bench),
         Command::Results(options) => results::results(&options),
         Command::Bundle => bundle::bundle(),
+        Command::Sanitize => sanitize::sanitize(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,8 +27,11 @@ pub unsafe fn mailbox(launch: &Launch, worker: u32, scheduler: u32) -> *mut u32 
     (launch.rings as *mut u32).wrapping_add(before + number * MAILBOX as usize)
 }
 
-/// Waits until the worker may fill place `at` (its count of messages so far) of a mailbox. Places empty in order, so it looks at the
-/// last place of each half before it fills the first: most messages cost no load.
+/// Waits until the worker may fill place `at` (its count of messages so far) of a mailbox. It looks at a half before it fills the
+/// first place of it: most messages cost no load.
+///
+/// It looks at every place: the scheduler empties them in order, but nothing orders those stores for the worker. It could see the
+/// last one while an earlier one, still on its way, would wipe out the next message. A place that was seen empty stays empty.
 ///
 /// # Safety
 /// `ring` is a mailbox of the live launch `run`, and this executor its only producer.
@@ -38,18 +41,25 @@ pub unsafe fn room<M: Machine>(machine: &M, run: &Run, ring: *mut u32, at: u32) 
     if !at.is_multiple_of(HALF) {
         return Outcome::Ready;
     }
-    let last = ring.wrapping_add(((at + HALF - 1) % MAILBOX) as usize);
+    let half = ring.wrapping_add((at % MAILBOX) as usize);
     let mut patience = Patience::new();
-    // SAFETY: the caller promises a live ring.
-    unsafe {
-        while machine.load(last) != 0 {
-            // A scheduler never waits for a worker, so this ends; if it does not, the scheduler's own deadline says why.
-            if patience.look(machine, run) == Look::Abort {
-                return Outcome::Abort;
-            }
+    loop {
+        let mut held = 0;
+        let mut place = 0;
+        while place < HALF as usize {
+            // SAFETY: the caller promises a live ring.
+            held |= unsafe { machine.load(half.add(place)) };
+            place += 1;
+        }
+        if held == 0 {
+            return Outcome::Ready;
+        }
+        // A scheduler never waits for a worker, so this ends; if it does not, the scheduler's own deadline says why.
+        // SAFETY: passed on from the caller.
+        if unsafe { patience.look(machine, run) } == Look::Abort {
+            return Outcome::Abort;
         }
     }
-    Outcome::Ready
 }
 
 /// Fills place `at` of a ring of `places`, behind a release fence.

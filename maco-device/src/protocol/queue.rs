@@ -79,7 +79,7 @@ impl Queue {
             if machine.lane() == 0 {
                 clear(machine, self.inbox, INBOX, self.next);
             }
-            self.next += 1;
+            self.next = self.next.wrapping_add(1);
             Some(if word == PUSH_END { self.tasks } else { word - 1 })
         }
     }

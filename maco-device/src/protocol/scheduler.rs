@@ -66,7 +66,12 @@ impl Layout {
 
 /// How many workers scheduler `number` pushes to: every `schedulers`-th one from `number`.
 const fn own(workers: u32, schedulers: u32, number: u32) -> u32 {
-    (workers - number).div_ceil(schedulers)
+    over(workers - number + schedulers - 1, schedulers)
+}
+
+/// `a / b`, without the panic that device code would carry along; a plan with schedulers has at least one.
+const fn over(a: u32, b: u32) -> u32 {
+    if b == 0 { 0 } else { a / b }
 }
 
 /// One scheduler at work.
@@ -199,7 +204,7 @@ impl<M: Machine> Scheduler<'_, M> {
                 clear(machine, ring, MAILBOX, head);
                 self.store(self.at.heads + worker, head.wrapping_add(1));
                 if word & CREDIT != 0 {
-                    self.add(self.at.outstanding + (worker - self.number) / self.launch.schedulers, u32::MAX);
+                    self.add(self.at.outstanding + over(worker - self.number, self.launch.schedulers), u32::MAX);
                     self.add(self.at.ended, 1);
                 }
                 if word & ROUTE_COUNTER != 0 {

@@ -5,6 +5,7 @@ use core::arch::asm;
 /// Acquire after a relaxed poll saw its value. Cheaper than `fence.acq_rel`: no wait for own stores.
 #[inline(always)]
 pub fn acquire_gpu() {
+    super::delay::delay();
     // SAFETY: a fence has no operands.
     unsafe { asm!("fence.acquire.gpu;", options(nostack)) }
 }
@@ -12,6 +13,7 @@ pub fn acquire_gpu() {
 /// Release before relaxed signals: everything this thread wrote or observed comes before them.
 #[inline(always)]
 pub fn release_gpu() {
+    super::delay::delay();
     // SAFETY: a fence has no operands.
     unsafe { asm!("fence.release.gpu;", options(nostack)) }
 }

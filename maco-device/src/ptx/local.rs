@@ -10,6 +10,7 @@ use core::arch::asm;
 /// `at` is an aligned word of global memory.
 #[inline(always)]
 pub unsafe fn load_relaxed(at: *const u32) -> u32 {
+    super::delay::delay();
     let value: u32;
     // SAFETY: the caller promises the address.
     unsafe { asm!("ld.relaxed.gpu.global.u32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
@@ -22,6 +23,7 @@ pub unsafe fn load_relaxed(at: *const u32) -> u32 {
 /// `at` is an aligned word of global memory.
 #[inline(always)]
 pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the address.
     unsafe { asm!("red.relaxed.gpu.global.add.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
@@ -32,6 +34,7 @@ pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
 /// `at` is an aligned word of global memory.
 #[inline(always)]
 pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
+    super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
     unsafe { asm!("atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
@@ -44,6 +47,7 @@ pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
 /// `at` is an aligned word of global memory.
 #[inline(always)]
 pub unsafe fn fetch_add(at: *mut u32, value: u32) -> u32 {
+    super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
     unsafe { asm!("atom.acq_rel.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
@@ -84,6 +88,7 @@ pub unsafe fn compare_exchange64(at: *mut u64, expected: u64, new: u64) -> u64 {
 /// `at` is an aligned word of global memory.
 #[inline(always)]
 pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the address.
     unsafe { asm!("st.relaxed.gpu.global.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }

@@ -18,6 +18,7 @@ pub unsafe fn init(at: u32, count: u32) {
 /// `at` is an initialised mbarrier.
 #[inline(always)]
 pub unsafe fn arrive(at: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the mbarrier.
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) at, options(nostack)) }
 }
@@ -28,6 +29,7 @@ pub unsafe fn arrive(at: u32) {
 /// `at` is an initialised mbarrier.
 #[inline(always)]
 pub unsafe fn arrive_expect(at: u32, bytes: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the mbarrier.
     unsafe { asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{0}], {1};", in(reg32) at, in(reg32) bytes, options(nostack)) }
 }
@@ -38,6 +40,7 @@ pub unsafe fn arrive_expect(at: u32, bytes: u32) {
 /// `at` is an initialised mbarrier.
 #[inline(always)]
 pub unsafe fn try_wait(at: u32, parity: u32) -> bool {
+    super::delay::delay();
     let done: u32;
     // SAFETY: the caller promises the mbarrier.
     unsafe {
@@ -53,6 +56,7 @@ pub unsafe fn try_wait(at: u32, parity: u32) -> bool {
 /// `at` is an initialised mbarrier.
 #[inline(always)]
 pub unsafe fn test(at: u32, parity: u32) -> bool {
+    super::delay::delay();
     let done: u32;
     // SAFETY: the caller promises the mbarrier.
     unsafe {

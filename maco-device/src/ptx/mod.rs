@@ -5,6 +5,7 @@
 
 pub mod barrier;
 pub mod convert;
+pub mod delay;
 pub mod fence;
 pub mod local;
 pub mod math;

@@ -59,16 +59,16 @@ pub fn global_timer() -> u64 {
     value
 }
 
-/// Keeps 56 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
+/// Keeps 80 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
 #[inline(always)]
 pub fn registers_decrease() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 56;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 80;", options(nostack)) }
 }
 
-/// Takes 224 registers per thread.
+/// Takes 208 registers per thread.
 #[inline(always)]
 pub fn registers_increase() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 224;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 208;", options(nostack)) }
 }

@@ -8,6 +8,7 @@ use core::arch::asm;
 /// `map` is a tensor map in global memory, `shared` 1024-byte aligned space for the box, `mbarrier` initialised and expecting it.
 #[inline(always)]
 pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
         asm!("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
@@ -21,6 +22,7 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
 /// `map` is a tensor map in global memory, `shared` holds the box, made visible by a proxy fence.
 #[inline(always)]
 pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
+    super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
         asm!("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",

@@ -2,6 +2,15 @@
 
 use core::arch::asm;
 
+/// Lanes of a warp.
+pub const LANES: u32 = 32;
+
+/// This lane.
+#[inline(always)]
+pub fn lane() -> u32 {
+    super::special::thread() % LANES
+}
+
 /// Execution and memory barrier of the warp.
 #[inline(always)]
 pub fn sync() {
@@ -40,4 +49,10 @@ pub fn ballot(condition: bool) -> u32 {
         asm!("{{.reg .pred p; setp.ne.u32 p, {1}, 0; vote.sync.ballot.b32 {0}, p, 0xffffffff;}}", out(reg32) lanes, in(reg32) condition as u32, options(nostack))
     };
     lanes
+}
+
+/// Whether `condition` holds in all lanes.
+#[inline(always)]
+pub fn all(condition: bool) -> bool {
+    ballot(condition) == u32::MAX
 }

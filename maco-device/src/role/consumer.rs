@@ -1,12 +1,13 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
+use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, ROWWISE, Sum};
 use super::ring::{Arena, Ring, Stage, pages};
 use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement, pack};
-use crate::ptx::{fence, matrix, mbarrier, warp, wgmma};
+use crate::element::{Element, MmaElement};
+use crate::hardware::{fence, mbarrier, warp};
 use crate::row::{RowInputs, RowMut};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -15,6 +16,7 @@ use crate::tile::{Inputs, Parts, Tile};
 pub struct Consumer {
     arena: Arena,
     ring: Ring,
+    cores: Cores,
     /// Thread among the 256 consumers.
     thread: u32,
     /// The stage that the newest group of multiplications reads.
@@ -23,7 +25,7 @@ pub struct Consumer {
     staged: u32,
     /// The last chunks of a finished tile, packed: staged while the next tile is multiplied, so that no consumer waits for the
     /// store of the first ones.
-    pending: [u32; 32],
+    pending: Pending,
     /// How many chunks of `pending` are still to be staged; always the last ones.
     waiting: u32,
 }
@@ -33,14 +35,14 @@ impl Consumer {
     /// Made by consumer thread `thread` of a CTA whose arena is initialised.
     #[inline(always)]
     pub unsafe fn new(arena: Arena, thread: u32) -> Consumer {
-        // SAFETY: (of `zeroed`) all bits zero is 0u32; an array literal would be a loop over local memory.
         Consumer {
             arena,
             ring: Ring::new(arena),
+            cores: Cores::new(),
             thread,
             reading: Stage::NONE,
             staged: 0,
-            pending: unsafe { core::mem::zeroed() },
+            pending: Pending::new(),
             waiting: 0,
         }
     }
@@ -69,13 +71,13 @@ impl Consumer {
         }
     }
 
-    /// Stages one chunk if its buffer is free already; called while the tensor cores are busy.
+    /// Stages one chunk if its buffer is free already; called while the tensor cores are busy, or there is nothing else to do.
     #[inline(always)]
-    fn stage_if_free(&mut self) {
+    pub fn stage_if_free(&mut self) {
         if self.waiting > 0 {
             let chunk = buffer(self.group(), self.staged);
             // SAFETY: an initialised barrier. Lanes may see it complete at different times, and they must act together.
-            if warp::ballot(unsafe { mbarrier::test(self.arena.free(chunk), parity(self.staged) ^ 1) }) == u32::MAX {
+            if warp::all(unsafe { mbarrier::test(self.arena.free(chunk), parity(self.staged) ^ 1) }) {
                 self.stage_pending();
             }
         }
@@ -83,38 +85,24 @@ impl Consumer {
 
     #[inline(always)]
     fn stage_pending(&mut self) {
-        let p = &self.pending;
-        let words = if self.waiting == 2 {
-            [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
-        } else {
-            [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]]
-        };
-        self.stage(words);
+        let chunk = self.pending.chunk(self.waiting == 2);
+        self.stage(chunk);
         self.waiting -= 1;
     }
 
-    /// Writes this warp's 16 rows of the next chunk, 64 columns of packed pairs in accumulator order, and hands them to the store role.
+    /// Writes this warp's 16 rows of the next chunk and hands them to the store role.
     #[inline(always)]
-    fn stage(&mut self, w: [u32; 16]) {
-        let lane = self.lane();
+    fn stage(&mut self, words: Chunk) {
         let chunk = buffer(self.group(), self.staged);
-        // Lane 8m + r holds the address of row r of matrix m: matrices 0, 1 are rows 0–7, 8–15 of one block of 8 columns, 2, 3 of the next.
-        let row = self.thread % 128 / 32 * 16 + (lane / 8 % 2) * 8 + lane % 8;
-        let base = self.arena.chunk(chunk) + row * 128;
-        // 128-byte swizzle: the 16-byte block's number is xored with the row's number modulo 8.
-        let block = |j: u32| base + ((j * 2 + lane / 16) ^ (lane % 8)) * 16;
         // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
         unsafe {
             self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1);
-            matrix::store_x4(block(0), [w[0], w[1], w[2], w[3]]);
-            matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
-            matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);
-            matrix::store_x4(block(3), [w[12], w[13], w[14], w[15]]);
+            cores::write(self.arena.chunk(chunk), self.thread, words);
         }
         self.staged += 1;
         fence::proxy_async_shared();
         warp::sync();
-        if lane == 0 {
+        if self.lane() == 0 {
             // SAFETY: an initialised barrier; the warp's rows are written and fenced.
             unsafe { mbarrier::arrive(self.arena.staged(chunk)) };
         }
@@ -127,59 +115,23 @@ const fn half(split: bool, kept: usize, group: u32) -> u32 {
 }
 
 impl Role for Consumer {
-    type Accumulator<const I: usize, const J: usize> = [f32; 128];
+    type Accumulator<const I: usize, const J: usize> = Sum;
 
     #[inline(always)]
-    fn zeros<const I: usize, const J: usize>(&mut self) -> [f32; 128] {
-        // Not `[0.0; 128]`: that is a loop, which keeps the array in local memory.
-        // SAFETY: all bits zero is 0.0.
-        unsafe { core::mem::zeroed() }
+    fn zeros<const I: usize, const J: usize>(&mut self) -> Sum {
+        self.cores.zeros::<I, J>()
     }
 
     #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut [f32; 128], a: Parts, b: Parts) {
-        const STRIDE: u32 = 1024;
-        let leading = BOX * BOX * 2;
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum, a: Parts, b: Parts) {
         let group = self.group();
         // SAFETY: all consumers run the same outline as the loader.
         let (stage, shared) = unsafe { self.ring.wait_full(pages(I, J)) };
-        let da = wgmma::descriptor(shared + half(I == 128, I, group), leading, STRIDE);
-        let db = wgmma::descriptor(shared + I as u32 * BOX * 2 + half(I == 64, J, group), leading, STRIDE);
-        wgmma::fence();
-        macro_rules! steps {
-            ($n:literal, $a:literal, $b:literal) => {
-                if E::BF16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
-            };
-            (@typed $n:literal, $bf16:literal, $a:literal, $b:literal) => {{
-                // A k16 step is 32 bytes along the contraction, or 16 rows of 128 bytes across it.
-                let (sa, sb) = (if $a { 128 } else { 2 }, if $b { 128 } else { 2 });
-                // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
-                unsafe {
-                    wgmma::step::<$n, $bf16, $a, $b>(acc, da, db);
-                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + sa, db + sb);
-                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + 2 * sa, db + 2 * sb);
-                    wgmma::step::<$n, $bf16, $a, $b>(acc, da + 3 * sa, db + 3 * sb);
-                }
-            }};
-        }
-        macro_rules! majors {
-            ($n:literal) => {
-                match (a.along_rows, b.along_rows) {
-                    (false, false) => steps!($n, false, false),
-                    (false, true) => steps!($n, false, true),
-                    (true, false) => steps!($n, true, false),
-                    (true, true) => steps!($n, true, true),
-                }
-            };
-        }
-        match columns(I, J) {
-            64 => majors!(64),
-            128 => majors!(128),
-            _ => majors!(256),
-        }
-        wgmma::commit();
+        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * BOX * 2 + half(I == 64, J, group));
+        // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
+        unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
         self.stage_if_free();
-        wgmma::wait::<1>();
+        self.cores.wait_older();
         if self.reading.is_some() && self.lane() == 0 {
             // SAFETY: the group that read it is complete for this warp.
             unsafe { self.ring.release(self.reading, pages(I, J)) };
@@ -188,13 +140,8 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: [f32; 128], _: Tile<E, I, J>) {
-        wgmma::wait::<0>();
-        match columns(I, J) {
-            64 => wgmma::settle::<64>(&mut acc),
-            128 => wgmma::settle::<128>(&mut acc),
-            _ => wgmma::settle::<256>(&mut acc),
-        }
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>) {
+        self.cores.wait_all::<I, J>(&mut acc);
         if self.lane() == 0 {
             // SAFETY: every group is complete for this warp.
             unsafe { self.ring.release(self.reading, pages(I, J)) };
@@ -203,16 +150,12 @@ impl Role for Consumer {
 
         self.settle();
 
-        macro_rules! pairs {
-            ($($at:literal)*) => { [$(pack::<E>(T::apply(acc[$at]), T::apply(acc[$at + 1]))),*] };
-        }
-        self.stage(pairs!(0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30));
+        self.stage(cores::first::<T, E>(&acc));
         if columns(I, J) > 64 {
-            self.stage(pairs!(32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62));
+            self.stage(cores::second::<T, E>(&acc));
         }
         if columns(I, J) > 128 {
-            self.pending =
-                pairs!(64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126);
+            self.pending = cores::last::<T, E>(&acc);
             self.waiting = 2;
         }
     }
@@ -231,7 +174,7 @@ impl Role for Consumer {
             return;
         }
         let wide = inputs.wide() && y.wide();
-        let mut at = self.thread;
+        let mut at = self.thread / (CONSUMERS / ELEMENTWISE);
         while at < rows * blocks {
             let (row, col) = (at / blocks, at % blocks * 8);
             if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
@@ -249,7 +192,7 @@ impl Role for Consumer {
                     c += 1;
                 }
             }
-            at += CONSUMERS;
+            at += ELEMENTWISE;
         }
     }
 
@@ -261,10 +204,10 @@ impl Role for Consumer {
         f: impl Fn(X::Rows, &mut RowMut<E>),
     ) {
         self.settle();
-        let mut row = self.thread / 32;
+        let mut row = self.thread / (CONSUMERS / ROWWISE);
         while row < y.rows() {
-            f(inputs.row(row, self.lane(), 32), &mut y.row_mut(row, self.lane(), 32));
-            row += CONSUMERS / 32;
+            f(inputs.row(row, self.lane(), warp::LANES), &mut y.row_mut(row, self.lane(), warp::LANES));
+            row += ROWWISE;
         }
     }
 
@@ -281,18 +224,18 @@ impl Role for Consumer {
         if cols == 0 {
             return;
         }
-        let mut at = self.thread;
+        let mut at = self.thread / (CONSUMERS / ELEMENTWISE);
         while at < rows * cols {
             let (row, col) = ((at / cols) as i32, (at % cols) as i32);
             // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
             unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            at += CONSUMERS;
+            at += ELEMENTWISE;
         }
     }
 
     #[inline(always)]
     fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
         self.settle();
-        f(&mut Simt { thread: self.thread, threads: CONSUMERS });
+        cores::simt(self.thread, f);
     }
 }

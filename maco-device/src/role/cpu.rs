@@ -1,13 +1,15 @@
-//! The CPU role: loader, consumer and store in one thread. The default without a GPU, and the oracle with one.
+//! The CPU role: what a host thread plays, chosen when a task runs, so that a program has its tasks once.
 
 use super::Role;
+use super::alone::Alone;
+use super::consumer::Consumer;
+use super::loader::Loader;
+use super::store::Store;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
 use crate::row::{RowInputs, RowMut};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
-
-const STEP: usize = crate::abi::BOX as usize;
 
 thread_local! {
     /// What a body that waits asks between polls: whether it should give up.
@@ -33,6 +35,9 @@ pub fn giving_up<T>(when: &dyn Fn() -> bool, body: impl FnOnce() -> T) -> T {
 
 /// See [`Simt::wait_until`].
 pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
+    if let Some(holds) = crate::model::resting(&mut condition) {
+        return holds;
+    }
     loop {
         if condition() {
             return true;
@@ -45,67 +50,114 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// A CPU worker's scratch memory.
-#[derive(Default)]
-pub struct Cpu {
-    a: Vec<f32>,
-    b: Vec<f32>,
+/// A host thread: all roles at once, or one of a modelled CTA.
+pub struct Cpu(Part);
+
+enum Part {
+    Alone(Alone),
+    // Valid while `loading`, `consuming` or `storing` runs.
+    Loader(*mut Loader),
+    Consumer(*mut Consumer),
+    Store(*mut Store),
+}
+
+// SAFETY: only `loading`, `consuming` and `storing` make a part with a pointer, and lend it to one call on their own thread.
+unsafe impl Send for Cpu {}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        Cpu::new()
+    }
 }
 
 impl Cpu {
-    /// A worker without scratch yet.
+    /// A worker that plays all roles, without scratch yet.
     pub fn new() -> Cpu {
-        Cpu::default()
+        Cpu(Part::Alone(Alone::default()))
+    }
+
+    /// Runs `body` as a loader.
+    pub(crate) fn loading<T>(loader: &mut Loader, body: impl FnOnce(&mut Cpu) -> T) -> T {
+        body(&mut Cpu(Part::Loader(loader)))
+    }
+
+    /// Runs `body` as a consumer.
+    pub(crate) fn consuming<T>(consumer: &mut Consumer, body: impl FnOnce(&mut Cpu) -> T) -> T {
+        body(&mut Cpu(Part::Consumer(consumer)))
+    }
+
+    /// Runs `body` as a store thread.
+    pub(crate) fn storing<T>(store: &mut Store, body: impl FnOnce(&mut Cpu) -> T) -> T {
+        body(&mut Cpu(Part::Store(store)))
     }
 }
 
-/// Copies the step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor.
-fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f32>) {
-    out.clear();
-    out.resize(n * STEP, 0.0);
-    let v = &parts.view;
-    let (rows, cols) = if parts.along_rows { (STEP, n) } else { (n, STEP) };
-    for r in 0..rows.min((v.rows as i64 - parts.row as i64).max(0) as usize) {
-        for c in 0..cols.min((v.cols as i64 - parts.col as i64).max(0) as usize) {
-            let offset = parts.plane as i64 * v.plane_stride as i64
-                + (parts.row as i64 + r as i64) * v.row_stride as i64
-                + (parts.col as i64 + c as i64) * v.col_stride as i64;
-            // SAFETY: row and column are inside the view, which the plan made from a live tensor.
-            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.value();
-            let (kept, k) = if parts.along_rows { (c, r) } else { (r, c) };
-            out[if by_step { k * n + kept } else { kept * STEP + k }] = value;
+/// The sum of the role that is played.
+pub enum Sum<const I: usize, const J: usize> {
+    Alone(<Alone as Role>::Accumulator<I, J>),
+    Consumer(<Consumer as Role>::Accumulator<I, J>),
+    None,
+}
+
+/// Calls the same operation of the role that is played.
+macro_rules! play {
+    ($cpu:ident, |$role:ident| $call:expr) => {
+        match &mut $cpu.0 {
+            Part::Alone($role) => $call,
+            Part::Loader(role) => {
+                // SAFETY: the pointer comes from a reference that lives while the part is lent, to this thread only.
+                let $role = unsafe { &mut **role };
+                $call
+            }
+            Part::Consumer(role) => {
+                // SAFETY: as above.
+                let $role = unsafe { &mut **role };
+                $call
+            }
+            Part::Store(role) => {
+                // SAFETY: as above.
+                let $role = unsafe { &mut **role };
+                $call
+            }
         }
-    }
+    };
 }
 
 impl Role for Cpu {
-    type Accumulator<const I: usize, const J: usize> = Vec<f32>;
+    type Accumulator<const I: usize, const J: usize> = Sum<I, J>;
 
-    fn zeros<const I: usize, const J: usize>(&mut self) -> Vec<f32> {
-        vec![0.0; I * J]
-    }
-
-    /// Adds one product after another in the order of the contraction: the sum does not depend on the tile.
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts) {
-        gather::<E>(&a, I, false, &mut self.a);
-        gather::<E>(&b, J, true, &mut self.b);
-        let rows = if a.along_rows { (a.view.cols as i64 - a.col as i64) as usize } else { (a.view.rows as i64 - a.row as i64) as usize };
-        for (sums, a) in acc.chunks_exact_mut(J).zip(self.a.chunks_exact(STEP)).take(rows) {
-            for (&a, b) in a.iter().zip(self.b.chunks_exact(J)) {
-                for (sum, &b) in sums.iter_mut().zip(b) {
-                    *sum += a * b;
-                }
-            }
+    fn zeros<const I: usize, const J: usize>(&mut self) -> Sum<I, J> {
+        match &mut self.0 {
+            Part::Alone(role) => Sum::Alone(role.zeros::<I, J>()),
+            // SAFETY: as in `play`.
+            Part::Consumer(role) => Sum::Consumer(unsafe { &mut **role }.zeros::<I, J>()),
+            Part::Loader(_) | Part::Store(_) => Sum::None,
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Vec<f32>, y: Tile<E, I, J>) {
-        for row in 0..y.rows() {
-            for col in 0..y.cols() {
-                let value = T::apply(acc[row as usize * J + col as usize]);
-                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                unsafe { y.pointer(row as i32, col as i32).write(E::element(value)) };
-            }
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum<I, J>, a: Parts, b: Parts) {
+        match (&mut self.0, acc) {
+            (Part::Alone(role), Sum::Alone(acc)) => role.mma::<E, I, J>(acc, a, b),
+            // SAFETY: as in `play`.
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<E, I, J>(acc, a, b),
+            // SAFETY: as above.
+            (Part::Loader(role), _) => unsafe { &mut **role }.mma::<E, I, J>(&mut (), a, b),
+            // SAFETY: as above.
+            (Part::Store(role), _) => unsafe { &mut **role }.mma::<E, I, J>(&mut (), a, b),
+            _ => unreachable!("a sum is its role's"),
+        }
+    }
+
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>) {
+        match (&mut self.0, acc) {
+            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y),
+            // SAFETY: as in `play`.
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y),
+            // SAFETY: as above.
+            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            // SAFETY: as above.
+            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            _ => unreachable!("a sum is its role's"),
         }
     }
 
@@ -115,12 +167,7 @@ impl Role for Cpu {
         y: Tile<E, I, J>,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        for row in 0..y.rows() {
-            for col in 0..y.cols() {
-                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                unsafe { y.pointer(row as i32, col as i32).write(E::element(f(inputs.at(row, col)))) };
-            }
-        }
+        play!(self, |role| role.zip(inputs, y, f));
     }
 
     fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
@@ -129,9 +176,7 @@ impl Role for Cpu {
         y: Tile<E, I, J>,
         f: impl Fn(X::Rows, &mut RowMut<E>),
     ) {
-        for row in 0..y.rows() {
-            f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
-        }
+        play!(self, |role| role.rows(inputs, y, f));
     }
 
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -140,16 +185,10 @@ impl Role for Cpu {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        let readers = inputs.readers();
-        for row in 0..y.rows() as i32 {
-            for col in 0..y.cols() as i32 {
-                // SAFETY: the position is inside the tile.
-                unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            }
-        }
+        play!(self, |role| role.generate(inputs, y, f));
     }
 
     fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
-        f(&mut Simt { thread: 0, threads: 1 });
+        play!(self, |role| role.simt(f));
     }
 }

@@ -5,7 +5,7 @@ use super::maps::Maps;
 use super::ring::{Arena, Ring, pages};
 use crate::abi::BOX;
 use crate::element::MmaElement;
-use crate::ptx::tma;
+use crate::hardware::tma;
 use crate::task::Elementwise;
 use crate::tile::{Parts, Tile};
 

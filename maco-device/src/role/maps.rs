@@ -1,6 +1,6 @@
 //! The launch's tensor maps, each fenced by a thread before its first use.
 
-use crate::ptx::fence;
+use crate::hardware::fence;
 
 /// The table of tensor maps as one thread sees it.
 pub struct Maps {

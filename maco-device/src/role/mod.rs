@@ -6,17 +6,19 @@ use crate::row::{RowInputs, RowMut};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod alone;
 pub mod consumer;
+#[cfg(target_arch = "nvptx64")]
+mod cores;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_cores.rs"]
+mod cores;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
-#[cfg(target_arch = "nvptx64")]
 pub mod loader;
-#[cfg(target_arch = "nvptx64")]
 mod maps;
-#[cfg(target_arch = "nvptx64")]
 pub mod ring;
-#[cfg(target_arch = "nvptx64")]
 pub mod store;
 
 /// A role. The default of every operation is to do nothing; [`Role::mma`] and [`Role::store`] must agree on the ring.

@@ -5,7 +5,7 @@
 //! arrivals.
 
 use crate::abi::{PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
-use crate::ptx::{mbarrier, memory, special};
+use crate::hardware::{mbarrier, memory, special};
 
 const STAGING: u32 = PAGES * PAGE_BYTES;
 const CONTROL: u32 = STAGING + STAGING_BYTES;
@@ -180,7 +180,7 @@ impl Arena {
                 i += 1;
             }
         }
-        crate::ptx::fence::mbarrier_init();
+        crate::hardware::fence::mbarrier_init();
     }
 }
 
@@ -245,6 +245,11 @@ impl Ring {
             }
             self.parity ^= 1 << page;
             page += 1;
+        }
+        // A consumer that was let through gives back what was not full. Its barrier still expects bytes: an arrival would be one too many,
+        // and `drain` could not tell any more which copies are on their way.
+        if self.arena.halted() >= FALL_THROUGH {
+            return None;
         }
         let full = self.arena.full(first);
         self.used |= 1 << first;

@@ -5,7 +5,7 @@ use super::maps::Maps;
 use super::ring::{Arena, CHUNKS};
 use crate::abi::BOX;
 use crate::element::MmaElement;
-use crate::ptx::{mbarrier, tma};
+use crate::hardware::{mbarrier, tma};
 use crate::task::Elementwise;
 use crate::tile::{Parts, Tile};
 
@@ -45,7 +45,7 @@ pub fn buffer(group: u32, n: u32) -> u32 {
 /// The parity of the `n`-th chunk's phases.
 #[inline(always)]
 pub fn parity(n: u32) -> u32 {
-    n / (CHUNKS / 2) & 1
+    (n / (CHUNKS / 2)) & 1
 }
 
 /// Where warpgroup `group` stores column chunk `chunk` of an `I` × `J` tile: row and column from the tile's origin.

@@ -1,15 +1,20 @@
 //! Loader, consumers, and store and signals: each takes every published task in turn.
 
-use super::machine::Lane;
 use super::{place, pushed, slot};
 use crate::abi::{EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use crate::hardware::{fence, mbarrier, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
-use crate::ptx::{fence, mbarrier, special, warp};
 use crate::role::consumer::Consumer;
 use crate::role::loader::Loader;
-use crate::role::ring::Arena;
+use crate::role::ring::{Arena, STOP};
 use crate::role::store::Store;
-use crate::task::{Callable, Filter, Identity, Slot, Task};
+use crate::task::{Slot, Task};
+
+/// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
+pub(super) trait Tasks<R> {
+    /// Runs instance `op` as `role`.
+    fn run(&mut self, role: &mut R, task: Task, op: u32);
+}
 
 /// A published task as a role sees it.
 struct Published {
@@ -39,7 +44,7 @@ unsafe fn next(arena: Arena, launch: *const Launch, n: u32) -> Option<Published>
 }
 
 #[inline(always)]
-pub(super) unsafe fn load<C: Callable, F: Filter>(arena: Arena, launch: *const Launch) {
+pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl Tasks<Loader>) {
     if special::thread() != 0 {
         return;
     }
@@ -52,7 +57,7 @@ pub(super) unsafe fn load<C: Callable, F: Filter>(arena: Arena, launch: *const L
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
                 role.excess = if published.flags & EXTRA_BYTES != 0 { 16 } else { 0 };
-                C::dispatch::<Loader, Identity, F>(&mut role, published.task, published.op);
+                tasks.run(&mut role, published.task, published.op);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
             n += 1;
@@ -62,19 +67,19 @@ pub(super) unsafe fn load<C: Callable, F: Filter>(arena: Arena, launch: *const L
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *const Launch) {
+pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: impl Tasks<Consumer>) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
         loop {
-            // Finish the last tile behind the next one's multiplications; without a next one, now: others may wait for it.
-            if role.owes() {
-                let (at, parity) = place(n);
-                if warp::ballot(mbarrier::test(arena.ready(at), parity)) != u32::MAX {
-                    role.settle();
-                }
+            // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
+            // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
+            // has gone on stages them only as it gets loads, which come when all have given back what they read.
+            let (at, parity) = place(n);
+            while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
+                role.stage_if_free();
             }
             let Some(published) = next(arena, launch, n) else { break };
             if published.after != 0 {
@@ -82,12 +87,12 @@ pub(super) unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *cons
                 let (at, parity) = place(n.wrapping_sub(published.after));
                 arena.wait(arena.done(at), parity);
             }
-            C::dispatch::<Consumer, Identity, F>(&mut role, published.task, published.op);
+            tasks.run(&mut role, published.task, published.op);
             if published.flags & READ_BY_TMA != 0 {
                 fence::proxy_async_global();
             }
             warp::sync();
-            if thread % 32 == 0 && (thread != 0 || published.flags & LOST_ARRIVE == 0) {
+            if thread.is_multiple_of(32) && (thread != 0 || published.flags & LOST_ARRIVE == 0) {
                 mbarrier::arrive(arena.done(n % SLOTS));
             }
             n += 1;
@@ -98,12 +103,18 @@ pub(super) unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *cons
 
 /// Sends staged results and signals ended tasks: as many at once as have ended, since a release fence costs more than the rest.
 #[inline(always)]
-pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const Launch) {
-    let lane = special::thread() % 32;
+pub(super) unsafe fn store<W: Machine, L: Machine>(
+    machine: &W,
+    one: &L,
+    arena: Arena,
+    launch: *const Launch,
+    mut tasks: impl Tasks<Store>,
+) {
+    let lane = warp::lane();
     // SAFETY: the store warp.
     unsafe {
-        let run = Run::new(&super::Warp, &*launch, special::block());
-        run.clear_idle(&super::Warp, run.worker, (*launch).workers);
+        let run = Run::new(machine, &*launch, special::block());
+        run.clear_idle(machine, run.worker, (*launch).workers);
         let pushed = pushed(launch);
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
@@ -111,7 +122,7 @@ pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const 
             let mut ended = 0;
             if published.flags & STAGED != 0 {
                 if lane == 0 {
-                    C::dispatch::<Store, Identity, F>(&mut role, published.task, published.op);
+                    tasks.run(&mut role, published.task, published.op);
                 }
                 warp::sync();
             } else if !pushed {
@@ -135,7 +146,7 @@ pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const 
             if pushed {
                 if lane == 0 {
                     let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(&Lane, &*launch, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
+                    if protocol::notify(one, &*launch, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }
@@ -144,9 +155,9 @@ pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const 
                 let descriptor = &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor;
                 let signals = lane < ended && (&raw const (*descriptor).signal).cast::<u32>().read() != NO_COUNTER;
                 if warp::ballot(signals) != 0 {
-                    Lane.release();
+                    one.release();
                     if signals {
-                        protocol::bump(&Lane, &run, descriptor);
+                        protocol::bump(one, &run, descriptor);
                     }
                 }
                 warp::sync();

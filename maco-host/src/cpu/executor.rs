@@ -6,12 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
-use maco_device::abi::{self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_END, OP_NONE, OPERANDS, PUSHED, REPORT_STUCK, State};
+use maco_device::abi::{
+    self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_END, OP_NONE, OPERANDS, PUSHED, REPORT_STUCK, State, TensorMap,
+};
+use maco_device::modelled::tensor_map;
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run};
 use maco_device::{Cpu, Slot, Task};
 use maco_graph::spec::TaskKind;
 
 use super::machine::{Bodies, Worker};
+use super::pipeline::Pipeline;
 use super::pool::Pool;
 use crate::abort::Cause;
 use crate::arguments::Arguments;
@@ -26,7 +30,7 @@ use crate::tensor::HostMemory;
 /// Polls of a wait before its deadline counts; the clock is looked at every 64.
 const DEADLINE_POLLS: u32 = 256;
 /// [`State::abort`] after a panic: no protocol value.
-const ABORT_PANIC: u32 = 1 << 16;
+pub(super) const ABORT_PANIC: u32 = 1 << 16;
 
 /// A plan's memory on the host.
 pub(crate) struct Executor {
@@ -42,6 +46,9 @@ pub(crate) struct Executor {
 struct Turn {
     bound: Option<(Key, Tables)>,
     code: Code,
+    pipeline: Option<Pipeline>,
+    /// What copies read and write, in the order of the tables.
+    maps: Vec<TensorMap>,
     aborted: Option<Cause>,
 }
 
@@ -71,7 +78,7 @@ impl Code {
 }
 
 /// A task whose body panicked, with the panic.
-type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
+pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 
 impl Executor {
     pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, parts: &Parts) -> Result<Executor, Error> {
@@ -89,7 +96,13 @@ impl Executor {
             arena: HostMemory::zeroed(parts.lowered.arena.bytes, &what("temps"))?,
             state: HostMemory::zeroed(words, &what("counters"))?,
             black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
-            turn: Mutex::new(Turn { bound: None, code: Code::new(lowered, None), aborted: None }),
+            turn: Mutex::new(Turn {
+                bound: None,
+                code: Code::new(lowered, None),
+                pipeline: parts.staging.then(|| Pipeline::new(lowered.workers)),
+                maps: Vec::new(),
+                aborted: None,
+            }),
         })
     }
 
@@ -103,23 +116,29 @@ impl Executor {
             return Err(cause.aborted(parts.megakernel()));
         }
         if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(parts, arguments)) {
-            turn.bound = Some(parts.bind(arguments, self.arena.address())?);
+            let (key, tables) = parts.bind(arguments, self.arena.address())?;
+            turn.maps = tables.maps.iter().map(|map| tensor_map(map.address, map.extents, map.strides)).collect();
+            turn.bound = Some((key, tables));
         }
-        let Turn { bound: Some((_, tables)), code, .. } = &mut *turn else { unreachable!("bound above") };
+        let Turn { bound: Some((_, tables)), code, pipeline, maps, .. } = &mut *turn else { unreachable!("bound above") };
         for (memory, image) in code.memory.iter_mut().zip(&code.images) {
             memory.copy_from_slice(&image.words);
         }
-        let launch = self.launch(parts, tables, code);
+        let launch = self.launch(parts, tables, maps, code);
         let panicked = Panicked::default();
         let begin = Instant::now();
-        // SAFETY: `launch` names memory of this plan and its arguments, which the caller keeps borrowed; the lock keeps other
-        // launches of this plan away, and the pool gives every worker and scheduler its own number.
-        self.pool.run(launch.workers + launch.schedulers, &|number, cpu| unsafe {
-            match number.checked_sub(launch.workers) {
-                None => work(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
-                Some(scheduler) => schedule(&launch, scheduler, self.pool.bodies()),
-            }
-        })?;
+        match pipeline {
+            // SAFETY: `launch` names memory of this plan and its arguments, which the caller keeps borrowed; the lock keeps other
+            // launches of this plan away, and the pool gives every worker and scheduler its own number.
+            None => self.pool.run(launch.workers + launch.schedulers, &|number, cpu| unsafe {
+                match number.checked_sub(launch.workers) {
+                    None => work(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
+                    Some(scheduler) => schedule(&launch, scheduler, self.pool.bodies()),
+                }
+            })?,
+            // SAFETY: as above.
+            Some(pipeline) => unsafe { pipeline.run(&self.pool, &launch, self.dispatch, &panicked)? },
+        }
         let elapsed = begin.elapsed();
         let panicked = panicked.into_inner().unwrap_or_else(PoisonError::into_inner);
         match self.cause(parts, panicked) {
@@ -133,13 +152,13 @@ impl Executor {
     }
 
     /// What a worker reads.
-    fn launch(&self, parts: &Parts, tables: &Tables, code: &Code) -> Launch {
+    fn launch(&self, parts: &Parts, tables: &Tables, maps: &[TensorMap], code: &Code) -> Launch {
         let lowered = &parts.lowered;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
             starts: lowered.starts.as_ptr() as u64,
             views: tables.views.as_ptr() as u64,
-            maps: 0,
+            maps: maps.as_ptr() as u64,
             scalars: tables.scalars.as_ptr() as u64,
             overflow: code.overflow.as_ptr() as u64,
             state: self.state.address(),
@@ -155,7 +174,7 @@ impl Executor {
             spare: 0,
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            delays: 0,
+            delays: parts.delays(),
         }
     }
 
@@ -192,6 +211,14 @@ impl Executor {
             self.black_box.clear();
         }
         turn.aborted = None;
+    }
+
+    /// See [`crate::Plan::launched`].
+    pub(crate) fn launched(&self, launches: u32) {
+        self.recover();
+        let _turn = self.wait_for_turn();
+        // SAFETY: the lock keeps launches away, and the memory begins with the state.
+        unsafe { (&raw mut (*self.state.pointer().cast::<State>()).launch).write(launches) };
     }
 
     /// Injects a fault into every launch from now on, or none.
@@ -285,7 +312,7 @@ unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
 ///
 /// # Safety
 /// `launch` names live memory; each scheduler of the launch calls once, and its memory holds its image.
-unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
+pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
     let machine = Worker::new(bodies);
     // SAFETY: passed on from the caller.
     unsafe {

@@ -40,6 +40,11 @@ impl Bodies {
         result
     }
 
+    /// Notes that `worker` begins to run, or ends.
+    pub(crate) fn turn(&self, worker: u32) {
+        self.0[worker as usize].0.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Bodies begun and ended so far, and whether any runs.
     fn look(&self) -> (u64, bool) {
         self.0.iter().fold((0, false), |(sum, running), count| {

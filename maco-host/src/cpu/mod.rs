@@ -4,6 +4,7 @@
 
 mod executor;
 mod machine;
+mod pipeline;
 mod pool;
 
 pub(crate) use executor::Executor;

@@ -131,7 +131,7 @@ impl Binding {
             spare: matches!(lowered.schedule, Schedule::SpareWarps(_)) as u32,
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            delays: 0,
+            delays: parts.delays(),
         }
     }
 }

@@ -197,6 +197,13 @@ impl Executor {
         Ok(())
     }
 
+    /// See [`crate::Plan::launched`].
+    pub(crate) fn launched(&self, launches: u32) -> Result<(), Error> {
+        self.recover()?;
+        let _turn = self.wait_for_turn();
+        self.memory.write_launches(&self.context, launches)
+    }
+
     /// Injects a fault into every launch from now on, or none.
     pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();

@@ -70,7 +70,7 @@ impl Shares {
             Place {
                 image: take(bytes),
                 names: take(size_of_val(&*image.names) as u64),
-                memory: (spare || bytes > abi::SHARED_BYTES as u64).then(|| take(bytes)),
+                memory: (spare || bytes > abi::OWN_BYTES as u64).then(|| take(bytes)),
             }
         };
         let places = lowered.images.iter().map(place).collect();
@@ -181,6 +181,11 @@ impl PlanMemory {
         // SAFETY: the memory holds a black box, and no launch writes it.
         unsafe { self.black_box.pointer().write_bytes(0, size_of::<BlackBox>()) };
         Ok(())
+    }
+
+    /// Writes how many launches have ended. No launch may be running.
+    pub(super) fn write_launches(&self, context: &Arc<Context>, launches: u32) -> Result<(), Error> {
+        upload(context, self.state.address() + std::mem::offset_of!(State, launch) as u64, &[launches])
     }
 
     /// A hash of state and counters while a launch runs: it changes as long as tasks end.

@@ -81,7 +81,8 @@ impl Lowered {
         })
     }
 
-    /// The tables that depend on arguments. `arena` is the address of the temps; tensor maps are made for a GPU (`staging`) only.
+    /// The tables that depend on arguments. `arena` is the address of the temps; tensor maps are made where tiles
+    /// are copied by TMA or its model (`staging`).
     pub(crate) fn bind(
         &self,
         graph: &ir::Graph,
@@ -157,14 +158,16 @@ impl Lowered {
         match fault {
             None => {}
             Some(Fault::LostSignal(_)) => {
-                let pushed = self.mode() == abi::PUSHED;
-                let lost = |signal: u32| if pushed { signal & !abi::ROUTE_COUNTER } else { self.spare };
-                for signal in descriptor.signal.iter_mut().filter(|signal| **signal != abi::NO_COUNTER) {
-                    *signal = lost(*signal);
-                }
                 let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
-                for signal in &mut overflow[first..first + descriptor.extra_signals as usize] {
-                    *signal = lost(*signal);
+                let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
+                let used = |signal: &&mut u32| **signal != abi::NO_COUNTER;
+                if self.mode() == abi::PUSHED {
+                    // The worker's place is given back all the same, so that the task counts as ended. No message may be empty.
+                    let credit = descriptor.signal.iter_mut().chain(extra).filter(used).find(|route| **route & abi::CREDIT != 0);
+                    let credit = credit.map_or(abi::NO_COUNTER, |route| *route & !abi::ROUTE_COUNTER);
+                    descriptor.signal = [credit, abi::NO_COUNTER];
+                } else {
+                    descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.spare);
                 }
             }
             Some(Fault::LostArrive(_)) => descriptor.flags |= abi::LOST_ARRIVE,

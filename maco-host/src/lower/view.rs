@@ -90,7 +90,7 @@ impl Views {
         self.maps
     }
 
-    /// Views at the tensors' addresses and, for a GPU (`staging`), requests for their tensor maps.
+    /// Views at the tensors' addresses and, where tiles are copied by TMA or its model (`staging`), requests for their tensor maps.
     pub(super) fn resolve(&self, graph: &ir::Graph, tensors: &[Bound], staging: bool) -> Result<Tables, Error> {
         let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
         let mut maps = vec![None; if staging { self.maps } else { 0 }];

@@ -1,5 +1,7 @@
 //! Files of kernels: `cargo test` runs each of them on the CPU, and on a GPU where there is one.
+pub mod chains;
 pub mod dense;
+pub mod faults;
 pub mod inputs;
 pub mod random;
 pub mod readme;

@@ -3,12 +3,13 @@
 mod graphs;
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use graphs::recipe::Recipe;
-use graphs::{Case, SHORT, loaded};
+use graphs::{Case, loaded};
 use kernels::{dense, regions};
-use maco::{Device, Error, Fault, Hang, PlanOptions, Schedule, Tensor, bf16};
+use maco::{Device, Error, Fault, PlanOptions, Symptom, Tensor, bf16};
+use support::hangs::{SCHEDULES, SHORT, aborted, awaited, hang, told};
 use support::{Matrix, poisoned};
 
 on_every_device!(
@@ -16,53 +17,9 @@ on_every_device!(
     an_update_in_place_waits_for_its_readers,
     nobody_waits_for_the_last_call,
     any_lost_signal_of_random_graphs,
+    any_task_of_random_graphs_that_does_not_end,
     the_deadline_is_two_seconds_unless_set,
 );
-
-const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
-
-/// `duration`, as the environment scales deadlines.
-fn scaled(duration: Duration) -> Duration {
-    duration.mul_f64(std::env::var("MACO_DEADLINE_SCALE").ok().and_then(|scale| scale.trim().parse().ok()).unwrap_or(1.0))
-}
-
-/// The hang that `run` ends in. Waiting for it takes as long as the deadline says, and little longer.
-#[track_caller]
-fn hang<T>(deadline: Duration, run: impl FnOnce() -> Result<T, Error>) -> Hang {
-    let begin = Instant::now();
-    let result = run();
-    let took = begin.elapsed();
-    let hang = match result {
-        Err(Error::Hang(hang)) => *hang,
-        Err(other) => panic!("not a hang: {other}"),
-        Ok(_) => panic!("nothing hangs"),
-    };
-    let deadline = scaled(deadline);
-    // Not much longer, however busy this machine is.
-    assert!(hang.waited >= deadline && hang.waited < deadline * 4, "waited {:?} of {deadline:?}", hang.waited);
-    assert!(took >= deadline && took < deadline * 4 + Duration::from_secs(4), "took {took:?} for {deadline:?}");
-    assert!(hang.seen < hang.expected, "{hang}");
-    hang
-}
-
-/// Every name and number of a hang is in its text.
-#[track_caller]
-fn told(hang: &Hang, gpu: bool) {
-    let text = hang.to_string();
-    let dependency = hang.dependency.as_ref().expect("the plan knows its counters");
-    for part in [
-        "MACO0047: hang in megakernel ".to_owned(),
-        format!("megakernel `{}`", hang.megakernel),
-        format!("task `{}` tile {:?} (call #{})", hang.task, hang.tile, hang.call),
-        format!("for `{}` from task `{}` (call #{}, {})", dependency.tensor, dependency.producer, dependency.call, dependency.hazard),
-        format!("counter {} has {} of {} signals", hang.counter, hang.seen, hang.expected),
-        format!("worker {}", hang.worker),
-        "help: call `recover()`".to_owned(),
-    ] {
-        assert!(text.contains(&part), "`{part}` is missing: {text}");
-    }
-    assert_eq!((text.contains("multiprocessor"), hang.multiprocessor.is_some()), (gpu, gpu), "{text}");
-}
 
 struct Mlp {
     plan: dense::mlp::Plan,
@@ -100,29 +57,23 @@ fn a_lost_signal_is_told_in_the_users_names(device: &Device) {
         mlp.right("before");
         let lost = mlp.plan.graph().calls[0].tasks.end - 1;
         mlp.plan.inject(Some(Fault::LostSignal(lost))).unwrap();
-        let hang = hang(SHORT, || mlp.run());
-        told(&hang, device.is_gpu());
-        let dependency = hang.dependency.as_ref().unwrap();
-        assert_eq!((&*hang.megakernel, &*hang.task, hang.call, hang.tile.len()), ("mlp", "linear", 1, 2));
+        let first = hang(SHORT, || mlp.run());
+        told(&first, &mlp.plan);
+        let dependency = first.dependency.as_ref().unwrap();
+        assert_eq!((&*first.megakernel, &*first.task, first.call, first.tile.len()), ("mlp", "linear", 1, 2));
         assert_eq!((&*dependency.tensor, &*dependency.producer, dependency.call), ("h", "linear", 0));
         assert_eq!(dependency.hazard, "read after write");
-        assert!(hang.worker < mlp.plan.workers() && hang.counter < mlp.plan.graph().counters, "{hang}");
 
         // The error stays; nothing waits for a deadline again, and no other plan minds.
         for _ in 0..3 {
-            let begin = Instant::now();
-            let error = mlp.run().unwrap_err();
-            assert_eq!(error.code(), 48);
-            assert!(error.to_string().contains(&format!("because: {hang}")), "{error}");
-            assert_eq!(mlp.plan.check().unwrap_err().code(), 48);
-            assert!(begin.elapsed() < scaled(SHORT), "took {:?}", begin.elapsed());
+            aborted(&mlp.plan, &first, || mlp.run());
             other.right("another plan while this one is aborted");
         }
 
         // Recovery forgets the hang, not the fault.
         mlp.plan.recover().unwrap();
         mlp.plan.check().unwrap();
-        assert_eq!(self::hang(SHORT, || mlp.run()).task, "linear");
+        assert_eq!(hang(SHORT, || mlp.run()).task, "linear");
         mlp.plan.inject(None).unwrap();
         assert_eq!(mlp.run().unwrap_err().code(), 48);
         mlp.plan.recover().unwrap();
@@ -148,16 +99,27 @@ fn an_update_in_place_waits_for_its_readers(device: &Device) {
             plan.run(&mut inout, 3.0, &mut y).map(|_| inout)
         };
         // Call 0 reads `x` and writes `once`: the update of `x` and the next blur wait for it.
-        plan.inject(Some(Fault::LostSignal(plan.graph().calls[0].tasks.start))).unwrap();
-        let hang = hang(SHORT, run);
-        told(&hang, device.is_gpu());
-        let dependency = hang.dependency.unwrap();
-        match (&*hang.task, hang.call) {
-            ("scale", 1) => assert_eq!((&*dependency.tensor, dependency.hazard, dependency.call), ("x", "write after read", 0)),
-            ("blur", 2) => assert_eq!((&*dependency.tensor, dependency.hazard, dependency.call), ("once", "read after write", 0)),
-            // Whoever waits for those may have begun to wait before them.
-            ("add", 3) => assert!(["x", "twice"].contains(&&*dependency.tensor)),
-            other => panic!("{other:?}"),
+        let lost = plan.graph().calls[0].tasks.start;
+        plan.inject(Some(Fault::LostSignal(lost))).unwrap();
+        if awaited(&plan, lost) {
+            let hang = hang(SHORT, run);
+            told(&hang, &plan);
+            let dependency = hang.dependency.unwrap();
+            match (&*hang.task, hang.call) {
+                ("scale", 1) => assert_eq!((&*dependency.tensor, dependency.hazard, dependency.call), ("x", "write after read", 0)),
+                ("blur", 2) => assert_eq!((&*dependency.tensor, dependency.hazard, dependency.call), ("once", "read after write", 0)),
+                // Whoever waits for those may have begun to wait before them.
+                ("add", 3) => assert!(["x", "twice"].contains(&&*dependency.tensor)),
+                other => panic!("{other:?}"),
+            }
+        } else {
+            // One worker takes all tasks of its list in turn: the order is kept without any signal.
+            assert_eq!((plan.workers(), schedule), (1, maco::Schedule::Static));
+            x.map(|v| v * 3.0).exactly(&run().unwrap(), "without a signal that nobody needs");
+            plan.inject(Some(Fault::LostArrive(lost))).unwrap();
+            let hang = hang(SHORT, run);
+            told(&hang, &plan);
+            assert_eq!((hang.symptom, &*hang.task, hang.call), (Symptom::DidNotEnd, "blur", 0));
         }
         plan.inject(None).unwrap();
         plan.recover().unwrap();
@@ -168,28 +130,51 @@ fn an_update_in_place_waits_for_its_readers(device: &Device) {
 }
 
 fn nobody_waits_for_the_last_call(device: &Device) {
-    let mlp = Mlp::new(device, &PlanOptions::new().deadline(SHORT));
-    mlp.plan.inject(Some(Fault::LostSignal(mlp.plan.graph().calls[1].tasks.start))).unwrap();
-    mlp.right("without signals of the last call");
-    // No task has that number.
-    mlp.plan.inject(Some(Fault::LostSignal(u32::MAX))).unwrap();
-    mlp.right("with all signals");
+    for schedule in SCHEDULES {
+        let mlp = Mlp::new(device, &PlanOptions::new().deadline(SHORT).schedule(schedule));
+        mlp.plan.inject(Some(Fault::LostSignal(mlp.plan.graph().calls[1].tasks.start))).unwrap();
+        mlp.right("without signals of the last call");
+        // No task has that number.
+        for fault in [Fault::LostSignal, Fault::LostArrive, Fault::ExtraBytes, Fault::LostPush] {
+            mlp.plan.inject(Some(fault(u32::MAX))).unwrap();
+            mlp.right("with a fault of no task");
+        }
+    }
 }
+
+/// Which random graphs: enough that all schedules and most operations are among them.
+const SEEDS: u64 = 16;
 
 /// Whichever task loses its signals: a hang if any task waits for it, else the right numbers; afterwards the right numbers always.
 fn any_lost_signal_of_random_graphs(device: &Device) {
+    let (hung, ran) = any_fault(device, |plan, task| {
+        // Mostly one that matters, if there is any.
+        let tasks = plan.tasks() as u32;
+        let mut from_there = (0..tasks).map(|n| (task + n) % tasks);
+        let lost = if task % 4 == 0 { None } else { from_there.find(|&task| awaited(plan, task)) }.unwrap_or(task);
+        (Fault::LostSignal(lost), awaited(plan, lost))
+    });
+    assert!(hung >= 3 && ran >= 1, "{hung} hung, {ran} ran");
+}
+
+/// Whichever task a warp never ends: always a hang.
+fn any_task_of_random_graphs_that_does_not_end(device: &Device) {
+    assert_eq!(any_fault(device, |_, task| (Fault::LostArrive(task), true)), (SEEDS, 0));
+}
+
+/// Injects what `fault` says into a task of each graph; how many graphs hung and how many ran.
+fn any_fault(device: &Device, fault: impl Fn(&maco::Plan, u32) -> (Fault, bool)) -> (u64, u64) {
     let _loaded = loaded(device);
     let (mut hung, mut ran) = (0, 0);
-    for seed in 0..12 {
+    for seed in 0..SEEDS {
         let recipe = Recipe::from_seed(300 + seed, 16, 100);
         let case = Case::new(device, &recipe).unwrap();
         let plan = case.compiled.plan();
         plan.set_deadline(SHORT / 4).unwrap();
-        let lost = (seed * 7919 % plan.tasks() as u64) as u32;
-        let awaited = !plan.graph().signals_of(lost).is_empty();
-        plan.inject(Some(Fault::LostSignal(lost))).unwrap();
-        if awaited {
-            told(&hang(SHORT / 4, || case.launch(1)), device.is_gpu());
+        let (fault, hangs) = fault(plan, (seed * 7919 % plan.tasks() as u64) as u32);
+        plan.inject(Some(fault)).unwrap();
+        if hangs {
+            told(&hang(SHORT / 4, || case.launch(1)), plan);
             plan.recover().unwrap();
             hung += 1;
         } else {
@@ -202,7 +187,7 @@ fn any_lost_signal_of_random_graphs(device: &Device) {
             case.compare(&found, launch, None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         }
     }
-    assert!(hung >= 3 && ran >= 1, "{hung} hung, {ran} ran");
+    (hung, ran)
 }
 
 fn the_deadline_is_two_seconds_unless_set(device: &Device) {

@@ -1,9 +1,12 @@
-//! Streams, CUDA graphs, tasks on their own, raw pointers.
+//! Launch after launch in every way: waited for, on streams, as CUDA graphs, from several threads; tasks on their own, raw pointers.
 mod support;
 
-use kernels::{dense, regions};
-use maco::{Arguments, CudaGraph, Device, Error, Stream, Tensor, bf16};
-use support::{Matrix, poisoned};
+use std::time::{Duration, Instant};
+
+use kernels::{dense, inputs, regions};
+use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, Tensor, bf16};
+use support::hangs::{SCHEDULES, SHORT, scaled};
+use support::{Matrix, poisoned, rounds};
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 136, H: 264 };
 
@@ -72,11 +75,347 @@ fn gpu_a_thousand_launches() {
     let plan = dense::mlp::plan(&device, DIMS).unwrap();
     let case = case(&device, 5);
     let mut first = None;
-    for _ in 0..1000 {
+    for _ in 0..rounds(1000) {
         let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
         plan.run(&case.x, &case.up, &case.down, &mut y).unwrap();
         let bits: Vec<u16> = y.download().unwrap().iter().map(|v| v.to_bits()).collect();
         assert_eq!(*first.get_or_insert(bits.clone()), bits, "bit-identical from launch to launch");
+    }
+}
+
+/// An output that is NaN before every launch, so that an element nobody writes shows, and the bits of the first right one.
+struct Output {
+    tensor: Tensor<bf16>,
+    bits: Vec<u16>,
+}
+
+impl Output {
+    /// What `run` makes of the case, which is right.
+    fn new(device: &Device, expected: &Matrix, run: impl FnOnce(&mut Tensor<bf16>)) -> Output {
+        let mut tensor = poisoned::<bf16>(device, expected.rows, expected.cols);
+        run(&mut tensor);
+        expected.within(&tensor, 0.02, "the first run");
+        let bits = tensor.download().unwrap().iter().map(|v| v.to_bits()).collect();
+        Output { tensor, bits }
+    }
+
+    fn poison(&mut self) {
+        self.tensor.upload_from(&vec![bf16::NAN; self.bits.len()]).unwrap();
+    }
+
+    #[track_caller]
+    fn same(&self, what: &str) {
+        let found = self.tensor.download().unwrap();
+        if let Some(at) = found.iter().zip(&self.bits).position(|(found, bits)| found.to_bits() != *bits) {
+            panic!("{what}: element {at} is {}, expected {}", found[at], bf16::from_bits(self.bits[at]));
+        }
+    }
+}
+
+/// Numbers that look random, the same at every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) as usize % limit
+    }
+}
+
+/// 10⁴ launches in any order of ways: waited for, queued on two streams, bound, replayed as two graphs that are bound anew now and
+/// then. Every element of every output is the same as in the first one, bit for bit.
+#[test]
+#[ignore = "gpu"]
+fn gpu_ten_thousand_launches_of_every_kind() {
+    let device = Device::gpu(0).unwrap();
+    let streams = [Stream::new(&device).unwrap(), Stream::new(&device).unwrap()];
+    let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+    let _loaded = dense::mlp::plan(&device, DIMS).unwrap();
+    for schedule in SCHEDULES {
+        let plan = dense::mlp::plan_with(&device, DIMS, &PlanOptions::new().schedule(schedule)).unwrap();
+        let cases = [case(&device, 1), case(&device, 9), case(&device, 17)];
+        let output = |case: &Case| {
+            Output::new(&device, &case.expected, |y| {
+                plan.run(&case.x, &case.up, &case.down, y).unwrap();
+            })
+        };
+        // Two of `run` and `run_on`, then two of graphs and one of bound arguments.
+        let of = [0, 1, 0, 1, 2];
+        let mut outputs = of.map(|n| output(&cases[n]));
+        let spare: Vec<Vec<u16>> = cases.iter().map(|case| output(case).bits).collect();
+        let bound: Vec<_> = (2..5).map(|n| plan.bind(arguments(&cases[of[n]], &mut outputs[n].tensor)).unwrap()).collect();
+        let graphs: Vec<CudaGraph> =
+            bound[..2].iter().map(|bound| CudaGraph::capture(&streams[0], |stream| bound.launch_on(stream)).unwrap()).collect();
+        let mut launches = 0;
+        for round in 0.. {
+            if launches >= rounds(10_000) / SCHEDULES.len() {
+                break;
+            }
+            outputs.iter_mut().for_each(Output::poison);
+            if round % 7 == 6 {
+                // Another case for a graph that was captured before.
+                let (n, other) = (2 + dice.below(3), dice.below(3));
+                let stream = &streams[dice.below(2)];
+                bound[n - 2].rebind_on(stream, arguments(&cases[other], &mut outputs[n].tensor)).unwrap();
+                outputs[n].bits.clone_from(&spare[other]);
+            }
+            // Each way once in any order, some of them again.
+            let mut ways: Vec<usize> = (0..5).chain((0..dice.below(4)).map(|_| dice.below(5))).collect();
+            for n in (1..ways.len()).rev() {
+                ways.swap(n, dice.below(n + 1));
+            }
+            let mut pending = vec![];
+            for &way in &ways {
+                let stream = &streams[dice.below(2)];
+                let y = &mut outputs[way].tensor;
+                match way {
+                    0 => plan.run(&cases[0].x, &cases[0].up, &cases[0].down, y).map(drop).unwrap(),
+                    1 => pending.push(plan.run_on(stream, &cases[1].x, &cases[1].up, &cases[1].down, y).unwrap()),
+                    2 | 3 => graphs[way - 2].launch(stream).unwrap(),
+                    _ => bound[2].launch_on(stream).unwrap(),
+                }
+            }
+            launches += ways.len();
+            for (way, output) in outputs.iter().enumerate() {
+                output.same(&format!("{schedule}, round {round} {ways:?}, way {way}"));
+            }
+            for pending in pending {
+                pending.wait().unwrap();
+            }
+            plan.check().unwrap();
+        }
+    }
+}
+
+fn arguments<'a>(case: &'a Case, y: &'a mut Tensor<bf16>) -> Arguments<'a> {
+    Arguments::new().tensor(&case.x).tensor(&case.up).tensor(&case.down).tensor_mut(y)
+}
+
+/// A launch that is aborted inside a replay: the error is found once the stream is synchronised, replays repeat it at once, and after
+/// `recover` the same graph is exact.
+#[test]
+#[ignore = "gpu"]
+fn gpu_an_abort_inside_a_replay() {
+    let device = Device::gpu(0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let case = case(&device, 1);
+    for schedule in SCHEDULES {
+        let plan = dense::mlp::plan_with(&device, DIMS, &PlanOptions::new().deadline(SHORT).schedule(schedule)).unwrap();
+        let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+        let bound = plan.bind(arguments(&case, &mut y)).unwrap();
+        let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+        let task = plan.graph().calls[0].tasks.end - 1;
+        for fault in [Fault::LostSignal(task), Fault::LostArrive(task), Fault::ExtraBytes(task)] {
+            graph.launch(&stream).unwrap();
+            stream.synchronize().unwrap();
+            plan.check().unwrap();
+            plan.inject(Some(fault)).unwrap();
+            let begin = Instant::now();
+            // Those behind it end at once: the second is not another deadline.
+            for _ in 0..3 {
+                graph.launch(&stream).unwrap();
+            }
+            stream.synchronize().unwrap();
+            let took = begin.elapsed();
+            assert!(took >= scaled(SHORT) && took < scaled(SHORT) * 2 + Duration::from_millis(500), "took {took:?}");
+            let error = plan.check().unwrap_err();
+            assert_eq!(error.code(), 47, "{error}");
+            for _ in 0..2 {
+                let begin = Instant::now();
+                graph.launch(&stream).unwrap();
+                stream.synchronize().unwrap();
+                let again = plan.check().unwrap_err();
+                assert!(again.code() == 48 && again.to_string().contains(&error.to_string()), "{again}");
+                assert_eq!(bound.launch_on(&stream).unwrap_err().code(), 48);
+                assert_eq!(plan.run(&case.x, &case.up, &case.down, &mut y).unwrap_err().code(), 48);
+                assert!(begin.elapsed() < scaled(SHORT), "took {:?}", begin.elapsed());
+            }
+            plan.inject(None).unwrap();
+            plan.recover().unwrap();
+            plan.check().unwrap();
+            for _ in 0..3 {
+                y.upload_from(&vec![bf16::NAN; case.expected.data.len()]).unwrap();
+                graph.launch(&stream).unwrap();
+                stream.synchronize().unwrap();
+                plan.check().unwrap();
+                case.expected.within(&y, 0.02, &format!("{schedule}, replayed after {fault:?}"));
+            }
+        }
+    }
+}
+
+/// Plans, bound arguments and graphs may go while they run: what they use stays until the launch has ended.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_plan_dropped_while_it_runs() {
+    let device = Device::gpu(0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let (n, dims) = (256 * 64, inputs::stalled::Dims { N: 256 * 64 });
+    let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
+    let _loaded = inputs::stalled::plan(&device, dims).unwrap();
+    for way in 0..4 {
+        let plan = inputs::stalled::plan(&device, dims).unwrap();
+        let x = device.upload(&data, [n]).unwrap();
+        let [mut y, mut z] = [(); 2].map(|()| device.upload(&vec![-1f32; n], [n]).unwrap());
+        let begin = Instant::now();
+        match way {
+            0 => drop(plan.run_on(&stream, &x, 60, &mut y).unwrap()),
+            1 => {
+                let pending = plan.run_on(&stream, &x, 60, &mut y).unwrap();
+                drop(plan);
+                pending.wait().unwrap();
+            }
+            _ => {
+                let bound = plan.bind(Arguments::new().tensor(&x).scalar(60u32).tensor_mut(&mut y)).unwrap();
+                let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+                // Binding has taken its time.
+                if way == 2 {
+                    graph.launch(&stream).unwrap()
+                } else {
+                    bound.launch_on(&stream).unwrap()
+                }
+                drop(plan);
+                drop(graph);
+                drop(bound);
+            }
+        }
+        drop(x);
+        // Whoever comes next may get the memory of what was dropped.
+        let other = inputs::stalled::plan(&device, dims).unwrap();
+        let noise = device.upload(&vec![7f32; n], [n]).unwrap();
+        other.run(&noise, 0, &mut z).unwrap();
+        assert_eq!(y.download().unwrap(), data, "way {way}");
+        assert_eq!(z.download().unwrap(), vec![7f32; n], "way {way}");
+        let took = begin.elapsed();
+        assert!(took >= Duration::from_millis(60) && took < Duration::from_secs(5), "took {took:?}");
+    }
+}
+
+on_every_device!(two_plans_from_two_threads, one_plan_from_two_threads, the_number_of_launches_wraps, memory_that_was_full_of_ones);
+
+/// Plans of one device never overlap, whoever launches them.
+fn two_plans_from_two_threads(device: &Device) {
+    let first = case(device, 1);
+    let x = Matrix::integers(100, 130, 7, 9);
+    let times = rounds(if device.is_gpu() { 400 } else { 3 });
+    for schedule in SCHEDULES {
+        let options = PlanOptions::new().schedule(schedule);
+        let products = dense::mlp::plan_with(device, DIMS, &options).unwrap();
+        let halos = regions::blurred::plan_with(device, regions::blurred::Dims { M: 100, N: 130 }, &options).unwrap();
+        std::thread::scope(|scope| {
+            let threads = [
+                scope.spawn(|| {
+                    for _ in 0..times {
+                        let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
+                        products.run(&first.x, &first.up, &first.down, &mut y).unwrap();
+                        first.expected.within(&y, 0.02, "products");
+                    }
+                }),
+                scope.spawn(|| {
+                    let stream = Stream::new(device).unwrap();
+                    for _ in 0..times {
+                        let (mut inout, mut y) = (x.upload::<f32>(device), poisoned::<f32>(device, 100, 130));
+                        halos.run_on(&stream, &mut inout, 3.0, &mut y).unwrap().wait().unwrap();
+                        x.map(|v| v * 3.0).exactly(&inout, "halos");
+                    }
+                }),
+            ];
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}
+
+/// A plan that runs is refused to another thread, with a code, or waited for; it is never run twice at once.
+fn one_plan_from_two_threads(device: &Device) {
+    let case = case(device, 1);
+    let times = rounds(if device.is_gpu() { 300 } else { 3 });
+    for schedule in SCHEDULES {
+        let plan = dense::mlp::plan_with(device, DIMS, &PlanOptions::new().schedule(schedule)).unwrap();
+        let work = || {
+            let stream = Stream::new(device).unwrap();
+            let mut ran = 0;
+            for n in 0..times {
+                let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
+                let result = if n % 2 == 0 {
+                    plan.run(&case.x, &case.up, &case.down, &mut y)
+                } else {
+                    plan.run_on(&stream, &case.x, &case.up, &case.down, &mut y).and_then(|pending| pending.wait())
+                };
+                match result {
+                    Ok(_) => {
+                        case.expected.within(&y, 0.02, "of two threads");
+                        ran += 1;
+                    }
+                    Err(error) => assert_eq!(error.code(), 46, "{error}"),
+                }
+            }
+            ran
+        };
+        let ran: usize =
+            std::thread::scope(|scope| [scope.spawn(work), scope.spawn(work)].map(|thread| thread.join().unwrap()).iter().sum());
+        assert!(ran > 0);
+        plan.check().unwrap();
+    }
+}
+
+/// The number of launches goes past 2³² and past 2³¹ like past any other.
+fn the_number_of_launches_wraps(device: &Device) {
+    let case = case(device, 1);
+    for schedule in SCHEDULES {
+        let plan = dense::mlp::plan_with(device, DIMS, &PlanOptions::new().schedule(schedule)).unwrap();
+        // Debug builds of bodies are slow; maco-host tests the CPU with tasks of its own.
+        let starts = if device.is_gpu() { &[u32::MAX - 3, (1 << 31) - 2][..] } else { &[u32::MAX - 1] };
+        for &start in starts {
+            plan.launched(start).unwrap();
+            for launch in 0..if device.is_gpu() { 8 } else { 4 } {
+                let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
+                plan.run(&case.x, &case.up, &case.down, &mut y).unwrap();
+                case.expected.within(&y, 0.02, &format!("{schedule}, launch {launch} from {start}"));
+            }
+        }
+        if !device.is_gpu() {
+            continue;
+        }
+        let stream = Stream::new(device).unwrap();
+        let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
+        let bound = plan.bind(arguments(&case, &mut y)).unwrap();
+        let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+        plan.launched(u32::MAX - 3).unwrap();
+        for launch in 0..8 {
+            y.upload_from(&vec![bf16::NAN; case.expected.data.len()]).unwrap();
+            graph.launch(&stream).unwrap();
+            stream.synchronize().unwrap();
+            plan.check().unwrap();
+            case.expected.within(&y, 0.02, &format!("{schedule}, replay {launch} past the wrap"));
+        }
+    }
+}
+
+/// A plan takes memory that held anything: here, all bits.
+fn memory_that_was_full_of_ones(device: &Device) {
+    let case = case(device, 1);
+    let x = Matrix::integers(100, 130, 7, 9);
+    let most = if device.is_gpu() { 26 } else { 20 };
+    for schedule in SCHEDULES {
+        let options = PlanOptions::new().schedule(schedule);
+        for _ in 0..if device.is_gpu() { 2 } else { 1 } {
+            // Of every size, several at once, so that whatever the plan asks for is among them.
+            let ones =
+                |bits: u32| device.upload(&vec![u32::MAX; (1usize << bits) - (1 << bits >> 2)], [(1usize << bits) - (1 << bits >> 2)]);
+            drop((4..most).flat_map(|bits| [ones(bits).unwrap(), ones(bits.min(16)).unwrap()]).collect::<Vec<_>>());
+            let products = dense::mlp::plan_with(device, DIMS, &options).unwrap();
+            let halos = regions::blurred::plan_with(device, regions::blurred::Dims { M: 100, N: 130 }, &options).unwrap();
+            for _ in 0..3 {
+                let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
+                products.run(&case.x, &case.up, &case.down, &mut y).unwrap();
+                case.expected.within(&y, 0.02, "products");
+                let (mut inout, mut y) = (x.upload::<f32>(device), poisoned::<f32>(device, 100, 130));
+                halos.run(&mut inout, 3.0, &mut y).unwrap();
+                x.map(|v| v * 3.0).exactly(&inout, "halos");
+            }
+        }
     }
 }
 

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use graphs::oracle::{self, Fault, Kind};
+use graphs::recipe::How;
 use graphs::recipe::{Recipe, recipes};
-use graphs::{check, loaded};
-use maco::Device;
+use graphs::{Case, check, check_case, dealt, loaded};
+use maco::{Device, PlanOptions, Schedule};
 use proptest::prelude::*;
 
 /// Debug builds of task bodies are 20 times slower.
@@ -43,6 +44,17 @@ mod cpu {
     fn thousands_of_tasks() {
         super::thousands_of_tasks(&CPU, if cfg!(debug_assertions) { 2 } else { 8 });
     }
+
+    #[test]
+    fn more_weights_than_the_ring_holds() {
+        super::more_weights_than_the_ring_holds(&CPU, if cfg!(debug_assertions) { 2 } else { 20 });
+    }
+
+    #[test]
+    #[cfg_attr(debug_assertions, ignore = "minutes without optimisation")]
+    fn a_hundred_thousand_tasks() {
+        super::a_hundred_thousand_tasks(&CPU);
+    }
 }
 
 mod gpu {
@@ -69,12 +81,25 @@ mod gpu {
     fn thousands_of_tasks() {
         super::thousands_of_tasks(&device(), 4);
     }
+
+    #[test]
+    #[ignore = "gpu"]
+    fn more_weights_than_the_ring_holds() {
+        super::more_weights_than_the_ring_holds(&device(), support::rounds(120) as u64);
+    }
+
+    #[test]
+    #[ignore = "gpu"]
+    fn a_hundred_thousand_tasks() {
+        super::a_hundred_thousand_tasks(&device());
+    }
 }
 
 /// The same graphs at every run.
 fn fixed(device: &Device, seeds: std::ops::Range<u64>, lines: usize, most: u16) {
     let _loaded = loaded(device);
-    for seed in seeds {
+    let count = support::rounds(seeds.clone().count());
+    for seed in seeds.take(count) {
         if let Err(what) = check(device, &Recipe::from_seed(seed, lines, most), None) {
             panic!("seed {seed}: {what}");
         }
@@ -86,7 +111,7 @@ fn thousands_of_tasks(device: &Device, graphs: u64) {
     let _loaded = loaded(device);
     let mut most = 0;
     for seed in 0..graphs {
-        let recipe = Recipe { small: true, sizes: [197, 180, 200], dynamic: seed % 2 == 0, ..Recipe::from_seed(seed, 80, 200) };
+        let recipe = Recipe { small: true, sizes: [197, 180, 200], ..Recipe::from_seed(seed, 80, 200) };
         match check(device, &recipe, None) {
             Ok(case) => most = most.max(case.compiled.plan().tasks()),
             Err(what) => panic!("seed {seed}: {what}"),
@@ -95,11 +120,79 @@ fn thousands_of_tasks(device: &Device, graphs: u64) {
     assert!(most > 8_000, "at most {most} tasks in a graph");
 }
 
+/// Contractions of more steps than the ring has pages, next to tasks that do not use it: a worker's loader runs into what its consumers
+/// have yet to write. Few tiles per call, so that the kind changes with nearly every task; few workers, so that most waits are for a
+/// task of the same list.
+fn more_weights_than_the_ring_holds(device: &Device, graphs: u64) {
+    let _loaded = loaded(device);
+    let most = device.workers();
+    let mut done = 0;
+    for seed in 0.. {
+        if done == graphs {
+            break;
+        }
+        assert!(seed < 20 * graphs, "{done} graphs with a long contraction among {seed}");
+        let recipe = Recipe { small: false, ..Recipe::from_seed(7000 + seed, 14, 100) };
+        let long = 500 + (seed * 97 % 400) as u16;
+        let recipe = Recipe { sizes: [long, 40 + (seed % 90) as u16, 64], ..recipe };
+        let workers = [1, 2, most - 1, most, 1][seed as usize % 5].max(1);
+        let schedule = match (recipe.schedule, seed % 5) {
+            // One worker, one list.
+            (_, 4) => Schedule::Static,
+            (How::Schedulers(_), _) if device.is_gpu() => Schedule::Tickets,
+            _ => dealt(device, &recipe).0,
+        };
+        let schedule = match schedule {
+            Schedule::Schedulers(n) => Schedule::Schedulers(n.min(workers)),
+            Schedule::SpareWarps(n) => Schedule::SpareWarps(n.min(workers)),
+            other => other,
+        };
+        let program = recipe.program();
+        let long_sums = |step: &graphs::recipe::Step| {
+            matches!(step.op, graphs::op::Op::Linear | graphs::op::Op::Matmul) && program.nodes[step.reads[0]].shape[1] >= 500
+        };
+        if !program.steps.iter().any(long_sums) {
+            continue;
+        }
+        done += 1;
+        let options = PlanOptions::new().workers(workers).schedule(schedule);
+        let case = Case::with(device, program, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        if let Err(what) = check_case(case, None) {
+            panic!("seed {seed}, {workers} workers, {schedule}: {what}");
+        }
+    }
+}
+
+/// Smallest tiles on tensors of half a million elements, once with every schedule.
+fn a_hundred_thousand_tasks(device: &Device) {
+    let _loaded = loaded(device);
+    let mut seed = 0;
+    for schedule in [How::Static, How::Tickets, How::Schedulers(8), How::Schedulers(1), How::SpareWarps(8)] {
+        let (case, seed) = loop {
+            seed += 1;
+            assert!(seed < 500, "no graph of 10⁵ tasks");
+            let recipe = Recipe { small: true, sizes: [700, 640, 720], schedule, workers: 1, ..Recipe::from_seed(seed, 20, 200) };
+            // Sums of that many products would take the oracle minutes.
+            if recipe.program().steps.iter().any(|step| matches!(step.op, graphs::op::Op::Linear | graphs::op::Op::Matmul)) {
+                continue;
+            }
+            let case = Case::new(device, &recipe).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            if case.compiled.plan().tasks() >= 100_000 {
+                break (case, seed);
+            }
+        };
+        if let Err(what) = check_case(case, None) {
+            panic!("seed {seed}, {schedule:?}: {what}");
+        }
+    }
+}
+
 /// Random graphs test little if they are all alike.
 #[test]
 fn random_graphs_are_of_every_kind() {
     let mut operations = BTreeSet::new();
-    let (mut fan_out, mut fan_in, mut rewritten, mut deepest, mut both) = (0, 0, 0, 0, 0);
+    let (mut fan_out, mut fan_in, mut rewritten, mut deepest) = (0, 0, 0, 0);
+    let (mut schedules, mut workers) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..60 {
         let recipe = if seed < 40 { Recipe::from_seed(seed, 24, 200) } else { Recipe::from_seed(seed, 60, 24) };
         let program = recipe.program();
@@ -110,11 +203,15 @@ fn random_graphs_are_of_every_kind() {
         let writes = |n: usize| program.steps.iter().filter(|step| step.write == n && !step.op.in_place()).count();
         rewritten += usize::from((0..program.nodes.len()).any(|n| writes(n) > 1));
         deepest = deepest.max(graphs::Case::new(&CPU, &recipe).unwrap().compiled.waves());
-        both += usize::from(recipe.dynamic);
+        schedules.insert(recipe.schedule);
+        workers.insert(dealt(&CPU, &recipe).1);
     }
     assert_eq!(operations.len(), 19, "{operations:?}");
     assert!(fan_out > 10 && fan_in > 10 && rewritten > 10 && deepest > 12, "{fan_out} {fan_in} {rewritten} {deepest}");
-    assert!((15..45).contains(&both), "{both}");
+    let of = |is: fn(&How) -> bool| schedules.iter().filter(|how| is(how)).count();
+    assert!(of(|how| matches!(how, How::Schedulers(_))) > 2 && of(|how| matches!(how, How::SpareWarps(_))) > 2, "{schedules:?}");
+    assert!(schedules.contains(&How::Static) && schedules.contains(&How::Tickets), "{schedules:?}");
+    assert_eq!(workers, (1..=8).collect(), "workers of the CPU device");
 }
 
 /// Of calls that are skipped, late, or wrong in one element, nearly all change what the outputs hold.

@@ -30,6 +30,9 @@ fn options(device: &Device) -> Vec<PlanOptions> {
         ]
         .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule))
     };
+    if support::rounds(counts.len()) < counts.len() {
+        counts = vec![1, all];
+    }
     counts.into_iter().flat_map(with).collect()
 }
 

@@ -5,14 +5,12 @@ pub mod op;
 pub mod oracle;
 pub mod recipe;
 
-use std::time::Duration;
-
 use kernels::random;
 use maco::{Arguments, CompiledGraph, Device, Error, Node as Handle, Operand, PlanOptions, Schedule, TaskGraph, Tensor, bf16};
 
 use op::Op;
 use oracle::Fault;
-use recipe::{Element, Program, Recipe};
+use recipe::{Element, How, Program, Recipe};
 
 use crate::support::From64;
 
@@ -66,6 +64,27 @@ impl AnyTensor {
     }
 }
 
+/// One worker, all of the device, or any number between; and who gives them tasks.
+pub fn dealt(device: &Device, recipe: &Recipe) -> (Schedule, u32) {
+    let most = device.workers();
+    let workers = match recipe.workers % 4 {
+        0 => 1,
+        1 => most,
+        _ => 1 + u32::from(recipe.workers / 4) % most,
+    };
+    match recipe.schedule {
+        How::Static => (Schedule::Static, workers),
+        How::Tickets => (Schedule::Tickets, workers),
+        How::SpareWarps(several) => (Schedule::SpareWarps(u32::from(several).min(workers)), workers),
+        How::Schedulers(several) => {
+            let several = u32::from(several).min(workers);
+            // A scheduler CTA needs a multiprocessor, too.
+            let workers = if device.is_gpu() { workers.min(most - several) } else { workers };
+            (Schedule::Schedulers(several.min(workers)), workers)
+        }
+    }
+}
+
 /// A program, planned.
 pub struct Case {
     pub program: Program,
@@ -78,22 +97,7 @@ pub struct Case {
 
 impl Case {
     pub fn new(device: &Device, recipe: &Recipe) -> Result<Case, Error> {
-        // One of eight or so is all of a GPU; the CPU device of these tests has eight.
-        let workers = match u32::from(recipe.workers % 9) {
-            0 => device.workers(),
-            few => few.min(device.workers()),
-        };
-        let several = 1 + u32::from(recipe.workers) % 8;
-        let (schedule, workers) = match (recipe.dynamic, recipe.workers % 4) {
-            (false, _) => (Schedule::Static, workers),
-            (true, 0) => (Schedule::Tickets, workers),
-            (true, 1) => (Schedule::SpareWarps(several.min(workers)), workers),
-            // A scheduler CTA needs a multiprocessor, too.
-            (true, _) => {
-                let workers = if device.is_gpu() { workers.min(device.workers() - several) } else { workers };
-                (Schedule::Schedulers(several.min(workers)), workers)
-            }
-        };
+        let (schedule, workers) = dealt(device, recipe);
         Case::with(device, recipe.program(), &PlanOptions::new().schedule(schedule).workers(workers))
     }
 
@@ -175,8 +179,13 @@ pub fn loaded(device: &Device) -> Case {
 
 /// Plans, runs three times with other inputs each time, and compares: both banks of counters, the first one again, stale temps.
 pub fn check(device: &Device, recipe: &Recipe, fault: Option<Fault>) -> Result<Case, String> {
+    let case = Case::new(device, recipe).map_err(|error| error.to_string())?;
+    check_case(case, fault)
+}
+
+/// See [`check`].
+pub fn check_case(case: Case, fault: Option<Fault>) -> Result<Case, String> {
     let told = |error: Error| error.to_string();
-    let case = Case::new(device, recipe).map_err(told)?;
     case.compare(&case.launch(1).map_err(told)?, 1, fault)?;
     case.compare(&case.launch(2).map_err(told)?, 2, fault)?;
     case.compare(&case.execute(3).map_err(told)?, 3, fault)?;
@@ -255,6 +264,3 @@ fn arguments(step: &recipe::Step, reads: &[Handle], write: Handle) -> Vec<Operan
     }
     arguments
 }
-
-/// A deadline that a test can wait for.
-pub const SHORT: Duration = Duration::from_millis(200);

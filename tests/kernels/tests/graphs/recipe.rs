@@ -18,7 +18,29 @@ pub struct Recipe {
     /// Always the smallest tiles.
     pub small: bool,
     pub workers: u16,
-    pub dynamic: bool,
+    pub schedule: How,
+}
+
+/// How tasks reach the workers, and how many schedulers there are if they push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum How {
+    Static,
+    Tickets,
+    Schedulers(u16),
+    SpareWarps(u16),
+}
+
+impl How {
+    /// Every second is a static list: what becomes of edges depends on the worker there.
+    fn new(number: u16) -> How {
+        let several = 1 + number / 6 % 8;
+        match number % 6 {
+            0..3 => How::Static,
+            3 => How::Tickets,
+            4 => How::Schedulers(several),
+            _ => How::SpareWarps(several),
+        }
+    }
 }
 
 /// Element type of a tensor.
@@ -66,8 +88,13 @@ pub struct Program {
 pub fn recipes(lines: usize, most: u16) -> impl Strategy<Value = Recipe> {
     let size = || prop_oneof![1..=most, Just(most), Just(64.min(most)), Just(1)];
     let lines = prop::collection::vec(prop::collection::vec(any::<u16>(), 16), 1..=lines);
-    ([size(), size(), size()], lines, any::<bool>(), any::<u16>(), any::<bool>())
-        .prop_map(|(sizes, lines, small, workers, dynamic)| Recipe { sizes, lines, small, workers, dynamic })
+    ([size(), size(), size()], lines, any::<bool>(), any::<u16>(), any::<u16>()).prop_map(|(sizes, lines, small, workers, how)| Recipe {
+        sizes,
+        lines,
+        small,
+        workers,
+        schedule: How::new(how),
+    })
 }
 
 impl Recipe {
@@ -83,7 +110,7 @@ impl Recipe {
         let sizes = [(); 3].map(|()| 1 + next() % most);
         let count = 1 + next() as usize % lines;
         let lines = (0..count).map(|_| (0..16).map(|_| next()).collect()).collect();
-        Recipe { sizes, lines, small: next() % 2 == 0, workers: next(), dynamic: next() % 2 == 0 }
+        Recipe { sizes, lines, small: next() % 2 == 0, workers: next(), schedule: How::new(next()) }
     }
 
     pub fn program(&self) -> Program {

@@ -1,6 +1,9 @@
 //! Reference computations in `f64`, and tests made twice: for the CPU, and for a GPU where there is one.
 #![allow(dead_code)]
 
+pub mod gpu;
+pub mod hangs;
+
 use maco::{Device, Element, Tensor, TensorElement, bf16};
 
 /// Makes `cpu_name` and `gpu_name` of every function that takes a device.
@@ -23,6 +26,12 @@ macro_rules! on_every_device {
             })*
         }
     };
+}
+
+/// How often a test repeats something: `full` times, or a few where `MACO_TESTS=short` says that everything is slow, as under a
+/// sanitizer.
+pub fn rounds(full: usize) -> usize {
+    if std::env::var("MACO_TESTS").is_ok_and(|tests| tests == "short") { (full / 20).clamp(2, 100) } else { full }
 }
 
 /// A row-major matrix of exactly representable numbers.

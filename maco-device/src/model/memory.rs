@@ -1,0 +1,34 @@
+//! Accesses to shared memory.
+
+use super::thread::with;
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn load_shared(at: u32) -> u32 {
+    with(|thread| thread.shared.word(at).load(std::sync::atomic::Ordering::Acquire))
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn store_shared(at: u32, value: u32) {
+    with(|thread| thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release));
+}
+
+/// # Safety
+/// `at` is an aligned element of two bytes of this CTA's shared memory, which nobody writes.
+pub unsafe fn load_element(at: u32) -> u16 {
+    // SAFETY: inside shared memory; the caller promises the rest.
+    with(|thread| unsafe { thread.shared.pointer(at, 2).cast::<u16>().read() })
+}
+
+/// # Safety
+/// `at` is an aligned element of two bytes of this CTA's shared memory, which nobody else uses.
+pub unsafe fn store_element(at: u32, value: u16) {
+    // SAFETY: as above.
+    with(|thread| unsafe { thread.shared.pointer(at, 2).cast::<u16>().write(value) });
+}
+
+/// Where a box with the 128-byte swizzle keeps what would lie at `at` without (PTX ISA §5.5.7): bits 4 to 6 are xored with bits 7 to 9.
+pub fn swizzled(at: u32) -> u32 {
+    at ^ (at >> 7 & 7) << 4
+}

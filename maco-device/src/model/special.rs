@@ -1,0 +1,29 @@
+//! Who this thread is, and where its shared memory lies.
+
+use super::thread::with;
+
+/// First address of shared memory: not 0, so that an address without it is noticed.
+pub const BASE: u32 = 1024;
+
+pub fn shared_base() -> u32 {
+    BASE
+}
+
+/// The host's address of a shared address.
+pub fn generic(shared: u32) -> u64 {
+    with(|thread| thread.shared.pointer(shared, 1) as u64)
+}
+
+/// The first hardware thread that this thread stands for.
+pub fn thread() -> u32 {
+    with(|thread| thread.number)
+}
+
+pub fn block() -> u32 {
+    with(|thread| thread.block)
+}
+
+/// Nanoseconds of the clock that deadlines count.
+pub fn global_timer() -> u64 {
+    with(|thread| thread.surroundings.now())
+}

@@ -1,0 +1,149 @@
+//! The host thread that plays a part of a CTA.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use super::shared::Shared;
+
+/// What a thread asks those who run it.
+pub trait Surroundings {
+    /// Nanoseconds of the clock that deadlines count.
+    fn now(&self) -> u64;
+    /// The thread begins to work, or to wait.
+    fn working(&self, works: bool);
+}
+
+/// One thread of a modelled CTA.
+pub struct Modelled<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) surroundings: &'a dyn Surroundings,
+    /// The first hardware thread that it stands for.
+    pub(super) number: u32,
+    /// The warps that it stands for.
+    pub(super) warps: u32,
+    pub(super) block: u32,
+    works: Cell<bool>,
+    /// Vain tests since it waited or worked.
+    vain: Cell<u32>,
+    /// Of delays and choices; 0 for none.
+    seed: u32,
+    slow: bool,
+    state: Cell<u64>,
+}
+
+thread_local! {
+    static CURRENT: Cell<*const Modelled<'static>> = const { Cell::new(std::ptr::null()) };
+}
+
+impl<'a> Modelled<'a> {
+    /// A thread of CTA `block` that stands for `warps` warps from hardware thread `number` on; `seed` chooses delays and the order of
+    /// copies, 0 for none.
+    pub fn new(shared: &'a Shared, surroundings: &'a dyn Surroundings, block: u32, number: u32, warps: u32, seed: u32) -> Modelled<'a> {
+        let state = (u64::from(seed) << 32 | u64::from(block * crate::abi::THREADS + number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Modelled {
+            shared,
+            surroundings,
+            number,
+            warps,
+            block,
+            works: Cell::new(false),
+            vain: Cell::new(0),
+            seed,
+            slow: seed != 0 && state >> 40 & 1 == 1,
+            state: Cell::new(state),
+        }
+    }
+
+    /// Runs `body` as this thread.
+    pub fn enter<T>(&self, body: impl FnOnce() -> T) -> T {
+        struct Reset<'a, 'b>(&'b Modelled<'a>);
+        impl Drop for Reset<'_, '_> {
+            fn drop(&mut self) {
+                self.0.work(false);
+                CURRENT.set(std::ptr::null());
+            }
+        }
+        let _reset = Reset(self);
+        CURRENT.set((&raw const *self).cast());
+        body()
+    }
+
+    /// Notes whether the thread works or waits.
+    pub(super) fn work(&self, works: bool) {
+        self.vain.set(0);
+        if self.works.replace(works) != works {
+            self.surroundings.working(works);
+        }
+    }
+
+    /// Notes a test that does not wait: several vain ones are a wait.
+    pub(super) fn tested(&self, holds: bool) {
+        match (holds, self.vain.get()) {
+            (true, 0) => {}
+            (true, _) => self.work(true),
+            (false, vain @ 0..4) => self.vain.set(vain + 1),
+            (false, vain) => {
+                self.work(false);
+                self.vain.set(vain);
+                self.shared.nap(|| false);
+            }
+        }
+    }
+
+    /// A number below `end`; 0 without a seed.
+    pub(super) fn choose(&self, end: u32) -> u32 {
+        if self.seed == 0 {
+            return 0;
+        }
+        // splitmix64
+        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.state.set(state);
+        let mut hash = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((hash >> 33) % u64::from(end)) as u32
+    }
+
+    /// Lets others go first, now and then; some threads often, so that what they should have done long ago is still to come.
+    pub(super) fn delay(&self) {
+        if self.slow && self.choose(16) == 1 {
+            std::thread::sleep(Duration::from_micros(self.choose(100).into()));
+        }
+        match self.choose(64) {
+            1..=4 => std::thread::yield_now(),
+            5 => std::thread::sleep(Duration::from_micros(self.choose(30).into())),
+            _ => {}
+        }
+    }
+}
+
+/// What this thread is.
+pub(super) fn with<T>(f: impl FnOnce(&Modelled<'_>) -> T) -> T {
+    let current = CURRENT.get();
+    assert!(!current.is_null(), "only threads of a modelled CTA come here");
+    // SAFETY: `enter` keeps the value borrowed while it is current.
+    f(unsafe { &*current })
+}
+
+/// Waits in the midst of a task for `condition`, looked at now and then; false when the CTA is let through first. `None` outside of a
+/// modelled CTA.
+pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {
+    let current = CURRENT.get();
+    if current.is_null() {
+        return None;
+    }
+    // SAFETY: as above.
+    let thread = unsafe { &*current };
+    let arena = crate::role::ring::Arena(super::special::BASE);
+    thread.work(false);
+    let holds = loop {
+        if condition() {
+            break true;
+        }
+        if arena.halted() >= crate::role::ring::FALL_THROUGH {
+            break false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    };
+    thread.work(true);
+    Some(holds)
+}

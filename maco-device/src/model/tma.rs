@@ -1,0 +1,84 @@
+//! Bulk tensor copies (PTX ISA §9.7.9.25.5). Loads are made when a thread waits, stores as late as their groups allow.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use super::copies::{Load, Place, Stored, check, read, write};
+use super::thread::with;
+
+/// A box to be stored, before and after it has been read.
+enum Store {
+    Asked { from: u32, to: Place },
+    Read(Stored),
+}
+
+thread_local! {
+    /// This thread's groups, the open one last.
+    static GROUPS: RefCell<VecDeque<Vec<Store>>> = RefCell::new(VecDeque::from([Vec::new()]));
+}
+
+/// # Safety
+/// `map` is a live tensor map, `shared` space for the box, `mbarrier` initialised and expecting it.
+pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
+    check(shared);
+    with(|thread| {
+        thread.delay();
+        thread.shared.loads().push(Load { to: shared, from: Place { map, col, row, plane }, mbarrier });
+        thread.shared.wake();
+    });
+}
+
+/// # Safety
+/// `map` is a live tensor map, `shared` holds the box.
+pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
+    check(shared);
+    with(|thread| {
+        thread.delay();
+        let asked = Store::Asked { from: shared, to: Place { map, col, row, plane } };
+        // Now and then a copy is quick.
+        let store = if thread.choose(4) == 1 { advance(asked) } else { asked };
+        GROUPS.with_borrow_mut(|groups| groups.back_mut().expect("one is open").push(store));
+    });
+}
+
+fn advance(store: Store) -> Store {
+    match store {
+        // SAFETY: the store role promised it when it issued the copy.
+        Store::Asked { from, to } => with(|thread| Store::Read(unsafe { read(thread.shared, from, to) })),
+        read => read,
+    }
+}
+
+/// Closes this thread's group.
+pub fn commit() {
+    GROUPS.with_borrow_mut(|groups| groups.push_back(Vec::new()));
+}
+
+/// All but the `PENDING` newest groups are read.
+pub fn wait_read<const PENDING: u32>() {
+    GROUPS.with_borrow_mut(|groups| {
+        let old = (groups.len() - 1).saturating_sub(PENDING as usize);
+        for group in groups.iter_mut().take(old) {
+            *group = group.drain(..).map(advance).collect();
+        }
+    });
+}
+
+/// All groups are complete.
+pub fn wait_all() {
+    GROUPS.with_borrow_mut(|groups| {
+        while groups.len() > 1 {
+            for store in groups.pop_front().unwrap_or_default() {
+                if let Store::Read(stored) = advance(store) {
+                    // SAFETY: as above.
+                    unsafe { write(stored) };
+                }
+            }
+        }
+    });
+}
+
+/// Forgets this thread's groups: at the end of a launch that was let through, or panicked.
+pub fn forget() {
+    GROUPS.set(VecDeque::from([Vec::new()]));
+}

@@ -1,0 +1,21 @@
+//! Collectives of a warp of one lane.
+
+/// Lanes of a warp.
+pub const LANES: u32 = 1;
+
+/// This lane.
+pub fn lane() -> u32 {
+    0
+}
+
+pub fn sync() {}
+
+/// Lanes for which `condition` holds.
+pub fn ballot(condition: bool) -> u32 {
+    condition as u32
+}
+
+/// Whether `condition` holds in all lanes.
+pub fn all(condition: bool) -> bool {
+    condition
+}

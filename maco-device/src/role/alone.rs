@@ -1,0 +1,112 @@
+//! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
+
+use super::Role;
+use crate::cta::Simt;
+use crate::element::{Element, MmaElement};
+use crate::row::{RowInputs, RowMut};
+use crate::task::Elementwise;
+use crate::tile::{Inputs, Parts, Tile};
+
+const STEP: usize = crate::abi::BOX as usize;
+
+/// A thread that plays every role, with its scratch memory.
+#[derive(Default)]
+pub struct Alone {
+    a: Vec<f32>,
+    b: Vec<f32>,
+}
+
+/// Copies the step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor.
+fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f32>) {
+    out.clear();
+    out.resize(n * STEP, 0.0);
+    let v = &parts.view;
+    let (rows, cols) = if parts.along_rows { (STEP, n) } else { (n, STEP) };
+    for r in 0..rows.min((v.rows as i64 - parts.row as i64).max(0) as usize) {
+        for c in 0..cols.min((v.cols as i64 - parts.col as i64).max(0) as usize) {
+            let offset = parts.plane as i64 * v.plane_stride as i64
+                + (parts.row as i64 + r as i64) * v.row_stride as i64
+                + (parts.col as i64 + c as i64) * v.col_stride as i64;
+            // SAFETY: row and column are inside the view, which the plan made from a live tensor.
+            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.value();
+            let (kept, k) = if parts.along_rows { (c, r) } else { (r, c) };
+            out[if by_step { k * n + kept } else { kept * STEP + k }] = value;
+        }
+    }
+}
+
+impl Role for Alone {
+    type Accumulator<const I: usize, const J: usize> = Vec<f32>;
+
+    fn zeros<const I: usize, const J: usize>(&mut self) -> Vec<f32> {
+        vec![0.0; I * J]
+    }
+
+    /// Adds one product after another in the order of the contraction: the sum does not depend on the tile.
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts) {
+        gather::<E>(&a, I, false, &mut self.a);
+        gather::<E>(&b, J, true, &mut self.b);
+        let rows = if a.along_rows { (a.view.cols as i64 - a.col as i64) as usize } else { (a.view.rows as i64 - a.row as i64) as usize };
+        for (sums, a) in acc.chunks_exact_mut(J).zip(self.a.chunks_exact(STEP)).take(rows) {
+            for (&a, b) in a.iter().zip(self.b.chunks_exact(J)) {
+                for (sum, &b) in sums.iter_mut().zip(b) {
+                    *sum += a * b;
+                }
+            }
+        }
+    }
+
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Vec<f32>, y: Tile<E, I, J>) {
+        for row in 0..y.rows() {
+            for col in 0..y.cols() {
+                let value = T::apply(acc[row as usize * J + col as usize]);
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(value)) };
+            }
+        }
+    }
+
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
+        for row in 0..y.rows() {
+            for col in 0..y.cols() {
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(f(inputs.at(row, col)))) };
+            }
+        }
+    }
+
+    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Rows, &mut RowMut<E>),
+    ) {
+        for row in 0..y.rows() {
+            f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
+        }
+    }
+
+    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+        let readers = inputs.readers();
+        for row in 0..y.rows() as i32 {
+            for col in 0..y.cols() as i32 {
+                // SAFETY: the position is inside the tile.
+                unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
+            }
+        }
+    }
+
+    fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
+        f(&mut Simt { thread: 0, threads: 1 });
+    }
+}

@@ -1,0 +1,175 @@
+//! A consumer's sums, in registers, and the tensor cores that make them (PTX ISA §9.7.16 `wgmma`).
+//!
+//! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
+//! keep an array in local memory.
+
+use super::store::columns;
+use crate::abi::BOX;
+use crate::cta::Simt;
+use crate::element::{MmaElement, pack};
+use crate::ptx::{matrix, wgmma};
+use crate::task::Elementwise;
+
+/// This thread's part of a sum.
+pub type Sum = [f32; 128];
+
+/// This thread's part of 64 columns, packed in pairs.
+pub type Chunk = [u32; 16];
+
+/// Consumers that divide elements among themselves, one by one.
+pub const ELEMENTWISE: u32 = crate::abi::CONSUMERS;
+/// Consumers that divide rows among themselves; the lanes of each share a row.
+pub const ROWWISE: u32 = crate::abi::CONSUMERS / 32;
+
+/// Runs a SIMT body as consumer thread `thread`.
+#[inline(always)]
+pub fn simt(thread: u32, f: impl FnOnce(&mut Simt)) {
+    f(&mut Simt { thread, threads: crate::abi::CONSUMERS });
+}
+
+/// The tensor cores of this thread's warpgroup.
+pub struct Cores;
+
+impl Cores {
+    #[inline(always)]
+    pub fn new() -> Cores {
+        Cores
+    }
+
+    /// All zero.
+    #[inline(always)]
+    pub fn zeros<const I: usize, const J: usize>(&self) -> Sum {
+        // Not `[0.0; 128]`: that is a loop, which keeps the array in local memory.
+        // SAFETY: all bits zero is 0.0.
+        unsafe { core::mem::zeroed() }
+    }
+
+    /// Starts `sum += a · bᵀ` over one step, and closes the group; `along` says for each operand whether the contraction runs along
+    /// its rows.
+    ///
+    /// # Safety
+    /// Run by a converged warpgroup. `a` and `b` are swizzled boxes in shared memory that stay until the group is complete; `sum` is
+    /// not touched until then.
+    #[inline(always)]
+    pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
+        const STRIDE: u32 = 1024;
+        let leading = BOX * BOX * 2;
+        let da = wgmma::descriptor(a, leading, STRIDE);
+        let db = wgmma::descriptor(b, leading, STRIDE);
+        wgmma::fence();
+        macro_rules! steps {
+            ($n:literal, $a:literal, $b:literal) => {
+                if E::BF16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
+            };
+            (@typed $n:literal, $bf16:literal, $a:literal, $b:literal) => {{
+                // A k16 step is 32 bytes along the contraction, or 16 rows of 128 bytes across it.
+                let (sa, sb) = (if $a { 128 } else { 2 }, if $b { 128 } else { 2 });
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da, db);
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + sa, db + sb);
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + 2 * sa, db + 2 * sb);
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + 3 * sa, db + 3 * sb);
+                }
+            }};
+        }
+        macro_rules! majors {
+            ($n:literal) => {
+                match along {
+                    (false, false) => steps!($n, false, false),
+                    (false, true) => steps!($n, false, true),
+                    (true, false) => steps!($n, true, false),
+                    (true, true) => steps!($n, true, true),
+                }
+            };
+        }
+        match columns(I, J) {
+            64 => majors!(64),
+            128 => majors!(128),
+            _ => majors!(256),
+        }
+        wgmma::commit();
+    }
+
+    /// All groups but the newest are complete.
+    #[inline(always)]
+    pub fn wait_older(&mut self) {
+        wgmma::wait::<1>();
+    }
+
+    /// All groups are complete.
+    #[inline(always)]
+    pub fn wait_all<const I: usize, const J: usize>(&mut self, sum: &mut Sum) {
+        wgmma::wait::<0>();
+        match columns(I, J) {
+            64 => wgmma::settle::<64>(sum),
+            128 => wgmma::settle::<128>(sum),
+            _ => wgmma::settle::<256>(sum),
+        }
+    }
+}
+
+/// Two chunks that wait.
+pub struct Pending([u32; 32]);
+
+impl Pending {
+    #[inline(always)]
+    pub fn new() -> Pending {
+        // SAFETY: all bits zero is 0u32; an array literal would be a loop over local memory.
+        Pending(unsafe { core::mem::zeroed() })
+    }
+
+    /// One of the two.
+    #[inline(always)]
+    pub fn chunk(&self, first: bool) -> Chunk {
+        let p = &self.0;
+        if first {
+            [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
+        } else {
+            [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]]
+        }
+    }
+}
+
+macro_rules! pairs {
+    ($sum:ident: $($at:literal)*) => { [$(pack::<E>(T::apply($sum[$at]), T::apply($sum[$at + 1]))),*] };
+}
+
+/// The first 64 columns of this warpgroup, after the epilogue `T`.
+#[inline(always)]
+pub fn first<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
+    pairs!(sum: 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
+}
+
+/// The next 64 columns.
+#[inline(always)]
+pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
+    pairs!(sum: 32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62)
+}
+
+/// The last 128 of 256 columns.
+#[inline(always)]
+pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
+    Pending(pairs!(sum: 64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126))
+}
+
+/// Writes this warp's 16 rows of 64 columns, in accumulator order, to the swizzled box at `chunk`.
+///
+/// # Safety
+/// Called by consumer thread `thread`, its whole warp converged; the box is its warpgroup's.
+#[inline(always)]
+pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
+    let lane = thread % 32;
+    // Lane 8m + r holds the address of row r of matrix m: matrices 0, 1 are rows 0–7, 8–15 of one block of 8 columns, 2, 3 of the next.
+    let row = thread % 128 / 32 * 16 + (lane / 8 % 2) * 8 + lane % 8;
+    let base = chunk + row * 128;
+    // 128-byte swizzle: the 16-byte block's number is xored with the row's number modulo 8.
+    let block = |j: u32| base + ((j * 2 + lane / 16) ^ (lane % 8)) * 16;
+    // SAFETY: 16-byte aligned addresses in the box.
+    unsafe {
+        matrix::store_x4(block(0), [w[0], w[1], w[2], w[3]]);
+        matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
+        matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);
+        matrix::store_x4(block(3), [w[12], w[13], w[14], w[15]]);
+    }
+}

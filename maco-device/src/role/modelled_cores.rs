@@ -1,0 +1,173 @@
+//! A consumer's sums, and the tensor cores that make them, on the host: a thread is a whole warpgroup.
+//!
+//! Products are made as late as the waits allow, from the swizzled boxes in shared memory. So a stage that is given back too early, a
+//! wrong page and a wrong phase all show in the numbers. Each element is the same sum in the same order as the role
+//! [`super::alone::Alone`] makes, so that results are equal to the last bit.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::store::columns;
+use crate::abi::BOX;
+use crate::cta::Simt;
+use crate::element::MmaElement;
+use crate::hardware::memory;
+use crate::task::Elementwise;
+
+const STEP: usize = BOX as usize;
+const BOX_BYTES: u32 = BOX * BOX * 2;
+
+/// A warpgroup's part of a sum: 64 rows, one after another.
+pub type Sum = Rc<RefCell<Vec<f32>>>;
+
+/// 64 rows of 64 columns.
+pub type Chunk = Box<[u16]>;
+
+/// Consumers that divide elements, and rows, among themselves: a thread each.
+pub const ELEMENTWISE: u32 = 2;
+/// See [`ELEMENTWISE`].
+pub const ROWWISE: u32 = 2;
+
+/// Runs the reference of a SIMT body, which is for one thread.
+pub fn simt(thread: u32, f: impl FnOnce(&mut Simt)) {
+    if thread == 0 {
+        f(&mut Simt { thread, threads: 1 });
+    }
+}
+
+/// Products that were asked for and not made.
+pub struct Cores(VecDeque<Group>);
+
+/// One product: adds to `sum` what the boxes at `a` and `b` hold when it is made.
+struct Group {
+    sum: Sum,
+    a: Operand,
+    b: Operand,
+    value: fn(u16) -> f32,
+}
+
+/// Boxes of 64 × 64 elements, one after another along the kept axis.
+#[derive(Clone, Copy)]
+struct Operand {
+    at: u32,
+    /// How many rows or columns are kept.
+    kept: usize,
+    along_rows: bool,
+}
+
+impl Operand {
+    /// Element `k` of kept row or column `n`.
+    fn element(self, n: usize, k: usize) -> u16 {
+        let (row, col) = if self.along_rows { (k, n % STEP) } else { (n % STEP, k) };
+        let at = self.at + (n / STEP) as u32 * BOX_BYTES + (row * 2 * STEP + 2 * col) as u32;
+        // SAFETY: inside a stage, which the caller of `multiply` promises to be full.
+        unsafe { memory::load_element(memory::swizzled(at)) }
+    }
+}
+
+impl Group {
+    fn make(self) {
+        let mut sum = self.sum.borrow_mut();
+        let columns = self.b.kept;
+        let gather = |operand: Operand| -> Vec<f32> {
+            (0..STEP * operand.kept).map(|n| (self.value)(operand.element(n % operand.kept, n / operand.kept))).collect()
+        };
+        let (a, b) = (gather(self.a), gather(self.b));
+        for (row, sums) in sum.chunks_exact_mut(columns).enumerate() {
+            for (k, b) in b.chunks_exact(columns).enumerate() {
+                let a = a[k * STEP + row];
+                for (sum, b) in sums.iter_mut().zip(b) {
+                    *sum += a * b;
+                }
+            }
+        }
+    }
+}
+
+impl Cores {
+    pub fn new() -> Cores {
+        Cores(VecDeque::new())
+    }
+
+    /// All zero.
+    pub fn zeros<const I: usize, const J: usize>(&self) -> Sum {
+        Rc::new(RefCell::new(vec![0.0; STEP * columns(I, J)]))
+    }
+
+    /// Asks for `sum += a · bᵀ` over one step.
+    ///
+    /// # Safety
+    /// `a` and `b` are swizzled boxes in shared memory that stay until a wait says that the product is made.
+    pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
+        let value = if E::BF16 { |bits| half::bf16::from_bits(bits).to_f32() } else { |bits| half::f16::from_bits(bits).to_f32() };
+        self.0.push_back(Group {
+            sum: sum.clone(),
+            a: Operand { at: a, kept: STEP, along_rows: along.0 },
+            b: Operand { at: b, kept: columns(I, J), along_rows: along.1 },
+            value,
+        });
+    }
+
+    /// Makes all products but the newest.
+    pub fn wait_older(&mut self) {
+        while self.0.len() > 1 {
+            self.0.pop_front().into_iter().for_each(Group::make);
+        }
+    }
+
+    /// Makes all products.
+    pub fn wait_all<const I: usize, const J: usize>(&mut self, _: &mut Sum) {
+        self.0.drain(..).for_each(Group::make);
+    }
+}
+
+/// Up to two chunks that wait.
+pub struct Pending(Vec<Chunk>);
+
+impl Pending {
+    pub fn new() -> Pending {
+        Pending(Vec::new())
+    }
+
+    /// One of the two.
+    pub fn chunk(&self, first: bool) -> Chunk {
+        self.0[usize::from(!first)].clone()
+    }
+}
+
+/// 64 columns from column `64 * number` of this warpgroup, after the epilogue `T`.
+fn chunk<T: Elementwise, E: MmaElement>(sum: &Sum, number: usize) -> Chunk {
+    let sum = sum.borrow();
+    let columns = sum.len() / STEP;
+    // An element is what `pack` puts into the low half.
+    let packed = |value: f32| crate::element::pack::<E>(T::apply(value), 0.0) as u16;
+    sum.chunks_exact(columns).flat_map(|row| row[number * STEP..][..STEP].iter().map(|&value| packed(value))).collect()
+}
+
+/// The first 64 columns of this warpgroup.
+pub fn first<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
+    chunk::<T, E>(sum, 0)
+}
+
+/// The next 64 columns.
+pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
+    chunk::<T, E>(sum, 1)
+}
+
+/// The last 128 of 256 columns.
+pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
+    Pending(vec![chunk::<T, E>(sum, 2), chunk::<T, E>(sum, 3)])
+}
+
+/// Writes 64 rows of 64 columns to the swizzled box at `at`.
+///
+/// # Safety
+/// The box is this warpgroup's.
+#[allow(clippy::boxed_local, reason = "on a GPU it is an array in registers")]
+pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
+    for (n, &element) in chunk.iter().enumerate() {
+        // SAFETY: passed on from the caller.
+        unsafe { memory::store_element(memory::swizzled(at + 2 * n as u32), element) };
+    }
+}

@@ -1,0 +1,140 @@
+//! The CTA on a GPU: which warp plays which role, and how a launch begins and ends.
+
+use core::marker::PhantomData;
+
+use super::machine::{Lane, Warp};
+use super::{control, fetch, flight, roles};
+use crate::abi::{BlackBox, Launch, REPORT_BUSY, SHARED_BYTES, Share};
+use crate::protocol::{self, Layout, Machine, Patience, Run};
+use crate::ptx::{barrier, delay, local, memory, special, warp};
+use crate::role::Role;
+use crate::role::ring::Arena;
+use crate::task::{Callable, Filter, Identity, Task};
+
+/// The tasks of `C` that are in `F`.
+struct Compiled<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
+    #[inline(always)]
+    fn run(&mut self, role: &mut R, task: Task, op: u32) {
+        C::dispatch::<R, Identity, F>(role, task, op);
+    }
+}
+
+/// Runs a CTA: the body of every device entry.
+///
+/// # Safety
+/// Launched with [`crate::abi::THREADS`] threads, [`crate::abi::SHARED_BYTES`] of dynamic shared memory and one CTA per worker and
+/// scheduler, all resident; `launch` and everything it names is live device memory that the plan filled for `C`.
+#[inline(always)]
+pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
+    let arena = Arena(special::shared_base());
+    let thread = special::thread();
+    let block = special::block();
+    // SAFETY: the caller promises a live launch, which does not change while it runs; every role gets the threads it is for.
+    unsafe {
+        delay::seed((*launch).delays);
+        let workers = (*launch).workers;
+        if block >= workers {
+            scheduler(arena, launch, block - workers);
+        } else {
+            if thread == 0 {
+                arena.init();
+            }
+            barrier::sync_cta();
+            if thread < 128 {
+                special::registers_decrease();
+                match thread / 32 {
+                    0 => roles::load(arena, launch, Compiled::<C, F>(PhantomData)),
+                    1 => control::control(arena, launch),
+                    2 => roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData)),
+                    _ => fetch::fetch(arena, launch),
+                }
+            } else {
+                special::registers_increase();
+                roles::consume(arena, launch, Compiled::<C, F>(PhantomData));
+            }
+            warp::sync();
+        }
+        barrier::sync_cta();
+        if thread == 0 {
+            protocol::leave(&Lane, (*launch).state as *mut _, special::blocks());
+        }
+    }
+}
+
+/// A CTA that is scheduler `number`.
+#[inline(always)]
+unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
+    // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
+    unsafe {
+        let launch = &*launch;
+        let share = (launch.shares as *const Share).add(number as usize).read();
+        let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
+        let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
+        copy(&share, memory, words, special::thread(), crate::abi::THREADS);
+        barrier::sync_cta();
+        if special::thread() < 32 {
+            let run = Run::new(&Warp, launch, launch.workers + number);
+            protocol::schedule(&Warp, launch, &run, number, memory as *mut u32);
+        }
+        warp::sync();
+    }
+}
+
+/// This thread's part of a scheduler's image.
+#[inline(always)]
+pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, threads: u32) {
+    let (from, to) = (share.image as *const u32, memory as *mut u32);
+    let mut at = thread * 4;
+    while at < words {
+        // SAFETY: both sides have `words` words, a multiple of 4, at a 16-byte boundary.
+        unsafe {
+            let four = memory::load4(from.add(at as usize));
+            let mut n = 0;
+            while n < 4 {
+                crate::ptx::own::store(to.add(at as usize + n), four[n]);
+                n += 1;
+            }
+        }
+        at += threads * 4;
+    }
+}
+
+/// Whether the launch may run: it was not aborted before, and nobody else runs it. The first worker's controller claims it.
+#[inline(always)]
+pub(super) unsafe fn admitted(run: &Run) -> bool {
+    // SAFETY: a live launch.
+    unsafe {
+        let mut aborted = run.aborted(&Warp);
+        let lane = special::thread() % 32;
+        if run.worker == 0 && lane == 0 && local::compare_exchange(&raw mut (*run.state).busy, 0, 1) != 0 {
+            Patience::new().report(&Lane, run, BlackBox { report: REPORT_BUSY, ..BlackBox::EMPTY });
+            aborted = true;
+        }
+        Warp.all(!aborted)
+    }
+}
+
+/// See [`flight::supervise`].
+#[inline(always)]
+pub(super) unsafe fn supervise(arena: Arena, run: &Run, published: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { flight::supervise(&Warp, arena, run, published) }
+}
+
+/// See [`flight::stuck`].
+#[inline(always)]
+pub(super) unsafe fn stuck(arena: Arena, run: &Run, patience: &Patience, at: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { flight::stuck(&Warp, arena, run, patience, at) }
+}
+
+/// See [`flight::stop`].
+#[inline(always)]
+pub(super) unsafe fn stop(arena: Arena, run: &Run, published: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { flight::stop(&Warp, arena, run, published) }
+}
+
+const _: () = assert!(SHARED_BYTES.is_multiple_of(16));

@@ -1,0 +1,83 @@
+//! Tasks in flight: their places, and what happens to those that do not end.
+
+use crate::abi::{BlackBox, Launch, PUSHED, REPORT_STUCK, SLOTS};
+use crate::hardware::{mbarrier, special};
+use crate::protocol::{Look, Machine, Patience, Run};
+use crate::role::ring::{Arena, FALL_THROUGH, STOP};
+use crate::task::Slot;
+
+/// Slot and parity of a worker's `n`-th task.
+#[inline(always)]
+pub fn place(n: u32) -> (u32, u32) {
+    (n % SLOTS, (n / SLOTS) & 1)
+}
+
+/// The task in a slot.
+#[inline(always)]
+pub fn slot(arena: Arena, slot: u32) -> *const Slot {
+    special::generic(arena.slot(slot)) as *const Slot
+}
+
+/// Nanoseconds that published tasks get to complete after an abort.
+const GRACE: u64 = 2_000_000;
+
+/// Waits until the first `published` tasks have left their slots, so that nothing of this CTA outlives it: on a hang, past the
+/// deadline, or after an abort past a grace, lets every wait of the CTA through. The whole warp that publishes tasks calls.
+#[inline(always)]
+pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32) {
+    let mut n = published.saturating_sub(SLOTS);
+    while n < published {
+        let (at, parity) = place(n);
+        let mut patience = Patience::new();
+        let mut aborted = 0;
+        // SAFETY: initialised barriers, a live launch.
+        unsafe {
+            while !warp.all(mbarrier::try_wait(arena.vacant(at), parity)) {
+                match patience.look(warp, run) {
+                    Look::Again => {}
+                    Look::Late => stuck(warp, arena, run, &patience, at),
+                    Look::Abort => {
+                        let now = warp.now();
+                        if aborted == 0 {
+                            aborted = now;
+                        }
+                        if !warp.all(now - aborted < GRACE) {
+                            arena.halt(FALL_THROUGH);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+        n += 1;
+    }
+}
+
+/// Reports that the task in a slot does not end.
+#[inline(always)]
+pub unsafe fn stuck<M: Machine>(warp: &M, arena: Arena, run: &Run, patience: &Patience, at: u32) {
+    // SAFETY: a live launch; the slot holds a task that was published.
+    unsafe {
+        if warp.lane() == 0 {
+            let task = (&raw const (*slot(arena, at)).descriptor.task).read();
+            patience.report(warp, run, BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY });
+        }
+    }
+}
+
+/// Publishes no further task after the first `published`; they complete.
+#[inline(always)]
+pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        arena.halt(STOP);
+        supervise(warp, arena, run, published);
+    }
+}
+
+/// Whether tasks are pushed by schedulers.
+#[inline(always)]
+pub unsafe fn pushed(launch: *const Launch) -> bool {
+    // SAFETY: a live launch.
+    unsafe { (*launch).schedule == PUSHED }
+}

@@ -1,0 +1,200 @@
+//! A CTA of host threads: controller, loader, two consumers and store over modelled shared memory, mbarriers and copies.
+//!
+//! Loader, consumers and store are the loops and roles that the GPU runs. Fetcher and controller, which work by the lanes of a warp
+//! there, are one thread here, which publishes the same tasks into the same slots in the same order.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use super::{flight, place, roles};
+use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
+use crate::model::{Modelled, Shared, mbarrier, special, tma};
+pub use crate::model::{Surroundings, tensor_map};
+use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run};
+use crate::role::consumer::Consumer;
+use crate::role::cpu::Cpu;
+use crate::role::loader::Loader;
+use crate::role::ring::{Arena, FALL_THROUGH};
+use crate::role::store::Store;
+use crate::task::{Slot, Task};
+
+/// A CTA, from launch to launch.
+pub struct Cta {
+    shared: Shared,
+    block: u32,
+    seed: u32,
+    /// Parts that have left this launch.
+    left: AtomicU32,
+}
+
+/// What one thread plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Brings tasks into slots, waits for their counters, publishes them.
+    Control,
+    /// Copies operands into the ring.
+    Load,
+    /// Multiplies, and does all element-wise work; one of two warpgroups.
+    Consume(u32),
+    /// Copies results to memory, and signals.
+    Store,
+}
+
+impl Part {
+    /// Every part of a CTA.
+    pub const ALL: [Part; 5] = [Part::Control, Part::Load, Part::Consume(0), Part::Consume(1), Part::Store];
+
+    /// Its first hardware thread, and its warps.
+    fn warps(self) -> (u32, u32) {
+        match self {
+            Part::Load => (0, 1),
+            Part::Control => (32, 1),
+            Part::Store => (64, 1),
+            Part::Consume(group) => (128 + 128 * group, 4),
+        }
+    }
+}
+
+/// Tasks that are compiled for a host thread, whatever it plays.
+struct Played<D>(D);
+
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Loader> for Played<D> {
+    fn run(&mut self, role: &mut Loader, task: Task, op: u32) {
+        Cpu::loading(role, |cpu| (self.0)(cpu, task, op));
+    }
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Consumer> for Played<D> {
+    fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
+        Cpu::consuming(role, |cpu| (self.0)(cpu, task, op));
+    }
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
+    fn run(&mut self, role: &mut Store, task: Task, op: u32) {
+        Cpu::storing(role, |cpu| (self.0)(cpu, task, op));
+    }
+}
+
+/// Time and notes of work are nobody's concern while shared memory is set up.
+struct Nobody;
+
+impl Surroundings for Nobody {
+    fn now(&self) -> u64 {
+        1
+    }
+    fn working(&self, _: bool) {}
+}
+
+impl Cta {
+    /// CTA `block` of a launch.
+    pub fn new(block: u32) -> Cta {
+        Cta { shared: Shared::new(), block, seed: 0, left: AtomicU32::new(0) }
+    }
+
+    /// Makes it as new for a launch; `seed` chooses delays and the order of copies, 0 for none.
+    pub fn begin(&mut self, seed: u32) {
+        self.shared.clear();
+        self.seed = seed;
+        *self.left.get_mut() = 0;
+        // SAFETY: nobody else has the CTA.
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { arena().init() });
+    }
+
+    /// Plays one part of a launch. `dispatch` runs a task as the role it is given. Whatever happens, [`Cta::leave`] comes after it.
+    ///
+    /// # Safety
+    /// `launch` names live memory that the plan filled for `dispatch`. Between two calls of [`Cta::begin`] each part is played once,
+    /// all parts at the same time.
+    pub unsafe fn play<M: Machine>(
+        &self,
+        part: Part,
+        machine: &M,
+        surroundings: &dyn Surroundings,
+        launch: &Launch,
+        dispatch: impl FnMut(&mut Cpu, Task, u32),
+    ) {
+        let (number, warps) = part.warps();
+        let thread = Modelled::new(&self.shared, surroundings, self.block, number, warps, self.seed);
+        // SAFETY: the caller promises a live launch and one thread per part.
+        thread.enter(|| unsafe {
+            tma::forget();
+            match part {
+                Part::Control => control(machine, launch, self.block),
+                Part::Load => roles::load(arena(), launch, Played(dispatch)),
+                Part::Consume(_) => roles::consume(arena(), launch, Played(dispatch)),
+                Part::Store => roles::store(machine, machine, arena(), launch, Played(dispatch)),
+            }
+        });
+    }
+
+    /// Lets every wait of the CTA through: a part ended in the midst of a task.
+    pub fn let_through(&self) {
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| arena().halt(FALL_THROUGH));
+    }
+
+    /// A part has ended; the last one of the CTA leaves the launch, as its thread 0 does on a GPU.
+    ///
+    /// # Safety
+    /// `launch` is live; called once by each part, after its last access.
+    pub unsafe fn leave<M: Machine>(&self, machine: &M, launch: &Launch) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
+                protocol::leave(machine, launch.state as *mut _, launch.workers + launch.schedulers);
+            }
+        }
+    }
+}
+
+fn arena() -> Arena {
+    Arena(special::shared_base())
+}
+
+/// Fetcher and controller.
+unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
+    // SAFETY: the controller of a live launch; a vacant slot is its own.
+    unsafe {
+        let run = Run::new(machine, launch, worker);
+        let mut queue = Queue::new(launch, worker);
+        let mut n = 0;
+        while let Some(index) = queue.next(machine, &run) {
+            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
+            let views = (launch.views as *const View).add((*descriptor).views as usize);
+            if !vacant(machine, &run, n) {
+                break;
+            }
+            let (at, _) = place(n);
+            let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
+            (special::generic(arena().slot(at)) as *mut Slot).write(slot);
+            if run.aborted(machine) || !queue.is_pushed() && protocol::wait(machine, &run, descriptor, views) == Outcome::Abort {
+                break;
+            }
+            mbarrier::arrive(arena().ready(at));
+            if (*descriptor).op == OP_END {
+                flight::supervise(machine, arena(), &run, n);
+                return;
+            }
+            n += 1;
+        }
+        flight::stop(machine, arena(), &run, n);
+    }
+}
+
+/// Waits until the slot of the `n`-th task is vacant; false after an abort.
+unsafe fn vacant<M: Machine>(machine: &M, run: &Run, n: u32) -> bool {
+    let (at, parity) = place(n);
+    let mut patience = Patience::new();
+    // SAFETY: an initialised barrier, a live launch.
+    unsafe {
+        while !mbarrier::try_wait(arena().vacant(at), parity ^ 1) {
+            match patience.look(machine, run) {
+                Look::Again => {}
+                Look::Late => flight::stuck(machine, arena(), run, &patience, at),
+                Look::Abort => return false,
+            }
+        }
+    }
+    true
+}
+
+const _: () = assert!(size_of::<Slot>() == 256 && SLOTS > 0);

@@ -1,0 +1,314 @@
+//! How workers and schedulers hear of ended tasks: edges that stay on a worker, and messages to schedulers. Random plans are run in any
+//! order that those allow, and every task still comes after all that it depends on.
+
+mod plan_graphs;
+
+use std::collections::VecDeque;
+
+use maco_graph::plan::{Options, Plan, Schedule, Share, plan};
+use plan_graphs::random::{Draw, Script, scripts};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
+
+/// Tasks that a worker has in flight: a task ends before the one so many places behind it begins.
+const SLOTS: usize = 8;
+/// Tasks that a scheduler has pushed to a worker and that have not ended.
+const INBOX: usize = 2;
+
+fn config(cases: u32) -> Config {
+    Config { cases, failure_persistence: None, ..Config::default() }
+}
+
+/// What has begun and ended in a run.
+struct Run<'a> {
+    plan: &'a Plan,
+    counters: Vec<u32>,
+    begun: Vec<bool>,
+    ended: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan) -> Run<'a> {
+        Run { plan, counters: vec![0; plan.counters as usize], begun: vec![false; plan.tasks.len()], ended: 0 }
+    }
+
+    /// All that the task depends on must have ended, whoever has heard of it.
+    fn begin(&mut self, task: u32) -> Result<(), String> {
+        if std::mem::replace(&mut self.begun[task as usize], true) {
+            return Err(format!("task {task} begins twice"));
+        }
+        match self.plan.waits_of(task).iter().find(|wait| self.counters[wait.counter as usize] < wait.need) {
+            Some(wait) => Err(format!("task {task} begins before what fills counter {}", wait.counter)),
+            None => Ok(()),
+        }
+    }
+
+    fn end(&mut self, task: u32) {
+        self.ended += 1;
+        for &counter in self.plan.signals_of(task) {
+            self.counters[counter as usize] += 1;
+        }
+    }
+
+    fn whole(&self) -> Result<(), String> {
+        if self.ended == self.plan.tasks.len() { Ok(()) } else { Err(format!("{} of {} tasks ended", self.ended, self.plan.tasks.len())) }
+    }
+}
+
+/// Workers with static lists: tasks of a list begin in order and overlap, polled counters hold only what is signalled, and `after`
+/// stands for the rest. With `deaf`, workers do not heed `after`.
+fn lists(plan: &Plan, draw: &mut Draw<'_>, deaf: bool) -> Result<(), String> {
+    let mut run = Run::new(plan);
+    let mut polled = vec![0u32; plan.counters as usize];
+    // Per worker: tasks begun and tasks ended. They end in order, as they begin.
+    let mut at = vec![(0usize, 0usize); plan.workers as usize];
+    while run.ended < plan.tasks.len() {
+        let start = draw.below(at.len());
+        // Late ends show more.
+        let reluctant = draw.below(4) != 0;
+        let mut moved = false;
+        let workers = at.len();
+        for (offset, eager) in [false, true].into_iter().flat_map(|eager| (0..workers).map(move |offset| (offset, eager))) {
+            let worker = (start + offset) % workers;
+            let list = plan.lists.of(worker);
+            let (begun, ended) = at[worker];
+            let next = list.get(begun).copied().filter(|&task| {
+                let arrived = plan
+                    .waits_of(task)
+                    .iter()
+                    .all(|wait| plan.local.is_local(task, wait.counter) || polled[wait.counter as usize] >= wait.need);
+                let after = plan.local.after(task) as usize;
+                let last = after == 0 || deaf || ended > begun - after;
+                arrived && last && begun < ended + SLOTS
+            });
+            if let Some(task) = next {
+                run.begin(task)?;
+                at[worker].0 += 1;
+                moved = true;
+            } else if ended < begun && (eager || !reluctant) {
+                let task = list[ended];
+                run.end(task);
+                for &counter in plan.signals_of(task) {
+                    polled[counter as usize] += u32::from(plan.local.is_signalled(counter));
+                }
+                at[worker].1 += 1;
+                moved = true;
+            }
+            if moved {
+                break;
+            }
+        }
+        if !moved {
+            return Err(format!("{} tasks wait for ever", plan.tasks.len() - run.ended));
+        }
+    }
+    run.whole()
+}
+
+/// What a scheduler knows.
+struct Scheduler {
+    remaining: Vec<u32>,
+    pending: Vec<u32>,
+    ready: Vec<u32>,
+    /// Per worker of all: its tasks that were pushed and have not ended.
+    outstanding: Vec<usize>,
+    /// Per worker of all: counter and credit of each message.
+    mail: Vec<VecDeque<(Option<u32>, bool)>>,
+    ended: usize,
+}
+
+impl Scheduler {
+    fn hear(&mut self, share: &Share, worker: usize, (counter, credit): (Option<u32>, bool)) -> Result<(), String> {
+        if credit {
+            self.outstanding[worker] = self.outstanding[worker].checked_sub(1).ok_or("a place is given back that nobody took")?;
+            self.ended += 1;
+        }
+        let Some(counter) = counter.map(|counter| counter as usize) else { return Ok(()) };
+        self.remaining[counter] = self.remaining[counter].checked_sub(1).ok_or("an arrival too many")?;
+        if self.remaining[counter] == 0 {
+            for &waiter in &share.waiters[share.starts[counter] as usize..share.starts[counter + 1] as usize] {
+                self.pending[waiter as usize] -= 1;
+                if self.pending[waiter as usize] == 0 {
+                    self.ready.push(waiter);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Schedulers: each knows what messages told it and nothing else. Messages from one worker to one scheduler keep their order. With
+/// `lost`, the messages of that task are.
+fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(), String> {
+    let (count, workers) = (plan.routing.shares.len(), plan.workers as usize);
+    let mut run = Run::new(plan);
+    let mut all: Vec<Scheduler> = plan
+        .routing
+        .shares
+        .iter()
+        .map(|share| Scheduler {
+            remaining: share.counters.iter().map(|wait| wait.need).collect(),
+            pending: share.pending.clone(),
+            ready: (0..share.tasks.len() as u32).filter(|&number| share.pending[number as usize] == 0).collect(),
+            outstanding: vec![0; workers],
+            mail: vec![VecDeque::new(); workers],
+            ended: 0,
+        })
+        .collect();
+    let mut inbox: Vec<VecDeque<u32>> = vec![VecDeque::new(); workers];
+    let mut working: Vec<Option<u32>> = vec![None; workers];
+    // Whatever can be done next: a worker begins or ends a task, a scheduler reads a message or pushes a task.
+    let actions = workers + count * workers + count;
+    loop {
+        let start = draw.below(actions);
+        let mut moved = false;
+        for action in (0..actions).map(|offset| (start + offset) % actions) {
+            moved = match action.checked_sub(workers) {
+                None => match working[action].take() {
+                    Some(task) => {
+                        run.end(task);
+                        for route in plan.routing.routes_of(task).iter().filter(|_| lost != Some(task)) {
+                            all[route.to as usize].mail[action].push_back((route.counter, route.credit));
+                        }
+                        true
+                    }
+                    None => {
+                        working[action] = inbox[action].pop_front();
+                        working[action].map(|task| run.begin(task)).transpose()?.is_some()
+                    }
+                },
+                Some(mail) if mail < count * workers => {
+                    let (number, worker) = (mail / workers, mail % workers);
+                    let message = all[number].mail[worker].pop_front();
+                    message.map(|message| all[number].hear(&plan.routing.shares[number], worker, message)).transpose()?.is_some()
+                }
+                Some(push) => {
+                    let number = push - count * workers;
+                    // Its own workers only, and never more than the inbox holds.
+                    let worker = number + count * draw.below((workers - number).div_ceil(count));
+                    let scheduler = &mut all[number];
+                    let room = scheduler.outstanding[worker] < INBOX && !scheduler.ready.is_empty();
+                    if room {
+                        let task = scheduler.ready.swap_remove(draw.below(scheduler.ready.len()));
+                        scheduler.outstanding[worker] += 1;
+                        inbox[worker].push_back(plan.routing.shares[number].tasks[task as usize]);
+                    }
+                    room
+                }
+            };
+            if moved {
+                break;
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    run.whole()?;
+    for (number, (scheduler, share)) in all.iter().zip(&plan.routing.shares).enumerate() {
+        let heard = scheduler.ended == share.tasks.len() && scheduler.outstanding.iter().all(|&tasks| tasks == 0);
+        if !heard || scheduler.mail.iter().any(|mail| !mail.is_empty()) {
+            return Err(format!("scheduler {number} has heard of {} of {} ends", scheduler.ended, share.tasks.len()));
+        }
+    }
+    Ok(())
+}
+
+/// Workers; more would only make runs longer.
+const MOST: u32 = 9;
+
+fn planned(script: &Script, schedule: Schedule) -> Plan {
+    plan(script.graph(), &Options { schedule, ..Options::new(script.workers.min(MOST)) }).unwrap()
+}
+
+fn fail(plan: &Plan) -> impl Fn(String) -> TestCaseError {
+    let text = plan.to_string();
+    move |what| TestCaseError::fail(format!("{what}\n{text}"))
+}
+
+proptest! {
+    #![proptest_config(config(500))]
+
+    #[test]
+    fn lists_that_overlap_keep_every_order(script in scripts(16)) {
+        let plan = planned(&script, Schedule::Static);
+        for _ in 0..4 {
+            lists(&plan, &mut Draw::endless(&script.dice), false).map_err(fail(&plan))?;
+        }
+    }
+
+    #[test]
+    fn schedulers_push_every_task_once_and_in_order(script in scripts(10), several in 1u32..9, spare in any::<bool>()) {
+        let several = several.min(script.workers).min(MOST);
+        let plan = planned(&script, if spare { Schedule::SpareWarps(several) } else { Schedule::Schedulers(several) });
+        schedulers(&plan, &mut Draw::endless(&script.dice), None).map_err(fail(&plan))?;
+    }
+
+    #[test]
+    fn every_task_has_one_owner_and_gives_back_one_place(script in scripts(16), several in 1u32..9) {
+        let several = several.min(script.workers).min(MOST);
+        let plan = planned(&script, Schedule::Schedulers(several));
+        let mut owned = vec![0; plan.tasks.len()];
+        for (number, share) in plan.routing.shares.iter().enumerate() {
+            for &task in &share.tasks {
+                owned[task as usize] += 1;
+                prop_assert_eq!(plan.routing.owner[task as usize], number as u32);
+            }
+        }
+        prop_assert!(owned.iter().all(|&owners| owners == 1));
+        for task in 0..plan.tasks.len() as u32 {
+            let credits: Vec<u32> = plan.routing.routes_of(task).iter().filter(|route| route.credit).map(|route| route.to).collect();
+            prop_assert_eq!(credits, vec![plan.routing.owner[task as usize]]);
+        }
+    }
+}
+
+/// On graphs that are the same at every run: how many the run `fails` refuses, and in how many there was something to refuse.
+fn refused(schedule: Schedule, run: impl Fn(&Plan, &mut Draw<'_>) -> Option<bool>) -> (usize, usize) {
+    let mut runner = TestRunner::new_with_rng(config(400), TestRng::deterministic_rng(prop::test_runner::RngAlgorithm::ChaCha));
+    let seen = std::cell::Cell::new((0, 0));
+    let drawn = |script: Script| {
+        if script.workers >= schedule.schedulers() {
+            let plan = planned(&script, schedule);
+            if let Some(failed) = run(&plan, &mut Draw::endless(&script.dice)) {
+                seen.set((seen.get().0 + usize::from(failed), seen.get().1 + 1));
+            }
+        }
+        Ok(())
+    };
+    runner.run(&scripts(16), drawn).unwrap();
+    seen.get()
+}
+
+/// A worker that does not wait for its own tasks is noticed, and there are many such waits.
+#[test]
+fn a_wait_for_the_own_worker_that_is_forgotten_is_noticed() {
+    let (noticed, with) = refused(Schedule::Static, |plan, draw| {
+        let close = (0..plan.tasks.len() as u32).any(|task| (1..SLOTS as u32).contains(&plan.local.after(task)));
+        close.then(|| (0..8).any(|_| lists(plan, draw, true).is_err()))
+    });
+    assert!(with > 50 && noticed * 10 >= with * 7, "{noticed} of {with}");
+}
+
+/// A task whose messages are lost leaves others waiting, or its scheduler.
+#[test]
+fn a_lost_message_is_noticed() {
+    let (noticed, with) = refused(Schedule::Schedulers(1), |plan, draw| {
+        (!plan.tasks.is_empty()).then(|| schedulers(plan, draw, Some(draw_task(plan))).is_err())
+    });
+    assert!(with > 50 && noticed == with, "{noticed} of {with}");
+}
+
+fn draw_task(plan: &Plan) -> u32 {
+    (plan.edges % plan.tasks.len() as u64) as u32
+}
+
+/// Counters that nobody polls are not signalled; those that somebody polls are, by all that fill them.
+#[test]
+fn one_worker_needs_no_counters() {
+    let (with, all) = refused(Schedule::Static, |plan, _| {
+        let polls = |task: u32| plan.waits_of(task).iter().any(|wait| !plan.local.is_local(task, wait.counter));
+        (plan.workers == 1).then(|| (0..plan.tasks.len() as u32).any(polls))
+    });
+    assert!(all > 10 && with == 0, "{with} of {all} plans for one worker poll");
+}

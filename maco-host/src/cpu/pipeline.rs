@@ -1,0 +1,109 @@
+//! Workers as pipelines: each is a CTA of five threads, which run the roles of a GPU over a model of its hardware.
+//!
+//! What the roles do does not belong here: it is `maco-device`'s.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::PoisonError;
+
+use maco_device::abi::{Launch, State};
+use maco_device::modelled::{Cta, Part, Surroundings};
+use maco_device::protocol::Machine;
+
+use super::executor::{ABORT_PANIC, Panicked, schedule};
+use super::machine::{Bodies, Worker};
+use super::pool::Pool;
+use crate::error::Error;
+use crate::program::Dispatch;
+
+const PARTS: u32 = Part::ALL.len() as u32;
+
+/// The CTAs of a plan.
+pub(super) struct Pipeline {
+    ctas: Vec<Cta>,
+    /// Which threads are at work, and not in a wait.
+    bodies: Bodies,
+}
+
+/// What a thread of a CTA knows of its launch.
+struct Thread<'a> {
+    machine: &'a Worker<'a>,
+    bodies: &'a Bodies,
+    number: u32,
+    /// The controller only waits: its own clock goes on.
+    counts: bool,
+}
+
+impl Surroundings for Thread<'_> {
+    fn now(&self) -> u64 {
+        self.machine.now()
+    }
+
+    fn working(&self, _: bool) {
+        if self.counts {
+            self.bodies.turn(self.number);
+        }
+    }
+}
+
+impl Pipeline {
+    pub(super) fn new(workers: u32) -> Pipeline {
+        Pipeline { ctas: (0..workers).map(Cta::new).collect(), bodies: Bodies::new(workers * PARTS) }
+    }
+
+    /// Runs a launch and waits for all of it.
+    ///
+    /// # Safety
+    /// `launch` names live memory that the plan filled for `dispatch`, and nobody else launches it.
+    pub(super) unsafe fn run(&mut self, pool: &Pool, launch: &Launch, dispatch: Dispatch, panicked: &Panicked) -> Result<(), Error> {
+        for cta in &mut self.ctas {
+            cta.begin(launch.delays);
+        }
+        let this = &*self;
+        // SAFETY: passed on from the caller; the pool gives every number once.
+        pool.run(launch.workers * PARTS + launch.schedulers, &|number, _| unsafe {
+            match number.checked_sub(launch.workers * PARTS) {
+                None => this.play(launch, number, dispatch, panicked),
+                Some(scheduler) => schedule(launch, scheduler, &this.bodies),
+            }
+        })
+    }
+
+    /// One thread's part of a launch.
+    ///
+    /// # Safety
+    /// As [`Pipeline::run`]; called once for each number.
+    unsafe fn play(&self, launch: &Launch, number: u32, dispatch: Dispatch, panicked: &Panicked) {
+        let (cta, part) = (&self.ctas[(number / PARTS) as usize], Part::ALL[(number % PARTS) as usize]);
+        let machine = Worker::new(&self.bodies);
+        let thread = Thread { machine: &machine, bodies: &self.bodies, number, counts: part != Part::Control };
+        let current = Cell::new(None);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: passed on from the caller.
+            unsafe {
+                cta.play(part, &machine, &thread, launch, |cpu, task, op| {
+                    current.set(Some(task.index()));
+                    dispatch(cpu, task, op);
+                    current.set(None);
+                });
+            }
+        }));
+        let mut payload = result.err();
+        if payload.is_some() {
+            // SAFETY: the plan's memory is live.
+            unsafe { machine.compare_exchange(&raw mut (*(launch.state as *mut State)).abort, 0, ABORT_PANIC) };
+            cta.let_through();
+            if let Some(task) = current.get() {
+                let mut first = panicked.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(payload) = payload.take() {
+                    first.get_or_insert((task, payload));
+                }
+            }
+        }
+        // SAFETY: passed on from the caller: this part has ended.
+        unsafe { cta.leave(&machine, launch) };
+        if let Some(payload) = payload {
+            resume_unwind(payload);
+        }
+    }
+}

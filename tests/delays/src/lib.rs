@@ -1,0 +1,2 @@
+//! One graph with every kind of edge, in device code that sleeps before waits, loads, stores and signals.
+pub mod kernels;

@@ -1,0 +1,87 @@
+//! A thousand seeds of delays, every schedule: not a bit changes.
+
+use delays::kernels::mixed;
+use maco::{Device, PlanOptions, Schedule, Tensor, bf16};
+
+const M: usize = 320;
+const K: usize = 192;
+const H: usize = 320;
+
+fn data(n: usize, seed: u64, limit: i64) -> Vec<bf16> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as i64
+    };
+    // Mostly zeros: sums stay exact.
+    (0..n).map(|_| if next() % 16 == 0 { bf16::from_f32((next() % (2 * limit + 1) - limit) as f32) } else { bf16::from_f32(0.0) }).collect()
+}
+
+fn options(device: &Device) -> Vec<PlanOptions> {
+    let all = device.workers();
+    let few = 5.min(all);
+    let ctas = |schedulers: u32| if device.is_gpu() { all - schedulers } else { all };
+    [
+        (Schedule::Static, 1),
+        (Schedule::Static, few),
+        (Schedule::Static, all),
+        (Schedule::Tickets, few),
+        (Schedule::Tickets, all),
+        (Schedule::Schedulers(1), few.min(ctas(1))),
+        (Schedule::Schedulers(2.min(few)), ctas(2)),
+        (Schedule::SpareWarps(few), few),
+        (Schedule::SpareWarps(3.min(all)), all),
+    ]
+    .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule))
+    .into()
+}
+
+/// Runs `mixed` under `seeds` seeds in each of the plans; the results of all.
+fn run(device: &Device, options: &[PlanOptions], seeds: u32) -> Vec<(Vec<bf16>, Vec<bf16>)> {
+    let upload = |data: Vec<bf16>, shape: [u64; 2]| -> Tensor<bf16> { device.upload(&data, shape).unwrap() };
+    let x = upload(data(M * K, 1, 3), [M as u64, K as u64]);
+    let up = upload(data(H * K, 2, 2), [H as u64, K as u64]);
+    let down = upload(data(K * H, 3, 2), [K as u64, H as u64]);
+    let ids: Vec<u32> = (0..M as u32).map(|n| (n * 131 + 7) % M as u32).collect();
+    let ids = device.upload(&ids, [M as u64]).unwrap();
+    let start = data(M * K, 4, 9);
+    let mut results: Vec<(Vec<bf16>, Vec<bf16>)> = Vec::new();
+    for options in options {
+        let plan = mixed::plan_with(device, mixed::Dims { M: M as u64, K: K as u64, H: H as u64 }, options).unwrap();
+        for seed in 0..seeds {
+            plan.set_delays(seed);
+            let mut tape = upload(start.clone(), [M as u64, K as u64]);
+            let poison = vec![bf16::from_f32(f32::NAN); M * K];
+            let mut y = upload(poison, [M as u64, K as u64]);
+            plan.run(&x, &up, &down, &ids, 2.0, &mut tape, &mut y).unwrap_or_else(|error| panic!("seed {seed}, {options:?}: {error}"));
+            let result = (tape.download().unwrap(), y.download().unwrap());
+            if let Some(first) = results.first() {
+                assert!(result == *first, "seed {seed} changes the result: {options:?}");
+            } else {
+                assert!(result.1.iter().all(|v| v.is_finite()));
+                results.push(result);
+            }
+        }
+    }
+    results
+}
+
+#[test]
+fn cpu_results_are_the_same_under_every_schedule() {
+    let device = Device::cpu_with(4);
+    run(&device, &options(&device), 3);
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_thousand_seeds() {
+    let device = Device::gpu(0).expect("a GPU");
+    let options = options(&device);
+    // Every element of the CPU's result, too.
+    let cpu = Device::cpu_with(4);
+    let expected = run(&cpu, &[PlanOptions::new()], 1);
+    let found = run(&device, &options, 1000u32.div_ceil(options.len() as u32) + 1);
+    assert!(found == expected, "the GPU's result is not the CPU's");
+}

@@ -1,0 +1,107 @@
+//! Kernels that tests break: a task of every kind in a row, a task that waits for a flag.
+use maco::prelude::*;
+
+/// y = x, as `f32`.
+#[maco::task(tile(i = 16, j = 64))]
+pub fn widen(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.zip(x, y, |v| v)
+}
+
+/// y[i, ..] = x[i, ..] - sum of the row
+#[maco::task(tile(i = 8))]
+pub fn centre(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
+    cta.rows(x, y, |x, y| {
+        let sum = x.sum(|v| v);
+        y.set(|j| x.at(j) - sum)
+    })
+}
+
+/// y[i] = x[ids[i]]
+#[maco::task(tile(i = 16))]
+pub fn lookup(
+    cta: &mut Cta,
+    #[read(i)] ids: Tensor<u32, M>,
+    #[read(ids[i], ..)] x: Tensor<f32, V, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    cta.generate((ids, x), y, |(ids, x), r, c| x.at(ids.at(0, r) as i32, c))
+}
+
+/// What `mirror` does, one element after another.
+fn mirror_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+    for r in 0..I as i32 {
+        for c in 0..J as i32 {
+            // SAFETY: the task's author promises whole tiles, so every element lies inside the tensors.
+            unsafe { y.pointer(r, J as i32 - 1 - c).write(x.pointer(r, c).read()) };
+        }
+    }
+}
+
+/// Reverses 256 columns.
+///
+/// # Safety
+/// The tensors have a multiple of 8 rows and of 256 columns.
+#[maco::task(simt, tile(i = 8, j = 256), cpu = mirror_reference)]
+pub unsafe fn mirror(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    let at = cta.thread as i32;
+    let mut r = 0;
+    while r < 8 {
+        // SAFETY: one thread for each column of the tile.
+        unsafe { y.pointer(r, 255 - at).write(x.pointer(r, at).read()) };
+        r += 1;
+    }
+}
+
+/// A task of every kind: through the ring, element-wise, rows, rows by index, SIMT; then one that waits for the last.
+#[maco::megakernel]
+pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, M, N>) {
+    let product = temp::<bf16, M, N>();
+    linear(x, w, product).tile(64, 128);
+    let wide = temp::<f32, M, N>();
+    widen(product, wide);
+    let centred = temp::<f32, M, N>();
+    centre(wide, centred);
+    let picked = temp::<f32, M, N>();
+    lookup(ids, centred, picked);
+    let turned = temp::<f32, M, N>();
+    mirror(picked, turned);
+    copy(turned, y);
+}
+
+/// What `until` does, on the CPU.
+fn until_reference<const I: usize>(flag: maco::Tile<u32, 1, 0>, x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
+    let cta = maco::Simt { thread: 0, threads: 1 };
+    // SAFETY: the flag is one element; the task's author promises whole tiles.
+    unsafe {
+        if !cta.wait_until(|| flag.pointer(0, 0).read_volatile() != 0) {
+            return;
+        }
+        for c in 0..I as i32 {
+            y.pointer(0, c).write(x.pointer(0, c).read());
+        }
+    }
+}
+
+/// y = x once the flag is not 0, which may be never.
+///
+/// # Safety
+/// The tensors have a multiple of 256 elements.
+#[maco::task(simt, tile(i = 256), cpu = until_reference)]
+pub unsafe fn until(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read(i)] x: Tensor<f32, N>, #[write(i)] y: Tensor<f32, N>) {
+    // SAFETY: the flag is one element; one thread for each element of the tile.
+    unsafe {
+        if !cta.wait_until(|| flag.pointer(0, 0).read_volatile() != 0) {
+            return;
+        }
+        let at = cta.thread as i32;
+        y.pointer(0, at).write(x.pointer(0, at).read());
+    }
+}
+
+/// Every task of the first call waits for a flag, and every task of the second for the first call.
+#[maco::megakernel]
+pub fn gated(flag: In<u32, 1>, x: In<f32, N>, y: Out<f32, N>) {
+    let h = temp::<f32, N>();
+    until(flag, x, h);
+    until(flag, h, y);
+}

@@ -1,0 +1,164 @@
+//! Plans for any number of workers run or are refused with a code, and what holds multiprocessors makes a launch late, not wrong.
+mod support;
+
+use std::time::{Duration, Instant};
+
+use kernels::dense;
+use maco::{Arguments, CudaGraph, Device, Error, PlanOptions, Schedule, Stream, Tensor, bf16};
+use support::gpu::Neighbour;
+use support::hangs::SCHEDULES;
+use support::{Matrix, poisoned};
+
+on_every_device!(any_number_of_workers, numbers_that_cannot_be);
+
+const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 40, H: 136 };
+
+struct Mlp {
+    plan: dense::mlp::Plan,
+    tensors: [Tensor<bf16>; 3],
+    expected: Matrix,
+}
+
+impl Mlp {
+    fn new(device: &Device, options: &PlanOptions) -> Result<Mlp, Error> {
+        let (m, h, k) = (DIMS.M as usize, DIMS.H as usize, DIMS.K as usize);
+        // One input at a time: no sum is rounded.
+        let x = Matrix::new(m, k, |r, c| if r % k == c { 3.0 } else { 0.0 });
+        let (up, down) = (Matrix::sparse(h, k, 2), Matrix::sparse(k, h, 3));
+        let plan = dense::mlp::plan_with(device, DIMS, options)?;
+        let tensors = [x.upload(device), up.upload(device), down.upload(device)];
+        Ok(Mlp { plan, tensors, expected: x.times(&up.t()).map(support::gelu).bf16().times(&down.t()) })
+    }
+
+    fn run(&self) -> Result<Tensor<bf16>, Error> {
+        let mut y = poisoned::<bf16>(self.plan.device(), self.expected.rows, self.expected.cols);
+        let [x, up, down] = &self.tensors;
+        self.plan.run(x, up, down, &mut y).map(|_| y)
+    }
+
+    #[track_caller]
+    fn right(&self, what: &str) {
+        self.expected.within(&self.run().unwrap(), 0.02, what);
+    }
+}
+
+fn any_number_of_workers(device: &Device) {
+    // Many threads, where they are not the multiprocessors of a GPU.
+    let many = if device.is_gpu() { device.clone() } else { Device::cpu_with(16) };
+    for device in [device, &many] {
+        let most = device.workers();
+        for workers in [1, 2, 64, most.saturating_sub(1), most] {
+            if !(1..=most).contains(&workers) {
+                continue;
+            }
+            let pushed = [1, workers].into_iter().flat_map(|n| [Schedule::SpareWarps(n), Schedule::Schedulers(n)]);
+            for schedule in [Schedule::Static, Schedule::Tickets].into_iter().chain(pushed) {
+                let result = Mlp::new(device, &PlanOptions::new().workers(workers).schedule(schedule));
+                match (schedule, result) {
+                    (Schedule::Schedulers(n), Err(error)) if device.is_gpu() && workers + n > most => {
+                        assert_eq!(error.code(), 39, "{error}")
+                    }
+                    (_, result) => (0..2).for_each(|_| result.as_ref().unwrap().right(&format!("{workers} workers, {schedule}"))),
+                }
+            }
+        }
+    }
+}
+
+/// The code, and text that says what was found.
+#[track_caller]
+fn refused(result: Result<Mlp, Error>, codes: &[u16], found: u32) {
+    let Err(error) = result else { panic!("planned with {found}") };
+    assert!(codes.contains(&error.code()) && error.to_string().contains("help: "), "{error}");
+    assert!(error.to_string().contains(&found.to_string()), "`{found}` is missing: {error}");
+}
+
+fn numbers_that_cannot_be(device: &Device) {
+    let most = device.workers();
+    let plan = |schedule: Schedule, workers: u32| Mlp::new(device, &PlanOptions::new().schedule(schedule).workers(workers));
+    for schedule in SCHEDULES {
+        for workers in [most + 1, 2 * most + 7, u32::MAX] {
+            refused(plan(schedule, workers), &[39], workers);
+        }
+        refused(plan(schedule, 0), &[21], 0);
+    }
+    for none in [Schedule::Schedulers(0), Schedule::SpareWarps(0)] {
+        refused(plan(none, 1), &[21], 0);
+        refused(Mlp::new(device, &PlanOptions::new().schedule(none)), &[21], 0);
+    }
+    for workers in [1, most / 4, most].into_iter().filter(|&workers| workers > 0) {
+        for schedulers in [workers + 1, workers.saturating_add(300), u32::MAX] {
+            refused(plan(Schedule::SpareWarps(schedulers), workers), &[21], schedulers);
+            // Together they do not fit, or there are more than workers.
+            refused(plan(Schedule::Schedulers(schedulers), workers), &[21, 39], schedulers);
+        }
+    }
+    if device.is_gpu() {
+        refused(plan(Schedule::Schedulers(1), most), &[39], most);
+        // Nothing is left for workers.
+        for schedulers in [most - 1, most, most + 1] {
+            refused(Mlp::new(device, &PlanOptions::new().schedule(Schedule::Schedulers(schedulers))), &[21, 39], schedulers);
+        }
+        Mlp::new(device, &PlanOptions::new().schedule(Schedule::Schedulers(most / 2))).unwrap().right("half of all schedule");
+    }
+}
+
+const HELD: Duration = Duration::from_millis(100);
+
+/// Four multiprocessors are taken when the launch comes: it waits, whoever launches, and is right.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_neighbour_on_four_multiprocessors() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    let stream = Stream::new(&device).unwrap();
+    let few = PlanOptions::new().workers(device.workers() - 4);
+    for (options, all) in SCHEDULES.map(|schedule| (PlanOptions::new().schedule(schedule), true)).into_iter().chain([(few, false)]) {
+        let mlp = Mlp::new(&device, &options).unwrap();
+        let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+        let [x, up, down] = &mlp.tensors;
+        let bound = mlp.plan.bind(Arguments::new().tensor(x).tensor(up).tensor(down).tensor_mut(&mut y)).unwrap();
+        let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+        mlp.right("alone");
+        // Made before: memory of a GPU may be had only between launches.
+        let mut z = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+
+        neighbour.hold(4, HELD);
+        let begin = Instant::now();
+        mlp.plan.run(x, up, down, &mut z).unwrap();
+        let took = begin.elapsed();
+        assert!(took < HELD * 5, "took {took:?}");
+        assert!(!all || !neighbour.holds(), "{options:?} ran before there was room for all of it");
+        mlp.expected.within(&z, 0.02, "beside a neighbour");
+
+        neighbour.hold(4, HELD);
+        graph.launch(&stream).unwrap();
+        stream.synchronize().unwrap();
+        mlp.plan.check().unwrap();
+        mlp.expected.within(&y, 0.02, "replayed beside a neighbour");
+        println!("{options:?}: {took:?} beside a neighbour of {HELD:?}");
+    }
+}
+
+/// A deadline shorter than the neighbour's stay counts from the start of the launch, not from its place in the queue; if some CTAs
+/// start without the others, they say so, and nothing is lost.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_neighbour_that_outstays_the_deadline() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    for schedule in SCHEDULES {
+        let mlp = Mlp::new(&device, &PlanOptions::new().schedule(schedule).deadline(HELD / 4)).unwrap();
+        mlp.right("alone");
+        neighbour.hold(4, HELD);
+        match mlp.run() {
+            Ok(y) => mlp.expected.within(&y, 0.02, "beside a neighbour"),
+            Err(error) => {
+                println!("{schedule}: {error}");
+                assert_eq!(error.code(), 47, "{error}");
+                mlp.plan.recover().unwrap();
+            }
+        }
+        mlp.right("afterwards");
+    }
+}

@@ -1,0 +1,252 @@
+//! One random interleaving of a large plan: executors are coroutines, and before any access to shared memory another may go on.
+//!
+//! Memory is what the last store left: what a load may return otherwise does not belong here.
+
+use std::cell::{Cell, RefCell};
+
+use generator::{Gn, LocalGenerator, Scope, done};
+use maco_device::abi::{BlackBox, INBOX, Launch, PUSH_END, View};
+use maco_device::protocol::{Machine, Outcome, Thread, attend, work};
+
+use crate::memory::{Memory, Word};
+use crate::plan::{Fault, Plan, Schedule, Tables};
+
+/// Numbers from a seed (D. E. Knuth's MMIX generator).
+#[derive(Debug)]
+pub struct Dice(Cell<u64>);
+
+impl Dice {
+    /// The same seed, the same numbers.
+    pub fn new(seed: u64) -> Dice {
+        Dice(Cell::new(seed))
+    }
+
+    /// A number below `limit`.
+    pub fn below(&self, limit: u32) -> u32 {
+        self.0.set(self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+        (((self.0.get() >> 32) * limit as u64) >> 32) as u32
+    }
+}
+
+/// What executors do, as an observer of everything sees it.
+struct Seen<'a> {
+    memory: &'a Memory,
+    dice: Dice,
+    /// One access in so many lets others go on.
+    every: u32,
+    /// By task.
+    inputs: Vec<Vec<u32>>,
+    pushed: RefCell<Vec<bool>>,
+    ended: RefCell<Vec<bool>>,
+    /// By worker: tasks pushed and not ended, and whether its list was ended.
+    outstanding: RefCell<Vec<u32>>,
+    over: RefCell<Vec<bool>>,
+}
+
+impl Seen<'_> {
+    fn is_ready(&self, task: u32) -> bool {
+        self.inputs[task as usize].iter().all(|&input| self.ended.borrow()[input as usize])
+    }
+
+    /// A store to a ring: only the inboxes' say something of tasks.
+    fn put(&self, word: Word, before: u32, value: u32) {
+        match word {
+            Word::Inbox(..) | Word::Mailbox(..) if value != 0 => assert_eq!(before, 0, "{word:?} is full"),
+            Word::Inbox(..) | Word::Mailbox(..) => assert_ne!(before, 0, "{word:?} is empty"),
+            _ => return,
+        }
+        let Word::Inbox(worker, _) = word else { return };
+        if value == PUSH_END {
+            assert!(!std::mem::replace(&mut self.over.borrow_mut()[worker as usize], true), "worker {worker} ends twice");
+        } else if value != 0 {
+            let task = value - 1;
+            assert!(!std::mem::replace(&mut self.pushed.borrow_mut()[task as usize], true), "task {task} is pushed twice");
+            assert!(self.is_ready(task), "task {task} is pushed before its inputs are there");
+            assert!(!self.over.borrow()[worker as usize], "worker {worker} has ended");
+            let outstanding = &mut self.outstanding.borrow_mut()[worker as usize];
+            *outstanding += 1;
+            assert!(*outstanding <= INBOX, "worker {worker} has {outstanding} tasks");
+        }
+    }
+
+    fn run(&self, worker: u32, task: u32, pushed: bool) {
+        assert!(self.is_ready(task), "task {task} runs before its inputs are there");
+        assert!(!std::mem::replace(&mut self.ended.borrow_mut()[task as usize], true), "task {task} runs twice");
+        if pushed {
+            self.outstanding.borrow_mut()[worker as usize] -= 1;
+        }
+    }
+}
+
+/// A coroutine as a machine of one lane.
+struct Walker<'a, 's, 'g> {
+    thread: Thread,
+    seen: &'a Seen<'a>,
+    scope: RefCell<Scope<'s, 'g, (), ()>>,
+}
+
+impl Walker<'_, '_, '_> {
+    fn switch(&self) {
+        self.scope.borrow_mut().yield_with(());
+    }
+
+    fn step(&self) {
+        if self.seen.dice.below(self.seen.every) == 0 {
+            self.switch();
+        }
+    }
+}
+
+// SAFETY: one thread runs all coroutines, so that memory is in order without fences.
+unsafe impl Machine for Walker<'_, '_, '_> {
+    fn lane(&self) -> u32 {
+        0
+    }
+    fn lanes(&self) -> u32 {
+        1
+    }
+    fn all(&self, condition: bool) -> bool {
+        condition
+    }
+    fn vote(&self, condition: bool) -> u32 {
+        condition as u32
+    }
+    fn broadcast(&self, value: u32, _: u32) -> u32 {
+        value
+    }
+    fn converge(&self) {}
+    unsafe fn own_load(&self, at: *const u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.own_load(at) }
+    }
+    unsafe fn own_store(&self, at: *mut u32, value: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.own_store(at, value) }
+    }
+    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.own_add(at, value) }
+    }
+    unsafe fn own_or(&self, at: *mut u32, value: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.own_or(at, value) }
+    }
+    unsafe fn load(&self, at: *const u32) -> u32 {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.load(at) }
+    }
+    unsafe fn store(&self, at: *mut u32, value: u32) {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe {
+            self.seen.put(self.seen.memory.word(self.seen.memory.index(at)), self.thread.load(at), value);
+            self.thread.store(at, value);
+        }
+    }
+    unsafe fn add(&self, at: *mut u32, value: u32) {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.add(at, value) }
+    }
+    unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.claim(at, value) }
+    }
+    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.fetch_add(at, value) }
+    }
+    unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
+        self.step();
+        // SAFETY: passed on from the caller.
+        unsafe { self.thread.compare_exchange(at, expected, new) }
+    }
+    fn acquire(&self) {}
+    fn release(&self) {}
+    fn now(&self) -> u64 {
+        1
+    }
+    /// A wait that others had this often a chance to end does not end.
+    fn pause(&self, polls: u32) {
+        assert!(polls < 1 << 20, "nobody gets on");
+        self.switch();
+    }
+    fn place(&self) -> u32 {
+        0
+    }
+    unsafe fn report(&self, _: *mut BlackBox, report: BlackBox) {
+        panic!("no deadline can pass: {report:?}");
+    }
+}
+
+/// Words of a coroutine's stack.
+const STACK: usize = 1 << 14;
+
+/// Runs one launch of `plan` in an order that `seed` names; panics at what is wrong.
+pub fn walk(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>, seed: u64) {
+    let tables = Tables::new(plan, schedule, position, fault);
+    let memory = Memory::new(&tables);
+    memory.load(&tables);
+    let views: Vec<View> = vec![View::default(); maco_device::abi::OPERANDS];
+    let mut launch = tables.launch(&views);
+    memory.bind(&mut launch);
+    let mut inputs = vec![Vec::new(); plan.tasks as usize];
+    for counter in &plan.counters {
+        counter.waiters.iter().for_each(|&waiter| inputs[waiter as usize].extend(&counter.producers));
+    }
+    let dice = Dice::new(seed);
+    let seen = Seen {
+        memory: &memory,
+        every: 1 + dice.below(40),
+        dice,
+        inputs,
+        pushed: RefCell::new(vec![false; plan.tasks as usize]),
+        ended: RefCell::new(vec![false; plan.tasks as usize]),
+        outstanding: RefCell::new(vec![0; plan.workers as usize]),
+        over: RefCell::new(vec![false; plan.workers as usize]),
+    };
+    let executors = launch.workers + launch.schedulers;
+    let mut running: Vec<LocalGenerator<'_, (), ()>> = (0..executors).map(|number| executor(&seen, &launch, number, position)).collect();
+    while !running.is_empty() {
+        let next = seen.dice.below(running.len() as u32) as usize;
+        running[next].resume();
+        if running[next].is_done() {
+            drop(running.swap_remove(next));
+        }
+    }
+    assert!(seen.ended.borrow().iter().all(|&ended| ended), "a task did not run");
+    assert!(launch.schedulers == 0 || seen.pushed.borrow().iter().all(|&pushed| pushed), "a task was not pushed");
+    assert!(launch.schedulers == 0 || seen.over.borrow().iter().all(|&over| over), "a worker's list has no end");
+    for (index, word) in memory.all() {
+        // SAFETY: nobody runs any more.
+        let value = unsafe { memory.address(index).read() };
+        match word {
+            Word::Launch => assert_eq!(value, 1, "the number of the launch"),
+            Word::Ticket(0) | Word::Counter(0, _) => {}
+            _ => assert_eq!(value, 0, "{word:?} after the launch"),
+        }
+    }
+}
+
+fn executor<'a>(seen: &'a Seen<'a>, launch: &'a Launch, number: u32, position: u32) -> LocalGenerator<'a, (), ()> {
+    Gn::new_scoped_opt_local(STACK, move |scope| {
+        let machine = Walker { thread: Thread::new(), seen, scope: RefCell::new(scope) };
+        // SAFETY: the launch is live until all coroutines have ended; each has its own number.
+        unsafe {
+            if let Some(scheduler) = number.checked_sub(launch.workers) {
+                attend(&machine, launch, scheduler);
+            } else {
+                let mut tails = vec![position as u8; launch.schedulers as usize];
+                work(&machine, launch, number, &mut tails, |_, descriptor| {
+                    machine.switch();
+                    seen.run(number, (*descriptor).task, launch.schedulers > 0);
+                    Outcome::Ready
+                });
+            }
+        }
+        done!();
+    })
+}
