@@ -161,10 +161,12 @@ unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descripto
             let n = at + machine.lane();
             let mut wait = Wait { counter: NO_COUNTER, need: 0 };
             if n < rows * cols {
-                let offset = (first + n / cols) as usize * along as usize + (n % cols) as usize * across as usize;
+                let (row, column) = (n.checked_div(cols).unwrap_or(0), n.checked_rem(cols).unwrap_or(0));
+                let offset = (first + row) as usize * along as usize + column as usize * across as usize;
                 let row = machine.load((view.base as *const u32).add(offset));
                 if row < record.limit {
-                    wait = Wait { counter: record.base + (record.first + row) / record.size, need: record.need };
+                    let group = (record.first + row).checked_div(record.size).unwrap_or(0);
+                    wait = Wait { counter: record.base + group, need: record.need };
                 }
             }
             if poll(machine, run, descriptor, wait) == Outcome::Abort {

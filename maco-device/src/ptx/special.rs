@@ -63,12 +63,12 @@ pub fn global_timer() -> u64 {
 #[inline(always)]
 pub fn registers_decrease() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 56;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 72;", options(nostack)) }
 }
 
 /// Takes 224 registers per thread.
 #[inline(always)]
 pub fn registers_increase() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 224;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 216;", options(nostack)) }
 }

@@ -17,7 +17,7 @@ use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, local, mbarrier, memory, special, warp};
 use crate::role::ring::{Arena, STOP};
 use crate::task::{Callable, Filter, Slot};
-use machine::{Lane, Warp};
+use machine::{Lane, SharedWarp, Warp};
 
 /// Runs a CTA: the body of every device entry.
 ///
@@ -65,15 +65,23 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
 unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
-        let launch = &*launch;
+        // Read once: the next acquire would send a later read to the second-level cache.
+        let launch = &{ *launch };
         let share = (launch.shares as *const Share).add(number as usize).read();
         let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
-        let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
-        copy(&share, memory, words, special::thread(), crate::abi::THREADS);
+        if share.memory != 0 {
+            copy(&share, share.memory, words, special::thread(), crate::abi::THREADS);
+        } else {
+            copy(&share, special::generic(arena.0), words, special::thread(), crate::abi::THREADS);
+        }
         barrier::sync_cta();
         if special::thread() < 32 {
             let run = Run::new(&Warp, launch, launch.workers + number);
-            protocol::schedule(&Warp, launch, &run, number, memory as *mut u32);
+            if share.memory != 0 {
+                protocol::schedule(&Warp, launch, &run, number, share.memory as *mut u32);
+            } else {
+                protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32);
+            }
         }
         warp::sync();
     }

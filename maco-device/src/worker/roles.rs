@@ -9,7 +9,7 @@ use crate::role::consumer::Consumer;
 use crate::role::loader::Loader;
 use crate::role::ring::Arena;
 use crate::role::store::Store;
-use crate::task::{Callable, Filter, Identity, Slot, Task};
+use crate::task::{Callable, Filter, Slot, Task, dispatch};
 
 /// A published task as a role sees it.
 struct Published {
@@ -29,12 +29,11 @@ unsafe fn next(arena: Arena, launch: *const Launch, n: u32) -> Option<Published>
         if !arena.wait_unless_stopped(arena.ready(at), parity) {
             return None;
         }
-        let slot = slot(arena, at);
-        let op = (&raw const (*slot).descriptor.op).read();
-        let flags = (&raw const (*slot).descriptor.flags).read();
-        let after = (&raw const (*slot).descriptor.after).read() as u32;
-        let task = Task::new(slot, (*launch).scalars as *const u32);
-        if op == OP_END { None } else { Some(Published { slot, task, op: op as u32, flags, after }) }
+        let place = arena.slot(at);
+        let op = crate::ptx::memory::read_shared(place) & 0xFFFF;
+        let ways = crate::ptx::memory::read_shared(place + 20);
+        let task = Task::new(place, &raw const (*launch).scalars);
+        if op == OP_END as u32 { None } else { Some(Published { slot: slot(arena, at), task, op, flags: ways as u16, after: ways >> 16 }) }
     }
 }
 
@@ -52,7 +51,7 @@ pub(super) unsafe fn load<C: Callable, F: Filter>(arena: Arena, launch: *const L
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
                 role.excess = if published.flags & EXTRA_BYTES != 0 { 16 } else { 0 };
-                C::dispatch::<Loader, Identity, F>(&mut role, published.task, published.op);
+                dispatch::<C, Loader, F>(&mut role, published.task, published.op);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
             n += 1;
@@ -82,7 +81,7 @@ pub(super) unsafe fn consume<C: Callable, F: Filter>(arena: Arena, launch: *cons
                 let (at, parity) = place(n.wrapping_sub(published.after));
                 arena.wait(arena.done(at), parity);
             }
-            C::dispatch::<Consumer, Identity, F>(&mut role, published.task, published.op);
+            dispatch::<C, Consumer, F>(&mut role, published.task, published.op);
             if published.flags & READ_BY_TMA != 0 {
                 fence::proxy_async_global();
             }
@@ -105,20 +104,21 @@ pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const 
         let run = Run::new(&super::Warp, &*launch, special::block());
         run.clear_idle(&super::Warp, run.worker, (*launch).workers);
         let pushed = pushed(launch);
+        let whole = *launch;
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
         while let Some(published) = next(arena, launch, n) {
             let mut ended = 0;
             if published.flags & STAGED != 0 {
                 if lane == 0 {
-                    C::dispatch::<Store, Identity, F>(&mut role, published.task, published.op);
+                    dispatch::<C, Store, F>(&mut role, published.task, published.op);
                 }
                 warp::sync();
             } else if !pushed {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(arena.done(at), parity);
-                let direct = done && (&raw const (*slot(arena, at)).descriptor.flags).read() & STAGED == 0;
+                let direct = done && crate::ptx::memory::read_shared(arena.slot(at) + 20) as u16 & STAGED == 0;
                 ended = warp::ballot(direct).trailing_ones();
             }
             if ended == 0 {
@@ -135,14 +135,14 @@ pub(super) unsafe fn store<C: Callable, F: Filter>(arena: Arena, launch: *const 
             if pushed {
                 if lane == 0 {
                     let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(&Lane, &*launch, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
+                    if protocol::notify(&Lane, &whole, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }
                 warp::sync();
             } else {
                 let descriptor = &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor;
-                let signals = lane < ended && (&raw const (*descriptor).signal).cast::<u32>().read() != NO_COUNTER;
+                let signals = lane < ended && crate::ptx::memory::read_shared(arena.slot((n + lane) % SLOTS) + 40) != NO_COUNTER;
                 if warp::ballot(signals) != 0 {
                     Lane.release();
                     if signals {

@@ -227,7 +227,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
             }
             if (*descriptor).op != OP_NONE {
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
-                let task = Task::new(&slot, launch.scalars as *const u32);
+                let task = Task::new(&slot, &raw const launch.scalars);
                 // A body that waits for a flag is not at work: its own patience ends.
                 let patience = Cell::new(Patience::new());
                 let give_up = || {
