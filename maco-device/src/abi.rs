@@ -24,6 +24,8 @@ pub const SEED: u32 = SHARED_BYTES - 4;
 pub const OWN_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
 /// Tasks a worker keeps in flight: descriptors prefetched, loads ahead, signals behind.
 pub const SLOTS: u32 = 8;
+/// Entries of a list that a worker may fetch beyond its end.
+pub const AHEAD: u32 = 16;
 /// Tensor parameters of one task.
 pub const OPERANDS: usize = 6;
 /// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle).
@@ -187,7 +189,7 @@ pub struct TensorMap(pub [u64; 16]);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// `[Descriptor]`; every list ends with [`OP_END`], the array with two more of them (prefetch reads past a list).
+    /// `[Descriptor]`; every list ends with [`OP_END`], the array with [`AHEAD`] more of them (prefetch reads past a list).
     pub descriptors: u64,
     /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,

@@ -33,7 +33,7 @@ pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use row::{Row, RowMut};
-pub use task::{All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
+pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;

@@ -16,20 +16,45 @@ pub struct Slot {
 }
 
 const _: () = assert!(size_of::<Slot>() == 256);
+/// Words of a descriptor.
+const COORD: usize = core::mem::offset_of!(Descriptor, coord) / 4;
+const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::offset_of!(Descriptor, scalar) == 2);
 
-/// A task in flight. Only raw pointers: another thread writes the slot between tasks.
+/// A task in flight. Another thread writes the slot between tasks: nothing of it is behind a reference.
 #[derive(Clone, Copy)]
 pub struct Task {
-    slot: *const Slot,
-    scalars: *const u32,
+    place: Place,
+    scalars: *const u64,
 }
 
+/// Where a slot is: in shared memory on a GPU.
+#[cfg(not(target_arch = "nvptx64"))]
+pub type Place = *const Slot;
+/// Where a slot is: in shared memory on a GPU.
+#[cfg(target_arch = "nvptx64")]
+pub type Place = u32;
+
 impl Task {
+    /// `scalars` is where the launch keeps the address of its table: few tasks need it, and a pointer into the launch costs no
+    /// register.
+    ///
     /// # Safety
-    /// `slot` stays valid and unchanged, and `scalars` (the table of [`crate::abi::Launch`]) valid, for as long as the value is used.
+    /// The slot stays valid and unchanged, and `scalars` (of [`crate::abi::Launch`]) valid, for as long as the value is used.
     #[inline(always)]
-    pub unsafe fn new(slot: *const Slot, scalars: *const u32) -> Task {
-        Task { slot, scalars }
+    pub unsafe fn new(place: Place, scalars: *const u64) -> Task {
+        Task { place, scalars }
+    }
+
+    /// Word `at` of the slot.
+    #[inline(always)]
+    fn word(self, at: usize) -> u32 {
+        // SAFETY: `new` promises a valid slot, and callers stay inside it.
+        unsafe {
+            #[cfg(target_arch = "nvptx64")]
+            return crate::ptx::memory::read_shared(self.place + at as u32 * 4);
+            #[cfg(not(target_arch = "nvptx64"))]
+            self.place.cast::<u32>().add(at).read()
+        }
     }
 
     /// Its index in the plan.
@@ -37,29 +62,40 @@ impl Task {
     #[inline(always)]
     pub fn index(self) -> u32 {
         // SAFETY: `new` promises a valid slot.
-        unsafe { (&raw const (*self.slot).descriptor.task).read() }
+        unsafe { (&raw const (*self.place).descriptor.task).read() }
     }
 
     /// Tile coordinate along one grid axis.
     #[inline(always)]
     pub fn coord(self, axis: usize) -> i32 {
-        // SAFETY: `new` promises a valid slot; `axis` is a literal below 3 in generated code and checked otherwise.
-        unsafe { (&raw const (*self.slot).descriptor.coord).cast::<i32>().add(if axis < 3 { axis } else { 0 }).read() }
+        // A literal below 3 in generated code.
+        self.word(COORD + if axis < 3 { axis } else { 0 }) as i32
     }
 
     /// The tile of operand `operand` whose origin is element (`plane`, `row`, `col`).
     #[inline(always)]
     pub fn tile<E: Element, const R: usize, const C: usize>(self, operand: usize, plane: i32, row: i32, col: i32) -> Tile<E, R, C> {
+        let operand = if operand < OPERANDS { operand } else { 0 };
         // SAFETY: `new` promises a valid slot.
-        let view = unsafe { (&raw const (*self.slot).views).cast::<View>().add(if operand < OPERANDS { operand } else { 0 }).read() };
+        #[cfg(not(target_arch = "nvptx64"))]
+        let view = unsafe { (&raw const (*self.place).views).cast::<View>().add(operand).read() };
+        #[cfg(target_arch = "nvptx64")]
+        let view = {
+            let at = self.place + (core::mem::offset_of!(Slot, views) + operand * size_of::<View>()) as u32;
+            // SAFETY: as above; views lie at 32-byte boundaries.
+            let ([low, high, rows, cols], [row_stride, col_stride, plane_stride, map]) =
+                unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
+            View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
+        };
         Tile::new(view, plane, row, col)
     }
 
     /// Scalar argument `n`.
     #[inline(always)]
     pub fn scalar<S: Scalar>(self, n: usize) -> S {
-        // SAFETY: `new` promises a valid slot and table; the plan gave this call as many scalars as its task has.
-        let bits = unsafe { self.scalars.add((*self.slot).descriptor.scalar as usize + n).read() };
+        let first = self.word(0) >> 16;
+        // SAFETY: `new` promises a valid table; the plan gave this call as many scalars as its task has.
+        let bits = unsafe { (self.scalars.read() as *const u32).add(first as usize + n).read() };
         S::from_bits(bits)
     }
 }
@@ -113,10 +149,47 @@ pub trait Callable {
     fn dispatch<R: Role, T: Elementwise, F: Filter>(role: &mut R, task: Task, slot: u32);
 }
 
+/// Most instances of a megakernel: the bits of [`Filter::MASK`].
+pub const INSTANCES: u32 = u128::BITS;
+
+/// Runs instance `slot` of a whole megakernel: one jump, however many callables there are and however deep they are nested. Every
+/// arm is compiled for its own instance alone.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot: u32) {
+    macro_rules! jump {
+        ($($n:literal)*) => {
+            match slot {
+                $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 } {
+                    C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
+                })*
+                _ => {}
+            }
+        };
+    }
+    jump!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127);
+}
+
+/// Instance `N`.
+#[cfg(target_arch = "nvptx64")]
+enum Only<const N: u32> {}
+
+#[cfg(target_arch = "nvptx64")]
+impl<const N: u32> Filter for Only<N> {
+    const MASK: u128 = 1 << N;
+}
+
 /// The instances a megakernel uses, known at compile time.
 pub trait Filter {
     /// Bit `n`: instance `n` is used.
     const MASK: u128;
+}
+
+/// What is used of a callee whose first instance is `BASE`.
+pub struct After<F, const BASE: u32>(core::marker::PhantomData<F>);
+
+impl<F: Filter, const BASE: u32> Filter for After<F, BASE> {
+    const MASK: u128 = if BASE < u128::BITS { F::MASK >> BASE } else { 0 };
 }
 
 /// Every instance.

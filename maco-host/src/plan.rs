@@ -59,10 +59,8 @@ impl Plan {
         if graph.name.is_empty() {
             graph.name = program.name.into();
         }
-        let planned = graph_plan::plan(
-            graph,
-            &Options { schedule, max_tasks: options.max_tasks, workers, placement: options.placement.clone() },
-        )?;
+        let planned =
+            graph_plan::plan(graph, &Options { schedule, max_tasks: options.max_tasks, workers, placement: options.placement.clone() })?;
         graph_files::write_if_asked(&planned)?;
         let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options.pipelined)?;
         let executor = match (device.pool(), device.context()) {

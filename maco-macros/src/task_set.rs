@@ -66,9 +66,12 @@ pub fn expand(input: TokenStream) -> TokenStream {
             #[inline(always)]
             fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(
-                    let #offset = #slot.wrapping_sub(#program::BASE[#index]);
-                    if #offset < <#tasks as #p::Callable>::SLOTS {
-                        return <#tasks as #p::Callable>::dispatch::<__R, #p::Identity, #p::All>(#role, #task, #offset);
+                    // Instances that nobody uses cost the compiler nothing either.
+                    if const { <#p::After<__F, { #program::BASE[#index] }> as #p::Filter>::MASK != 0 } {
+                        let #offset = #slot.wrapping_sub(#program::BASE[#index]);
+                        if #offset < <#tasks as #p::Callable>::SLOTS {
+                            return <#tasks as #p::Callable>::dispatch::<__R, #p::Identity, #p::After<__F, { #program::BASE[#index] }>>(#role, #task, #offset);
+                        }
                     }
                 )*
             }

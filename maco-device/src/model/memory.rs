@@ -10,6 +10,13 @@ pub unsafe fn load_shared(at: u32) -> u32 {
 
 /// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn read_shared(at: u32) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe { load_shared(at) }
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn store_shared(at: u32, value: u32) {
     with(|thread| thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release));
 }

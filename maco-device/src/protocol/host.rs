@@ -43,6 +43,9 @@ unsafe impl Machine for Thread {
     fn broadcast(&self, value: u32, _: u32) -> u32 {
         value
     }
+    fn roomy(&self) -> bool {
+        true
+    }
     fn converge(&self) {}
     unsafe fn own_load(&self, at: *const u32) -> u32 {
         // SAFETY: passed on from the caller: one thread uses it.

@@ -40,6 +40,8 @@ pub unsafe trait Machine {
     fn vote(&self, condition: bool) -> u32;
     /// The value of lane `lane`.
     fn broadcast(&self, value: u32, lane: u32) -> u32;
+    /// Whether a scheduler may keep what it has loaded while it does something else. A constant.
+    fn roomy(&self) -> bool;
     /// The lanes meet: what one did to own memory, all see.
     fn converge(&self);
     /// Loads a word that only this executor's lanes use.

@@ -32,8 +32,14 @@ impl Queue {
         self.schedule == PUSHED
     }
 
+    /// Whether tasks are claimed by ticket.
+    #[inline(always)]
+    pub fn is_claimed(&self) -> bool {
+        self.schedule == TICKETS
+    }
+
     /// Asks for the next task of a list or by ticket, whose value [`Queue::index`] reads. The caller stops at the end entry and has
-    /// asked for at most three entries more by then. On a GPU one lane calls.
+    /// asked for at most [`crate::abi::AHEAD`] entries more by then. On a GPU one lane calls.
     ///
     /// # Safety
     /// `run` is a live launch.

@@ -46,21 +46,20 @@ impl Layout {
     /// For scheduler `number` of `schedulers`, over `workers`.
     pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
         let own = own(workers, schedulers, number);
-        let remaining = 0;
+        // What has a fixed place comes first: a GPU has few registers for the others.
+        let remaining = 2;
         let pending = remaining + share.counters;
         let starts = pending + share.tasks;
         let waiters = starts + share.counters + 1;
         let tasks = waiters + share.waiters;
         let ready = tasks + share.tasks;
         let summary = ready + share.tasks.div_ceil(32);
-        let count = summary + share.tasks.div_ceil(1024);
-        let ended = count + 1;
-        let heads = ended + 1;
+        let heads = summary + share.tasks.div_ceil(1024);
         let outstanding = heads + workers;
         let tails = outstanding + own;
         let held = tails + own;
         let words = (held + own * INBOX).next_multiple_of(4);
-        Layout { remaining, pending, starts, waiters, tasks, ready, summary, count, ended, heads, outstanding, tails, held, words }
+        Layout { remaining, pending, starts, waiters, tasks, ready, summary, count: 0, ended: 1, heads, outstanding, tails, held, words }
     }
 }
 
@@ -81,7 +80,7 @@ struct Scheduler<'a, M> {
     run: &'a Run,
     number: u32,
     own: u32,
-    share: Share,
+    tasks: u32,
     at: Layout,
     memory: *mut u32,
 }
@@ -98,14 +97,28 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
         let share = (launch.shares as *const Share).add(number as usize).read();
         let at = Layout::new(&share, launch.workers, launch.schedulers, number);
         let own = own(launch.workers, launch.schedulers, number);
-        let scheduler = Scheduler { machine, launch, run, number, own, share, at, memory };
+        let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory };
         let mut patience = Patience::new();
         loop {
-            let heard = scheduler.hear();
-            machine.converge();
+            let mut base = machine.lane();
+            // What has come in is on its way while ready tasks are pushed, if there are registers for it.
+            let mut words = if machine.roomy() { scheduler.listen(base) } else { [0; BATCH as usize] };
             let pushed = scheduler.push();
             machine.converge();
-            if scheduler.load(scheduler.at.ended) == scheduler.share.tasks {
+            if !machine.roomy() {
+                words = scheduler.listen(base);
+            }
+            let mut heard = false;
+            loop {
+                heard |= scheduler.hear(base, words);
+                base += BATCH * machine.lanes();
+                if base - machine.lane() >= launch.workers {
+                    break;
+                }
+                words = scheduler.listen(base);
+            }
+            machine.converge();
+            if scheduler.load(scheduler.at.ended) == scheduler.tasks {
                 scheduler.finish();
                 return;
             }
@@ -127,7 +140,7 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
 }
 
 /// Messages that a lane looks for at once.
-const BATCH: u32 = 4;
+const BATCH: u32 = 5;
 
 impl<M: Machine> Scheduler<'_, M> {
     #[inline(always)]
@@ -147,33 +160,29 @@ impl<M: Machine> Scheduler<'_, M> {
         unsafe { self.machine.own_add(self.memory.add(at as usize), value) }
     }
 
-    /// Reads what has come in; whether anything has.
+    /// What the mailboxes of this lane's workers from `base` on hold: all loads before the first use, they take as long as one.
     #[inline(always)]
-    unsafe fn hear(&self) -> bool {
-        let (machine, lanes) = (self.machine, self.machine.lanes());
-        let mut heard = false;
-        let mut base = machine.lane();
-        while base - machine.lane() < self.launch.workers {
-            // SAFETY: passed on from the caller; each worker's mailbox is read by one lane.
-            unsafe {
-                // All loads before the first use: they take as long as one.
-                let words = [
-                    self.look(base),
-                    self.look(base.wrapping_add(lanes)),
-                    self.look(base.wrapping_add(2 * lanes)),
-                    self.look(base.wrapping_add(3 * lanes)),
-                ];
-                let any = words[0] | words[1] | words[2] | words[3] != 0;
-                if machine.vote(any) != 0 {
-                    heard = true;
-                    machine.acquire();
-                    self.take(base, words[0]);
-                    self.take(base.wrapping_add(lanes), words[1]);
-                    self.take(base.wrapping_add(2 * lanes), words[2]);
-                    self.take(base.wrapping_add(3 * lanes), words[3]);
-                }
+    unsafe fn listen(&self, base: u32) -> [u32; BATCH as usize] {
+        let worker = |n: u32| base.wrapping_add(n * self.machine.lanes());
+        // SAFETY: passed on from the caller; each worker's mailbox is read by one lane.
+        unsafe { [self.look(worker(0)), self.look(worker(1)), self.look(worker(2)), self.look(worker(3)), self.look(worker(4))] }
+    }
+
+    /// Notes what has come in; whether anything has.
+    #[inline(always)]
+    unsafe fn hear(&self, base: u32, words: [u32; BATCH as usize]) -> bool {
+        let machine = self.machine;
+        let ([mut now, mut w1, mut w2, mut w3, mut w4], mut worker, mut heard) = (words, base, false);
+        // A rolled loop over registers: the code is long.
+        while machine.vote(now | w1 | w2 | w3 | w4 != 0) != 0 {
+            if !heard {
+                machine.acquire();
+                heard = true;
             }
-            base += BATCH * lanes;
+            // SAFETY: passed on from the caller.
+            unsafe { self.take(worker, now) };
+            (now, w1, w2, w3, w4) = (w1, w2, w3, w4, 0);
+            worker = worker.wrapping_add(machine.lanes());
         }
         heard
     }
@@ -194,6 +203,9 @@ impl<M: Machine> Scheduler<'_, M> {
     #[inline(always)]
     unsafe fn take(&self, worker: u32, word: u32) {
         let machine = self.machine;
+        if machine.vote(word != 0) == 0 {
+            return;
+        }
         // SAFETY: passed on from the caller.
         unsafe {
             let mut full = false;
@@ -227,7 +239,10 @@ impl<M: Machine> Scheduler<'_, M> {
                     let task = self.load(self.at.waiters + entry);
                     if self.add(self.at.pending + task, u32::MAX) == 1 {
                         machine.own_or(self.memory.add((self.at.ready + task / 32) as usize), 1 << (task % 32));
-                        machine.own_or(self.memory.add((self.at.summary + task / 1024) as usize), 1 << (task / 32 % 32));
+                        machine.own_or(
+                            self.memory.add((self.at.ready + self.tasks.div_ceil(32) + task / 1024) as usize),
+                            1 << (task / 32 % 32),
+                        );
                         self.add(self.at.count, 1);
                     }
                     entry += machine.lanes();
@@ -240,35 +255,76 @@ impl<M: Machine> Scheduler<'_, M> {
     #[inline(always)]
     unsafe fn push(&self) -> bool {
         let machine = self.machine;
+        let mut released = false;
+        let mut most = 0;
         // SAFETY: passed on from the caller.
         unsafe {
-            let ready = self.load(self.at.count);
-            let mut pushed = 0;
-            while pushed < ready {
-                let Some((own, outstanding)) = self.choose() else { break };
-                if pushed == 0 {
-                    // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
-                    machine.release();
-                }
-                let number = self.pick();
-                let task = self.load(self.at.tasks + number);
-                let tail = self.load(self.at.tails + own);
-                machine.converge();
-                if machine.lane() == 0 {
-                    self.store(self.at.held + own * INBOX + tail % INBOX, number);
-                    self.store(self.at.tails + own, tail.wrapping_add(1));
-                    self.store(self.at.outstanding + own, outstanding + 1);
-                    if task & LOST_PUSH == 0 {
-                        put(machine, inbox(self.launch, self.worker(own)), INBOX, tail, task + 1);
+            let mut ready = self.load(self.at.count);
+            while ready > 0 && most < INBOX {
+                let mut base = 0;
+                while ready > 0 && base < self.own {
+                    let own = base + machine.lane();
+                    let outstanding = if own < self.own { self.load(self.at.outstanding + own) } else { INBOX };
+                    let room = machine.vote(outstanding <= most && own < self.own);
+                    if room == 0 {
+                        base += machine.lanes();
+                        continue;
                     }
+                    if !released {
+                        // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
+                        machine.release();
+                        released = true;
+                    }
+                    // As many as one word of ready bits has: the workers with room take them in turn.
+                    let (word, bits) = self.first();
+                    let turn = (room & ((1 << machine.lane()) - 1)).count_ones();
+                    let given = room.count_ones().min(bits.count_ones());
+                    let mut rest = bits;
+                    let mut skipped = 0;
+                    while skipped < turn && skipped < given {
+                        rest &= rest - 1;
+                        skipped += 1;
+                    }
+                    if room >> machine.lane() & 1 != 0 && turn < given {
+                        self.hand(own, outstanding, word * 32 + rest.trailing_zeros());
+                    }
+                    let mut left = bits;
+                    let mut taken = 0;
+                    while taken < given {
+                        left &= left - 1;
+                        taken += 1;
+                    }
+                    machine.converge();
+                    if machine.lane() == 0 {
+                        self.store(self.at.ready + word, left);
+                        if left == 0 {
+                            let at = self.at.ready + self.tasks.div_ceil(32) + word / 32;
+                            self.store(at, self.load(at) & !(1 << (word % 32)));
+                        }
+                        self.store(self.at.count, ready - given);
+                    }
+                    ready -= given;
+                    machine.converge();
                 }
-                pushed += 1;
-                machine.converge();
+                most += 1;
             }
-            if pushed > 0 && machine.lane() == 0 {
-                self.add(self.at.count, pushed.wrapping_neg());
+        }
+        released
+    }
+
+    /// Gives own worker `own` task `number`. One lane per worker calls.
+    #[inline(always)]
+    unsafe fn hand(&self, own: u32, outstanding: u32, number: u32) {
+        // SAFETY: passed on from the caller; the worker has room.
+        unsafe {
+            let task = self.load(self.at.tasks + number);
+            let tail = self.load(self.at.outstanding + self.own + own);
+            self.store(self.at.outstanding + 2 * self.own + own * INBOX + tail % INBOX, number);
+            self.store(self.at.outstanding + self.own + own, tail.wrapping_add(1));
+            self.store(self.at.outstanding + own, outstanding + 1);
+            if task & LOST_PUSH == 0 {
+                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, task + 1);
             }
-            pushed > 0
         }
     }
 
@@ -277,55 +333,22 @@ impl<M: Machine> Scheduler<'_, M> {
         self.number + own * self.launch.schedulers
     }
 
-    /// An own worker that has nothing, else one with room; and how many tasks it has.
+    /// The first word of ready bits that is not 0, and its bits; there is one.
     #[inline(always)]
-    unsafe fn choose(&self) -> Option<(u32, u32)> {
+    unsafe fn first(&self) -> (u32, u32) {
         let machine = self.machine;
-        let mut room = None;
-        let mut base = 0;
-        while base < self.own {
-            let own = base + machine.lane();
-            // SAFETY: passed on from the caller.
-            let outstanding = if own < self.own { unsafe { self.load(self.at.outstanding + own) } } else { INBOX };
-            let idle = machine.vote(outstanding == 0);
-            if idle != 0 {
-                return Some((base + idle.trailing_zeros(), 0));
-            }
-            let some = machine.vote(outstanding < INBOX);
-            if some != 0 && room.is_none() {
-                let lane = some.trailing_zeros();
-                room = Some((base + lane, machine.broadcast(outstanding, lane)));
-            }
-            base += machine.lanes();
-        }
-        room
-    }
-
-    /// Takes the first ready task; there is one.
-    #[inline(always)]
-    unsafe fn pick(&self) -> u32 {
-        let machine = self.machine;
-        let words = self.share.tasks.div_ceil(1024);
+        let words = self.tasks.div_ceil(1024);
         let mut base = 0;
         // SAFETY: passed on from the caller.
         unsafe {
             loop {
                 let at = base + machine.lane();
-                let summary = if at < words { self.load(self.at.summary + at) } else { 0 };
+                let summary = if at < words { self.load(self.at.ready + self.tasks.div_ceil(32) + at) } else { 0 };
                 let lanes = machine.vote(summary != 0);
                 if lanes != 0 {
                     let lane = lanes.trailing_zeros();
-                    let (at, summary) = (base + lane, machine.broadcast(summary, lane));
-                    let word = at * 32 + summary.trailing_zeros();
-                    let bits = self.load(self.at.ready + word);
-                    machine.converge();
-                    if machine.lane() == 0 {
-                        self.store(self.at.ready + word, bits & (bits - 1));
-                        if bits & (bits - 1) == 0 {
-                            self.store(self.at.summary + at, summary & (summary - 1));
-                        }
-                    }
-                    return word * 32 + bits.trailing_zeros();
+                    let word = (base + lane) * 32 + machine.broadcast(summary, lane).trailing_zeros();
+                    return (word, self.load(self.at.ready + word));
                 }
                 base += machine.lanes();
             }
@@ -339,7 +362,7 @@ impl<M: Machine> Scheduler<'_, M> {
         while own < self.own {
             // SAFETY: passed on from the caller.
             unsafe {
-                let tail = self.load(self.at.tails + own);
+                let tail = self.load(self.at.outstanding + self.own + own);
                 put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, PUSH_END);
             }
             own += self.machine.lanes();
@@ -356,8 +379,8 @@ impl<M: Machine> Scheduler<'_, M> {
             while own < self.own {
                 let outstanding = self.load(self.at.outstanding + own);
                 if outstanding > 0 {
-                    let oldest = self.load(self.at.tails + own).wrapping_sub(outstanding) % INBOX;
-                    let task = descriptor(self.load(self.at.held + own * INBOX + oldest));
+                    let oldest = self.load(self.at.outstanding + self.own + own).wrapping_sub(outstanding) % INBOX;
+                    let task = descriptor(self.load(self.at.outstanding + 2 * self.own + own * INBOX + oldest));
                     let report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
                     let run = Run { worker: self.worker(own), ..*self.run };
                     patience.report(self.machine, &run, report);
@@ -365,12 +388,14 @@ impl<M: Machine> Scheduler<'_, M> {
                 }
                 own += 1;
             }
+            // Read anew: nobody complains in a loop that matters.
+            let share = (self.launch.shares as *const Share).add(self.number as usize).read();
             let mut counter = 0;
-            while counter < self.share.counters {
+            while counter < share.counters {
                 let remaining = self.load(self.at.remaining + counter);
                 if remaining > 0 {
                     let waiter = self.load(self.at.waiters + self.load(self.at.starts + counter));
-                    let name = (self.share.names as *const Wait).add(counter as usize).read();
+                    let name = (share.names as *const Wait).add(counter as usize).read();
                     late(self.machine, self.run, patience, descriptor(waiter), name, name.need - remaining);
                     return;
                 }

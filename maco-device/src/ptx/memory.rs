@@ -64,6 +64,46 @@ pub unsafe fn load_shared(at: u32) -> u32 {
     value
 }
 
+/// Four words of shared memory.
+///
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn store_shared4(at: u32, words: [u32; 4]) {
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("st.shared.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
+            in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
+    }
+}
+
+/// One word of shared memory that does not change until another asm statement has run; free if nobody uses it.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn read_shared(at: u32) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.b32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack, pure, readonly)) };
+    value
+}
+
+/// Four words, as [`read_shared`].
+///
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn read_shared4(at: u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("ld.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) at, options(nostack, pure, readonly))
+    };
+    [a, b, c, d]
+}
+
 /// One word of shared memory.
 ///
 /// # Safety

@@ -59,16 +59,16 @@ pub fn global_timer() -> u64 {
     value
 }
 
-/// Keeps 80 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
+/// Keeps 72 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
 #[inline(always)]
 pub fn registers_decrease() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 80;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.dec.sync.aligned.u32 72;", options(nostack)) }
 }
 
-/// Takes 208 registers per thread.
+/// Takes 216 registers per thread.
 #[inline(always)]
 pub fn registers_increase() {
     // SAFETY: run by whole warpgroups of a kernel with launch bounds, right after the role branch.
-    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 208;", options(nostack)) }
+    unsafe { asm!("setmaxnreg.inc.sync.aligned.u32 216;", options(nostack)) }
 }

@@ -174,11 +174,34 @@ impl Role for Consumer {
             return;
         }
         let wide = inputs.wide() && y.wide();
+        let count = rows * blocks;
         let mut at = self.thread / (CONSUMERS / ELEMENTWISE);
-        while at < rows * blocks {
+        // Four blocks of eight at once: all loads are on their way before the first result is needed.
+        while wide && at + 3 * ELEMENTWISE < count {
+            let place = |n: u32| ((at + n * ELEMENTWISE) / blocks, (at + n * ELEMENTWISE) % blocks * 8);
+            let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
+            let (a, b, c, d) = (place(0), place(1), place(2), place(3));
+            if !(fits(a) && fits(b) && fits(c) && fits(d)) {
+                break;
+            }
+            // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
+            unsafe {
+                let (va, vb, vc, vd) = (inputs.at8(a.0, a.1), inputs.at8(b.0, b.1), inputs.at8(c.0, c.1), inputs.at8(d.0, d.1));
+                let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
+                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+                    E::store8(y.pointer(row as i32, col as i32), out);
+                };
+                put(va, a);
+                put(vb, b);
+                put(vc, c);
+                put(vd, d);
+            }
+            at += 4 * ELEMENTWISE;
+        }
+        while at < count {
             let (row, col) = (at / blocks, at % blocks * 8);
             if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
-                // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
+                // SAFETY: as above.
                 unsafe {
                     let v = inputs.at8(row, col);
                     let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];

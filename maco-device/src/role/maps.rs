@@ -5,8 +5,8 @@ use crate::hardware::fence;
 /// The table of tensor maps as one thread sees it.
 pub struct Maps {
     table: u64,
-    /// Bit per map below 64: already fenced.
-    fenced: u64,
+    /// Bit per map below 32: already fenced.
+    fenced: u32,
 }
 
 impl Maps {
@@ -19,10 +19,10 @@ impl Maps {
     #[inline(always)]
     pub fn get(&mut self, index: u32) -> u64 {
         let map = self.table + index as u64 * 128;
-        if index >= 64 || self.fenced >> index & 1 == 0 {
+        if index >= 32 || self.fenced >> index & 1 == 0 {
             // SAFETY: the plan put as many maps into the table as its views name.
             unsafe { fence::tensormap_acquire(map) };
-            self.fenced |= 1 << (index & 63);
+            self.fenced |= 1 << (index & 31);
         }
         map
     }

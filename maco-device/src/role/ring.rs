@@ -193,8 +193,6 @@ pub struct Ring {
     parity: u32,
     /// Bit per page: parity of its next `full` phase, loader only.
     filled: u32,
-    /// Bit per page: some stage began there, loader only.
-    used: u32,
 }
 
 /// A stage: its first page.
@@ -219,7 +217,7 @@ pub const fn pages(i: usize, j: usize) -> u32 {
 impl Ring {
     #[inline(always)]
     pub fn new(arena: Arena) -> Ring {
-        Ring { arena, next: 0, parity: 0, filled: 0, used: 0 }
+        Ring { arena, next: 0, parity: 0, filled: 0 }
     }
 
     #[inline(always)]
@@ -252,7 +250,6 @@ impl Ring {
             return None;
         }
         let full = self.arena.full(first);
-        self.used |= 1 << first;
         self.filled ^= 1 << first;
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
@@ -270,12 +267,10 @@ impl Ring {
         let begin = special::global_timer();
         let mut page = 0;
         while page < PAGES {
-            if self.used >> page & 1 != 0 {
-                // The last phase of the page had the opposite of the next one's parity.
-                let parity = (self.filled >> page & 1) ^ 1;
-                // SAFETY: an initialised barrier.
-                while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
-            }
+            // The last phase of the page had the opposite of the next one's parity; a fresh barrier passes.
+            let parity = (self.filled >> page & 1) ^ 1;
+            // SAFETY: an initialised barrier.
+            while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
             page += 1;
         }
     }

@@ -4,7 +4,7 @@ use super::machine::{Lane, Warp};
 use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
 use crate::abi::{Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
-use crate::ptx::{mbarrier, special, warp};
+use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::ring::Arena;
 
 /// Lanes that look after one task: one per inline wait, the others idle.
@@ -48,14 +48,15 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 }
                 continue;
             }
-            let descriptor = &raw const (*slot(arena, at)).descriptor;
+            let place = arena.slot(at);
             let mut wait = Wait { counter: NO_COUNTER, need: 0 };
             let (mut end, mut long) = (false, false);
             if lane / LANES < posted {
-                end = (&raw const (*descriptor).op).read() == OP_END;
-                long = (&raw const (*descriptor).extra_waits).read() != 0 || (&raw const (*descriptor).indirect).read() != 0;
+                end = memory::read_shared(place) as u16 == OP_END;
+                long = memory::read_shared(place + 52) as u16 != 0 || memory::read_shared(place + 60) as u16 != 0;
                 if lane % LANES < 2 {
-                    wait = (&raw const (*descriptor).wait).cast::<Wait>().add((lane % LANES) as usize).read();
+                    let at = place + 24 + lane % LANES * 8;
+                    wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
                 }
             }
             let (ends, longs, waits) = (warp::ballot(end), warp::ballot(long), warp::ballot(wait.counter != NO_COUNTER));
@@ -82,7 +83,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                     Look::Abort => break 0,
                     Look::Late => {
                         if lane < 2 && !arrived {
-                            protocol::late(&Lane, &run, &patience, (&raw const (*descriptor).task).read(), wait, seen);
+                            protocol::late(&Lane, &run, &patience, memory::read_shared(place + 56), wait, seen);
                         }
                     }
                 }

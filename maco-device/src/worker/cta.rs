@@ -2,14 +2,14 @@
 
 use core::marker::PhantomData;
 
-use super::machine::{Lane, Warp};
+use super::machine::{Lane, SharedWarp, Warp};
 use super::{control, fetch, flight, roles};
 use crate::abi::{BlackBox, Launch, REPORT_BUSY, SHARED_BYTES, Share};
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
 use crate::role::ring::Arena;
-use crate::task::{Callable, Filter, Identity, Task};
+use crate::task::{Callable, Filter, Task, dispatch};
 
 /// The tasks of `C` that are in `F`.
 struct Compiled<C, F>(PhantomData<(C, F)>);
@@ -17,7 +17,7 @@ struct Compiled<C, F>(PhantomData<(C, F)>);
 impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
     #[inline(always)]
     fn run(&mut self, role: &mut R, task: Task, op: u32) {
-        C::dispatch::<R, Identity, F>(role, task, op);
+        dispatch::<C, R, F>(role, task, op);
     }
 }
 
@@ -68,7 +68,8 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
 unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
-        let launch = &*launch;
+        // Read once: the next acquire would send a later read to the second-level cache.
+        let launch = &{ *launch };
         let share = (launch.shares as *const Share).add(number as usize).read();
         let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
         let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
@@ -76,7 +77,11 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
         barrier::sync_cta();
         if special::thread() < 32 {
             let run = Run::new(&Warp, launch, launch.workers + number);
-            protocol::schedule(&Warp, launch, &run, number, memory as *mut u32);
+            if share.memory == 0 {
+                protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32);
+            } else {
+                protocol::schedule(&Warp, launch, &run, number, memory as *mut u32);
+            }
         }
         warp::sync();
     }

@@ -16,7 +16,7 @@ const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
 #[inline(always)]
 unsafe fn fetch_descriptor(launch: &Launch, index: u32, lane: u32) -> u32 {
     let words = (launch.descriptors as *const Descriptor).wrapping_add(index as usize).cast::<u32>();
-    // SAFETY: the array ends with two entries more than any list has.
+    // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
     if lane < DESCRIPTOR_WORDS { unsafe { memory::load(words.add(lane as usize)) } } else { 0 }
 }
 
@@ -28,9 +28,9 @@ struct Views {
 }
 
 impl Views {
+    /// The views from entry `first` of the table on.
     #[inline(always)]
-    unsafe fn fetch(self, launch: &Launch, descriptor: u32, lane: u32) -> Views {
-        let first = warp::broadcast(descriptor, VIEWS);
+    unsafe fn of(self, launch: &Launch, first: u32, lane: u32) -> Views {
         if first == self.first {
             return self;
         }
@@ -42,27 +42,50 @@ impl Views {
             Views { first, words: [low, high] }
         }
     }
+
+    /// The views of the call that a descriptor belongs to, word by word over the lanes.
+    #[inline(always)]
+    unsafe fn fetch(self, launch: &Launch, descriptor: u32, lane: u32) -> Views {
+        // SAFETY: passed on from the caller.
+        unsafe { self.of(launch, warp::broadcast(descriptor, VIEWS), lane) }
+    }
+
+    /// Writes them beside the descriptor of a slot.
+    #[inline(always)]
+    unsafe fn put(self, words: u32, lane: u32) {
+        // SAFETY: a vacant slot is the fetcher's.
+        unsafe {
+            memory::store_shared(words + 64 + lane * 4, self.words[0]);
+            if lane + 32 < VIEW_WORDS {
+                memory::store_shared(words + 64 + 128 + lane * 4, self.words[1]);
+            }
+        }
+        warp::sync();
+    }
+}
+
+/// Waits until the slot of task `n` is vacant; false if the CTA stops before.
+#[inline(always)]
+unsafe fn vacate(arena: Arena, n: u32) -> bool {
+    let (slot, parity) = place(n);
+    // SAFETY: an initialised barrier.
+    unsafe { warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity ^ 1)) == u32::MAX }
 }
 
 /// Fills a slot; false if the CTA stops before it is vacant.
 #[inline(always)]
 unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -> bool {
-    let (slot, parity) = place(n);
-    // SAFETY: an initialised barrier; a vacant slot is the fetcher's.
+    // SAFETY: a vacant slot is the fetcher's.
     unsafe {
-        if warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity ^ 1)) != u32::MAX {
+        if !vacate(arena, n) {
             return false;
         }
-        let words = arena.slot(slot);
+        let words = arena.slot(place(n).0);
         if lane < DESCRIPTOR_WORDS {
             memory::store_shared(words + lane * 4, descriptor);
         }
-        memory::store_shared(words + 64 + lane * 4, views.words[0]);
-        if lane + 32 < VIEW_WORDS {
-            memory::store_shared(words + 64 + 128 + lane * 4, views.words[1]);
-        }
+        views.put(words, lane);
     }
-    warp::sync();
     true
 }
 
@@ -71,31 +94,96 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
-        let launch = &*launch;
+        // Read once: the next acquire would send a later read to the second-level cache.
+        let launch = &{ *launch };
         let run = Run::new(&Warp, launch, special::block());
         let mut queue = Queue::new(launch, run.worker);
         if queue.is_pushed() {
             pushed(arena, launch, &run, &mut queue, lane);
             return;
         }
-        // A task's way through this warp takes three turns: its ticket, its descriptor, its views. So no turn waits for its own loads.
-        let mut ticket = 0;
-        let mut index = || {
-            let index = queue.index(warp::broadcast(ticket, 0));
-            if lane == 0 {
-                ticket = queue.ask(&Lane, &run);
-            }
-            index
-        };
-        index();
-        let mut descriptor = fetch_descriptor(launch, index(), lane);
-        let mut second = fetch_descriptor(launch, index(), lane);
-        let mut third = fetch_descriptor(launch, index(), lane);
-        let none = Views { first: u32::MAX, words: [0; 2] };
-        let mut views = none.fetch(launch, descriptor, lane);
-        let mut then = views.fetch(launch, second, lane);
+        if queue.is_claimed() {
+            claimed(arena, launch, &run, &mut queue, lane);
+            return;
+        }
+        listed(arena, launch, &run, &mut queue, lane);
+    }
+}
+
+/// Descriptors of one load: four lanes have one.
+const BATCH: u32 = 8;
+
+/// 16 bytes of each of the next [`BATCH`] descriptors of a list.
+#[inline(always)]
+unsafe fn fetch_batch(launch: &Launch, first: u32, lane: u32) -> [u32; 4] {
+    let words = (launch.descriptors as *const Descriptor).wrapping_add(first as usize).cast::<u32>();
+    // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
+    unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
+}
+
+/// Walks a static list. Loads come in any order, so a warp that waits for one waits for all: it loads a whole batch while it hands
+/// out the one before.
+#[inline(always)]
+unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, lane: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut first = queue.ask(&Lane, run);
+        let mut batch = fetch_batch(launch, first, lane);
+        let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
+            first += BATCH;
+            let coming = fetch_batch(launch, first, lane);
+            let mut entry = 0;
+            while entry < BATCH {
+                // Word 4, the views, is the second lane's first.
+                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[0], entry * 4 + 1));
+                views = views.of(launch, at, lane);
+                if !vacate(arena, n) {
+                    return;
+                }
+                let words = arena.slot(place(n).0);
+                if lane / 4 == entry {
+                    memory::store_shared4(words + lane % 4 * 16, batch);
+                }
+                views.put(words, lane);
+                if lane == 0 {
+                    mbarrier::arrive(arena.posted(place(n).0));
+                }
+                if head as u16 == OP_END {
+                    return;
+                }
+                n += 1;
+                entry += 1;
+            }
+            batch = coming;
+        }
+    }
+}
+
+/// Tasks that a worker may have claimed before it runs them: one that runs, one behind it.
+const CLAIMED: u32 = 2;
+
+/// Claims tasks by ticket, as late as it can: what one worker has claimed, no other can run.
+#[inline(always)]
+unsafe fn claimed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, lane: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let mut views = Views { first: u32::MAX, words: [0; 2] };
+        let mut n = 0;
+        loop {
+            if n >= CLAIMED {
+                let (slot, parity) = place(n - CLAIMED);
+                if warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity)) != u32::MAX {
+                    return;
+                }
+            }
+            let mut ticket = 0;
+            if lane == 0 {
+                ticket = queue.ask(&Lane, run);
+            }
+            let descriptor = fetch_descriptor(launch, queue.index(warp::broadcast(ticket, 0)), lane);
+            views = views.fetch(launch, descriptor, lane);
             if !fill(arena, n, lane, descriptor, views) {
                 return;
             }
@@ -105,10 +193,6 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
             if warp::broadcast(descriptor, 0) as u16 == OP_END {
                 return;
             }
-            (descriptor, views) = (second, then);
-            then = then.fetch(launch, third, lane);
-            second = third;
-            third = fetch_descriptor(launch, index(), lane);
             n += 1;
         }
     }

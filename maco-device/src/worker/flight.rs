@@ -1,10 +1,12 @@
 //! Tasks in flight: their places, and what happens to those that do not end.
 
-use crate::abi::{BlackBox, Launch, PUSHED, REPORT_STUCK, SLOTS};
+use core::mem::offset_of;
+
+use crate::abi::{BlackBox, Descriptor, Launch, PUSHED, REPORT_STUCK, SLOTS};
 use crate::hardware::{mbarrier, special};
 use crate::protocol::{Look, Machine, Patience, Run};
 use crate::role::ring::{Arena, FALL_THROUGH, STOP};
-use crate::task::Slot;
+use crate::task::{Slot, Task};
 
 /// Slot and parity of a worker's `n`-th task.
 #[inline(always)]
@@ -16,6 +18,26 @@ pub fn place(n: u32) -> (u32, u32) {
 #[inline(always)]
 pub fn slot(arena: Arena, slot: u32) -> *const Slot {
     special::generic(arena.slot(slot)) as *const Slot
+}
+
+/// Byte of a slot: [`Descriptor::flags`], and [`Descriptor::after`] above them.
+pub const WAYS: u32 = offset_of!(Descriptor, flags) as u32;
+/// Byte of a slot: [`Descriptor::signal`].
+pub const SIGNALS: u32 = offset_of!(Descriptor, signal) as u32;
+const _: () = assert!(offset_of!(Descriptor, after) == offset_of!(Descriptor, flags) + 2 && offset_of!(Slot, descriptor) == 0);
+
+/// The task in a slot, as its code sees it.
+///
+/// # Safety
+/// The launch is live, and the slot holds a published task.
+#[inline(always)]
+pub unsafe fn task(arena: Arena, launch: *const Launch, at: u32) -> Task {
+    #[cfg(target_arch = "nvptx64")]
+    let place = arena.slot(at);
+    #[cfg(not(target_arch = "nvptx64"))]
+    let place = slot(arena, at);
+    // SAFETY: passed on from the caller.
+    unsafe { Task::new(place, &raw const (*launch).scalars) }
 }
 
 /// Nanoseconds that published tasks get to complete after an abort.

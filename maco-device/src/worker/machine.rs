@@ -2,15 +2,17 @@
 
 use crate::abi::BlackBox;
 use crate::protocol::Machine;
-use crate::ptx::{fence, local, own, special, system, warp};
+use crate::ptx::{fence, local, own, shared, special, system, warp};
 
 /// A whole warp: lanes vote.
 pub(super) struct Warp;
+/// A whole warp whose own words are in shared memory, named by 32-bit shared addresses.
+pub(super) struct SharedWarp;
 /// One lane of a warp, alone.
 pub(super) struct Lane;
 
 macro_rules! machine {
-    ($ty:ident, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
+    ($ty:ident, $own:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
         // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns); a warp's lanes meet at a
         // warp barrier after the fence.
         unsafe impl Machine for $ty {
@@ -35,28 +37,32 @@ macro_rules! machine {
                 $broadcast
             }
             #[inline(always)]
+            fn roomy(&self) -> bool {
+                $roomy
+            }
+            #[inline(always)]
             fn converge(&self) {
                 $converge
             }
             #[inline(always)]
             unsafe fn own_load(&self, at: *const u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { own::load(at) }
+                unsafe { $own::load(at) }
             }
             #[inline(always)]
             unsafe fn own_store(&self, at: *mut u32, value: u32) {
                 // SAFETY: passed on from the caller.
-                unsafe { own::store(at, value) }
+                unsafe { $own::store(at, value) }
             }
             #[inline(always)]
             unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { own::fetch_add(at, value) }
+                unsafe { $own::fetch_add(at, value) }
             }
             #[inline(always)]
             unsafe fn own_or(&self, at: *mut u32, value: u32) {
                 // SAFETY: passed on from the caller.
-                unsafe { own::or(at, value) }
+                unsafe { $own::or(at, value) }
             }
             #[inline(always)]
             unsafe fn load(&self, at: *const u32) -> u32 {
@@ -129,12 +135,24 @@ macro_rules! machine {
 }
 machine!(
     Warp,
+    own,
+    false,
     special::thread() % 32,
     32,
     |condition| warp::ballot(condition),
     |value, from| warp::broadcast(value, from),
     warp::sync()
 );
-machine!(Lane, 0, 1, |condition| condition as u32, |value, _from| value, ());
+machine!(
+    SharedWarp,
+    shared,
+    true,
+    special::thread() % 32,
+    32,
+    |condition| warp::ballot(condition),
+    |value, from| warp::broadcast(value, from),
+    warp::sync()
+);
+machine!(Lane, own, false, 0, 1, |condition| condition as u32, |value, _from| value, ());
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

@@ -1,8 +1,9 @@
 //! Loader, consumers, and store and signals: each takes every published task in turn.
 
+use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
-use crate::hardware::{fence, mbarrier, special, warp};
+use crate::hardware::{fence, mbarrier, memory, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::loader::Loader;
@@ -34,12 +35,13 @@ unsafe fn next(arena: Arena, launch: *const Launch, n: u32) -> Option<Published>
         if !arena.wait_unless_stopped(arena.ready(at), parity) {
             return None;
         }
-        let slot = slot(arena, at);
-        let op = (&raw const (*slot).descriptor.op).read();
-        let flags = (&raw const (*slot).descriptor.flags).read();
-        let after = (&raw const (*slot).descriptor.after).read() as u32;
-        let task = Task::new(slot, (*launch).scalars as *const u32);
-        if op == OP_END { None } else { Some(Published { slot, task, op: op as u32, flags, after }) }
+        let place = arena.slot(at);
+        let op = memory::read_shared(place) as u16;
+        let ways = memory::read_shared(place + WAYS);
+        if op == OP_END {
+            return None;
+        }
+        Some(Published { slot: slot(arena, at), task: task(arena, launch, at), op: op as u32, flags: ways as u16, after: ways >> 16 })
     }
 }
 
@@ -116,6 +118,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         let run = Run::new(machine, &*launch, special::block());
         run.clear_idle(machine, run.worker, (*launch).workers);
         let pushed = pushed(launch);
+        let whole = *launch;
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
         while let Some(published) = next(arena, launch, n) {
@@ -129,7 +132,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(arena.done(at), parity);
-                let direct = done && (&raw const (*slot(arena, at)).descriptor.flags).read() & STAGED == 0;
+                let direct = done && memory::read_shared(arena.slot(at) + WAYS) as u16 & STAGED == 0;
                 ended = warp::ballot(direct).trailing_ones();
             }
             if ended == 0 {
@@ -146,14 +149,14 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
             if pushed {
                 if lane == 0 {
                     let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(one, &*launch, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
+                    if protocol::notify(one, &whole, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }
                 warp::sync();
             } else {
                 let descriptor = &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor;
-                let signals = lane < ended && (&raw const (*descriptor).signal).cast::<u32>().read() != NO_COUNTER;
+                let signals = lane < ended && memory::read_shared(arena.slot((n + lane) % SLOTS) + SIGNALS) != NO_COUNTER;
                 if warp::ballot(signals) != 0 {
                     one.release();
                     if signals {

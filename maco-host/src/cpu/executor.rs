@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maco_device::abi::{
-    self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_END, OP_NONE, OPERANDS, PUSHED, REPORT_STUCK, State, TensorMap,
+    self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State, TensorMap,
 };
 use maco_device::modelled::tensor_map;
-use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run};
+use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
 use maco_device::{Cpu, Slot, Task};
 use maco_graph::spec::TaskKind;
 
@@ -237,31 +237,21 @@ impl Executor {
 /// `launch` names live memory that the plan filled for `dispatch`; each worker of the launch calls once.
 unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dispatch: Dispatch, panicked: &Panicked) {
     let machine = Worker::new(bodies);
-    // SAFETY: the caller promises a live launch; descriptors, views and overflow are not written while it runs.
+    let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
+    // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
     unsafe {
-        let run = Run::new(&machine, launch, worker);
-        run.clear_idle(&machine, worker, launch.workers);
-        let mut queue = Queue::new(launch, worker);
-        let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
-        while let Some(index) = queue.next(&machine, &run) {
-            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
-            if (*descriptor).op == OP_END || run.aborted(&machine) {
-                break;
-            }
-            let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
-            if protocol::wait(&machine, &run, descriptor, views) == Outcome::Abort {
-                break;
-            }
+        protocol::work(&machine, launch, worker, &mut tails, |run, descriptor| {
             if (*descriptor).op != OP_NONE {
+                let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
-                let task = Task::new(&slot, launch.scalars as *const u32);
+                let task = Task::new(&slot, &raw const launch.scalars);
                 // A body that waits for a flag is not at work: its own patience ends.
                 let patience = Cell::new(Patience::new());
                 let give_up = || {
                     let mut waited = patience.get();
-                    let look = bodies.idle(worker, || waited.look(&machine, &run));
+                    let look = bodies.idle(worker, || waited.look(&machine, run));
                     if look == Look::Late {
-                        waited.report(&machine, &run, BlackBox { report: REPORT_STUCK, task: slot.descriptor.task, ..BlackBox::EMPTY });
+                        waited.report(&machine, run, BlackBox { report: REPORT_STUCK, task: slot.descriptor.task, ..BlackBox::EMPTY });
                     }
                     patience.set(waited);
                     look == Look::Abort
@@ -271,23 +261,17 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
                     *cpu = Cpu::new();
                     panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((slot.descriptor.task, payload));
                     machine.compare_exchange(&raw mut (*run.state).abort, 0, ABORT_PANIC);
-                    break;
+                    return Outcome::Abort;
                 }
             }
-            if (*descriptor).flags & (LOST_ARRIVE | EXTRA_BYTES) != 0 {
+            let flags = (*descriptor).flags;
+            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & STAGED != 0 {
                 // One thread is loader and consumers at once: either fault is a task that does not end.
-                stick(&machine, &run, (*descriptor).task);
-                break;
+                stick(&machine, run, (*descriptor).task);
+                return Outcome::Abort;
             }
-            if launch.schedule == PUSHED {
-                if protocol::notify(&machine, launch, &run, descriptor, tails.as_mut_ptr()) == Outcome::Abort {
-                    break;
-                }
-            } else {
-                protocol::signal(&machine, &run, descriptor);
-            }
-        }
-        protocol::leave(&machine, run.state, launch.workers + launch.schedulers);
+            Outcome::Ready
+        });
     }
 }
 
@@ -315,12 +299,7 @@ unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
 pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
     let machine = Worker::new(bodies);
     // SAFETY: passed on from the caller.
-    unsafe {
-        let run = Run::new(&machine, launch, launch.workers + number);
-        let memory = (*(launch.shares as *const abi::Share).add(number as usize)).memory as *mut u32;
-        protocol::schedule(&machine, launch, &run, number, memory);
-        protocol::leave(&machine, run.state, launch.workers + launch.schedulers);
-    }
+    unsafe { protocol::attend(&machine, launch, number) };
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

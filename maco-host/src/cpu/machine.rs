@@ -89,6 +89,9 @@ unsafe impl Machine for Worker<'_> {
     fn broadcast(&self, value: u32, lane: u32) -> u32 {
         self.thread.broadcast(value, lane)
     }
+    fn roomy(&self) -> bool {
+        self.thread.roomy()
+    }
     fn converge(&self) {
         self.thread.converge();
     }

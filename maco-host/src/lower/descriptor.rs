@@ -1,15 +1,15 @@
 //! Tasks as descriptors, list after list.
 
 use maco_device::abi::{
-    CREDIT, Descriptor, FLAT, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
+    AHEAD, CREDIT, Descriptor, FLAT, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
 };
 use maco_graph::plan::{Plan, Route, Schedule};
 
 use super::{tensor_params, too_many};
 use crate::error::Error;
 
-/// End entries after the last list: a worker fetches descriptors two ahead.
-const PREFETCHED: usize = 2;
+/// End entries after the last list.
+const PREFETCHED: usize = AHEAD as usize;
 
 /// Descriptors with what indexes them.
 pub(super) struct Lists {

@@ -295,21 +295,18 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     let arms = model.operations.iter().enumerate().map(|(n, operation)| {
         let (path, epilogue) = (&operation.path, epilogue(operation, p));
         quote! {
-            let #offset = #slot.wrapping_sub(#name::__BASE[#n]);
-            if #offset < <#path as #p::Callable>::SLOTS {
-                return <#path as #p::Callable>::dispatch::<__R, #epilogue, __Used<__F, { #name::__BASE[#n] }>>(#role, #task, #offset);
+            // Instances that nobody uses cost the compiler nothing either.
+            if const { <#p::After<__F, { #name::__BASE[#n] }> as #p::Filter>::MASK != 0 } {
+                let #offset = #slot.wrapping_sub(#name::__BASE[#n]);
+                if #offset < <#path as #p::Callable>::SLOTS {
+                    return <#path as #p::Callable>::dispatch::<__R, #epilogue, #p::After<__F, { #name::__BASE[#n] }>>(#role, #task, #offset);
+                }
             }
         }
     });
     quote! {
         #[inline(always)]
         fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
-            /// What is used of the callee whose first slot is `BASE`.
-            #[allow(dead_code)]
-            struct __Used<F, const BASE: u32>(::core::marker::PhantomData<F>);
-            impl<F: #p::Filter, const BASE: u32> #p::Filter for __Used<F, BASE> {
-                const MASK: u128 = if BASE < u128::BITS { F::MASK >> BASE } else { 0 };
-            }
             let _ = (&#role, #task, #slot);
             #(#arms)*
         }

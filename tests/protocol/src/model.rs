@@ -484,6 +484,9 @@ unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
     fn broadcast(&self, value: u32, _: u32) -> u32 {
         value
     }
+    fn roomy(&self) -> bool {
+        true
+    }
     fn converge(&self) {}
     unsafe fn own_load(&self, at: *const u32) -> u32 {
         // SAFETY: passed on from the caller.
