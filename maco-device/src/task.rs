@@ -61,8 +61,7 @@ impl Task {
     #[doc(hidden)]
     #[inline(always)]
     pub fn index(self) -> u32 {
-        // SAFETY: `new` promises a valid slot.
-        unsafe { (&raw const (*self.place).descriptor.task).read() }
+        self.word(core::mem::offset_of!(Descriptor, task) / 4)
     }
 
     /// Tile coordinate along one grid axis.

@@ -175,6 +175,9 @@ pub trait Inputs: Copy {
     type Values: Copy;
     /// What a positional closure gets: a [`Reader`], or a tuple of readers.
     type Readers;
+    /// How many tiles.
+    #[doc(hidden)]
+    const COUNT: usize;
     #[doc(hidden)]
     fn readers(self) -> Self::Readers;
     #[doc(hidden)]
@@ -194,6 +197,7 @@ pub trait Inputs: Copy {
 impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     type Values = E::Value;
     type Readers = Reader<E, R, C>;
+    const COUNT: usize = 1;
     #[inline(always)]
     fn readers(self) -> Reader<E, R, C> {
         Reader(self)
@@ -228,6 +232,7 @@ macro_rules! tuple_inputs {
         impl<$($name: Inputs),+> Inputs for ($($name,)+) {
             type Values = ($($name::Values,)+);
             type Readers = ($($name::Readers,)+);
+            const COUNT: usize = 0 $(+ $name::COUNT)+;
             #[inline(always)]
             fn readers(self) -> Self::Readers {
                 ($(self.$n.readers(),)+)

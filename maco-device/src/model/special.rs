@@ -19,6 +19,11 @@ pub fn thread() -> u32 {
     with(|thread| thread.number)
 }
 
+/// The same; there are no registers to spare here.
+pub fn thread_again() -> u32 {
+    thread()
+}
+
 pub fn block() -> u32 {
     with(|thread| thread.block)
 }

@@ -122,18 +122,14 @@ pub struct Run {
     pub words: u32,
     /// Plan state.
     pub state: *mut State,
-    /// Black box.
-    pub black_box: *mut BlackBox,
     /// Overflow waits and signals.
     pub overflow: *const u32,
     /// Which bank: 0 or 1.
     pub bank: u32,
     /// This worker.
     pub worker: u32,
-    /// See [`Launch::deadline_ns`].
-    pub deadline_ns: u64,
-    /// See [`Launch::deadline_polls`].
-    pub deadline_polls: u32,
+    /// The launch itself, for what is seldom needed: a copy of it would cost registers.
+    pub launch: *const Launch,
 }
 
 impl Run {
@@ -153,12 +149,10 @@ impl Run {
             idle: first.wrapping_add(words * (1 - bank as usize)),
             words: launch.counters,
             state,
-            black_box: launch.black_box as *mut BlackBox,
             overflow: launch.overflow as *const u32,
             bank,
             worker,
-            deadline_ns: launch.deadline_ns,
-            deadline_polls: launch.deadline_polls,
+            launch,
         }
     }
 

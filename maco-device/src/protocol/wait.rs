@@ -56,7 +56,9 @@ impl Patience {
         if self.began == 0 {
             self.began = now;
         }
-        let late = now.wrapping_sub(self.began) > run.deadline_ns && self.polls >= run.deadline_polls;
+        // SAFETY: as above.
+        let (deadline, polls) = unsafe { ((*run.launch).deadline_ns, (*run.launch).deadline_polls) };
+        let late = now.wrapping_sub(self.began) > deadline && self.polls >= polls;
         if machine.all(!late) { Look::Again } else { Look::Late }
     }
 
@@ -71,7 +73,7 @@ impl Patience {
             if machine.compare_exchange(&raw mut (*run.state).abort, 0, report.report) == 0 {
                 let elapsed_ns = machine.now().wrapping_sub(self.began);
                 let report = BlackBox { worker: run.worker, sm: machine.place(), polls: self.polls, elapsed_ns, ..report };
-                machine.report(run.black_box, report);
+                machine.report((*run.launch).black_box as *mut BlackBox, report);
             }
         }
     }

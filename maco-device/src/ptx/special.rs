@@ -50,6 +50,15 @@ register!(
     /// Multiprocessor.
     multiprocessor, "%smid");
 
+/// [`thread`], where the compiler may not keep what is computed from it: registers are worth more than the instruction.
+#[inline(always)]
+pub fn thread_again() -> u32 {
+    let value: u32;
+    // SAFETY: reads a special register; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u32 {0}, %tid.x;", out(reg32) value, options(nostack, nomem)) };
+    value
+}
+
 /// Nanoseconds of the GPU's global timer (resolution: tens of nanoseconds to a microsecond).
 #[inline(always)]
 pub fn global_timer() -> u64 {

@@ -7,7 +7,7 @@ use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::hardware::{fence, mbarrier, warp};
+use crate::hardware::{fence, mbarrier, special, warp};
 use crate::row::{RowInputs, RowMut};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -45,6 +45,12 @@ impl Consumer {
             pending: Pending::new(),
             waiting: 0,
         }
+    }
+
+    /// This thread, read anew: what is computed from it is then not kept in registers from one task to the next.
+    #[inline(always)]
+    fn again(&self) -> u32 {
+        special::thread_again() - 128
     }
 
     #[inline(always)]
@@ -175,28 +181,31 @@ impl Role for Consumer {
         }
         let wide = inputs.wide() && y.wide();
         let count = rows * blocks;
-        let mut at = self.thread / (CONSUMERS / ELEMENTWISE);
-        // Four blocks of eight at once: all loads are on their way before the first result is needed.
-        while wide && at + 3 * ELEMENTWISE < count {
-            let place = |n: u32| ((at + n * ELEMENTWISE) / blocks, (at + n * ELEMENTWISE) % blocks * 8);
-            let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
-            let (a, b, c, d) = (place(0), place(1), place(2), place(3));
-            if !(fits(a) && fits(b) && fits(c) && fits(d)) {
-                break;
-            }
-            // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
-            unsafe {
-                let (va, vb, vc, vd) = (inputs.at8(a.0, a.1), inputs.at8(b.0, b.1), inputs.at8(c.0, c.1), inputs.at8(d.0, d.1));
-                let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
-                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    E::store8(y.pointer(row as i32, col as i32), out);
-                };
+        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
+        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
+        // one tile they would not fit the registers.
+        let place = |at: u32| (at / blocks, at % blocks * 8);
+        let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
+        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
+        let load = |(row, col): (u32, u32)| unsafe { inputs.at8(row, col) };
+        let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
+            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+            // SAFETY: as above.
+            unsafe { E::store8(y.pointer(row as i32, col as i32), out) };
+        };
+        if const { X::COUNT == 1 } {
+            while wide && at + 3 * ELEMENTWISE < count {
+                let (a, b, c, d) = (place(at), place(at + ELEMENTWISE), place(at + 2 * ELEMENTWISE), place(at + 3 * ELEMENTWISE));
+                if !(fits(a) && fits(b) && fits(c) && fits(d)) {
+                    break;
+                }
+                let (va, vb, vc, vd) = (load(a), load(b), load(c), load(d));
                 put(va, a);
                 put(vb, b);
                 put(vc, c);
                 put(vd, d);
+                at += 4 * ELEMENTWISE;
             }
-            at += 4 * ELEMENTWISE;
         }
         while at < count {
             let (row, col) = (at / blocks, at % blocks * 8);
@@ -227,7 +236,7 @@ impl Role for Consumer {
         f: impl Fn(X::Rows, &mut RowMut<E>),
     ) {
         self.settle();
-        let mut row = self.thread / (CONSUMERS / ROWWISE);
+        let mut row = self.again() / (CONSUMERS / ROWWISE);
         while row < y.rows() {
             f(inputs.row(row, self.lane(), warp::LANES), &mut y.row_mut(row, self.lane(), warp::LANES));
             row += ROWWISE;
@@ -247,7 +256,7 @@ impl Role for Consumer {
         if cols == 0 {
             return;
         }
-        let mut at = self.thread / (CONSUMERS / ELEMENTWISE);
+        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
         while at < rows * cols {
             let (row, col) = ((at / cols) as i32, (at % cols) as i32);
             // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
@@ -259,6 +268,6 @@ impl Role for Consumer {
     #[inline(always)]
     fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
         self.settle();
-        cores::simt(self.thread, f);
+        cores::simt(self.again(), f);
     }
 }

@@ -13,8 +13,6 @@ use crate::tile::{Parts, Tile};
 pub struct Loader {
     ring: Ring,
     maps: Maps,
-    /// Bytes announced beyond those copied: a fault for tests.
-    pub excess: u32,
 }
 
 impl Loader {
@@ -22,7 +20,13 @@ impl Loader {
     /// Made by the loader thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(arena: Arena, maps: u64) -> Loader {
-        Loader { ring: Ring::new(arena), maps: Maps::new(maps), excess: 0 }
+        Loader { ring: Ring::new(arena), maps: Maps::new(maps) }
+    }
+
+    /// See [`Ring::exaggerate`].
+    #[inline(always)]
+    pub fn exaggerate(&mut self, excess: bool) {
+        self.ring.exaggerate(excess);
     }
 
     /// Waits for all copies: see [`Ring::drain`].
@@ -60,7 +64,7 @@ impl Role for Loader {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2 + self.excess) }) else { return };
+        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2) }) else { return };
         self.boxes(shared, a, i / BOX, full);
         self.boxes(shared + i * BOX * 2, b, j / BOX, full);
     }

@@ -189,11 +189,14 @@ impl Arena {
 pub struct Ring {
     arena: Arena,
     next: u32,
-    /// Bit per page: parity of its next phase. Loader: of `empty`; consumer: of `full`.
+    /// One register. Bits 0 to 11, one per page: parity of its next phase; loader: of `empty`, consumer: of `full`. Loader only: bits
+    /// 16 to 27, parity of its next `full` phase; bit 31, announce more bytes than are copied.
     parity: u32,
-    /// Bit per page: parity of its next `full` phase, loader only.
-    filled: u32,
 }
+
+const FILLED: u32 = 16;
+const EXCESS: u32 = 1 << 31;
+const _: () = assert!(PAGES <= FILLED && FILLED + PAGES < 31);
 
 /// A stage: its first page.
 #[derive(Clone, Copy)]
@@ -217,7 +220,7 @@ pub const fn pages(i: usize, j: usize) -> u32 {
 impl Ring {
     #[inline(always)]
     pub fn new(arena: Arena) -> Ring {
-        Ring { arena, next: 0, parity: 0, filled: 0 }
+        Ring { arena, next: 0, parity: 0 }
     }
 
     #[inline(always)]
@@ -225,6 +228,12 @@ impl Ring {
         let first = if self.next + pages > PAGES { 0 } else { self.next };
         self.next = first + pages;
         first
+    }
+
+    /// Loader: a fault for tests, from the next stage on: announce more bytes than are copied, or not.
+    #[inline(always)]
+    pub fn exaggerate(&mut self, excess: bool) {
+        self.parity = if excess { self.parity | EXCESS } else { self.parity & !EXCESS };
     }
 
     /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier. `None`
@@ -250,7 +259,8 @@ impl Ring {
             return None;
         }
         let full = self.arena.full(first);
-        self.filled ^= 1 << first;
+        self.parity ^= 1 << (first + FILLED);
+        let bytes = if self.parity & EXCESS != 0 { bytes + 16 } else { bytes };
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
         Some((self.arena.page(first), full))
@@ -268,7 +278,7 @@ impl Ring {
         let mut page = 0;
         while page < PAGES {
             // The last phase of the page had the opposite of the next one's parity; a fresh barrier passes.
-            let parity = (self.filled >> page & 1) ^ 1;
+            let parity = (self.parity >> (page + FILLED) & 1) ^ 1;
             // SAFETY: an initialised barrier.
             while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
             page += 1;

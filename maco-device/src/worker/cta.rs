@@ -57,7 +57,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
             warp::sync();
         }
         barrier::sync_cta();
-        if thread == 0 {
+        if special::thread_again() == 0 {
             protocol::leave(&Lane, (*launch).state as *mut _, special::blocks());
         }
     }
@@ -68,6 +68,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
 unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
+        let run = Run::new(&Warp, &*launch, (*launch).workers + number);
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
         let share = (launch.shares as *const Share).add(number as usize).read();
@@ -76,7 +77,6 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
         copy(&share, memory, words, special::thread(), crate::abi::THREADS);
         barrier::sync_cta();
         if special::thread() < 32 {
-            let run = Run::new(&Warp, launch, launch.workers + number);
             if share.memory == 0 {
                 protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32);
             } else {

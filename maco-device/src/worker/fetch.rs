@@ -94,9 +94,9 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
+        let run = Run::new(&Warp, &*launch, special::block());
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
-        let run = Run::new(&Warp, launch, special::block());
         let mut queue = Queue::new(launch, run.worker);
         if queue.is_pushed() {
             pushed(arena, launch, &run, &mut queue, lane);

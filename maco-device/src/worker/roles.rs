@@ -58,7 +58,7 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
             if published.flags & STAGED != 0 {
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
-                role.excess = if published.flags & EXTRA_BYTES != 0 { 16 } else { 0 };
+                role.exaggerate(published.flags & EXTRA_BYTES != 0);
                 tasks.run(&mut role, published.task, published.op);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
