@@ -99,11 +99,12 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
         let own = own(launch.workers, launch.schedulers, number);
         let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory };
         let mut patience = Patience::new();
+        let mut turn = 0;
         loop {
             let mut base = machine.lane();
             // What has come in is on its way while ready tasks are pushed, if there are registers for it.
             let mut words = if machine.roomy() { scheduler.listen(base) } else { [0; BATCH as usize] };
-            let pushed = scheduler.push();
+            let pushed = scheduler.push(&mut turn);
             machine.converge();
             if !machine.roomy() {
                 words = scheduler.listen(base);
@@ -251,48 +252,48 @@ impl<M: Machine> Scheduler<'_, M> {
         }
     }
 
-    /// Pushes ready tasks to workers with room, first to those that have nothing to do; whether there were any.
+    /// Pushes ready tasks to one group of lanes' workers: to those of the first group from `turn` on that have nothing to do, or if
+    /// all have something, to those of one group with room; whether there were any. One group at a time, so that a task which
+    /// comes ready meanwhile and matters more waits for one group, not for all.
     #[inline(always)]
-    unsafe fn push(&self) -> bool {
+    unsafe fn push(&self, turn: &mut u32) -> bool {
         let machine = self.machine;
-        let mut released = false;
-        let mut most = 0;
         // SAFETY: passed on from the caller.
         unsafe {
             let mut ready = self.load(self.at.count);
-            while ready > 0 && most < INBOX {
-                let mut base = 0;
-                while ready > 0 && base < self.own {
-                    let own = base + machine.lane();
-                    let outstanding = if own < self.own { self.load(self.at.outstanding + own) } else { INBOX };
-                    let room = machine.vote(outstanding <= most && own < self.own);
-                    if room == 0 {
-                        base += machine.lanes();
-                        continue;
-                    }
-                    if !released {
-                        // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
-                        machine.release();
-                        released = true;
-                    }
+            if ready == 0 {
+                return false;
+            }
+            let groups = self.own.div_ceil(machine.lanes());
+            let mut looked = 0;
+            while looked < INBOX * groups {
+                let most = if looked < groups { 0 } else { INBOX - 1 };
+                let own = *turn + machine.lane();
+                *turn = if *turn + machine.lanes() < self.own { *turn + machine.lanes() } else { 0 };
+                looked += 1;
+                let outstanding = if own < self.own { self.load(self.at.outstanding + own) } else { INBOX };
+                let mut room = machine.vote(outstanding <= most);
+                if room == 0 {
+                    continue;
+                }
+                // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
+                machine.release();
+                while ready > 0 && room != 0 {
                     // As many as one word of ready bits has: the workers with room take them in turn.
                     let (word, bits) = self.first();
-                    let turn = (room & ((1 << machine.lane()) - 1)).count_ones();
+                    let before = (room & ((1 << machine.lane()) - 1)).count_ones();
                     let given = room.count_ones().min(bits.count_ones());
-                    let mut rest = bits;
-                    let mut skipped = 0;
-                    while skipped < turn && skipped < given {
-                        rest &= rest - 1;
-                        skipped += 1;
-                    }
-                    if room >> machine.lane() & 1 != 0 && turn < given {
-                        self.hand(own, outstanding, word * 32 + rest.trailing_zeros());
-                    }
-                    let mut left = bits;
-                    let mut taken = 0;
+                    let (mut mine, mut left, mut rest, mut taken) = (bits, bits, room, 0);
                     while taken < given {
+                        if taken < before {
+                            mine &= mine - 1;
+                        }
                         left &= left - 1;
+                        rest &= rest - 1;
                         taken += 1;
+                    }
+                    if room >> machine.lane() & 1 != 0 && before < given {
+                        self.hand(own, outstanding, word * 32 + mine.trailing_zeros());
                     }
                     machine.converge();
                     if machine.lane() == 0 {
@@ -304,12 +305,13 @@ impl<M: Machine> Scheduler<'_, M> {
                         self.store(self.at.count, ready - given);
                     }
                     ready -= given;
+                    room = rest;
                     machine.converge();
                 }
-                most += 1;
+                return true;
             }
+            false
         }
-        released
     }
 
     /// Gives own worker `own` task `number`. One lane per worker calls.

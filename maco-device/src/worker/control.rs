@@ -123,7 +123,8 @@ unsafe fn await_post(arena: Arena, run: &Run, n: u32) -> bool {
     let mut patience = Patience::new();
     // SAFETY: an initialised barrier, a live launch.
     unsafe {
-        while !Warp.all(mbarrier::try_wait(arena.posted(at), parity)) {
+        // Not `try_wait`: the deadline counts polls, and that one may sleep for long.
+        while !Warp.all(mbarrier::test(arena.posted(at), parity)) {
             match patience.look(&Warp, run) {
                 Look::Again => {}
                 Look::Abort => return false,

@@ -54,7 +54,8 @@ pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published
         let mut aborted = 0;
         // SAFETY: initialised barriers, a live launch.
         unsafe {
-            while !warp.all(mbarrier::try_wait(arena.vacant(at), parity)) {
+            // Not `try_wait`: the deadline counts polls, and that one may sleep for long.
+            while !warp.all(mbarrier::test(arena.vacant(at), parity)) {
                 match patience.look(warp, run) {
                     Look::Again => {}
                     Look::Late => stuck(warp, arena, run, &patience, at),
