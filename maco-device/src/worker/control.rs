@@ -128,8 +128,18 @@ unsafe fn await_post(arena: Arena, run: &Run, n: u32) -> bool {
             match patience.look(&Warp, run) {
                 Look::Again => {}
                 Look::Abort => return false,
-                Look::Late if n >= SLOTS => stuck(arena, run, &patience, at),
-                Look::Late => {}
+                Look::Late => {
+                    // The oldest task that has not left its slot. Fewer than all slots may be in use: tickets are claimed late.
+                    let mut m = n.saturating_sub(SLOTS);
+                    while m < n {
+                        let (at, parity) = place(m);
+                        if !Warp.all(mbarrier::test(arena.vacant(at), parity)) {
+                            stuck(arena, run, &patience, at);
+                            break;
+                        }
+                        m += 1;
+                    }
+                }
             }
         }
     }
