@@ -94,6 +94,8 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                 fence::proxy_async_global();
             }
             warp::sync();
+            // Read anew: a register across all tasks is worth more.
+            let thread = special::thread_again() - 128;
             if thread.is_multiple_of(32) && (thread != 0 || published.flags & LOST_ARRIVE == 0) {
                 mbarrier::arrive(arena.done(n % SLOTS));
             }
