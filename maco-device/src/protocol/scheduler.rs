@@ -70,7 +70,10 @@ const fn own(workers: u32, schedulers: u32, number: u32) -> u32 {
 
 /// `a / b`, without the panic that device code would carry along; a plan with schedulers has at least one.
 const fn over(a: u32, b: u32) -> u32 {
-    if b == 0 { 0 } else { a / b }
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => 0,
+    }
 }
 
 /// One scheduler at work.

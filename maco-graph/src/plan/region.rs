@@ -300,11 +300,7 @@ fn named(call: &Call, param: &TensorParam, view: &View) -> Option<u32> {
     let rows = view.axes.first().is_some_and(|axis| axis.axis == 0 && axis.step == 1);
     let once = view.axes.iter().skip(1).all(|axis| axis.axis != 0);
     let whole = rest.iter().all(|index| *index == Index::All);
-    let simple = match naming.region {
-        [Index::Tile(_) | Index::All] => true,
-        [Index::Tile(_) | Index::All, Index::All] => true,
-        _ => false,
-    };
+    let simple = matches!(naming.region, [Index::Tile(_) | Index::All] | [Index::Tile(_) | Index::All, Index::All]);
     (param.access == Access::Read && rows && once && whole && simple).then_some(u32::from(*by))
 }
 
