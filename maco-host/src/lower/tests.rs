@@ -81,7 +81,7 @@ fn lists_hold_every_task_once_and_end() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
     let lowered = Lowered::new(&plan).unwrap();
     assert_eq!(lowered.starts.len(), 6);
-    assert_eq!(*lowered.starts.last().unwrap() as usize + 2, lowered.descriptors.len());
+    assert_eq!(*lowered.starts.last().unwrap() as usize + abi::AHEAD as usize, lowered.descriptors.len());
     let mut seen = vec![false; plan.tasks.len()];
     for worker in 0..5 {
         let list = &lowered.descriptors[lowered.starts[worker] as usize..lowered.starts[worker + 1] as usize];
@@ -109,7 +109,7 @@ fn tickets_index_one_list() {
     assert_eq!((lowered.mode(), lowered.grid()), (abi::TICKETS, 5));
     assert_eq!(lowered.starts, [0; 6]);
     assert_eq!(lowered.tasks as usize, plan.tasks.len());
-    assert_eq!(lowered.descriptors.len(), plan.tasks.len() + 3);
+    assert_eq!(lowered.descriptors.len(), plan.tasks.len() + 1 + abi::AHEAD as usize);
     assert!(lowered.descriptors[..plan.tasks.len()].iter().map(|d| d.task).eq(plan.lists.order.iter().copied()));
     assert!(lowered.descriptors[plan.tasks.len()..].iter().all(|d| *d == Descriptor::END));
 }
