@@ -321,8 +321,8 @@ fn a_panic_in_a_body_is_an_error_that_names_the_tile() {
         .scalar("by")
         .call(&ADD, &["x", "h"], &BY)
         .call(&STRICT, &["h", "y"], &[]);
-    for schedule in SCHEDULES {
-        let plan = build(&device, builder.clone(), PlanOptions::new().schedule(schedule));
+    for (schedule, pipelined) in SCHEDULES.into_iter().flat_map(|schedule| [(schedule, false), (schedule, true)]) {
+        let plan = build(&device, builder.clone(), PlanOptions::new().schedule(schedule).pipelined(pipelined));
         let mut data = vec![1f32; 128];
         data[5 * 16 + 9] = -7.0;
         let x = device.upload(&data, [8, 16]).unwrap();

@@ -28,45 +28,6 @@ unsafe fn atomic<'a>(at: *const u32) -> &'a AtomicU32 {
 
 // SAFETY: Rust's fences order relaxed atomics exactly so (C++20 atomics.fences).
 unsafe impl Machine for Thread {
-    fn lane(&self) -> u32 {
-        0
-    }
-    fn lanes(&self) -> u32 {
-        1
-    }
-    fn all(&self, condition: bool) -> bool {
-        condition
-    }
-    fn vote(&self, condition: bool) -> u32 {
-        condition as u32
-    }
-    fn broadcast(&self, value: u32, _: u32) -> u32 {
-        value
-    }
-    fn roomy(&self) -> bool {
-        true
-    }
-    fn converge(&self) {}
-    unsafe fn own_load(&self, at: *const u32) -> u32 {
-        // SAFETY: passed on from the caller: one thread uses it.
-        unsafe { at.read() }
-    }
-    unsafe fn own_store(&self, at: *mut u32, value: u32) {
-        // SAFETY: as above.
-        unsafe { at.write(value) }
-    }
-    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: as above.
-        unsafe {
-            let old = at.read();
-            at.write(old.wrapping_add(value));
-            old
-        }
-    }
-    unsafe fn own_or(&self, at: *mut u32, value: u32) {
-        // SAFETY: as above.
-        unsafe { at.write(at.read() | value) }
-    }
     unsafe fn load(&self, at: *const u32) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { atomic(at) }.load(Ordering::Relaxed)

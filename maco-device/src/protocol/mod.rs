@@ -23,7 +23,8 @@ pub use wait::{Look, Outcome, Patience, arrived, late, wait};
 
 use crate::abi::{BlackBox, Launch, State};
 
-/// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread (one lane).
+/// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
+/// memory defaults to one lane.
 ///
 /// # Safety
 /// `acquire` after a `load` that saw an `add` made after `release` orders memory between the two, at least among all executors of a device.
@@ -31,39 +32,78 @@ pub unsafe trait Machine {
     /// Polls between two looks at clock and abort word: both are slow to read.
     const LOOK: u32 = 64;
     /// This lane.
-    fn lane(&self) -> u32;
+    #[inline(always)]
+    fn lane(&self) -> u32 {
+        0
+    }
     /// Lanes that call together.
-    fn lanes(&self) -> u32;
+    #[inline(always)]
+    fn lanes(&self) -> u32 {
+        1
+    }
     /// Whether `condition` holds in every lane.
-    fn all(&self, condition: bool) -> bool;
+    #[inline(always)]
+    fn all(&self, condition: bool) -> bool {
+        self.vote(!condition) == 0
+    }
     /// The lanes in which `condition` holds, lane 0 in bit 0.
-    fn vote(&self, condition: bool) -> u32;
+    #[inline(always)]
+    fn vote(&self, condition: bool) -> u32 {
+        condition as u32
+    }
     /// The value of lane `lane`.
-    fn broadcast(&self, value: u32, lane: u32) -> u32;
+    #[inline(always)]
+    fn broadcast(&self, value: u32, _lane: u32) -> u32 {
+        value
+    }
     /// Whether a scheduler may keep what it has loaded while it does something else. A constant.
-    fn roomy(&self) -> bool;
+    #[inline(always)]
+    fn roomy(&self) -> bool {
+        true
+    }
     /// The lanes meet: what one did to own memory, all see.
-    fn converge(&self);
+    #[inline(always)]
+    fn converge(&self) {}
     /// Loads a word that only this executor's lanes use.
     ///
     /// # Safety
     /// `at` is such a word.
-    unsafe fn own_load(&self, at: *const u32) -> u32;
+    #[inline(always)]
+    unsafe fn own_load(&self, at: *const u32) -> u32 {
+        // SAFETY: one lane uses it.
+        unsafe { at.read() }
+    }
     /// Stores a word that only this executor's lanes use.
     ///
     /// # Safety
     /// `at` is such a word.
-    unsafe fn own_store(&self, at: *mut u32, value: u32);
+    #[inline(always)]
+    unsafe fn own_store(&self, at: *mut u32, value: u32) {
+        // SAFETY: one lane uses it.
+        unsafe { at.write(value) }
+    }
     /// Adds to a word that only this executor's lanes use, atomically among them; the old value.
     ///
     /// # Safety
     /// `at` is such a word.
-    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32;
+    #[inline(always)]
+    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
+        // SAFETY: one lane uses it.
+        unsafe {
+            let old = at.read();
+            at.write(old.wrapping_add(value));
+            old
+        }
+    }
     /// Sets bits of a word that only this executor's lanes use, atomically among them.
     ///
     /// # Safety
     /// `at` is such a word.
-    unsafe fn own_or(&self, at: *mut u32, value: u32);
+    #[inline(always)]
+    unsafe fn own_or(&self, at: *mut u32, value: u32) {
+        // SAFETY: one lane uses it.
+        unsafe { at.write(at.read() | value) }
+    }
     /// Relaxed load.
     ///
     /// # Safety

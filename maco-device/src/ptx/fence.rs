@@ -18,13 +18,6 @@ pub fn release_gpu() {
     unsafe { asm!("fence.release.gpu;", options(nostack)) }
 }
 
-/// Acquire and release, for the last CTA out.
-#[inline(always)]
-pub fn acquire_release_gpu() {
-    // SAFETY: a fence has no operands.
-    unsafe { asm!("fence.acq_rel.gpu;", options(nostack)) }
-}
-
 /// Generic accesses to global memory before, TMA accesses after, or the other way round.
 #[inline(always)]
 pub fn proxy_async_global() {

@@ -68,20 +68,6 @@ pub unsafe fn compare_exchange(at: *mut u32, expected: u32, new: u32) -> u32 {
     old
 }
 
-/// 64-bit `atom.relaxed.gpu.cas`; the old value.
-///
-/// # Safety
-/// `at` is an aligned double word of global memory.
-#[inline(always)]
-pub unsafe fn compare_exchange64(at: *mut u64, expected: u64, new: u64) -> u64 {
-    let old: u64;
-    // SAFETY: the caller promises the address.
-    unsafe {
-        asm!("atom.relaxed.gpu.global.cas.b64 {0}, [{1}], {2}, {3};", out(reg64) old, in(reg64) at, in(reg64) expected, in(reg64) new, options(nostack))
-    };
-    old
-}
-
 /// `st.relaxed.gpu`.
 ///
 /// # Safety

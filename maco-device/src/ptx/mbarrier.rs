@@ -65,13 +65,3 @@ pub unsafe fn test(at: u32, parity: u32) -> bool {
     };
     done != 0
 }
-
-/// Waits for the phase of parity `parity`. Bounded: every barrier is completed by threads that wait on nothing global.
-///
-/// # Safety
-/// `at` is an initialised mbarrier.
-#[inline(always)]
-pub unsafe fn wait(at: u32, parity: u32) {
-    // SAFETY: passed on from the caller.
-    while !unsafe { try_wait(at, parity) } {}
-}

@@ -1,8 +1,10 @@
 //! The controller: publishes posted tasks whose counters have arrived. One look at the counters serves all tasks in flight.
 
+use core::mem::offset_of;
+
 use super::machine::{Lane, Warp};
 use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use crate::abi::{Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::ring::Arena;
@@ -12,6 +14,13 @@ const LANES: u32 = 32 / SLOTS;
 /// The first lane of every task.
 const LEADERS: u32 = 0x1111_1111;
 const _: () = assert!(LANES == 4);
+
+/// Bytes of a slot: what the controller looks at.
+const WAITS: u32 = offset_of!(Descriptor, wait) as u32;
+const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
+const TASK: u32 = offset_of!(Descriptor, task) as u32;
+const INDIRECT: u32 = offset_of!(Descriptor, indirect) as u32;
+const _: () = assert!(size_of::<Wait>() == 8 && EXTRA % 4 == 0 && INDIRECT % 4 == 0);
 
 /// The first `n` tasks of the window whose four lanes all hold.
 #[inline(always)]
@@ -53,9 +62,9 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
             let (mut end, mut long) = (false, false);
             if lane / LANES < posted {
                 end = memory::read_shared(place) as u16 == OP_END;
-                long = memory::read_shared(place + 52) as u16 != 0 || memory::read_shared(place + 60) as u16 != 0;
+                long = memory::read_shared(place + EXTRA) as u16 != 0 || memory::read_shared(place + INDIRECT) as u16 != 0;
                 if lane % LANES < 2 {
-                    let at = place + 24 + lane % LANES * 8;
+                    let at = place + WAITS + lane % LANES * 8;
                     wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
                 }
             }
@@ -83,7 +92,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                     Look::Abort => break 0,
                     Look::Late => {
                         if lane < 2 && !arrived {
-                            protocol::late(&Lane, &run, &patience, memory::read_shared(place + 56), wait, seen);
+                            protocol::late(&Lane, &run, &patience, memory::read_shared(place + TASK), wait, seen);
                         }
                     }
                 }

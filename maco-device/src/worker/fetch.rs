@@ -12,6 +12,8 @@ const DESCRIPTOR_WORDS: u32 = 16;
 const VIEW_WORDS: u32 = 8 * OPERANDS as u32;
 /// Word of [`Descriptor::views`].
 const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
+// A batch has it in the first register of a descriptor's second lane.
+const _: () = assert!(VIEWS == 4);
 
 #[inline(always)]
 unsafe fn fetch_descriptor(launch: &Launch, index: u32, lane: u32) -> u32 {
@@ -136,7 +138,6 @@ unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
             let coming = fetch_batch(launch, first, lane);
             let mut entry = 0;
             while entry < BATCH {
-                // Word 4, the views, is the second lane's first.
                 let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[0], entry * 4 + 1));
                 views = views.of(launch, at, lane);
                 if !vacate(arena, n) {

@@ -74,43 +74,6 @@ impl<'a> Worker<'a> {
 
 // SAFETY: all accesses and fences are those of `Thread`, which keeps the contract.
 unsafe impl Machine for Worker<'_> {
-    fn lane(&self) -> u32 {
-        self.thread.lane()
-    }
-    fn lanes(&self) -> u32 {
-        self.thread.lanes()
-    }
-    fn all(&self, condition: bool) -> bool {
-        self.thread.all(condition)
-    }
-    fn vote(&self, condition: bool) -> u32 {
-        self.thread.vote(condition)
-    }
-    fn broadcast(&self, value: u32, lane: u32) -> u32 {
-        self.thread.broadcast(value, lane)
-    }
-    fn roomy(&self) -> bool {
-        self.thread.roomy()
-    }
-    fn converge(&self) {
-        self.thread.converge();
-    }
-    unsafe fn own_load(&self, at: *const u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_load(at) }
-    }
-    unsafe fn own_store(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_store(at, value) }
-    }
-    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_add(at, value) }
-    }
-    unsafe fn own_or(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_or(at, value) }
-    }
     unsafe fn load(&self, at: *const u32) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.load(at) }

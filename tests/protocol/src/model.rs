@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32 as Own, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -457,53 +457,9 @@ impl<const LOOK: u32> Loom<LOOK> {
     }
 }
 
-/// Own memory is not `loom`'s: one thread uses it.
-///
-/// # Safety
-/// `at` is a word of the schedulers' own memory.
-unsafe fn own<'a>(at: *const u32) -> &'a Own {
-    // SAFETY: passed on from the caller.
-    unsafe { Own::from_ptr(at.cast_mut()) }
-}
-
 // SAFETY: `loom` orders its atomics by fences as Rust does; with a mutation it does not, and the model must notice.
 unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
     const LOOK: u32 = POLLS;
-    fn lane(&self) -> u32 {
-        0
-    }
-    fn lanes(&self) -> u32 {
-        1
-    }
-    fn all(&self, condition: bool) -> bool {
-        condition
-    }
-    fn vote(&self, condition: bool) -> u32 {
-        condition as u32
-    }
-    fn broadcast(&self, value: u32, _: u32) -> u32 {
-        value
-    }
-    fn roomy(&self) -> bool {
-        true
-    }
-    fn converge(&self) {}
-    unsafe fn own_load(&self, at: *const u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { own(at) }.load(Ordering::Relaxed)
-    }
-    unsafe fn own_store(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { own(at) }.store(value, Ordering::Relaxed);
-    }
-    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { own(at) }.fetch_add(value, Ordering::Relaxed)
-    }
-    unsafe fn own_or(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { own(at) }.fetch_or(value, Ordering::Relaxed);
-    }
     unsafe fn load(&self, at: *const u32) -> u32 {
         if self.lacks(Mutation::BlindToAbort) && self.word(at) == Word::Abort {
             return 0;

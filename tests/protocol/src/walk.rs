@@ -99,41 +99,6 @@ impl Walker<'_, '_, '_> {
 
 // SAFETY: one thread runs all coroutines, so that memory is in order without fences.
 unsafe impl Machine for Walker<'_, '_, '_> {
-    fn lane(&self) -> u32 {
-        0
-    }
-    fn lanes(&self) -> u32 {
-        1
-    }
-    fn all(&self, condition: bool) -> bool {
-        condition
-    }
-    fn vote(&self, condition: bool) -> u32 {
-        condition as u32
-    }
-    fn broadcast(&self, value: u32, _: u32) -> u32 {
-        value
-    }
-    fn roomy(&self) -> bool {
-        true
-    }
-    fn converge(&self) {}
-    unsafe fn own_load(&self, at: *const u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_load(at) }
-    }
-    unsafe fn own_store(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_store(at, value) }
-    }
-    unsafe fn own_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_add(at, value) }
-    }
-    unsafe fn own_or(&self, at: *mut u32, value: u32) {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.own_or(at, value) }
-    }
     unsafe fn load(&self, at: *const u32) -> u32 {
         self.step();
         // SAFETY: passed on from the caller.
