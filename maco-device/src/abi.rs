@@ -54,6 +54,10 @@ pub const NO_MAP: u32 = u32::MAX;
 pub const STAGED: u16 = 1;
 /// [`Descriptor::flags`]: a reader may fetch by TMA what the consumers store.
 pub const READ_BY_TMA: u16 = 2;
+/// [`Descriptor::flags`]: a SIMT task, which begins when it is posted and passes its gate itself.
+pub const EARLY: u16 = 32;
+/// [`Descriptor::flags`]: a direct task with one signal, [`SOLE`]. Whoever sees that it has ended may send it: twice is once.
+pub const QUICK: u16 = 16;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -85,27 +89,27 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// Tile coordinates, one per grid axis.
-    pub coord: [u32; 3],
-    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`Launch::views`].
-    pub views: u32,
-    /// [`STAGED`], [`READ_BY_TMA`], faults.
+    /// [`STAGED`], [`READ_BY_TMA`], [`EARLY`], [`QUICK`], faults.
     pub flags: u16,
-    /// The consumers wait for the end of the worker's own task so many places before; 0 for none, below [`SLOTS`].
+    /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
-    /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
-    pub wait: [Wait; 2],
-    /// First signals, counters or routes; unused ones are `NO_COUNTER`, and the first one is used before the second.
-    pub signal: [u32; 2],
     /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
     /// `indirect` × [`Indirect`].
     pub overflow: u32,
+    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`Launch::views`].
+    pub views: u32,
+    /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
+    pub wait: [Wait; 2],
+    /// Tile coordinates, one per grid axis.
+    pub coord: [u32; 3],
+    /// Index of the task in the plan, for the black box.
+    pub task: u32,
+    /// First signals, counters or routes; unused ones are `NO_COUNTER`, and the first one is used before the second.
+    pub signal: [u32; 2],
     /// Waits beyond the inline two.
     pub extra_waits: u16,
     /// Signals beyond the inline two.
     pub extra_signals: u16,
-    /// Index of the task in the plan, for the black box.
-    pub task: u32,
     /// Waits whose counters are named by data.
     pub indirect: u16,
     /// Explicit padding.
@@ -117,16 +121,16 @@ impl Descriptor {
     pub const END: Descriptor = Descriptor {
         op: OP_END,
         scalar: 0,
-        coord: [0; 3],
-        views: 0,
         flags: 0,
         after: 0,
-        wait: [Wait { counter: NO_COUNTER, need: 0 }; 2],
-        signal: [NO_COUNTER; 2],
         overflow: 0,
+        views: 0,
+        wait: [Wait { counter: NO_COUNTER, need: 0 }; 2],
+        coord: [0; 3],
+        task: u32::MAX,
+        signal: [NO_COUNTER; 2],
         extra_waits: 0,
         extra_signals: 0,
-        task: u32::MAX,
         indirect: 0,
         reserved: 0,
     };
@@ -139,7 +143,7 @@ impl Descriptor {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Indirect {
-    /// Which tensor parameter names the rows, and [`FLAT`].
+    /// Which tensor parameter names the rows, [`FLAT`] and [`KNOWN`].
     pub operand: u32,
     /// Grid axis of its rows; 3 for none.
     pub axis: u32,
@@ -159,6 +163,8 @@ pub struct Indirect {
 
 /// Bit of [`Indirect::operand`]: the tensor has rank 1, so that tiles count its elements.
 pub const FLAT: u32 = 1 << 8;
+/// Bit of [`Indirect::operand`]: no task writes the names, so that they can be read before anything has been waited for.
+pub const KNOWN: u32 = 1 << 9;
 
 /// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
 #[repr(C, align(32))]

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use crate::element::{Element, MmaElement};
 use crate::role::Role;
+use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowMut};
 use crate::task::{Elementwise, Identity, Task};
 use crate::tile::{Inputs, MmaOperand, Tile};
@@ -21,14 +22,32 @@ pub struct Cta<'a, R, T = Identity> {
 pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>);
 
 /// Threads of the consumers, for `unsafe` SIMT tasks.
-pub struct Simt {
+pub struct Simt<'a> {
     /// This thread, below `threads`.
     pub thread: u32,
     /// Threads that run the body: 256 on a GPU, 1 in a CPU reference.
     pub threads: u32,
+    /// None on a host thread that plays all roles: it has waited before.
+    pub(crate) gate: Option<&'a mut Gate>,
 }
 
-impl Simt {
+impl Simt<'_> {
+    /// One thread that runs the whole body: for a reference on the CPU.
+    pub fn alone() -> Self {
+        Simt { thread: 0, threads: 1, gate: None }
+    }
+
+    /// In a body of a `#[task(simt, prologue)]`, which begins before the tasks that it waits for have ended: waits for them. Before this
+    /// call the body may read only what no task of the graph writes (weights), and may write nothing; what PDL's `griddepcontrol.wait`
+    /// (PTX ISA §9.7.13.13) is to a kernel. Every thread calls it, once. False when the launch is aborted first: then the body must
+    /// return without touching anything.
+    #[inline(always)]
+    #[must_use]
+    pub fn wait_for_inputs(&mut self) -> bool {
+        // SAFETY: the consumer lends the gate of the task it runs.
+        self.gate.as_mut().is_none_or(|gate| unsafe { gate.pass() })
+    }
+
     /// Barrier among all threads of the body (PTX ISA §9.7.13.1 `bar.sync` on named barrier 4).
     #[inline(always)]
     pub fn sync(&self) {
@@ -148,8 +167,8 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
 
     #[doc(hidden)]
     #[inline(always)]
-    pub fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
-        self.role.simt(f);
+    pub fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+        self.role.simt(early, f);
     }
 }
 

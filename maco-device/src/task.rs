@@ -153,6 +153,8 @@ pub const INSTANCES: u32 = u128::BITS;
 
 /// Runs instance `slot` of a whole megakernel: one jump, however many callables there are and however deep they are nested. Every
 /// arm is compiled for its own instance alone.
+///
+/// `slot` is an instance of `C`: what a plan for `C` puts into a descriptor.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot: u32) {
@@ -161,8 +163,12 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
             match slot {
                 $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 } {
                     C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
+                } else if const { $n >= C::SLOTS } {
+                    // SAFETY: the plan numbers the instances of `C`. A jump without bounds is a jump less.
+                    unsafe { core::hint::unreachable_unchecked() }
                 })*
-                _ => {}
+                // SAFETY: as above; there are no more than these.
+                _ => unsafe { core::hint::unreachable_unchecked() },
             }
         };
     }

@@ -33,6 +33,7 @@ pub struct Arguments {
     pub equal: Vec<(Ident, Ident)>,
     pub elementwise: Option<Ident>,
     pub simt: Option<Ident>,
+    pub prologue: Option<Ident>,
     pub cpu: Option<Path>,
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
@@ -52,8 +53,8 @@ pub struct Grammar {
 
 pub const TASK: Grammar = Grammar {
     what: "task",
-    keys: &["tile", "elements", "where", "elementwise", "simt", "cpu", "crate"],
-    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `cpu = function`, `crate = path`",
+    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "cpu", "crate"],
+    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `cpu = function`, `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -128,6 +129,10 @@ impl Arguments {
             name @ "simt" => {
                 allowed(grammar, name, &key)?;
                 once(&mut self.simt, key.clone(), &key)
+            }
+            name @ "prologue" => {
+                allowed(grammar, name, &key)?;
+                once(&mut self.prologue, key.clone(), &key)
             }
             name @ "cpu" => {
                 allowed(grammar, name, &key)?;

@@ -25,6 +25,7 @@ use proc_macro::TokenStream;
 /// | `where M == N` | these dimensions are the same |
 /// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)` |
 /// | `simt` | an `unsafe fn` with a body for the device only |
+/// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `cpu = function` | what a `simt` task does on the CPU |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 ///

@@ -47,7 +47,7 @@ fn identity_reference(ids: Tile<u32, 1, 1>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 
 ///
 /// # Safety
 /// C is [`super::plain::TILE`]; `ids` are rows of `x`.
-#[maco::task(simt, tile(i = 1), cpu = identity_reference)]
+#[maco::task(simt, prologue, tile(i = 1), cpu = identity_reference)]
 pub unsafe fn identity(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, T>,
@@ -58,6 +58,9 @@ pub unsafe fn identity(
     // SAFETY: the author promises rows of `TILE` words; rows lie at 16-byte boundaries.
     unsafe {
         let row = memory::load(ids.pointer(0, 0));
+        if !cta.wait_for_inputs() {
+            return;
+        }
         body::gather(cta.thread, [x.pointer(row as i32, 0)], y.pointer(0, 0), salt)
     }
 }
@@ -70,7 +73,7 @@ fn halo_reference(ids: Tile<u32, 1, 0>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, 
 ///
 /// # Safety
 /// C is [`super::plain::TILE`], N is 3; `ids` are rows of `x`.
-#[maco::task(simt, tile(i = 1), cpu = halo_reference)]
+#[maco::task(simt, prologue, tile(i = 1), cpu = halo_reference)]
 pub unsafe fn halo(
     cta: &mut Cta,
     #[read(i, ..)] ids: Tensor<u32, T, N>,
@@ -81,7 +84,11 @@ pub unsafe fn halo(
     // SAFETY: as for `identity`.
     unsafe {
         let row = |n: i32| x.pointer(memory::load(ids.pointer(0, n)) as i32, 0).cast_const();
-        body::gather(cta.thread, [row(0), row(1), row(2)], y.pointer(0, 0), salt)
+        let rows = [row(0), row(1), row(2)];
+        if !cta.wait_for_inputs() {
+            return;
+        }
+        body::gather(cta.thread, rows, y.pointer(0, 0), salt)
     }
 }
 
@@ -104,7 +111,7 @@ fn all_reference(ids: Tile<u32, 1, 1>, x: Tile<u32, 0, 0>, parts: Tile<u32, 1, 0
 ///
 /// # Safety
 /// C is [`super::plain::TILE`]; R is a multiple of 4, at most [`super::plain::PARTS`]; `ids` are rows of `x`.
-#[maco::task(simt, tile(i = 1), cpu = all_reference)]
+#[maco::task(simt, prologue, tile(i = 1), cpu = all_reference)]
 pub unsafe fn all(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, T>,
@@ -117,6 +124,9 @@ pub unsafe fn all(
     // SAFETY: as for `identity`.
     unsafe {
         let row = memory::load(ids.pointer(0, 0));
+        if !cta.wait_for_inputs() {
+            return;
+        }
         body::all(cta.thread, x.pointer(row as i32, 0), parts.pointer(0, 0), parts.cols(), y.pointer(0, 0), part.pointer(0, 0), salt)
     }
 }
@@ -146,7 +156,7 @@ fn weights_reference(
 ///
 /// # Safety
 /// As for [`all`]; D is three quarters of C.
-#[maco::task(simt, tile(i = 1), cpu = weights_reference)]
+#[maco::task(simt, prologue, tile(i = 1), cpu = weights_reference)]
 pub unsafe fn weights(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, T>,
@@ -161,6 +171,9 @@ pub unsafe fn weights(
     unsafe {
         let w = body::load_weights(cta.thread, w.pointer(0, 0));
         let row = memory::load(ids.pointer(0, 0));
+        if !cta.wait_for_inputs() {
+            return;
+        }
         body::weights(cta.thread, w, x.pointer(row as i32, 0), parts.pointer(0, 0), parts.cols(), y.pointer(0, 0), part.pointer(0, 0), salt)
     }
 }

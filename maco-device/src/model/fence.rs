@@ -1,4 +1,20 @@
-//! Fences: a thread of the host sees memory in one way only, so there is nothing to order but what the atomics order.
+//! Fences: a thread of the host sees memory in one way only, so those between proxies have nothing to order.
+
+use std::sync::atomic::{Ordering, fence};
+
+/// Behind a wait for counters: the thread goes on.
+pub fn acquire_gpu() {
+    super::thread::with(|thread| thread.work(true));
+    fence(Ordering::Acquire);
+}
+
+pub fn release_gpu() {
+    fence(Ordering::Release);
+}
+
+pub fn sequential_cta() {
+    fence(Ordering::SeqCst);
+}
 
 pub fn proxy_async_global() {}
 

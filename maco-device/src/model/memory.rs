@@ -16,6 +16,20 @@ pub unsafe fn read_shared(at: u32) -> u32 {
 }
 
 /// # Safety
+/// `at` is 8 bytes of this CTA's shared memory at an 8-byte boundary.
+pub unsafe fn read_shared2(at: u32) -> [u32; 2] {
+    // SAFETY: passed on from the caller.
+    unsafe { [load_shared(at), load_shared(at + 4)] }
+}
+
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
+pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
+    // SAFETY: passed on from the caller.
+    unsafe { [load_shared(at), load_shared(at + 4), load_shared(at + 8), load_shared(at + 12)] }
+}
+
+/// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn store_shared(at: u32, value: u32) {
     with(|thread| thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release));

@@ -8,7 +8,9 @@ mod copies;
 mod shared;
 mod thread;
 
+pub mod barrier;
 pub mod fence;
+pub mod local;
 pub mod mbarrier;
 pub mod memory;
 pub mod special;

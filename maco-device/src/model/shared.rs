@@ -22,6 +22,8 @@ const LAYOUT: Layout = match Layout::from_size_align(SHARED_BYTES as usize, 1024
 pub struct Shared {
     memory: NonNull<u8>,
     pub(super) loads: Mutex<Vec<Load>>,
+    /// How often a consumer has come to the consumers' barrier.
+    pub(super) met: AtomicU32,
     sleepers: AtomicU32,
     sleep: Mutex<()>,
     wake: Condvar,
@@ -39,7 +41,7 @@ impl Shared {
         // SAFETY: not of size 0.
         let memory = NonNull::new(unsafe { alloc(LAYOUT) }).unwrap_or_else(|| handle_alloc_error(LAYOUT));
         let mut shared =
-            Shared { memory, loads: Mutex::default(), sleepers: AtomicU32::new(0), sleep: Mutex::default(), wake: Condvar::new() };
+            Shared { memory, loads: Mutex::default(), met: AtomicU32::new(0), sleepers: AtomicU32::new(0), sleep: Mutex::default(), wake: Condvar::new() };
         shared.clear();
         shared
     }
@@ -49,6 +51,7 @@ impl Shared {
         // SAFETY: the whole allocation, which nobody else uses.
         unsafe { self.memory.write_bytes(0xff, SHARED_BYTES as usize) };
         self.loads.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.met.get_mut() = 0;
     }
 
     /// The host's address of `bytes` bytes.

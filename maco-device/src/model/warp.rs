@@ -8,6 +8,15 @@ pub fn lane() -> u32 {
     0
 }
 
+pub fn lane_again() -> u32 {
+    0
+}
+
+/// The first of the consumer warps that this thread stands for.
+pub fn consumer() -> u32 {
+    (super::special::thread() - 128) / 32
+}
+
 pub fn sync() {}
 
 /// Lanes for which `condition` holds.

@@ -19,7 +19,9 @@ pub use host::Thread;
 pub use queue::{Queue, leave};
 pub use scheduler::{Layout, notify, schedule};
 pub use signal::{bump, signal};
-pub use wait::{Look, Outcome, Patience, arrived, late, wait};
+#[cfg(target_arch = "nvptx64")]
+pub use wait::Names;
+pub use wait::{Look, Outcome, Patience, late, wait};
 
 use crate::abi::{BlackBox, Launch, State};
 
@@ -204,6 +206,16 @@ impl Run {
     pub unsafe fn aborted<M: Machine>(&self, machine: &M) -> bool {
         // SAFETY: the caller promises live memory.
         unsafe { machine.load(&raw const (*self.state).abort) != 0 }
+    }
+
+    /// Arrivals at a counter so far, by a relaxed poll.
+    ///
+    /// # Safety
+    /// The plan's memory is live, and the counter inside its bank.
+    #[inline(always)]
+    pub unsafe fn arrivals<M: Machine>(&self, machine: &M, counter: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { machine.load(self.counters.add(counter as usize)) }
     }
 
     /// Zeroes part `part` of `parts` of the other bank, for the next launch.

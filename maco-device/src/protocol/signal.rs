@@ -11,32 +11,30 @@ use crate::abi::{Descriptor, NO_COUNTER, SOLE};
 pub unsafe fn signal<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) {
     // SAFETY: passed on from the caller.
     unsafe {
-        if (*descriptor).signal[0] == NO_COUNTER {
+        let first = (*descriptor).signal[0];
+        if first == NO_COUNTER {
             // Inline signals come first: there is none.
             return;
         }
         machine.release();
-        bump(machine, run, descriptor);
+        bump(machine, run, first, descriptor);
     }
 }
 
-/// Bumps every counter that the task signals, behind a release fence.
+/// Bumps every counter that the task signals, behind a release fence; `first` is the first one.
 ///
 /// # Safety
 /// As [`signal`], and the executor has released what it observed.
 #[inline(always)]
-pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor) {
+pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, first: u32, descriptor: *const Descriptor) {
     // SAFETY: the caller promises a valid descriptor; the plan's verifier keeps every counter inside the bank.
     unsafe {
-        let [first, second] = (*descriptor).signal;
         let one = |signal: u32| {
             let counter = run.counters.add((signal & !SOLE) as usize);
             if signal & SOLE != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
         };
-        if first == NO_COUNTER {
-            return;
-        }
         one(first);
+        let second = (*descriptor).signal[1];
         if second != NO_COUNTER {
             one(second);
             let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);

@@ -1,7 +1,7 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, NO_COUNTER, OPERANDS, REPORT_DEADLINE, View, Wait};
+use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_DEADLINE, View, Wait};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,12 +84,12 @@ impl Patience {
 /// # Safety
 /// `run` is a live launch, and the counter inside its bank.
 #[inline(always)]
-pub unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
+unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
     if wait.counter == NO_COUNTER {
         return (true, wait.need);
     }
-    // SAFETY: the plan's verifier keeps every counter inside the bank.
-    let seen = unsafe { machine.load(run.counters.add(wait.counter as usize)) };
+    // SAFETY: passed on from the caller.
+    let seen = unsafe { run.arrivals(machine, wait.counter) };
     (seen >= wait.need, seen)
 }
 
@@ -148,35 +148,77 @@ pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descri
     Outcome::Ready
 }
 
-/// Waits for the rows that the task's part of a tensor names.
+/// The rows that a task's part of a tensor names.
+#[derive(Clone, Copy)]
+pub struct Names {
+    record: Indirect,
+    /// The first name.
+    at: *const u32,
+    rows: u32,
+    cols: u32,
+    /// Elements from one row, and one column, to the next.
+    along: u32,
+    across: u32,
+}
+
+impl Names {
+    /// What `record`, one of the records of `descriptor`, is about.
+    ///
+    /// # Safety
+    /// `descriptor` and `views` are a valid task's.
+    #[inline(always)]
+    pub unsafe fn of(record: Indirect, descriptor: *const Descriptor, views: *const View) -> Names {
+        // SAFETY: the caller promises valid views; the plan checked the operand.
+        unsafe {
+            let operand = (record.operand & !(FLAT | KNOWN)) as usize;
+            let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
+            // A view of rank 1 is one row.
+            let flat = record.operand & FLAT != 0;
+            let count = if flat { view.cols } else { view.rows };
+            let first = if record.axis < 3 { (*descriptor).coord[record.axis as usize] * record.rows } else { 0 };
+            let end = if record.axis < 3 { first.saturating_add(record.rows).min(count) } else { count };
+            let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
+            let at = (view.base as *const u32).wrapping_add(first as usize * along as usize);
+            Names { record, at, rows: end.saturating_sub(first), cols: if flat { 1 } else { view.cols }, along, across }
+        }
+    }
+
+    /// How many.
+    #[inline(always)]
+    pub fn count(&self) -> u32 {
+        self.rows * self.cols
+    }
+
+    /// The wait for the `n`-th of them; for none beyond the last.
+    ///
+    /// # Safety
+    /// The names are live memory, and whoever writes them has done so.
+    #[inline(always)]
+    pub unsafe fn wait<M: Machine>(&self, machine: &M, n: u32) -> Wait {
+        if n < self.count() {
+            // No panic: neither is 0, which the device would have to be told.
+            let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
+            let offset = row as usize * self.along as usize + column as usize * self.across as usize;
+            // SAFETY: passed on from the caller; the row and the column are inside the view.
+            let row = unsafe { machine.load(self.at.add(offset)) };
+            if row < self.record.limit {
+                let group = (self.record.first + row).checked_div(self.record.size).unwrap_or(0);
+                return Wait { counter: self.record.base + group, need: self.record.need };
+            }
+        }
+        Wait { counter: NO_COUNTER, need: 0 }
+    }
+}
+
+/// Waits for all of them.
 #[inline(always)]
 unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: Indirect) -> Outcome {
-    // SAFETY: the caller promises valid views; the plan checked the operand.
+    // SAFETY: the caller promises valid views, and has waited for the names.
     unsafe {
-        let operand = (record.operand & !FLAT) as usize;
-        let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
-        // A view of rank 1 is one row.
-        let flat = record.operand & FLAT != 0;
-        let count = if flat { view.cols } else { view.rows };
-        let first = if record.axis < 3 { (*descriptor).coord[record.axis as usize] * record.rows } else { 0 };
-        let end = if record.axis < 3 { first.saturating_add(record.rows).min(count) } else { count };
-        let (rows, cols) = (end.saturating_sub(first), if flat { 1 } else { view.cols });
-        let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
+        let names = Names::of(record, descriptor, views);
         let mut at = 0;
-        while at < rows * cols {
-            let n = at + machine.lane();
-            let mut wait = Wait { counter: NO_COUNTER, need: 0 };
-            if n < rows * cols {
-                // No panic: neither is 0, which the device would have to be told.
-                let (row, column) = (n.checked_div(cols).unwrap_or(0), n.checked_rem(cols).unwrap_or(0));
-                let offset = (first + row) as usize * along as usize + column as usize * across as usize;
-                let row = machine.load((view.base as *const u32).add(offset));
-                if row < record.limit {
-                    let group = (record.first + row).checked_div(record.size).unwrap_or(0);
-                    wait = Wait { counter: record.base + group, need: record.need };
-                }
-            }
-            if poll(machine, run, descriptor, wait) == Outcome::Abort {
+        while at < names.count() {
+            if poll(machine, run, descriptor, names.wait(machine, at + machine.lane())) == Outcome::Abort {
                 return Outcome::Abort;
             }
             at += machine.lanes();

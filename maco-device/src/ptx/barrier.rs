@@ -1,4 +1,5 @@
-//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 4: SIMT bodies (256 consumers).
+//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 4: SIMT bodies (256 consumers); 5: consumers between
+//! tasks.
 
 use core::arch::asm;
 
@@ -14,6 +15,13 @@ pub fn sync_cta() {
 pub fn sync_user() {
     // SAFETY: a SIMT body is run by all consumer threads; its author promises (it is `unsafe`) that they all come here.
     unsafe { asm!("bar.sync 4, 256;", options(nostack)) }
+}
+
+/// The 256 consumer threads, between two tasks.
+#[inline(always)]
+pub fn sync_consumers() {
+    // SAFETY: all consumer warps run the same tasks, and come here for each that follows another.
+    unsafe { asm!("bar.sync 5, 256;", options(nostack)) }
 }
 
 /// The 256 consumer threads; whether `condition` holds in any (PTX ISA §9.7.13.1 `barrier.red`).

@@ -48,3 +48,10 @@ pub unsafe fn tensormap_acquire(map: u64) {
     // SAFETY: the caller promises the address.
     unsafe { asm!("fence.proxy.tensormap::generic.acquire.gpu [{0}], 128;", in(reg64) map, options(nostack)) }
 }
+
+/// Orders this thread's accesses among those of the CTA that make the same fence (PTX ISA §8.10).
+#[inline(always)]
+pub fn sequential_cta() {
+    // SAFETY: a fence has no operands.
+    unsafe { asm!("fence.sc.cta;", options(nostack)) }
+}

@@ -14,6 +14,16 @@ pub fn shared_base() -> u32 {
     base
 }
 
+/// The same address, of which the compiler knows nothing: sums of it and of constants are then made where they are used, as offsets
+/// in instructions, and not kept in registers across loops. Not [`shared_base`] anew: that asks for the CTA's place in its cluster.
+#[inline(always)]
+pub fn opaque(base: u32) -> u32 {
+    let same: u32;
+    // SAFETY: copies a register; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u32 {0}, {1};", out(reg32) same, in(reg32) base, options(nostack, nomem)) };
+    same
+}
+
 /// The generic address of a shared address (PTX ISA §9.7.9.20 `cvta`).
 #[inline(always)]
 pub fn generic(shared: u32) -> u64 {

@@ -11,11 +11,33 @@ pub fn lane() -> u32 {
     super::special::thread() % LANES
 }
 
+/// [`lane`], which is not kept in a register.
+#[inline(always)]
+pub fn lane_again() -> u32 {
+    super::special::thread_again() % LANES
+}
+
+/// This warp among the consumers.
+#[inline(always)]
+pub fn consumer() -> u32 {
+    (super::special::thread_again() - 128) / LANES
+}
+
 /// Execution and memory barrier of the warp.
 #[inline(always)]
 pub fn sync() {
     // SAFETY: called by whole warps in convergent code.
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
+}
+
+/// The same of some lanes.
+///
+/// # Safety
+/// All of them come here, and no others.
+#[inline(always)]
+pub unsafe fn sync_lanes(lanes: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { asm!("bar.warp.sync {0};", in(reg32) lanes, options(nostack)) }
 }
 
 /// The value of lane `lane ^ distance`.

@@ -106,7 +106,7 @@ impl Role for Alone {
         }
     }
 
-    fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
-        f(&mut Simt { thread: 0, threads: 1 });
+    fn simt(&mut self, _early: bool, f: impl FnOnce(&mut Simt)) {
+        f(&mut Simt::alone());
     }
 }

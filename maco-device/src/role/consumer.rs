@@ -2,6 +2,7 @@
 
 use super::Role;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, ROWWISE, Sum};
+use super::gate::Gate;
 use super::ring::{Arena, Ring, Stage, pages};
 use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
@@ -28,6 +29,10 @@ pub struct Consumer {
     pending: Pending,
     /// How many chunks of `pending` are still to be staged; always the last ones.
     waiting: u32,
+    /// Of the task that is run.
+    gate: Gate,
+    /// It was found closed for good.
+    stopped: bool,
 }
 
 impl Consumer {
@@ -44,7 +49,32 @@ impl Consumer {
             staged: 0,
             pending: Pending::new(),
             waiting: 0,
+            gate: Gate::open(arena),
+            stopped: false,
         }
+    }
+
+    /// The next task has this gate: a SIMT body passes it.
+    #[inline(always)]
+    pub fn begin(&mut self, gate: Gate) {
+        self.gate = gate;
+    }
+
+    /// Passes the task's gate. False if the CTA stops: the task has not begun, and never will.
+    ///
+    /// # Safety
+    /// The gate that [`Consumer::begin`] got is that of a posted task of this worker.
+    #[inline(always)]
+    pub unsafe fn pass(&mut self) -> bool {
+        // SAFETY: passed on from the caller.
+        self.stopped = !unsafe { self.gate.pass() };
+        !self.stopped
+    }
+
+    /// Whether a SIMT body found that its task never begins.
+    #[inline(always)]
+    pub fn stopped(&self) -> bool {
+        self.stopped
     }
 
     /// This thread, read anew: what is computed from it is then not kept in registers from one task to the next.
@@ -69,9 +99,13 @@ impl Consumer {
         self.waiting > 0
     }
 
-    /// Stages everything that waits.
+    /// Stages everything that waits. Before a task that needs the registers.
     #[inline(always)]
     pub fn settle(&mut self) {
+        // Asked so that the answer cannot be mixed with which chunk is next: nearly always there is none.
+        if special::opaque(self.waiting) == 0 {
+            return;
+        }
         while self.waiting > 0 {
             self.stage_pending();
         }
@@ -103,7 +137,7 @@ impl Consumer {
         // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
         unsafe {
             self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1);
-            cores::write(self.arena.chunk(chunk), self.thread, words);
+            cores::write(self.arena.chunk(chunk), self.again(), words);
         }
         self.staged += 1;
         fence::proxy_async_shared();
@@ -173,7 +207,6 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        self.settle();
         let (rows, cols) = (y.rows(), y.cols());
         let blocks = cols.div_ceil(8);
         if blocks == 0 {
@@ -235,7 +268,6 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(X::Rows, &mut RowMut<E>),
     ) {
-        self.settle();
         let mut row = self.again() / (CONSUMERS / ROWWISE);
         while row < y.rows() {
             f(inputs.row(row, self.lane(), warp::LANES), &mut y.row_mut(row, self.lane(), warp::LANES));
@@ -250,7 +282,6 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        self.settle();
         let readers = inputs.readers();
         let (rows, cols) = (y.rows(), y.cols());
         if cols == 0 {
@@ -266,8 +297,16 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
-        self.settle();
-        cores::simt(self.again(), f);
+    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+        // A reference on the CPU does not wait.
+        let early = early && cfg!(target_arch = "nvptx64");
+        // SAFETY: `begin` was called for this task.
+        if early || unsafe { self.pass() } {
+            cores::simt(self.again(), &mut self.gate, f);
+            if early {
+                // SAFETY: as above. A body may end without having waited.
+                unsafe { self.pass() };
+            }
+        }
     }
 }

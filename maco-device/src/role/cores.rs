@@ -3,6 +3,7 @@
 //! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
 //! keep an array in local memory.
 
+use super::gate::Gate;
 use super::store::columns;
 use crate::abi::BOX;
 use crate::cta::Simt;
@@ -23,8 +24,8 @@ pub const ROWWISE: u32 = crate::abi::CONSUMERS / 32;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]
-pub fn simt(thread: u32, f: impl FnOnce(&mut Simt)) {
-    f(&mut Simt { thread, threads: crate::abi::CONSUMERS });
+pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
+    f(&mut Simt { thread, threads: crate::abi::CONSUMERS, gate: Some(gate) });
 }
 
 /// The tensor cores of this thread's warpgroup.

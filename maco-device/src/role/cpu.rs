@@ -188,7 +188,7 @@ impl Role for Cpu {
         play!(self, |role| role.generate(inputs, y, f));
     }
 
-    fn simt(&mut self, f: impl FnOnce(&mut Simt)) {
-        play!(self, |role| role.simt(f));
+    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+        play!(self, |role| role.simt(early, f));
     }
 }

@@ -16,6 +16,7 @@ mod cores;
 mod cores;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
+pub mod gate;
 pub mod loader;
 mod maps;
 pub mod ring;
@@ -65,7 +66,7 @@ pub trait Role: Sized {
     ) {
     }
 
-    /// An `unsafe` SIMT body.
+    /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself.
     #[inline(always)]
-    fn simt(&mut self, _f: impl FnOnce(&mut Simt)) {}
+    fn simt(&mut self, _early: bool, _f: impl FnOnce(&mut Simt)) {}
 }

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::gate::Gate;
 use super::store::columns;
 use crate::abi::BOX;
 use crate::cta::Simt;
@@ -30,9 +31,9 @@ pub const ELEMENTWISE: u32 = 2;
 pub const ROWWISE: u32 = 2;
 
 /// Runs the reference of a SIMT body, which is for one thread.
-pub fn simt(thread: u32, f: impl FnOnce(&mut Simt)) {
+pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
     if thread == 0 {
-        f(&mut Simt { thread, threads: 1 });
+        f(&mut Simt { thread, threads: 1, gate: Some(gate) });
     }
 }
 

@@ -4,7 +4,7 @@
 //! without draining; the `full` barrier of the first page serves the stage. Both sides advance alike, so nothing is exchanged but
 //! arrivals.
 
-use crate::abi::{PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
+use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 use crate::hardware::{mbarrier, memory, special};
 
 const STAGING: u32 = PAGES * PAGE_BYTES;
@@ -20,7 +20,11 @@ const STAGED: u32 = EMPTY + PAGES * 8;
 const FREE: u32 = STAGED + CHUNKS * 8;
 const TAILS: u32 = FREE + CHUNKS * 8;
 const HALT: u32 = TAILS + MAX_SCHEDULERS;
-const END: u32 = HALT + 4;
+const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
+const BEGUN: u32 = COUNTERS + 8;
+const END: u32 = BEGUN + WARPS * 4;
+/// Consumer warps.
+pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
 const MAX_SCHEDULERS: u32 = 256;
 /// Chunks of epilogue staging: half of them for each consumer warpgroup, used round robin.
@@ -28,89 +32,120 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(END <= crate::abi::SHARED_BYTES);
+const _: () = assert!(END <= crate::abi::SEED);
 
+/// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
+pub const CLOSE: u32 = 1;
 /// [`Arena::halt`]: no task is published any more.
-pub const STOP: u32 = 1;
+pub const STOP: u32 = 2;
 /// [`Arena::halt`]: no wait of this CTA waits any more.
-pub const FALL_THROUGH: u32 = 2;
+pub const FALL_THROUGH: u32 = 3;
 
 /// Addresses in shared memory.
 #[derive(Clone, Copy)]
 pub struct Arena(pub u32);
 
 impl Arena {
+    /// See [`special::opaque`].
+    #[inline(always)]
+    fn base(self) -> u32 {
+        special::opaque(self.0)
+    }
     /// Ring page.
     #[inline(always)]
     pub fn page(self, page: u32) -> u32 {
-        self.0 + page * PAGE_BYTES
+        self.base() + page * PAGE_BYTES
     }
     /// Staging chunk.
     #[inline(always)]
     pub fn chunk(self, chunk: u32) -> u32 {
-        self.0 + STAGING + chunk * CHUNK_BYTES
+        self.base() + STAGING + chunk * CHUNK_BYTES
     }
     /// Task slot.
     #[inline(always)]
     pub fn slot(self, slot: u32) -> u32 {
-        self.0 + CONTROL + slot * SLOT_BYTES
+        self.base() + CONTROL + slot * SLOT_BYTES
     }
-    /// The slot holds a task, which may not run yet (1 arrival: fetcher).
+    /// The slot holds a task, which may not run yet (1 arrival: fetcher). See [`Gate`].
     #[inline(always)]
     pub fn posted(self, slot: u32) -> u32 {
-        self.0 + POSTED + slot * 8
+        self.base() + POSTED + slot * 8
     }
     /// A byte per scheduler: messages sent to it.
     #[inline(always)]
     pub fn tails(self) -> u32 {
-        self.0 + TAILS
+        self.base() + TAILS
     }
-    /// The task in the slot may run (1 arrival: controller, or fetcher when tasks come ready).
+    /// The task in the slot may run (1 arrival: controller, or fetcher when tasks come ready). Never before `posted`.
     #[inline(always)]
     pub fn ready(self, slot: u32) -> u32 {
-        self.0 + READY + slot * 8
+        self.base() + READY + slot * 8
     }
     /// Consumers have finished the task (8 arrivals: one per warp).
     #[inline(always)]
     pub fn done(self, slot: u32) -> u32 {
-        self.0 + DONE + slot * 8
+        self.base() + DONE + slot * 8
     }
     /// The slot may be refilled (2 arrivals: loader, store).
     #[inline(always)]
     pub fn vacant(self, slot: u32) -> u32 {
-        self.0 + VACANT + slot * 8
+        self.base() + VACANT + slot * 8
     }
     #[inline(always)]
     fn full(self, page: u32) -> u32 {
-        self.0 + FULL + page * 8
+        self.base() + FULL + page * 8
     }
     #[inline(always)]
     fn empty(self, page: u32) -> u32 {
-        self.0 + EMPTY + page * 8
+        self.base() + EMPTY + page * 8
     }
     /// The chunk holds results (4 arrivals: one per warp of its warpgroup).
     #[inline(always)]
     pub fn staged(self, chunk: u32) -> u32 {
-        self.0 + STAGED + chunk * 8
+        self.base() + STAGED + chunk * 8
     }
     /// The chunk may be refilled (1 arrival: store).
     #[inline(always)]
     pub fn free(self, chunk: u32) -> u32 {
-        self.0 + FREE + chunk * 8
+        self.base() + FREE + chunk * 8
     }
 
-    /// Stops the CTA: `level` is [`STOP`] or [`FALL_THROUGH`].
+    /// What consumer warp `warp` has begun: see [`super::gate`].
+    #[inline(always)]
+    pub fn begun(self, warp: u32) -> u32 {
+        self.base() + BEGUN + warp * 4
+    }
+
+    /// Where this launch's counters lie; written before the first task is posted.
+    #[inline(always)]
+    pub fn set_counters(self, counters: *mut u32) {
+        // SAFETY: words of the arena, which nobody reads before a task is posted.
+        unsafe {
+            memory::store_shared(self.base() + COUNTERS, counters as u64 as u32);
+            memory::store_shared(self.base() + COUNTERS + 4, (counters as u64 >> 32) as u32);
+        }
+    }
+
+    /// See [`Arena::set_counters`].
+    #[inline(always)]
+    pub fn counters(self) -> *mut u32 {
+        // SAFETY: words of the arena.
+        let (low, high) = unsafe { (memory::read_shared(self.base() + COUNTERS), memory::read_shared(self.base() + COUNTERS + 4)) };
+        (low as u64 | (high as u64) << 32) as *mut u32
+    }
+
+    /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].
     #[inline(always)]
     pub fn halt(self, level: u32) {
         // SAFETY: a word of the arena, which only grows.
-        unsafe { memory::store_shared(self.0 + HALT, level) };
+        unsafe { memory::store_shared(self.base() + HALT, level) };
     }
 
     /// See [`Arena::halt`].
     #[inline(always)]
     pub fn halted(self) -> u32 {
         // SAFETY: a word of the arena.
-        unsafe { memory::load_shared(self.0 + HALT) }
+        unsafe { memory::load_shared(self.base() + HALT) }
     }
 
     /// Waits for the phase of parity `parity` of a barrier of this arena; false if it was let through without it.
@@ -167,11 +202,11 @@ impl Arena {
                 mbarrier::init(self.empty(i), 8);
                 i += 1;
             }
-            i = 0;
-            while i < MAX_SCHEDULERS / 4 + 1 {
-                // The tails and, behind them, the halt word.
-                memory::store_shared(self.tails() + i * 4, 0);
-                i += 1;
+            i = TAILS;
+            while i < END {
+                // The tails and, behind them, the halt word and what the warps have begun.
+                memory::store_shared(self.base() + i, 0);
+                i += 4;
             }
             i = 0;
             while i < CHUNKS {
@@ -182,6 +217,12 @@ impl Arena {
         }
         crate::hardware::fence::mbarrier_init();
     }
+}
+
+/// Slot and parity of a worker's `n`-th task.
+#[inline(always)]
+pub fn place(n: u32) -> (u32, u32) {
+    (n % SLOTS, (n / SLOTS) & 1)
 }
 
 /// One side's position in the ring.

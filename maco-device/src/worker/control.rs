@@ -4,29 +4,106 @@ use core::mem::offset_of;
 
 use super::machine::{Lane, Warp};
 use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
-use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
+use crate::abi::{Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, OP_END, SLOTS, Share, View, Wait};
+use crate::protocol::{self, Layout, Look, Machine, Names, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::ring::Arena;
 
-/// Lanes that look after one task: one per inline wait, the others idle.
+/// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;
-/// The first lane of every task.
+/// The first lane of every slot.
 const LEADERS: u32 = 0x1111_1111;
 const _: () = assert!(LANES == 4);
 
 /// Bytes of a slot: what the controller looks at.
 const WAITS: u32 = offset_of!(Descriptor, wait) as u32;
+const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
 const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
 const TASK: u32 = offset_of!(Descriptor, task) as u32;
 const INDIRECT: u32 = offset_of!(Descriptor, indirect) as u32;
 const _: () = assert!(size_of::<Wait>() == 8 && EXTRA % 4 == 0 && INDIRECT % 4 == 0);
+const _: () = assert!(offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
 
-/// The first `n` tasks of the window whose four lanes all hold.
+/// What a lane knows of the slot it looks after, from posting to publishing.
+#[derive(Clone, Copy)]
+struct Own {
+    /// The task that the slot holds, or will hold next, by its place in the list.
+    n: u32,
+    /// The slot holds it: it has been posted.
+    held: bool,
+    /// This lane's wait.
+    wait: Wait,
+    /// It has arrived, or there is none.
+    arrived: bool,
+}
+
+/// What was read when a task was posted.
+struct Read {
+    wait: Wait,
+    end: bool,
+    /// It has more waits than the slot has lanes, or names that a task writes.
+    long: bool,
+}
+
+/// This lane's part of a task that was just posted.
 #[inline(always)]
-fn leading(lanes: u32) -> u32 {
-    let whole = lanes & (lanes >> 1) & (lanes >> 2) & (lanes >> 3) & LEADERS;
-    (!(whole | !LEADERS)).trailing_zeros() / LANES
+unsafe fn read(arena: Arena, run: &Run, at: u32, lane: u32) -> Read {
+    let place = arena.slot(at);
+    let mut wait = Wait { counter: NO_COUNTER, need: 0 };
+    // SAFETY: the slot is valid from `posted` to `vacant`; the plan wrote the overflow.
+    unsafe {
+        let end = memory::read_shared(place) as u16 == OP_END;
+        let (extras, indirect) = (memory::read_shared(place + EXTRA), memory::read_shared(place + INDIRECT) as u16);
+        let extra_waits = extras & 0xffff;
+        if extra_waits == 0 && indirect == 0 {
+            if lane < 2 {
+                let at = place + WAITS + lane * 8;
+                wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
+            }
+            return Read { wait, end, long: false };
+        }
+        // Inline waits that there are, then the others, then names.
+        let inline = if memory::read_shared(place + WAITS) == NO_COUNTER {
+            0
+        } else if memory::read_shared(place + WAITS + 8) == NO_COUNTER {
+            1
+        } else {
+            2 + extra_waits
+        };
+        let overflow = run.overflow.add(memory::read_shared(place + OVERFLOW) as usize);
+        if lane < inline {
+            if lane < 2 {
+                let at = place + WAITS + lane * 8;
+                wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
+            } else {
+                let at = overflow.add(2 * (lane as usize - 2));
+                wait = Wait { counter: memory::load(at), need: memory::load(at.add(1)) };
+            }
+        }
+        if indirect == 0 {
+            return Read { wait, end, long: inline > LANES };
+        }
+        let record = overflow.add(2 * extra_waits as usize + (extras >> 16) as usize).cast::<Indirect>().read_unaligned();
+        let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
+        let long = indirect > 1 || record.operand & KNOWN == 0 || inline + names.count() > LANES;
+        if !long {
+            if lane >= inline {
+                wait = names.wait(&Lane, lane - inline);
+            }
+            if inline + names.count() <= 2 {
+                // Consumers look for themselves, once they know where.
+                if lane < 2 {
+                    memory::store_shared(place + WAITS + lane * 8, wait.counter);
+                    memory::store_shared(place + WAITS + lane * 8 + 4, wait.need);
+                }
+                warp::sync_lanes(0xf << (at * LANES));
+                if lane == 0 {
+                    memory::store_shared_release(place + INDIRECT, 0);
+                }
+            }
+        }
+        Read { wait, end, long }
+    }
 }
 
 #[inline(always)]
@@ -46,113 +123,107 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         }
         // Tasks before `n` are published.
         let mut n = 0;
+        let mut end = u32::MAX;
+        // First lanes of slots whose tasks are long.
+        let mut longs = 0;
+        let (at, sub) = (lane / LANES, lane % LANES);
+        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true };
+        let mut seen = 0;
+        let mut patience = Patience::new();
         loop {
-            // The window: tasks that the fetcher has posted. All before `n` have been, so that parities are in step.
-            let (at, parity) = place(n + lane / LANES);
-            let posted = leading(warp::ballot(mbarrier::test(arena.posted(at), parity)));
-            if posted == 0 {
-                if !await_post(arena, &run, n) {
-                    stop(arena, &run, n);
-                    return;
-                }
-                continue;
+            if !own.arrived {
+                seen = run.arrivals(&Lane, own.wait.counter);
             }
-            let place = arena.slot(at);
-            let mut wait = Wait { counter: NO_COUNTER, need: 0 };
-            let (mut end, mut long) = (false, false);
-            if lane / LANES < posted {
-                end = memory::read_shared(place) as u16 == OP_END;
-                long = memory::read_shared(place + EXTRA) as u16 != 0 || memory::read_shared(place + INDIRECT) as u16 != 0;
-                if lane % LANES < 2 {
-                    let at = place + WAITS + lane % LANES * 8;
-                    wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
-                }
+            // While that is under way: what has been posted meanwhile?
+            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
+            if !own.arrived {
+                own.arrived = seen >= own.wait.need;
             }
-            let (ends, longs, waits) = (warp::ballot(end), warp::ballot(long), warp::ballot(wait.counter != NO_COUNTER));
-            if longs & 1 != 0 {
-                // More waits than the window has lanes for: this task alone.
-                let first = slot(arena, n % SLOTS);
-                if protocol::wait(&Warp, &run, &raw const (*first).descriptor, (&raw const (*first).views).cast()) == Outcome::Abort {
-                    stop(arena, &run, n);
-                    return;
+            if warp::ballot(posted) != 0 {
+                let mut long = false;
+                let mut ends = false;
+                if posted {
+                    let read = read(arena, &run, at, sub);
+                    (long, ends) = (read.long, read.end);
+                    own = Own { held: true, wait: read.wait, arrived: !long && read.wait.counter == NO_COUNTER, ..own };
                 }
-                publish(arena, lane, n, 1);
-                n += 1;
-                continue;
+                longs = longs & !warp::ballot(posted) | warp::ballot(long);
+                let ends = warp::ballot(ends);
+                if ends != 0 {
+                    end = warp::broadcast(own.n, ends.trailing_zeros());
+                }
+                patience = Patience::new();
             }
-            let mut patience = Patience::new();
-            let ready = loop {
-                let (arrived, seen) = protocol::arrived(&Warp, &run, wait);
-                let ready = leading(warp::ballot(arrived && !long)).min(posted);
-                if ready > 0 {
-                    break ready;
+            let whole = warp::ballot(own.held && own.arrived);
+            let whole = whole & (whole >> 1) & (whole >> 2) & (whole >> 3) & LEADERS;
+            // From the next task on, as many as follow one another.
+            let first = n % SLOTS * LANES;
+            let ready = (!(whole.rotate_right(first) | !LEADERS)).trailing_zeros() / LANES;
+            if ready > 0 {
+                // A slot of the leading ones: its distance from the first.
+                let leads = (at + SLOTS - n % SLOTS) % SLOTS < ready;
+                if warp::ballot(leads && own.wait.counter != NO_COUNTER) != 0 {
+                    Warp.acquire();
                 }
-                match patience.look(&Warp, &run) {
-                    Look::Again => {}
-                    Look::Abort => break 0,
-                    Look::Late => {
-                        if lane < 2 && !arrived {
-                            protocol::late(&Lane, &run, &patience, memory::read_shared(place + TASK), wait, seen);
-                        }
+                if leads {
+                    if sub == 0 {
+                        mbarrier::arrive(arena.ready(at));
                     }
+                    own = Own { n: own.n + SLOTS, held: false, arrived: true, ..own };
                 }
-            };
-            if ready == 0 {
-                stop(arena, &run, n);
-                return;
+                n += ready;
+                if n > end {
+                    // Nothing is posted behind the end.
+                    supervise(arena, &run, end);
+                    return;
+                }
+                patience = Patience::new();
+                continue;
             }
-            // Lanes of the published tasks; a shift by 32 would be none.
-            let lanes = u32::MAX >> (32 - ready * LANES);
-            if waits & lanes != 0 {
-                Warp.acquire();
+            if longs >> first & 1 != 0 && warp::ballot(own.held) >> first & 1 != 0 {
+                // More waits than its slot has lanes: this task alone.
+                let task = slot(arena, n % SLOTS);
+                if protocol::wait(&Warp, &run, &raw const (*task).descriptor, (&raw const (*task).views).cast()) == Outcome::Abort {
+                    stop(arena, &run, n);
+                    return;
+                }
+                own.arrived |= at == n % SLOTS;
+                continue;
             }
-            publish(arena, lane, n, ready);
-            if ends & lanes != 0 {
-                // Nothing is posted behind the end.
-                supervise(arena, &run, n + (ends & lanes).trailing_zeros() / LANES);
-                return;
-            }
-            n += ready;
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn publish(arena: Arena, lane: u32, n: u32, tasks: u32) {
-    if lane < tasks {
-        // SAFETY: an initialised barrier, to which this warp alone arrives.
-        unsafe { mbarrier::arrive(arena.ready((n + lane) % SLOTS)) };
-    }
-}
-
-/// Waits for the fetcher, which waits for a slot: for the end of a task. False after an abort.
-#[inline(always)]
-unsafe fn await_post(arena: Arena, run: &Run, n: u32) -> bool {
-    let (at, parity) = place(n);
-    let mut patience = Patience::new();
-    // SAFETY: an initialised barrier, a live launch.
-    unsafe {
-        // Not `try_wait`: the deadline counts polls, and that one may sleep for long.
-        while !Warp.all(mbarrier::test(arena.posted(at), parity)) {
-            match patience.look(&Warp, run) {
+            match patience.look(&Warp, &run) {
                 Look::Again => {}
-                Look::Abort => return false,
+                Look::Abort => {
+                    stop(arena, &run, n);
+                    return;
+                }
                 Look::Late => {
-                    // The oldest task that has not left its slot. Fewer than all slots may be in use: tickets are claimed late.
-                    let mut m = n.saturating_sub(SLOTS);
-                    while m < n {
-                        let (at, parity) = place(m);
-                        if !Warp.all(mbarrier::test(arena.vacant(at), parity)) {
-                            stuck(arena, run, &patience, at);
-                            break;
-                        }
-                        m += 1;
+                    if warp::ballot(own.held) >> first & 1 == 0 {
+                        unended(arena, &run, &patience, n);
+                    } else if own.held && own.n == n && !own.arrived {
+                        protocol::late(&Lane, &run, &patience, memory::read_shared(arena.slot(at) + TASK), own.wait, seen);
                     }
                 }
             }
         }
     }
-    true
+}
+
+/// The next task was not posted in time: the fetcher waits for a slot, which is for the end of a task.
+#[inline(always)]
+unsafe fn unended(arena: Arena, run: &Run, patience: &Patience, n: u32) {
+    // The oldest task that has not left its slot. Fewer than all slots may be in use: tickets are claimed late.
+    let mut m = n.saturating_sub(SLOTS);
+    while m < n {
+        let (at, parity) = place(m);
+        // SAFETY: an initialised barrier, a live launch.
+        unsafe {
+            if !Warp.all(mbarrier::test(arena.vacant(at), parity)) {
+                stuck(arena, run, patience, at);
+                return;
+            }
+        }
+        m += 1;
+    }
 }
 
 /// The controller of a worker whose tasks come ready may be a scheduler.

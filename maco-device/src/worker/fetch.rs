@@ -12,8 +12,8 @@ const DESCRIPTOR_WORDS: u32 = 16;
 const VIEW_WORDS: u32 = 8 * OPERANDS as u32;
 /// Word of [`Descriptor::views`].
 const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
-// A batch has it in the first register of a descriptor's second lane.
-const _: () = assert!(VIEWS == 4);
+// A batch has it in the last register of a descriptor's first lane.
+const _: () = assert!(VIEWS == 3);
 
 #[inline(always)]
 unsafe fn fetch_descriptor(launch: &Launch, index: u32, lane: u32) -> u32 {
@@ -97,6 +97,7 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
         let run = Run::new(&Warp, &*launch, special::block());
+        arena.set_counters(run.counters);
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
         let mut queue = Queue::new(launch, run.worker);
@@ -138,7 +139,7 @@ unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
             let coming = fetch_batch(launch, first, lane);
             let mut entry = 0;
             while entry < BATCH {
-                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[0], entry * 4 + 1));
+                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[3], entry * 4));
                 views = views.of(launch, at, lane);
                 if !vacate(arena, n) {
                     return;
@@ -223,6 +224,7 @@ unsafe fn pushed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
                 return;
             }
             if lane == 0 {
+                mbarrier::arrive(arena.posted(place(n).0));
                 mbarrier::arrive(arena.ready(place(n).0));
             }
             if end {

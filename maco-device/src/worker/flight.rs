@@ -5,14 +5,9 @@ use core::mem::offset_of;
 use crate::abi::{BlackBox, Descriptor, Launch, PUSHED, REPORT_STUCK, SLOTS};
 use crate::hardware::{mbarrier, special};
 use crate::protocol::{Look, Machine, Patience, Run};
-use crate::role::ring::{Arena, FALL_THROUGH, STOP};
+use crate::role::gate;
+use crate::role::ring::{Arena, FALL_THROUGH, STOP, place};
 use crate::task::{Slot, Task};
-
-/// Slot and parity of a worker's `n`-th task.
-#[inline(always)]
-pub fn place(n: u32) -> (u32, u32) {
-    (n % SLOTS, (n / SLOTS) & 1)
-}
 
 /// The task in a slot.
 #[inline(always)]
@@ -22,6 +17,7 @@ pub fn slot(arena: Arena, slot: u32) -> *const Slot {
 
 /// Byte of a slot: [`Descriptor::flags`], and [`Descriptor::after`] above them.
 pub const WAYS: u32 = offset_of!(Descriptor, flags) as u32;
+const _: () = assert!(offset_of!(Descriptor, op) == 0 && WAYS == 4);
 /// Byte of a slot: [`Descriptor::signal`].
 pub const SIGNALS: u32 = offset_of!(Descriptor, signal) as u32;
 const _: () = assert!(offset_of!(Descriptor, after) == offset_of!(Descriptor, flags) + 2 && offset_of!(Slot, descriptor) == 0);
@@ -88,13 +84,22 @@ pub unsafe fn stuck<M: Machine>(warp: &M, arena: Arena, run: &Run, patience: &Pa
     }
 }
 
-/// Publishes no further task after the first `published`; they complete.
+/// Publishes no further task after the first `published`, but those that a consumer warp has begun; all these complete.
 #[inline(always)]
 pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
+    // SAFETY: passed on from the caller; a task that a warp has begun is in its slot.
     unsafe {
+        let begun = gate::close(arena, published);
+        let mut n = published;
+        while n < begun {
+            if warp.lane() == 0 {
+                mbarrier::arrive(arena.ready(place(n).0));
+            }
+            n += 1;
+        }
+        warp.converge();
         arena.halt(STOP);
-        supervise(warp, arena, run, published);
+        supervise(warp, arena, run, begun);
     }
 }
 

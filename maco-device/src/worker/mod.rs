@@ -24,4 +24,5 @@ mod roles;
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
 use cta::{admitted, copy, stop, stuck, supervise};
-use flight::{place, pushed, slot};
+use crate::role::ring::place;
+use flight::{pushed, slot};

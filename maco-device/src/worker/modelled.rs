@@ -155,6 +155,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
     // SAFETY: the controller of a live launch; a vacant slot is its own.
     unsafe {
         let run = Run::new(machine, launch, worker);
+        arena().set_counters(run.counters);
         let mut queue = Queue::new(launch, worker);
         let mut n = 0;
         while let Some(index) = queue.next(machine, &run) {
@@ -166,6 +167,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             let (at, _) = place(n);
             let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
             (special::generic(arena().slot(at)) as *mut Slot).write(slot);
+            mbarrier::arrive(arena().posted(at));
             if run.aborted(machine) || !queue.is_pushed() && protocol::wait(machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }

@@ -2,14 +2,15 @@
 
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
-use crate::hardware::{fence, mbarrier, memory, special, warp};
+use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, QUICK, READ_BY_TMA, SLOTS, SOLE, STAGED};
+use crate::hardware::{fence, local, mbarrier, memory, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::loader::Loader;
+use crate::role::gate::Gate;
 use crate::role::ring::{Arena, STOP};
 use crate::role::store::Store;
-use crate::task::{Slot, Task};
+use crate::task::Task;
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
@@ -17,32 +18,29 @@ pub(super) trait Tasks<R> {
     fn run(&mut self, role: &mut R, task: Task, op: u32);
 }
 
-/// A published task as a role sees it.
-struct Published {
-    slot: *const Slot,
-    task: Task,
-    op: u32,
+/// A task as a role sees it.
+#[derive(Clone, Copy)]
+struct Posted {
+    op: u16,
     flags: u16,
     after: u32,
 }
 
-/// Waits for the `n`-th task; `None` at the end of the list, or when no more are published.
+/// The `n`-th task, which has been posted.
 #[inline(always)]
-unsafe fn next(arena: Arena, launch: *const Launch, n: u32) -> Option<Published> {
+unsafe fn read(arena: Arena, n: u32) -> Posted {
+    // SAFETY: the slot is valid from `posted` to `vacant`.
+    let [head, ways] = unsafe { memory::read_shared2(arena.slot(place(n).0)) };
+    Posted { op: head as u16, flags: ways as u16, after: ways >> 16 }
+}
+
+/// Waits until the `n`-th task may run; `None` at the end of the list, or when no more are published.
+#[inline(always)]
+unsafe fn ready(arena: Arena, n: u32) -> Option<Posted> {
     let (at, parity) = place(n);
-    // SAFETY: an initialised barrier; the slot is valid from `ready` to `vacant`.
-    unsafe {
-        if !arena.wait_unless_stopped(arena.ready(at), parity) {
-            return None;
-        }
-        let place = arena.slot(at);
-        let op = memory::read_shared(place) as u16;
-        let ways = memory::read_shared(place + WAYS);
-        if op == OP_END {
-            return None;
-        }
-        Some(Published { slot: slot(arena, at), task: task(arena, launch, at), op: op as u32, flags: ways as u16, after: ways >> 16 })
-    }
+    // SAFETY: an initialised barrier; passed on from the caller.
+    let posted = unsafe { if arena.wait_unless_stopped(arena.ready(at), parity) { read(arena, n) } else { return None } };
+    if posted.op == OP_END { None } else { Some(posted) }
 }
 
 #[inline(always)]
@@ -54,17 +52,30 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
     unsafe {
         let mut role = Loader::new(arena, (*launch).maps);
         let mut n = 0;
-        while let Some(published) = next(arena, launch, n) {
+        while let Some(published) = ready(arena, n) {
             if published.flags & STAGED != 0 {
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
                 role.exaggerate(published.flags & EXTRA_BYTES != 0);
-                tasks.run(&mut role, published.task, published.op);
+                tasks.run(&mut role, task(arena, launch, n % SLOTS), published.op.into());
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
             n += 1;
         }
         role.drain();
+    }
+}
+
+/// What a consumer sees of a task ahead: it may run already, or nothing is known of it.
+#[derive(Clone, Copy)]
+struct Ahead(Option<Posted>);
+
+impl Ahead {
+    #[inline(always)]
+    unsafe fn look(arena: Arena, n: u32) -> Ahead {
+        let (at, parity) = place(n);
+        // SAFETY: an initialised barrier; a published task is in its slot.
+        Ahead(unsafe { if mbarrier::test(arena.ready(at), parity) { Some(read(arena, n)) } else { None } })
     }
 }
 
@@ -75,6 +86,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
+        let mut ahead = Ahead(None);
         loop {
             // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
             // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
@@ -83,25 +95,70 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
                 role.stage_if_free();
             }
-            let Some(published) = next(arena, launch, n) else { break };
-            if published.after != 0 {
-                // An earlier task of this list: all eight warps must have ended it.
-                let (at, parity) = place(n.wrapping_sub(published.after));
-                arena.wait(arena.done(at), parity);
+            let published = ahead.0.is_some();
+            let posted = match ahead.0 {
+                Some(posted) => posted,
+                None if arena.wait_unless_stopped(arena.posted(at), parity) => read(arena, n),
+                None => break,
+            };
+            if posted.op == OP_END {
+                break;
             }
-            tasks.run(&mut role, published.task, published.op);
-            if published.flags & READ_BY_TMA != 0 {
+            if posted.flags & STAGED != 0 {
+                // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
+                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                    break;
+                }
+                role.begin(Gate::open(arena));
+            } else {
+                role.settle();
+                role.begin(Gate::of(arena, n, posted.after, !published));
+                // One gate for all but SIMT tasks: one in each would cost registers and room for instructions.
+                if posted.flags & EARLY == 0 && !role.pass() {
+                    break;
+                }
+            }
+            tasks.run(&mut role, task(arena, launch, at), posted.op.into());
+            if role.stopped() {
+                break;
+            }
+            if posted.flags & READ_BY_TMA != 0 {
                 fence::proxy_async_global();
             }
+            // Under way together: who this is (read anew: a register across all tasks is worth more), and what comes next.
+            let lane = warp::lane_again();
+            ahead = Ahead::look(arena, n + 1);
             warp::sync();
-            // Read anew: a register across all tasks is worth more.
-            let thread = special::thread_again() - 128;
-            if thread.is_multiple_of(32) && (thread != 0 || published.flags & LOST_ARRIVE == 0) {
-                mbarrier::arrive(arena.done(n % SLOTS));
+            if lane == 0 {
+                end(arena, n, posted.flags, ahead.0.is_none());
             }
             n += 1;
         }
         role.settle();
+    }
+}
+
+/// One lane of a consumer warp: the warp has ended task `n`, and is `idle` unless it may begin with the next one.
+#[inline(always)]
+unsafe fn end(arena: Arena, n: u32, flags: u16, idle: bool) {
+    let (at, parity) = place(n);
+    let done = arena.done(at);
+    // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
+    unsafe {
+        if flags & LOST_ARRIVE != 0 && warp::consumer() == 0 {
+            return;
+        }
+        if !idle || flags & QUICK == 0 {
+            mbarrier::arrive(done);
+            return;
+        }
+        let signal = memory::read_shared(arena.slot(at) + SIGNALS);
+        mbarrier::arrive(done);
+        // The last warp signals: the store warp will too, but it takes a while to hear of the end.
+        if mbarrier::test(done, parity) {
+            fence::release_gpu();
+            local::store_relaxed(arena.counters().add((signal & !SOLE) as usize), 1);
+        }
     }
 }
 
@@ -123,46 +180,46 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         let whole = *launch;
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
-        while let Some(published) = next(arena, launch, n) {
-            let mut ended = 0;
-            if published.flags & STAGED != 0 {
+        while let Some(published) = ready(arena, n) {
+            let (at, parity) = place(n);
+            let staged = published.flags & STAGED != 0;
+            let mut ended = 1;
+            if staged {
                 if lane == 0 {
-                    tasks.run(&mut role, published.task, published.op);
+                    tasks.run(&mut role, task(arena, launch, at), published.op.into());
                 }
                 warp::sync();
-            } else if !pushed {
+            } else if !pushed && !warp::all(!mbarrier::test(arena.done(at), parity)) {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(arena.done(at), parity);
                 let direct = done && memory::read_shared(arena.slot(at) + WAYS) as u16 & STAGED == 0;
-                ended = warp::ballot(direct).trailing_ones();
+                ended = warp::ballot(direct).trailing_ones().max(1);
             }
-            if ended == 0 {
-                let (at, parity) = place(n);
-                if !arena.wait(arena.done(at), parity) {
-                    break;
-                }
-                ended = 1;
+            // Somebody may wait for this one: what it signals is known before it ends.
+            let signal = if lane < ended { memory::read_shared(arena.slot(place(n + lane).0) + SIGNALS) } else { NO_COUNTER };
+            let any = warp::ballot(signal != NO_COUNTER);
+            if !arena.wait(arena.done(at), parity) {
+                break;
             }
-            if published.flags & STAGED != 0 {
+            warp::sync();
+            if staged {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
             if pushed {
                 if lane == 0 {
                     let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(one, &whole, &run, &raw const (*published.slot).descriptor, tails) == Outcome::Abort {
+                    if protocol::notify(one, &whole, &run, &raw const (*slot(arena, n % SLOTS)).descriptor, tails) == Outcome::Abort {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }
                 warp::sync();
             } else {
-                let descriptor = &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor;
-                let signals = lane < ended && memory::read_shared(arena.slot((n + lane) % SLOTS) + SIGNALS) != NO_COUNTER;
-                if warp::ballot(signals) != 0 {
+                if any != 0 {
                     one.release();
-                    if signals {
-                        protocol::bump(one, &run, descriptor);
+                    if signal != NO_COUNTER {
+                        protocol::bump(one, &run, signal, &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor);
                     }
                 }
                 warp::sync();

@@ -9,7 +9,7 @@ use super::dependence::{Dependences, Naming};
 use super::lookup::Tables;
 use super::region::Regions;
 use super::schedule::for_each_tile;
-use super::{NamedWait, PlanError, PlannedCall, Site, TaskNode, Wait};
+use super::{Hazard, NamedWait, PlanError, PlannedCall, Relation, Site, TaskNode, Wait};
 use crate::ir::Graph;
 
 /// What [`emit`] writes.
@@ -92,7 +92,7 @@ impl Emitter<'_> {
         for index in relations.clone() {
             let set = found.set_of[index];
             if let Some(naming) = found.named[index] {
-                self.name(call, index, naming, found);
+                self.name(call, index, naming, found, &relations);
                 continue;
             }
             own.push(index - relations.start);
@@ -140,16 +140,18 @@ impl Emitter<'_> {
     }
 
     /// Marks the counters of rows that data names, any of which a task of `call` may wait for.
-    fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependences) {
+    fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependences, relations: &Range<usize>) {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;
         self.numbers[range.start as usize..range.end as usize].fill(1);
         let tasks: u32 = self.regions.grid(call).iter().product();
+        let written = |relation: &Relation| relation.consumer_operand == naming.operand && relation.hazard == Hazard::Raw;
+        let known = !found.relations[relations.clone()].iter().any(written);
         let relation = &mut found.relations[index];
         relation.waits += tasks;
         relation.edges += u64::from(tasks) * u64::from(naming.need);
         let Naming { operand, flat, axis, rows, size, limit, need, first } = naming;
-        self.events.named.push(NamedWait { call, operand, flat, axis, rows, counters: range, size, limit, need, first });
+        self.events.named.push(NamedWait { call, operand, known, flat, axis, rows, counters: range, size, limit, need, first });
     }
 
     /// Turns the marks of used counters into their new numbers: how many used ones come before.

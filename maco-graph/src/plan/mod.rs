@@ -219,6 +219,8 @@ pub struct NamedWait {
     pub call: u32,
     /// Which tensor parameter names the rows.
     pub operand: u32,
+    /// Whether no task writes the names.
+    pub known: bool,
     /// Whether that has rank 1: its elements are what a tile counts, else its rows.
     pub flat: bool,
     /// Grid axis along which its tiles lie; none when every task reads all of it.

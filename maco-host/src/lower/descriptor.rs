@@ -1,9 +1,10 @@
 //! Tasks as descriptors, list after list.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, FLAT, NO_COUNTER, OP_NONE, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
+    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, NO_COUNTER, OP_NONE, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
 };
 use maco_graph::plan::{Plan, Route, Schedule};
+use maco_graph::spec::{Index, TaskKind};
 
 use super::{tensor_params, too_many};
 use crate::error::Error;
@@ -56,6 +57,24 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16]) -> Result<
     Ok(made)
 }
 
+/// Bytes that a task may write for its consumers to signal its end: a release waits until all that is written has arrived, and
+/// a consumer warp that waits for long cannot begin with the next task.
+const SMALL: u64 = 1024;
+
+/// Bytes that one task of a call writes.
+fn written(plan: &Plan, call: usize) -> u64 {
+    let tile = &plan.calls[call].tile;
+    let operands = plan.graph.calls[call].operands.iter().zip(tensor_params(&plan.graph.calls[call]));
+    let bytes = operands.filter(|(_, param)| param.access.writes()).map(|(view, param)| {
+        let elements = param.region.iter().zip(&view.axes).map(|(index, axis)| match *index {
+            Index::Tile(tiled) => axis.extent.min(tile[tiled as usize].into()),
+            _ => axis.extent,
+        });
+        elements.fold(plan.graph.tensors[view.tensor as usize].element.bytes().into(), u64::saturating_mul)
+    });
+    bytes.fold(0, u64::saturating_add)
+}
+
 /// How the tasks of each call travel.
 fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
@@ -64,15 +83,18 @@ fn flags(plan: &Plan) -> Vec<u16> {
             fetched[view.tensor as usize] |= param.staged && param.access.reads();
         }
     }
-    let flags = plan.graph.calls.iter().map(|call| {
+    let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        if operands().any(|(_, param)| param.staged) {
+        let early = if matches!(call.task.kind, TaskKind::Simt { .. }) { EARLY } else { 0 };
+        let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
             READ_BY_TMA
         } else {
             0
-        }
+        };
+        let quick = if copied != STAGED && written(plan, index) <= SMALL { QUICK } else { 0 };
+        early | copied | quick
     });
     flags.collect()
 }
@@ -133,6 +155,9 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;
     }
+    if plan.schedule.schedulers() > 0 || words.len() != 1 || words[0] & SOLE == 0 {
+        descriptor.flags &= !QUICK;
+    }
     let extra = words.get(descriptor.signal.len()..).unwrap_or(&[]);
     overflow.extend(extra);
     descriptor.extra_signals =
@@ -144,7 +169,7 @@ fn named(plan: &Plan, call: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     // A call has few parameters, so few of them.
     let first = plan.named.partition_point(|wait| wait.call < call);
     for wait in plan.named[first..].iter().take_while(|wait| wait.call == call) {
-        let operand = wait.operand | if wait.flat { FLAT } else { 0 };
+        let operand = wait.operand | if wait.flat { FLAT } else { 0 } | if wait.known { KNOWN } else { 0 };
         let axis = wait.axis.map_or(3, u32::from);
         overflow.extend([operand, axis, wait.rows, wait.counters.start, wait.size, wait.limit, wait.need, wait.first]);
         descriptor.indirect += 1;

@@ -88,8 +88,9 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         let element = generics.map(|element| quote! { #element, });
         quote! { ::<#element #(#consts),*> }
     };
+    let early = task.arguments.prologue.is_some();
     let on_host = match &task.arguments.cpu {
-        Some(reference) => quote! { #p::Cta::simt(__cta, |_| #reference(#(#names),*)); },
+        Some(reference) => quote! { #p::Cta::simt(__cta, #early, |_| #reference(#(#names),*)); },
         // The CPU device refuses the task when a plan is made.
         None => quote! { let _ = (__cta, #(#names),*); },
     };
@@ -101,8 +102,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             {
                 #lints
                 #[inline(always)]
-                unsafe fn __device #device_head (#cta: &mut #p::Simt, #(#params),*) #user
-                #p::Cta::simt(__cta, |__simt| {
+                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_>, #(#params),*) #user
+                #p::Cta::simt(__cta, #early, |__simt| {
                     // SAFETY: the task's author has promised that it stays inside its regions; `unsafe fn` says so.
                     unsafe { __device #turbofish (__simt, #(#names),*) }
                 });

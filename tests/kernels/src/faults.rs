@@ -70,7 +70,7 @@ pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, 
 
 /// What `until` does, on the CPU.
 fn until_reference<const I: usize>(flag: maco::Tile<u32, 1, 0>, x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
-    let cta = maco::Simt { thread: 0, threads: 1 };
+    let cta = maco::Simt::alone();
     // SAFETY: the flag is one element; the task's author promises whole tiles.
     unsafe {
         if !cta.wait_until(|| flag.pointer(0, 0).read_volatile() != 0) {

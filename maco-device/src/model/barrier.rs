@@ -1,0 +1,20 @@
+//! The named barrier of the consumers: two threads, each for a warpgroup.
+
+use super::thread::with;
+use crate::role::ring::{Arena, FALL_THROUGH};
+
+/// Both wait until both are here, or the CTA is let through.
+pub fn sync_consumers() {
+    let arena = Arena(super::special::BASE);
+    with(|thread| {
+        thread.delay();
+        let met = &thread.shared.met;
+        let number = met.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
+        thread.shared.wake();
+        let complete = || met.load(std::sync::atomic::Ordering::Acquire) >= (number | 1) + 1;
+        while !complete() && arena.halted() < FALL_THROUGH {
+            thread.tested(false);
+        }
+        thread.tested(true);
+    });
+}
