@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::module::{Function, Module, Statement};
-use super::{Finding, Rules};
+use super::{Finding, Rules, protocol};
 use crate::ptx::patch::THREADS;
 
 /// Every broken rule of a PTX file.
@@ -24,18 +24,22 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
         acquire_polls(function, &mut report);
         early_signals(function, &mut report);
         barriers(function, &mut report);
+        if protocol::concerns(function) {
+            protocol::check(function, &mut report);
+        }
     }
     findings
 }
 
-struct Report<'a> {
+/// Where findings about a function go.
+pub(super) struct Report<'a> {
     module: &'a Module<'a>,
     function: &'a Function<'a>,
     findings: &'a mut Vec<Finding>,
 }
 
 impl Report<'_> {
-    fn add(&mut self, statement: &Statement<'_>, text: impl Into<String>) {
+    pub(super) fn add(&mut self, statement: &Statement<'_>, text: impl Into<String>) {
         let finding = Finding { function: self.function.name.to_owned(), place: self.module.place(statement), text: text.into() };
         // One line of Rust inlined a hundred times is one finding.
         if !self.findings.contains(&finding) {

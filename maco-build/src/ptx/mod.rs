@@ -2,9 +2,11 @@
 //!
 //! Making PTX does not belong here. `cargo xtask lint` applies the same parts to the PTX of examples and tests.
 
+mod flow;
 pub mod lint;
 pub mod module;
 pub mod patch;
+mod protocol;
 pub mod ptxas;
 pub mod split;
 

@@ -1,0 +1,412 @@
+//! Fences and scopes of a megakernel's entry: what orders memory between its roles, its CTAs and the proxies.
+//!
+//! Neither rustc nor a model of the protocol sees them: a build without one of them runs, nearly always. Rules are relations of
+//! instructions on the paths of the function, so code may move. Where flags of a descriptor decide at run time whether a fence is needed,
+//! there must be a path with it; elsewhere it must be on every path.
+
+use std::collections::BTreeSet;
+
+use super::flow::{Flow, Way, address, operands, result};
+use super::lint::Report;
+use super::module::{Function, Statement};
+
+type Is = fn(&Statement<'_>) -> bool;
+
+fn op(statement: &Statement<'_>, start: &str) -> bool {
+    statement.opcode().starts_with(start)
+}
+
+fn part(statement: &Statement<'_>, wanted: &str) -> bool {
+    statement.opcode().split('.').any(|part| part == wanted)
+}
+
+const ACQUIRE: Is = |s| s.opcode() == "fence.acquire.gpu";
+const RELEASE: Is = |s| s.opcode() == "fence.release.gpu";
+const ORDERED: Is = |s| RELEASE(s) || op(s, "atom.acq_rel.gpu");
+const PROXY_GLOBAL: Is = |s| s.opcode() == "fence.proxy.async.global";
+const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
+const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
+const INIT: Is = |s| op(s, "mbarrier.init");
+const ARRIVE: Is = |s| op(s, "mbarrier.arrive");
+const WAIT: Is = |s| op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
+const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
+const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
+const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
+const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
+const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas");
+const TMA_LOAD: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().contains("mbarrier::complete_tx");
+const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
+const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
+const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
+const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
+const STAGED: Is = |s| op(s, "stmatrix");
+/// A store of a task's result by its own threads.
+const WRITE: Is = |s| op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+const WORD: Is = |s| op(s, "st.relaxed.sys");
+const REPORT: Is = |s| op(s, "st.release.sys");
+const NEVER: Is = |_| false;
+
+/// Whether a function is an entry that a macro of MACO made: only those keep the protocol.
+pub(super) fn concerns(function: &Function<'_>) -> bool {
+    function.name.starts_with("maco_")
+}
+
+/// Every rule.
+pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
+    let flow = Flow::new(function);
+    let mut rules = Rules { flow, report };
+    rules.scopes();
+    rules.barriers();
+    rules.copies();
+    rules.results();
+    rules.waits();
+    rules.signals();
+    rules.reports();
+}
+
+struct Rules<'a, 'r, 'm> {
+    flow: Flow<'a>,
+    report: &'r mut Report<'m>,
+}
+
+impl Rules<'_, '_, '_> {
+    fn broken(&mut self, at: usize, text: &str) {
+        self.report.add(&self.flow.statements[at], text);
+    }
+
+    /// Instructions that no entry can do without; in another form the rules about them would see nothing.
+    fn present(&mut self, is: Is, what: &str) {
+        if let (false, Some(first)) = (self.flow.statements.iter().any(is), self.flow.statements.first()) {
+            self.report.add(first, format!("there is no `{what}` in this entry"));
+        }
+    }
+
+    /// From each that `is` accepts every path meets `hit` before `stop`.
+    fn always(&mut self, is: impl Fn(&Statement<'_>) -> bool, way: Way, hit: Is, stop: Is, text: &str) {
+        for at in self.flow.all(is) {
+            if !self.flow.meets(at, way, hit, stop) {
+                self.broken(at, text);
+            }
+        }
+    }
+
+    /// From each that `is` accepts some path meets `hit` before `stop`.
+    fn sometimes(&mut self, is: impl Fn(&Statement<'_>) -> bool, way: Way, hit: Is, stop: Is, text: &str) {
+        for at in self.flow.all(is) {
+            if !self.flow.may_meet(at, way, hit, stop) {
+                self.broken(at, text);
+            }
+        }
+    }
+
+    /// Counters and rings are of one GPU, a CTA's own words of the CTA; what the host reads is only written.
+    fn scopes(&mut self) {
+        for at in 0..self.flow.statements.len() {
+            let statement = &self.flow.statements[at];
+            let has = |wanted| part(statement, wanted);
+            let ordered = ["relaxed", "acquire", "release", "acq_rel"].into_iter().any(has);
+            let text = if ["ld.", "st.", "red.", "atom."].into_iter().any(|start| op(statement, start)) && ordered {
+                match () {
+                    () if has("global") && !has("gpu") => "words of global memory are shared by the CTAs of one GPU: their scope is `.gpu`",
+                    () if has("shared") && !has("cta") => "words of shared memory are one CTA's: their scope is `.cta`",
+                    () if !has("global") && has("gpu") => {
+                        "an access of `.gpu` scope says `.global`: a pointer to a peer or the host needs `.sys`"
+                    }
+                    () if has("sys") && !op(statement, "st.") => "only the host's words have scope `.sys`, and nobody loads them",
+                    () => continue,
+                }
+            } else if (ARRIVE(statement) || WAIT(statement)) && ["relaxed", "cluster"].into_iter().any(has) {
+                "arrivals at an mbarrier release, and waits acquire, among the threads of the CTA: leave out order and scope"
+            } else {
+                continue;
+            };
+            if !statement.allows("scope") {
+                self.broken(at, text);
+            }
+        }
+    }
+
+    fn barriers(&mut self) {
+        const INITIALISED: Is = |s| s.opcode() == "fence.mbarrier_init.release.cluster";
+        self.always(
+            INIT,
+            Way::Forward,
+            INITIALISED,
+            ALL_THREADS,
+            "an mbarrier that TMA may not know: `fence.mbarrier_init` belongs between `mbarrier.init` and the barrier of all threads",
+        );
+    }
+
+    /// TMA reads through another proxy than threads write.
+    fn copies(&mut self) {
+        let fenced = "TMA may not see what threads wrote: `fence.proxy.async.global` belongs before the loads of each task";
+        self.always(TMA_LOAD, Way::Backward, PROXY_GLOBAL, NEVER, fenced);
+        // Behind the last load too: one fence for all tasks is too early.
+        self.sometimes(TMA_LOAD, Way::Forward, PROXY_GLOBAL, NEVER, fenced);
+        for at in self.flow.all(|s| TMA_LOAD(s) || TMA_STORE(s)) {
+            let statement = &self.flow.statements[at];
+            // A load's first pair of brackets is its target in shared memory.
+            let map = address(statement, usize::from(TMA_LOAD(statement))).map(|register| self.flow.value(register));
+            let same = |s: &Statement<'_>| PROXY_MAP(s) && address(s, 0).map(|register| self.flow.value(register)) == map;
+            if !self.flow.may_meet(at, Way::Backward, same, NEVER) {
+                self.broken(
+                    at,
+                    "TMA may not see the tensor map, which the host wrote: `fence.proxy.tensormap::generic.acquire.gpu` belongs before its first use",
+                );
+            }
+        }
+        self.always(
+            STAGED,
+            Way::Forward,
+            PROXY_SHARED,
+            ARRIVE,
+            "TMA may not see what `stmatrix` wrote: `fence.proxy.async.shared::cta` belongs before the arrival that hands it over",
+        );
+    }
+
+    /// Results on their way to global memory.
+    fn results(&mut self) {
+        self.always(TMA_STORE, Way::Forward, COMMIT, COPIED, "a TMA store that is not committed is never waited for");
+        self.always(
+            COMMIT,
+            Way::Forward,
+            COPIED,
+            ARRIVE,
+            "shared memory is given back before `cp.async.bulk.wait_group` says that TMA has read it",
+        );
+        self.always(
+            TMA_STORE,
+            Way::Forward,
+            STORED,
+            |s| RELEASE(s) || ADD(s),
+            "results may not have arrived when they are signalled: `cp.async.bulk.wait_group 0` belongs behind TMA stores",
+        );
+        self.sometimes(
+            STORED,
+            Way::Forward,
+            PROXY_GLOBAL,
+            RELEASE,
+            "threads may not see what TMA wrote: `fence.proxy.async.global` belongs between its completion and the signal",
+        );
+        // Nobody reads by TMA what threads write if nobody reads by TMA.
+        if self.flow.statements.iter().any(TMA_LOAD) {
+            let begin = self.flow.all(|s| op(s, "setmaxnreg.inc"));
+            let consumers: BTreeSet<usize> = begin.into_iter().flat_map(|at| self.flow.reach(at, Way::Forward, ALL_THREADS)).collect();
+            for at in consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
+                if !self.flow.may_meet(at, Way::Forward, PROXY_GLOBAL, ALL_THREADS) {
+                    self.broken(at, "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end");
+                }
+            }
+        }
+    }
+
+    /// A poll sees a value; the fence behind it makes visible what came before that value.
+    fn waits(&mut self) {
+        let acquired =
+            "what was signalled may not be visible: `fence.acquire.gpu` belongs between a poll that saw its value and what it lets run";
+        self.present(ACQUIRE, "fence.acquire.gpu");
+        self.present(LOAD, "ld.relaxed.gpu.global");
+        let flow = &self.flow;
+        let place = |at: usize| address(&flow.statements[at], 0).map(|register| flow.value(register));
+        // The abort word is claimed by whoever reports; it orders nothing.
+        let abort: BTreeSet<_> = flow.all(CLAIM).into_iter().map(place).collect();
+        let repeated = |at: usize| flow.reach(at, Way::Forward, NEVER).contains(&at);
+        let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !abort.contains(&place(at)) && repeated(at)).collect();
+        // A look, between release and signal, at whether there is room for it.
+        let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
+        let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, WAIT) && !room(at));
+        // Counters that data names: the name is a result of tasks just waited for.
+        let names: BTreeSet<&str> = flow
+            .all(LOAD)
+            .into_iter()
+            .filter_map(|at| address(&flow.statements[at], 0))
+            .flat_map(|register| flow.sources(register))
+            .collect();
+        let named = polls.iter().filter(|&&at| result(&flow.statements[at]).is_some_and(|name| names.contains(name)));
+        let early = named.filter(|&&at| !flow.meets(at, Way::Backward, ACQUIRE, NEVER));
+        let broken: BTreeSet<usize> = bare.chain(early).copied().collect();
+        broken.into_iter().for_each(|at| self.broken(at, acquired));
+        self.always(
+            ACQUIRE,
+            Way::Forward,
+            |s| op(s, "bar.warp.sync"),
+            ARRIVE,
+            "lanes that did not fence may go on: the warp meets (`bar.warp.sync`) between `fence.acquire.gpu` and what it lets run",
+        );
+    }
+
+    /// A signal says that everything before it is done.
+    fn signals(&mut self) {
+        const RELEASED: &str =
+            "a signal may overtake what it announces: `fence.release.gpu` belongs between the end of a task and its relaxed signals";
+        self.present(RELEASE, "fence.release.gpu");
+        self.present(ADD, "red.relaxed.gpu.global.add");
+        self.always(ADD, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s), RELEASED);
+        // Places are emptied by 0, and a list ends with -1: neither announces anything.
+        let announces = |&at: &usize| {
+            let value = operands(self.flow.statements[at].text).last().and_then(|value| self.flow.constants(at, value));
+            value.is_none_or(|numbers| numbers.iter().any(|number| ![0, -1].contains(number)))
+        };
+        let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).collect();
+        for at in messages {
+            if !self.flow.meets(at, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s) || ACQUIRE(s)) {
+                self.broken(at, RELEASED);
+            }
+        }
+    }
+
+    /// The black box is in the host's memory: words of `.sys` scope, and then one that releases them.
+    fn reports(&mut self) {
+        self.present(REPORT, "st.release.sys");
+        let ends = |s: &Statement<'_>| s.label().is_some_and(|label| !label.starts_with("$L__tmp")) || s.branch().is_some();
+        // In straight lines: the number of words so far.
+        let (mut words, mut reports) = (Vec::new(), Vec::new());
+        for (at, statement) in self.flow.statements.iter().enumerate() {
+            match statement {
+                s if WORD(s) => words.push(at),
+                s if REPORT(s) => reports.push((at, std::mem::take(&mut words).len())),
+                s if ends(s) && !words.is_empty() => break,
+                _ => {}
+            }
+        }
+        if let Some(at) = words.first() {
+            self.broken(*at, "the host may see a part of a report: `st.release.sys` belongs behind its words");
+        }
+        let most = reports.iter().map(|(_, words)| *words).max().unwrap_or(0);
+        for (at, _) in reports.into_iter().filter(|(_, words)| *words < most) {
+            self.broken(at, "a word of this report is missing or not of scope `.sys`: others have more of them before `st.release.sys`");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ptx::{Rules, lint};
+
+    /// An entry with every role in short: loader, consumer, store warp, controller.
+    const ENTRY: &str = "
+mbarrier.init.shared::cta.b64 [%r1], %r2;
+fence.mbarrier_init.release.cluster;
+bar.sync 0;
+ld.param.b64 %rd1, [maco_small_param_0];
+add.s64 %rd2, %rd1, 4;
+@%p1 bra $CONSUMER;
+@%p2 bra $STORE;
+@%p3 bra $CONTROL;
+$LOADER:
+fence.proxy.async.global;
+fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
+cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3, {%r4, %r5, %r6}], [%r7];
+@%p4 bra $LOADER;
+bra.uni $END;
+$CONSUMER:
+setmaxnreg.inc.sync.aligned.u32 216;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
+fence.proxy.async.shared::cta;
+mbarrier.arrive.shared::cta.b64 _, [%r13];
+st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
+fence.proxy.async.global;
+mbarrier.arrive.shared::cta.b64 _, [%r14];
+bra.uni $END;
+$STORE:
+mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r13], %r15;
+fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;
+cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%rd5, {%r4, %r5, %r6}], [%r16];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+fence.proxy.async.global;
+fence.release.gpu;
+red.relaxed.gpu.global.add.u32 [%rd6], %r17;
+mov.b32 %r18, 1;
+st.relaxed.gpu.global.u32 [%rd7], %r18;
+bra.uni $END;
+$CONTROL:
+mov.b32 %r18, 0;
+st.relaxed.gpu.global.u32 [%rd8], %r18;
+$POLL:
+ld.relaxed.gpu.global.u32 %r19, [%rd6];
+add.s64 %rd9, %rd1, 4;
+ld.relaxed.gpu.global.u32 %r20, [%rd9];
+@%p6 bra $LATE;
+@%p7 bra $POLL;
+fence.acquire.gpu;
+bar.warp.sync -1;
+mbarrier.arrive.shared::cta.b64 _, [%r21];
+$NAMED:
+ld.relaxed.gpu.global.u32 %r22, [%rd10];
+mul.wide.u32 %rd11, %r22, 4;
+ld.relaxed.gpu.global.u32 %r23, [%rd11];
+@%p8 bra $NAMED;
+fence.acquire.gpu; // of names
+bar.warp.sync -1;
+mbarrier.arrive.shared::cta.b64 _, [%r21];
+bra.uni $END;
+$LATE:
+atom.relaxed.gpu.global.cas.b32 %r24, [%rd2], %r25, %r26;
+@%p9 bra $END;
+st.relaxed.sys.u32 [%rd12], %r27;
+st.release.sys.u32 [%rd13], %r28;
+@%p10 bra $END;
+st.relaxed.sys.u32 [%rd14], %r27;
+st.release.sys.u32 [%rd13], %r28;
+$END:
+bar.sync 0;
+";
+
+    fn lint(body: &str) -> Vec<String> {
+        let ptx = format!(".version 8.6\n.target sm_90a\n.visible .entry maco_small(\n)\n{{\n{body}ret;\n}}\n");
+        lint::check(&ptx, &Rules::default()).into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn an_entry_that_keeps_the_protocol() {
+        assert_eq!(lint(ENTRY), Vec::<String>::new());
+    }
+
+    #[test]
+    fn other_entries_are_not_concerned() {
+        let ptx = ".version 8.6\n.visible .entry peer(\n)\n{\nld.relaxed.sys.global.u32 %r1, [%rd1];\nret;\n}\n";
+        assert_eq!(lint::check(ptx, &Rules::default()), []);
+    }
+
+    /// Each rule, by the mistake that it is for: the line and how often it comes before, what is there instead, and what the lint says.
+    #[test]
+    fn every_rule_sees_its_mistake() {
+        for (line, nth, instead, word) in [
+            ("fence.mbarrier_init.release.cluster;", 0, "", "`mbarrier.init` and the barrier"),
+            ("fence.proxy.async.global;", 0, "", "before the loads of each task"),
+            ("fence.proxy.async.global;", 1, "", "the task's body and its end"),
+            ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
+            ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
+            ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
+            ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
+            ("cp.async.bulk.commit_group;", 0, "", "not committed"),
+            ("cp.async.bulk.wait_group 0;", 0, "cp.async.bulk.wait_group.read 0;", "may not have arrived"),
+            ("fence.release.gpu;", 0, "", "may overtake"),
+            ("fence.release.gpu;", 0, "fence.release.sys;", "may overtake"),
+            ("fence.acquire.gpu;", 0, "", "may not be visible"),
+            ("fence.acquire.gpu;", 0, "fence.acquire.cta;", "may not be visible"),
+            ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
+            ("bar.warp.sync -1;", 0, "", "the warp meets"),
+            ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),
+            ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.gpu.u32 %r19, [%rd6];", "says `.global`"),
+            ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.u32 %r19, [%rd6];", "nobody loads"),
+            ("mov.b32 %r18, 0;", 0, "ld.relaxed.gpu.shared.u32 %r18, [%r1];", "one CTA's"),
+            ("mov.b32 %r18, 0;", 0, "mov.b32 %r18, 7;", "may overtake"),
+            (
+                "mbarrier.arrive.shared::cta.b64 _, [%r13];",
+                0,
+                "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r13];",
+                "among the threads",
+            ),
+            ("st.release.sys.u32 [%rd13], %r28;", 1, "", "a part of a report"),
+            ("st.release.sys.u32 [%rd13], %r28;", 0, "st.release.gpu.u32 [%rd13], %r28;", "a part of a report"),
+            ("st.relaxed.sys.u32 [%rd14], %r27;", 0, "", "a word of this report"),
+        ] {
+            let (at, _) = ENTRY.match_indices(&format!("\n{line}\n")).nth(nth).unwrap_or_else(|| panic!("no `{line}`"));
+            let broken = format!("{}\n{instead}{}", &ENTRY[..at], &ENTRY[at + 1 + line.len()..]);
+            let found = lint(&broken);
+            assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
+        }
+    }
+}
