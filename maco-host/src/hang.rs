@@ -16,6 +16,36 @@ pub enum Symptom {
     DidNotEnd,
 }
 
+/// One of those that run a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Executor {
+    /// A worker, by its number.
+    Worker(u32),
+    /// A scheduler, by its number.
+    Scheduler(u32),
+}
+
+impl Executor {
+    /// Who wrote `report`, or has the task that it names.
+    fn of(report: &BlackBox, workers: u32, schedulers: u32) -> Executor {
+        if report.report == REPORT_STUCK || schedulers == 0 {
+            return Executor::Worker(report.worker);
+        }
+        // What is pushed comes ready, so only schedulers wait for counters. They are numbered behind the workers, spare warps as
+        // schedulers: those are no more than the workers.
+        Executor::Scheduler(report.worker.checked_sub(workers).unwrap_or(report.worker))
+    }
+}
+
+impl fmt::Display for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Executor::Worker(number) => write!(f, "worker {number}"),
+            Executor::Scheduler(number) => write!(f, "scheduler {number}"),
+        }
+    }
+}
+
 /// A launch that stood still: the first task whose patience ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,9 +68,9 @@ pub struct Hang {
     pub expected: u32,
     /// Signals that came.
     pub seen: u32,
-    /// Its worker.
-    pub worker: u32,
-    /// Multiprocessor of the worker, on a GPU.
+    /// The worker that had the task; the scheduler that held it back, where schedulers wait for the signals.
+    pub executor: Executor,
+    /// Multiprocessor of whoever noticed, on a GPU.
     pub multiprocessor: Option<u32>,
     /// How long it took; on a CPU without the time in which task bodies ran.
     pub waited: Duration,
@@ -80,7 +110,7 @@ impl Hang {
             counter: report.counter,
             expected: report.expected,
             seen: report.seen,
-            worker: report.worker,
+            executor: Executor::of(report, plan.workers, plan.schedule.schedulers()),
             multiprocessor: gpu.then_some(report.sm),
             waited: Duration::from_nanos(report.elapsed_ns),
         }
@@ -102,7 +132,7 @@ impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MACO0047: hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", self.megakernel, self.task, self.tile, self.call)?;
         match self.symptom {
-            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} (worker {}", self.waited, self.worker)?,
+            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} ({}", self.waited, self.executor)?,
             Symptom::Waited => {
                 write!(f, "waited {:.1?}", self.waited)?;
                 if let Some(dependency) = &self.dependency {
@@ -112,7 +142,7 @@ impl fmt::Display for Hang {
                         dependency.tensor, dependency.producer, dependency.call, dependency.hazard
                     )?;
                 }
-                write!(f, ": counter {} has {} of {} signals (worker {}", self.counter, self.seen, self.expected, self.worker)?;
+                write!(f, ": counter {} has {} of {} signals ({}", self.counter, self.seen, self.expected, self.executor)?;
             }
         }
         if let Some(multiprocessor) = self.multiprocessor {
@@ -122,5 +152,23 @@ impl fmt::Display for Hang {
             ")\nhelp: call `recover()` on the plan, then run again; raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE) \
              if the work before it is slow or the GPU is shared, else report the graph (`plan.graph().json()`)",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maco_device::abi::REPORT_DEADLINE;
+
+    use super::*;
+
+    #[test]
+    fn schedulers_are_told_from_workers() {
+        let of = |report, worker, schedulers| Executor::of(&BlackBox { report, worker, ..BlackBox::EMPTY }, 4, schedulers).to_string();
+        assert_eq!(of(REPORT_DEADLINE, 3, 0), "worker 3");
+        // A CTA behind the workers, and a spare warp of worker 1.
+        assert_eq!(of(REPORT_DEADLINE, 5, 2), "scheduler 1");
+        assert_eq!(of(REPORT_DEADLINE, 1, 2), "scheduler 1");
+        // A scheduler says which worker does not end its task.
+        assert_eq!(of(REPORT_STUCK, 1, 2), "worker 1");
     }
 }

@@ -26,7 +26,7 @@ pub use arguments::{Arguments, ScalarValue};
 pub use device::Device;
 pub use error::Error;
 pub use gpu::{CudaGraph, Event, Stream};
-pub use hang::{Dependency, Hang, Symptom};
+pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
 pub use maco_graph::plan::Schedule;

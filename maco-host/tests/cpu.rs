@@ -203,7 +203,8 @@ fn a_lost_signal_is_reported_in_the_users_names_and_recovered_from() {
             assert_eq!(hang.seen + 1, hang.expected, "{hang}");
             assert_eq!(hang.multiprocessor, None);
             let text = hang.to_string();
-            for part in ["MACO0047", "`chain`", "`centre` tile [", "`h` from task `double`", "signals (worker ", "recover()"] {
+            let executor = if plan.graph().schedule.schedulers() == 0 { "signals (worker " } else { "signals (scheduler 0)" };
+            for part in ["MACO0047", "`chain`", "`centre` tile [", "`h` from task `double`", executor, "recover()"] {
                 assert!(text.contains(part), "{part} is missing: {text}");
             }
 

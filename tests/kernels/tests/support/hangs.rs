@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use maco::{Error, Hang, Plan, Schedule, Symptom};
+use maco::{Error, Executor, Hang, Plan, Schedule, Symptom};
 
 /// A deadline that a test can wait for.
 pub const SHORT: Duration = Duration::from_millis(200);
@@ -42,7 +42,7 @@ pub fn told(hang: &Hang, plan: &Plan) {
         "MACO0047: hang in megakernel ".to_owned(),
         format!("megakernel `{}`", hang.megakernel),
         format!("task `{}` tile {:?} (call #{})", hang.task, hang.tile, hang.call),
-        format!("worker {}", hang.worker),
+        format!("({}", hang.executor),
         "help: call `recover()`".to_owned(),
     ];
     match hang.symptom {
@@ -62,8 +62,12 @@ pub fn told(hang: &Hang, plan: &Plan) {
     }
     let gpu = plan.device().is_gpu();
     assert_eq!((text.contains("multiprocessor"), hang.multiprocessor.is_some()), (gpu, gpu), "{text}");
-    // A scheduler is named by its number behind the workers.
-    assert!(hang.worker < plan.workers() + plan.graph().schedule.schedulers(), "{text}");
+    // Where schedulers push, a worker waits for no signal, but has what does not end.
+    let schedulers = plan.graph().schedule.schedulers();
+    match hang.executor {
+        Executor::Worker(number) => assert!(number < plan.workers() && (schedulers == 0 || hang.symptom == Symptom::DidNotEnd), "{text}"),
+        Executor::Scheduler(number) => assert!(number < schedulers && hang.symptom == Symptom::Waited, "{text}"),
+    }
 }
 
 /// The plan is aborted: nothing runs, nothing waits, and the cause is told again and again.
