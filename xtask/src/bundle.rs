@@ -1,4 +1,4 @@
-//! Programs for a machine with a GPU and without Rust: `dist/bin` and `dist/run.sh`.
+//! Programs for a machine with a GPU and without Rust: `dist/bin`, packed, and `dist/run.sh`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,13 +12,14 @@ use crate::failure::Failure;
 use crate::fetch::make_executable;
 use crate::packages::{Package, beside, root};
 use crate::progress::during;
+use crate::results::commit;
 use crate::test::gpu_tests;
-use crate::{sanitize, setup};
+use crate::{sanitize, setup, tally};
 
 /// A bundle is copied to the machine with the GPU: keep it small.
 const LIMIT_MIB: f64 = 60.0;
 
-/// Builds in release mode, strips, copies, writes the script.
+/// Builds in release mode, strips, packs, writes the script.
 pub fn bundle() -> Result<(), Failure> {
     setup::setup(false)?;
     let dist = root().join("dist");
@@ -36,15 +37,15 @@ pub fn bundle() -> Result<(), Failure> {
                 // Only those that need a GPU are worth the journey.
                 let list = capture(Command::new(&built.program).args(["--list", "--ignored"]))?;
                 if gpu_tests(&list) > 0 {
-                    tests.insert(built.copy(&bin)?);
+                    tests.insert(built.pack(&bin)?);
                 }
             } else if suite.is_some() {
-                programs.insert(built.copy(&bin)?);
+                programs.insert(built.pack(&bin)?);
             }
         }
     }
     let script = dist.join("run.sh");
-    fs::write(&script, script_text(&tests, &programs)).map_err(Failure::io("write", &script))?;
+    fs::write(&script, script_text(&tests, &programs, &commit()?)).map_err(Failure::io("write", &script))?;
     make_executable(&script)?;
 
     let size = megabytes(&bin);
@@ -64,14 +65,20 @@ struct Built {
 }
 
 impl Built {
-    /// Copies it, stripped; its name there.
-    fn copy(&self, bin: &Path) -> Result<String, Failure> {
+    /// Copies it, stripped and packed; its name there without `.gz`.
+    fn pack(&self, bin: &Path) -> Result<String, Failure> {
         let name = if self.test { format!("test-{}", self.name) } else { self.name.clone() };
         let to = bin.join(&name);
         fs::copy(&self.program, &to).map_err(Failure::io("copy", &self.program))?;
         capture(Command::new("strip").arg(&to))?;
+        gzip(&to)?;
         Ok(name)
     }
+}
+
+/// Every program holds all of MACO and its PTX as text: packed it is a third. Any machine has `gzip`.
+fn gzip(program: &Path) -> Result<(), Failure> {
+    capture(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(program)).map(drop)
 }
 
 fn build(suite: Option<&Package>) -> Result<Vec<Built>, Failure> {
@@ -128,34 +135,60 @@ fn package_name(id: &str) -> String {
     }
 }
 
-fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>) -> String {
+fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &str) -> String {
     let words = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" ");
     let sanitized: Vec<&str> = tests.iter().map(String::as_str).filter(|test| sanitize::worthwhile(test)).collect();
     format!(
-        "#!/bin/sh
+        r#"#!/bin/sh
 # Written by `cargo xtask bundle`. Without arguments: every GPU test. `sanitize`: under compute-sanitizer. Else: one program and its
 # arguments, of
-#   {}
-{}cd \"$(dirname \"$0\")/bin\" || exit 1
+#   {programs}
+{sanitize}cd "$(dirname "$0")/bin" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
-if [ \"$1\" = sanitize ]; then
+# What runs is unpacked for as long as the script lasts.
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+unpack() {{
+    gzip -dc "$1.gz" > "$folder/$1" && chmod +x "$folder/$1"
+}}
+if [ "$1" = sanitize ]; then
     sanitize
 fi
 if [ $# -gt 0 ]; then
     program=$1
     shift
-    exec \"./$program\" \"$@\"
+    unpack "$program" || exit 127
+    "$folder/$program" "$@"
+    exit
 fi
+table=
 failed=0
-for test in {}; do
-    echo \"== $test\"
-    \"./$test\" --ignored gpu --test-threads=1 || failed=1
+for test in {tests}; do
+    echo "== $test"
+    # The code of the program, not of `tee`.
+    {{
+        unpack "$test" && "$folder/$test" --ignored gpu --test-threads=1
+        echo $? > "$folder/code"
+    }} | tee "$folder/output"
+    code=$(cat "$folder/code")
+    case $code in
+        0) result=ok ;;
+        *) result="failed ($code)" failed=1 ;;
+    esac
+    # The last one: a test may run its own program again.
+    counts=$(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.* in \([0-9.]*\)s$/\1 \2 \3 \4/p' "$folder/output" | tail -n 1)
+    table="$table$(printf '%-32s %6s %6s %7s %8s  %s' "$test" ${{counts:-- - - -}} "$result")
+"
 done
+{table}
 exit $failed
-",
-        words(programs),
-        sanitize::shell_function(&sanitized),
-        words(tests)
+"#,
+        programs = words(programs),
+        sanitize = sanitize::shell_function(&sanitized, commit),
+        tests = words(tests),
+        table = tally::shell(&tally::TESTS, commit),
     )
 }
 
@@ -167,6 +200,7 @@ fn megabytes(directory: &Path) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::trial::Dist;
     use super::*;
 
     #[test]
@@ -184,11 +218,89 @@ mod tests {
         assert_eq!(names, ["gpu-plan", "maco"]);
     }
 
+    const RESULT: &str = "echo \"test result: ok. $1 passed; 0 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.25s\"";
+
     #[test]
     fn the_script_runs_every_test_and_fails_when_one_does() {
-        let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
-        let text = script_text(&set(&["test-a", "test-b"]), &set(&["mlp"]));
-        assert!(text.contains("for test in test-a test-b; do") && text.contains("|| failed=1") && text.contains("#   mlp\n"), "{text}");
-        assert!(text.contains("sanitize() {") && text.contains("if [ \"$1\" = sanitize ]"), "{text}");
+        let arguments = "[ \"$*\" = '--ignored gpu --test-threads=1' ] || exit 7\n";
+        let a = format!("{arguments}set 1\n{RESULT}\nset 4\n{RESULT}");
+        let (code, text) = Dist::new("good", &[("test-a", &a)], &[]).run(|script| script);
+        assert_eq!(code, Some(0), "{text}");
+        let tests = [("test-a", &*a), ("test-b", "kill -SEGV $$"), ("test-c", &format!("set 5\n{RESULT}\nexit 101"))];
+        let (code, text) = Dist::new("bad", &tests, &[]).run(|script| script);
+        assert_eq!(code, Some(1), "{text}");
+        let (file, page) = tally::page(&text, "m").unwrap();
+        assert_eq!(file, "gpu_tests.md");
+        assert!(page.contains("Commit 0123abc; m."), "{page}");
+        assert!(
+            page.ends_with(
+                "| test-a | 4 | 0 | 2 | 0.25 | ok |\n| test-b | - | - | - | - | failed (139) |\n| test-c | 5 | 0 | 2 | 0.25 | failed (101) |\n\
+                 | **sum** | 9 | 0 | 4 | 0.50 | 2 of 3 not ok |\n"
+            ),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn the_script_runs_one_program_with_its_arguments() {
+        let dist = Dist::new("one", &[("test-a", "exit 9")], &[("mlp", "echo \"<$1> <$2>\"\nexit 5")]);
+        assert_eq!(dist.run(|script| script.args(["mlp", "a b", "c"])), (Some(5), "<a b> <c>\n".to_owned()));
+        assert_eq!(dist.run(|script| script.arg("missing")).0, Some(127));
+    }
+
+    #[test]
+    fn nothing_stays_unpacked() {
+        let dist = Dist::new("clean", &[], &[("mlp", "true")]);
+        let folder = dist.root.join("tmp");
+        fs::create_dir(&folder).unwrap();
+        assert_eq!(dist.run(|script| script.arg("mlp").env("TMPDIR", &folder)).0, Some(0));
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+    }
+}
+
+/// A bundle of shell scripts instead of programs.
+#[cfg(test)]
+pub mod trial {
+    use std::process::Stdio;
+
+    use super::*;
+
+    pub struct Dist {
+        pub root: PathBuf,
+    }
+
+    pub fn program(file: &Path, text: &str) {
+        fs::write(file, format!("#!/bin/sh\n{text}\n")).unwrap();
+        make_executable(file).unwrap();
+    }
+
+    impl Dist {
+        /// Names and scripts of tests and of other programs.
+        pub fn new(name: &str, tests: &[(&str, &str)], programs: &[(&str, &str)]) -> Dist {
+            let dist = Dist { root: std::env::temp_dir().join(format!("maco-bundle-{name}-{}", std::process::id())) };
+            fs::create_dir_all(dist.root.join("bin")).unwrap();
+            for (name, text) in tests.iter().chain(programs) {
+                let file = dist.root.join("bin").join(name);
+                program(&file, text);
+                gzip(&file).unwrap();
+            }
+            let names = |all: &[(&str, &str)]| all.iter().map(|(name, _)| (*name).to_owned()).collect();
+            fs::write(dist.root.join("run.sh"), script_text(&names(tests), &names(programs), "0123abc")).unwrap();
+            dist
+        }
+
+        /// Runs the script; its exit code and what it printed.
+        pub fn run(&self, with: impl FnOnce(&mut Command) -> &mut Command) -> (Option<i32>, String) {
+            let mut script = Command::new("sh");
+            script.arg(self.root.join("run.sh")).stdin(Stdio::null()).stderr(Stdio::null());
+            let output = with(&mut script).output().unwrap();
+            (output.status.code(), String::from_utf8(output.stdout).unwrap())
+        }
+    }
+
+    impl Drop for Dist {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.root);
+        }
     }
 }

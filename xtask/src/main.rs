@@ -15,6 +15,7 @@ mod progress;
 mod results;
 mod sanitize;
 mod setup;
+mod tally;
 mod test;
 
 use std::process::ExitCode;
@@ -50,9 +51,10 @@ enum Command {
     /// Measures: `linear` against cuBLAS, `plan`, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Publishes measurements: tables in docs/results/ and the main rows in README.md, from the JSON of `bench`
+    /// Publishes measurements and test runs: tables in docs/results/ and the main rows in README.md, from the JSON of `bench` and from logs
+    /// of `dist/run.sh`
     Results(results::Options),
-    /// Packs stripped test, bench and example programs and a script into dist/, for a GPU machine without Rust
+    /// Packs test, bench and example programs and a script into dist/, for a GPU machine without Rust
     Bundle,
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a bundle: `dist/run.sh sanitize`
     Sanitize,

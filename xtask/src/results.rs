@@ -1,6 +1,6 @@
-//! Published measurements: rows of JSON become tables in `docs/results/` and the main rows in README.md.
+//! Published measurements: rows of JSON become tables in `docs/results/` and the main rows in README.md, logs of tests become pages.
 //!
-//! Measuring does not belong here (`bench`). Figures are never typed: this is the only writer of both places.
+//! Measuring does not belong here (`bench`, `bundle`). Figures are never typed: this is the only writer of both places.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,18 @@ use serde::Deserialize;
 use crate::command::capture;
 use crate::failure::Failure;
 use crate::packages::root;
+use crate::tally;
 
 /// What to publish.
 #[derive(clap::Args)]
 pub struct Options {
-    /// JSON files that `cargo xtask bench … --json FILE` wrote; without any, README.md is made again from `docs/results/`
+    /// JSON files that `cargo xtask bench … --json FILE` wrote, and files whose names end in `.log` with what `dist/run.sh` or
+    /// `dist/run.sh sanitize` printed; without any, README.md is made again from `docs/results/`
     files: Vec<PathBuf>,
     /// The machine they were measured on, such as "NVIDIA H200, driver 580.159, CUDA 13.0"
     #[arg(long, required_unless_present = "check")]
     machine: Option<String>,
-    /// The commit they were measured at; by default the one checked out
+    /// The commit they were measured at; by default the one checked out. A log names its own
     #[arg(long)]
     commit: Option<String>,
     /// Only see whether README.md holds what `docs/results/` says
@@ -52,10 +54,16 @@ pub fn results(options: &Options) -> Result<(), Failure> {
     if !options.check {
         let commit = match &options.commit {
             Some(commit) => commit.clone(),
-            None => capture(Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).current_dir(root()))?.trim().to_owned(),
+            None => commit()?,
         };
         let machine = options.machine.as_deref().unwrap_or_default();
         for file in &options.files {
+            if file.extension().is_some_and(|end| end == "log") {
+                let log = fs::read_to_string(file).map_err(Failure::io("read", file))?;
+                let (name, text) = tally::page(&log, machine).map_err(|failure| Failure::Text(format!("{}: {failure}", file.display())))?;
+                write(&folder.join(name), &text)?;
+                continue;
+            }
             let json = fs::read_to_string(file).map_err(Failure::io("read", file))?;
             let rows = parse(file, &json)?;
             let Some(first) = rows.first() else { return Err(Failure::Text(format!("{}: no rows", file.display()))) };
@@ -68,6 +76,13 @@ pub fn results(options: &Options) -> Result<(), Failure> {
         }
     }
     readme(&folder, options.check)
+}
+
+/// The commit that is checked out; `-dirty` behind it if files differ from it.
+pub fn commit() -> Result<String, Failure> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]).current_dir(root());
+    Ok(capture(&mut git)?.trim().to_owned())
 }
 
 fn readme(folder: &Path, check: bool) -> Result<(), Failure> {

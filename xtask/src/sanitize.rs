@@ -9,6 +9,7 @@ use crate::command::run;
 use crate::failure::Failure;
 use crate::gpu;
 use crate::packages::root;
+use crate::tally;
 
 /// What it is called on a path.
 const PROGRAM: &str = "compute-sanitizer";
@@ -46,7 +47,7 @@ fn find(places: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// The shell function of the bundle's script that does it: a machine with a GPU need not have Rust.
-pub fn shell_function(tests: &[&str]) -> String {
+pub fn shell_function(tests: &[&str], commit: &str) -> String {
     format!(
         r#"sanitize() {{
     PATH="$PATH:${{CUDA_HOME:-/usr/local/cuda}}/bin:/usr/local/cuda/bin"
@@ -59,68 +60,62 @@ pub fn shell_function(tests: &[&str]) -> String {
     table=
     failed=0
     for test in {}; do
+        unpack "$test" || exit 1
         for tool in memcheck racecheck; do
             echo "== $tool $test"
             begin=$(date +%s)
-            {PROGRAM} --tool "$tool" --error-exitcode 99 "./$test" --ignored gpu {SKIPPED} --test-threads=1
+            {PROGRAM} --tool "$tool" --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
             code=$?
             case $code in
                 0) result=ok ;;
                 99) result="errors found" failed=1 ;;
                 *) result="failed ($code)" failed=1 ;;
             esac
-            table="$table$(printf '%-10s %-32s %-14s %4d s' "$tool" "$test" "$result" $(($(date +%s) - begin)))
+            table="$table$(printf '%-10s %-32s %5d  %s' "$tool" "$test" $(($(date +%s) - begin)) "$result")
 "
         done
     done
-    printf '\n%s' "$table"
+    {}
     exit $failed
 }}
 "#,
-        tests.join(" ")
+        tests.join(" "),
+        tally::shell(&tally::SANITIZER, commit)
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::process::Stdio;
+    use crate::bundle::trial::{Dist, program};
 
-    /// The function runs every test under both tools, prints a table, and fails when one of them does.
+    /// Every test runs under both tools; the table says how, and the script fails when one does.
     #[test]
     fn the_script_says_what_failed() {
-        let directory = env::temp_dir().join(format!("maco-sanitize-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let executable = |name: &str, text: &str| {
-            let path = directory.join(name);
-            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            crate::fetch::make_executable(&path).unwrap();
+        let tests = [
+            ("test-a", "echo \"$MACO_TESTS $MACO_DEADLINE_SCALE $*\""),
+            ("test-b", "exit 0"),
+            ("test-c", "exit 3"),
+            ("test-hangs", "exit 4"),
+        ];
+        let run = |tests: &[(&str, &str)]| {
+            let dist = Dist::new("sanitize", tests, &[]);
+            program(&dist.root.join(PROGRAM), "case $2$5 in racecheck*/test-b) exit 99 ;; esac\nshift 4\nexec \"$@\"");
+            let path = format!("{}:{}", dist.root.display(), env::var("PATH").unwrap_or_default());
+            dist.run(|script| script.arg("sanitize").env("PATH", path).env_remove("MACO_DEADLINE_SCALE"))
         };
-        executable(PROGRAM, "[ \"$2$5\" = racecheck./test-b ] && exit 99\nshift 4\nexec \"$@\"");
-        executable("test-a", "echo \"$MACO_TESTS $MACO_DEADLINE_SCALE $*\"");
-        executable("test-b", "exit 0");
-        executable("test-c", "exit 3");
-        let script = |tests: &[&str]| {
-            let text = format!("{}sanitize\n", shell_function(tests));
-            let path = format!("{}:{}", directory.display(), env::var("PATH").unwrap_or_default());
-            let mut shell = Command::new("sh");
-            shell.args(["-c", &text]).current_dir(&directory).env("PATH", path).env_remove("MACO_DEADLINE_SCALE").stdin(Stdio::null());
-            let output = shell.output().unwrap();
-            (output.status.code(), String::from_utf8(output.stdout).unwrap())
-        };
-        let (code, text) = script(&["test-a"]);
+        let (code, text) = run(&tests[..1]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("short 100 --ignored gpu --skip abort --skip dropped --test-threads=1"), "{text}");
-        let (code, text) = script(&["test-a", "test-b", "test-c"]);
+        let (code, text) = run(&tests);
         assert_eq!(code, Some(1), "{text}");
-        let rows: Vec<Vec<&str>> =
-            text.lines().skip_while(|line| !line.is_empty()).skip(1).map(|line| line.split_whitespace().collect()).collect();
+        let (file, page) = tally::page(&text, "m").unwrap();
+        assert_eq!(file, "sanitizer.md");
+        let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.contains("test-")).map(|line| line.split(" | ").collect()).collect();
         assert_eq!(rows.len(), 6, "{text}");
-        assert_eq!(rows[0][..3], ["memcheck", "test-a", "ok"]);
-        assert_eq!(rows[3][..4], ["racecheck", "test-b", "errors", "found"]);
-        assert_eq!(rows[5][..4], ["racecheck", "test-c", "failed", "(3)"]);
-        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!((&rows[0][..2], rows[0][3]), (&["| memcheck", "test-a"][..], "ok |"));
+        assert_eq!((&rows[3][..2], rows[3][3]), (&["| racecheck", "test-b"][..], "errors found |"));
+        assert_eq!((&rows[5][..2], rows[5][3]), (&["| racecheck", "test-c"][..], "failed (3) |"));
     }
 
     #[test]
