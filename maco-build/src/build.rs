@@ -105,7 +105,7 @@ impl Build {
         let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
-        let output = cargo::build(&toolchain, &core, package, &device)?;
+        let output = cargo::build(&toolchain, &core, package, &device).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         sources.files.extend(output.sources);
         if let Some(invocation) = &output.invocation {
             expansion::write(invocation, &package.workshop().join("expanded.rs"));

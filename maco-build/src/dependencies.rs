@@ -2,7 +2,7 @@
 //!
 //! Cargo's own answer is used (`cargo metadata`), so that renamed, patched, inherited and vendored dependencies come out right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,6 +29,9 @@ pub(crate) struct Dependencies {
     pub features: Vec<String>,
     /// Manifests whose change changes the answer.
     pub manifests: Vec<PathBuf>,
+    /// Where task libraries and what they need have their sources, for those that are no release: a build that fails does not say which
+    /// files it read.
+    pub sources: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -47,9 +50,25 @@ struct Package {
     dependencies: Vec<Dependency>,
     features: BTreeMap<String, Vec<String>>,
     metadata: Option<serde_json::Value>,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    src_path: PathBuf,
 }
 
 impl Package {
+    /// The directory of its library and the file of its build script.
+    fn sources(&self) -> impl Iterator<Item = PathBuf> {
+        self.targets.iter().filter_map(|target| match target.kind.first()?.as_str() {
+            "custom-build" => Some(target.src_path.clone()),
+            "bin" | "example" | "test" | "bench" => None,
+            _ => target.src_path.parent().map(Path::to_owned),
+        })
+    }
+
     fn has_tasks(&self) -> bool {
         self.metadata.as_ref().and_then(|metadata| metadata.get("maco")?.get("tasks")?.as_bool()) == Some(true)
     }
@@ -106,6 +125,7 @@ pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace, it
         features: package.features.keys().filter(|name| *name != "default").cloned().collect(),
         ..Dependencies::default()
     };
+    let mut libraries = Vec::new();
     for edge in node.deps.iter().filter(|edge| edge.dep_kinds.iter().any(|kind| kind.kind.is_none())) {
         let Some(library) = metadata.packages.iter().find(|package| package.id == edge.pkg && package.has_tasks()) else { continue };
         let wanted = |dependency: &&Dependency| dependency.name == library.name && dependency.kind.is_none();
@@ -115,12 +135,29 @@ pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace, it
         if library.source.is_none() {
             found.manifests.push(library.manifest_path.clone());
         }
+        libraries.push(&*library.id);
     }
     if itself {
+        libraries.push(&*package.id);
         found.table.insert(package.name.clone(), by_path(&user.root, &user.features).into());
     }
+    found.sources = metadata.sources(libraries);
     found.manifests.push(manifest);
     Ok(found)
+}
+
+impl Metadata {
+    /// Sources of these packages and of all that they are built from. What came from a registry or a repository does not change.
+    fn sources<'a>(&'a self, mut open: Vec<&'a str>) -> Vec<PathBuf> {
+        let mut seen = BTreeSet::new();
+        while let Some(id) = open.pop() {
+            if let Some(node) = self.resolve.nodes.iter().find(|node| node.id == id && seen.insert(id)) {
+                let built = |edge: &&Edge| edge.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"));
+                open.extend(node.deps.iter().filter(built).map(|edge| &*edge.pkg));
+            }
+        }
+        self.packages.iter().filter(|package| package.source.is_none() && seen.contains(&*package.id)).flat_map(Package::sources).collect()
+    }
 }
 
 const ANSWER: &str = "the answer of `cargo metadata`";

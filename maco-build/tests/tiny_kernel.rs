@@ -149,6 +149,32 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
 }
 
 #[test]
+fn a_mended_library_is_noticed() {
+    let user = User::new("mended");
+    // One that the kernels do not name themselves counts too.
+    let manifest = |more: &str| format!("[package]\nname = \"{more}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
+    user.write("inner/Cargo.toml", &manifest("inner"));
+    user.write(
+        "library/Cargo.toml",
+        &format!("{}[dependencies]\ninner.path = \"../inner\"\n[package.metadata.maco]\ntasks = true\n", manifest("library")),
+    );
+    let library = "#![no_std]\npub const ANSWER: u32 = inner::values::ANSWER;\n";
+    let inner = "#![no_std]\npub mod values;\n";
+    let values = "pub const ANSWER: u32 = 4711;\n";
+    let files = [("library/src/lib.rs", library), ("inner/src/lib.rs", inner), ("inner/src/values.rs", values)];
+    files.iter().for_each(|(path, text)| user.write(path, text));
+    assert!(user.run(&[]).unwrap().contains("4711"));
+    for (path, text) in files {
+        user.write(path, &format!("{text}#[cfg(target_arch = \"nvptx64\")]\ncompile_error!(\"not for the GPU\");\n"));
+        let broken = user.run(&[]).unwrap_err();
+        assert!(broken.contains("not for the GPU"), "{path}: {broken}");
+        // Nothing else is touched.
+        user.write(path, text);
+        assert!(user.run(&[]).unwrap_or_else(|output| panic!("{path}: {output}")).contains("4711"));
+    }
+}
+
+#[test]
 fn without_a_toolchain_there_is_one_warning_and_a_program() {
     let user = User::new("missing");
     let cache = user.root.join("empty-cache").display().to_string();
