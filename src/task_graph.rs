@@ -7,7 +7,7 @@ use std::any::Any;
 
 use maco_device::{bf16, f16};
 use maco_graph::plan;
-use maco_graph::spec::{Argument, Element, Kind, Owned, Placement, TaskSpec, Value};
+use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value};
 use maco_host::{Arguments, Device, Dispatch, Embedded, Error, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
 
 use crate::tasks;
@@ -76,6 +76,7 @@ struct Call {
     task: &'static TaskSpec,
     arguments: Vec<Operand>,
     tile: Option<Vec<u32>>,
+    drain: bool,
 }
 
 /// A graph of tasks in program order, built at run time.
@@ -184,13 +185,21 @@ impl TaskGraph {
 
     /// Calls any task of the set, arguments in the order of its signature. What it writes is a [`TaskGraph::temp`].
     pub fn custom(&mut self, task: &'static TaskSpec, arguments: impl IntoIterator<Item = Operand>) {
-        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None });
+        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None, drain: false });
     }
 
     /// Forces the tile of the latest call.
     pub fn tile(&mut self, tile: &[u32]) {
         if let Some(call) = self.calls.last_mut() {
             call.tile = Some(tile.to_vec());
+        }
+    }
+
+    /// Leaves the tasks of the latest call to whichever worker is free, as `.drain()` does in a megakernel: for tasks whose cost only
+    /// the data knows. Changes nothing but static lists.
+    pub fn drain(&mut self) {
+        if let Some(call) = self.calls.last_mut() {
+            call.drain = true;
         }
     }
 
@@ -239,7 +248,8 @@ impl TaskGraph {
                     Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
                 })
                 .collect();
-            graph.call(call.task, *slot, &arguments, call.tile.as_deref(), 0)?;
+            let options = CallOptions { tile: call.tile.as_deref(), drain: call.drain, ..CallOptions::default() };
+            graph.call(call.task, *slot, &arguments, options)?;
         }
         let program = Program {
             name: maco_graph::spec::intern(&self.name),

@@ -71,6 +71,8 @@ pub struct Call {
     pub then: Vec<String>,
     /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.
     pub priority: i32,
+    /// `.drain()`: only data knows what its tasks cost, so that static lists leave them to whichever worker is free.
+    pub drain: bool,
 }
 
 /// Where a scalar argument comes from.

@@ -195,6 +195,7 @@ impl Recording<'_> {
                 tile,
                 then: row.then.iter().map(|&name| name.to_owned()).collect(),
                 priority: row.priority,
+                drain: row.drain,
             });
         }
         coverage::check(&graph)?;

@@ -3,8 +3,8 @@
 use maco_graph::ir::{TensorKind, ViewAxis};
 use maco_graph::resolve::ResolveError;
 use maco_graph::spec::{
-    Access, Argument, Axis, BuildError, Code, Dim, DimSpec, Element, ElementSpec, Index, Kind, Owned, Param, Placement, Recorder,
-    ScalarType, Storage, TaskKind, TaskSpec, TensorParam, Value,
+    Access, Argument, Axis, BuildError, CallOptions, Code, Dim, DimSpec, Element, ElementSpec, Index, Kind, Owned, Param, Placement,
+    Recorder, ScalarType, Storage, TaskKind, TaskSpec, TensorParam, Value,
 };
 use proptest::prelude::*;
 
@@ -213,11 +213,11 @@ fn a_graph_built_at_run_time_resolves() {
     let part = graph.slice(x, 0, 2..6).unwrap();
     let part = graph.slice(part, 1, 6..12).unwrap();
     let turned = graph.transposed(part).unwrap();
-    graph.call(&COPY, 0, &[Argument::Tensor(turned), h], Some(&[64, 256]), 3).unwrap();
-    graph.call(&SCALE, 4, &[h, Argument::Scalar(by)], None, 0).unwrap();
+    graph.call(&COPY, 0, &[Argument::Tensor(turned), h], CallOptions { tile: Some(&[64, 256]), priority: 3, drain: true }).unwrap();
+    graph.call(&SCALE, 4, &[h, Argument::Scalar(by)], CallOptions::default()).unwrap();
     let back = graph.transposed(h.view()).unwrap();
-    graph.call(&COPY, 0, &[Argument::Tensor(back), y], None, 0).unwrap();
-    graph.call(&SCALE, 4, &[y, Argument::Scalar(Value::F32(0.5))], None, 0).unwrap();
+    graph.call(&COPY, 0, &[Argument::Tensor(back), y], CallOptions::default()).unwrap();
+    graph.call(&SCALE, 4, &[y, Argument::Scalar(Value::F32(0.5))], CallOptions::default()).unwrap();
 
     let recording = graph.finish().unwrap();
     assert_eq!(recording.mask(), 0b11_0011, "bf16 instances of both tasks");
@@ -226,7 +226,7 @@ fn a_graph_built_at_run_time_resolves() {
     assert_eq!(graph.tensors[2].kind, TensorKind::Temp);
     assert_eq!(graph.calls.len(), 4);
     let first = &graph.calls[0];
-    assert_eq!((first.tile.as_deref(), first.priority), (Some([64, 256].as_slice()), 3));
+    assert_eq!((first.tile.as_deref(), first.priority, first.drain), (Some([64, 256].as_slice()), 3, true));
     assert_eq!(first.operands[0].offset, [2, 6]);
     assert_eq!(first.operands[0].axes, [ViewAxis { axis: 1, step: 1, extent: 6 }, ViewAxis { axis: 0, step: 1, extent: 4 }]);
     assert_eq!(graph.scalars[0].name, "by");
@@ -241,7 +241,7 @@ fn a_split_axis_counts_in_steps() {
     let row = graph.slice(heads, 0, 5..6).unwrap();
     assert_eq!(row.rank, 3);
     // Rank 3 does not fit a task of rank 2.
-    let error = graph.call(&COPY, 0, &[Argument::Tensor(row), y], None, 0).unwrap_err();
+    let error = graph.call(&COPY, 0, &[Argument::Tensor(row), y], CallOptions::default()).unwrap_err();
     assert_eq!(error.code, Code::Rank);
     assert!(error.text.contains("`x` of task `copy` has 2 dimensions, but `x` has 3"), "{error}");
 }
@@ -261,21 +261,24 @@ fn mistake(call: impl FnOnce(&mut Owned, [Argument<'static>; 3]) -> Result<(), B
 #[test]
 fn the_builder_speaks_the_codes_of_const_evaluation() {
     let two = Argument::Scalar(Value::F32(2.0));
-    assert_eq!(mistake(|g, [_, y, h]| g.call(&COPY, 0, &[h, y], None, 0)), Code::Unwritten);
-    assert_eq!(mistake(|g, [x, _, h]| g.call(&COPY, 0, &[x, h], None, 0)), Code::OutUnwritten);
-    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y], None, 0)), Code::Unread);
-    assert_eq!(mistake(|g, [x, _, _]| g.call(&SCALE, 0, &[x, two], None, 0)), Code::WritesIn);
-    assert_eq!(mistake(|g, [x, _, _]| g.call(&COPY, 0, &[x], None, 0)), Code::Arity);
-    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y, two], None, 0)), Code::Arity);
-    assert_eq!(mistake(|g, [_, y, _]| g.call(&COPY, 0, &[two, y], None, 0)), Code::Sort);
-    assert_eq!(mistake(|g, [x, y, _]| g.call(&SCALE, 0, &[y, x], None, 0)), Code::Sort);
-    assert_eq!(mistake(|g, [_, y, _]| g.call(&SCALE, 0, &[y, Argument::Scalar(Value::Integer(2))], None, 0)), Code::Element);
-    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y], Some(&[64, 64]), 0)), Code::Tile);
-    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 127, &[x, y], None, 0)), Code::Limit);
+    assert_eq!(mistake(|g, [_, y, h]| g.call(&COPY, 0, &[h, y], CallOptions::default())), Code::Unwritten);
+    assert_eq!(mistake(|g, [x, _, h]| g.call(&COPY, 0, &[x, h], CallOptions::default())), Code::OutUnwritten);
+    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y], CallOptions::default())), Code::Unread);
+    assert_eq!(mistake(|g, [x, _, _]| g.call(&SCALE, 0, &[x, two], CallOptions::default())), Code::WritesIn);
+    assert_eq!(mistake(|g, [x, _, _]| g.call(&COPY, 0, &[x], CallOptions::default())), Code::Arity);
+    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y, two], CallOptions::default())), Code::Arity);
+    assert_eq!(mistake(|g, [_, y, _]| g.call(&COPY, 0, &[two, y], CallOptions::default())), Code::Sort);
+    assert_eq!(mistake(|g, [x, y, _]| g.call(&SCALE, 0, &[y, x], CallOptions::default())), Code::Sort);
+    assert_eq!(mistake(|g, [_, y, _]| g.call(&SCALE, 0, &[y, Argument::Scalar(Value::Integer(2))], CallOptions::default())), Code::Element);
+    assert_eq!(
+        mistake(|g, [x, y, _]| g.call(&COPY, 0, &[x, y], CallOptions { tile: Some(&[64, 64]), ..CallOptions::default() })),
+        Code::Tile
+    );
+    assert_eq!(mistake(|g, [x, y, _]| g.call(&COPY, 127, &[x, y], CallOptions::default())), Code::Limit);
     assert_eq!(
         mistake(|g, [x, y, _]| {
             let short = g.slice(x.view(), 0, 0..4)?;
-            g.call(&COPY, 0, &[Argument::Tensor(short), y], None, 0)
+            g.call(&COPY, 0, &[Argument::Tensor(short), y], CallOptions::default())
         }),
         Code::Dimension
     );
@@ -283,8 +286,8 @@ fn the_builder_speaks_the_codes_of_const_evaluation() {
     assert_eq!(mistake(|g, [x, _, _]| g.split(x.view(), 2, 2).map(|_| ())), Code::View);
     assert_eq!(
         mistake(|g, [x, y, _]| {
-            g.call(&COPY, 0, &[x, y], None, 0)?;
-            g.call(&COPY, 0, &[y, y], None, 0)
+            g.call(&COPY, 0, &[x, y], CallOptions::default())?;
+            g.call(&COPY, 0, &[y, y], CallOptions::default())
         }),
         Code::Overlap
     );
@@ -296,7 +299,7 @@ fn slices_of_one_tensor_may_meet_but_not_overlap() {
         let mut graph = Owned::new();
         let x = matrix(&mut graph, "x", Kind::InOut, [8, 8]).view();
         let (from, to) = (graph.slice(x, 0, from).unwrap(), graph.slice(x, 0, to).unwrap());
-        graph.call(&COPY, 0, &[Argument::Tensor(from), Argument::Tensor(to)], None, 0)
+        graph.call(&COPY, 0, &[Argument::Tensor(from), Argument::Tensor(to)], CallOptions::default())
     };
     assert!(copy(0..4, 4..8).is_ok());
     assert!(copy(4..8, 0..4).is_ok());
@@ -312,9 +315,9 @@ fn what_slices_leave_unwritten_is_found() {
         let h = matrix(&mut graph, "h", Kind::Temp, [8, 8]).view();
         let rows = |graph: &mut Owned, view, range: &std::ops::Range<u64>| Argument::Tensor(graph.slice(view, 0, range.clone()).unwrap());
         let (from, to) = (rows(&mut graph, x, &write), rows(&mut graph, h, &write));
-        graph.call(&COPY, 0, &[from, to], None, 0).unwrap();
+        graph.call(&COPY, 0, &[from, to], CallOptions::default()).unwrap();
         let (from, to) = (rows(&mut graph, h, &read), rows(&mut graph, y, &read));
-        graph.call(&COPY, 0, &[from, to], None, 0).unwrap();
+        graph.call(&COPY, 0, &[from, to], CallOptions::default()).unwrap();
         let resolved = graph.finish().unwrap().resolve("g", &[]);
         resolved.map(|_| ()).map_err(|error| (error.code(), error.to_string()))
     };
@@ -336,7 +339,7 @@ fn halves_of_a_split_are_told_apart() {
         let from = graph.slice(groups, 2, inner).unwrap();
         let to = graph.slice(x, 1, columns).unwrap();
         let to = graph.split(to, 1, 2).unwrap();
-        graph.call(&COPY3, 0, &[Argument::Tensor(from), Argument::Tensor(to)], None, 0).map_err(|error| error.code)
+        graph.call(&COPY3, 0, &[Argument::Tensor(from), Argument::Tensor(to)], CallOptions::default()).map_err(|error| error.code)
     };
     // Columns 0, 1, 4 and 5 against 4..8.
     assert_eq!(copy(0..2, 4..8), Err(Code::Overlap));
@@ -344,7 +347,7 @@ fn halves_of_a_split_are_told_apart() {
     let x = matrix(&mut graph, "x", Kind::InOut, [8, 8]).view();
     let groups = graph.split(x, 1, 2).unwrap();
     let (first, second) = (graph.slice(groups, 1, 0..1).unwrap(), graph.slice(groups, 1, 1..2).unwrap());
-    assert_eq!(graph.call(&COPY3, 0, &[Argument::Tensor(first), Argument::Tensor(second)], None, 0), Ok(()));
+    assert_eq!(graph.call(&COPY3, 0, &[Argument::Tensor(first), Argument::Tensor(second)], CallOptions::default()), Ok(()));
 }
 
 #[test]
@@ -356,8 +359,8 @@ fn views_that_are_no_box_are_not_judged() {
     let from = graph.split(x, 1, 2).unwrap();
     let to = graph.split(h.view(), 1, 2).unwrap();
     let to = graph.slice(to, 2, 0..2).unwrap();
-    graph.call(&COPY3, 0, &[Argument::Tensor(from), Argument::Tensor(to)], None, 0).unwrap();
-    graph.call(&COPY, 0, &[h, y], None, 0).unwrap();
+    graph.call(&COPY3, 0, &[Argument::Tensor(from), Argument::Tensor(to)], CallOptions::default()).unwrap();
+    graph.call(&COPY, 0, &[h, y], CallOptions::default()).unwrap();
     assert!(graph.finish().unwrap().resolve("g", &[]).is_ok());
 }
 
@@ -384,7 +387,7 @@ fn a_group_that_reaches_too_far_is_found() {
         let mut graph = Owned::new();
         let k = graph.tensor("k", Kind::In, Element::Bf16, &[groups, 2, 2], Placement::Replicated).unwrap();
         let y = graph.tensor("y", Kind::Out, Element::Bf16, &[heads, 2, 2], Placement::Replicated).unwrap();
-        graph.call(&GROUPED, 0, &[Argument::Tensor(k), Argument::Tensor(y)], None, 0).unwrap();
+        graph.call(&GROUPED, 0, &[Argument::Tensor(k), Argument::Tensor(y)], CallOptions::default()).unwrap();
         graph.finish().unwrap().resolve("g", &[]).map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(resolve(8, 2), Ok(()));

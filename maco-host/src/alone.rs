@@ -1,6 +1,6 @@
 //! One task on its own, on the CPU: what a task's author tries first.
 
-use maco_graph::spec::{Access, Argument, Kind, Owned, Param, Placement, TaskSpec, Value};
+use maco_graph::spec::{Access, Argument, CallOptions, Kind, Owned, Param, Placement, TaskSpec, Value};
 
 use crate::arguments::Arguments;
 use crate::device::Device;
@@ -49,7 +49,7 @@ pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, arguments: Arguments<
             }
         }
     }
-    graph.call(task, 0, &call, None, 0)?;
+    graph.call(task, 0, &call, CallOptions::default())?;
     let program = Program {
         name: task.name,
         graph: graph.finish()?.resolve(task.name, &[])?,

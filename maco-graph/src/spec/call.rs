@@ -29,6 +29,8 @@ pub struct CallSite<'a> {
     pub tile_site: u32,
     /// `.priority(n)`
     pub priority: i32,
+    /// `.drain()`
+    pub drain: bool,
 }
 
 impl Recorder<'_> {
@@ -147,7 +149,8 @@ impl Recorder<'_> {
             self.epilogue(spec, site, first_operand);
         }
         self.mark(spec, site, slot, element, forced);
-        self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, then: site.then, priority: site.priority });
+        let (then, priority, drain) = (site.then, site.priority, site.drain);
+        self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, then, priority, drain });
     }
 
     /// `.then(gelu)` needs a store to be fused into, of a whole result.

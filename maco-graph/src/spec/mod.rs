@@ -38,7 +38,7 @@ pub use fault::{Fault, FaultKind, TensorName};
 pub use flow::Kind;
 pub use graph::{Enclosing, GraphParam, GraphSpec};
 #[cfg(feature = "std")]
-pub use owned::{BuildError, Owned, intern};
+pub use owned::{BuildError, CallOptions, Owned, intern};
 pub use placement::{Collective, Placement};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 pub use storage::{Recording, Storage};

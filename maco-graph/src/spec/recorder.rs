@@ -93,6 +93,8 @@ pub struct CallRow {
     pub then: &'static [&'static str],
     /// Larger is earlier.
     pub priority: i32,
+    /// Claimed by whichever worker is free.
+    pub drain: bool,
 }
 
 impl CallRow {
@@ -106,6 +108,7 @@ impl CallRow {
         tile: [0; 3],
         then: &[],
         priority: 0,
+        drain: false,
     };
 }
 

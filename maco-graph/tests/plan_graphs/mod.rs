@@ -136,7 +136,17 @@ impl Build {
     }
 
     pub fn call_on(&mut self, task: &'static TaskSpec, operands: Vec<View>) -> &mut Call {
-        self.0.calls.push(Call { task, slot: 0, element: 0, operands, scalars: Vec::new(), tile: None, then: Vec::new(), priority: 0 });
+        self.0.calls.push(Call {
+            task,
+            slot: 0,
+            element: 0,
+            operands,
+            scalars: Vec::new(),
+            tile: None,
+            then: Vec::new(),
+            priority: 0,
+            drain: false,
+        });
         self.0.calls.last_mut().expect("just pushed")
     }
 }

@@ -152,7 +152,17 @@ impl Builder {
 
     pub fn call_views(mut self, task: &'static TaskSpec, operands: Vec<View>, scalars: &[ScalarSource]) -> Builder {
         let slot = TASKS.iter().position(|known| known.name == task.name && known.kind == task.kind).expect("a known task") as u32;
-        self.0.calls.push(Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0 });
+        self.0.calls.push(Call {
+            task,
+            slot,
+            element: 0,
+            operands,
+            scalars: scalars.into(),
+            tile: None,
+            then: vec![],
+            priority: 0,
+            drain: false,
+        });
         self
     }
 

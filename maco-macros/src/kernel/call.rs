@@ -15,6 +15,7 @@ struct Options {
     then: Vec<Path>,
     tile: Option<Vec<Expr>>,
     priority: Option<Expr>,
+    drain: bool,
 }
 
 impl Replay<'_> {
@@ -72,6 +73,7 @@ impl Replay<'_> {
             Some(priority) => priority.to_token_stream(),
             None => quote! { 0 },
         };
+        let drain = options.drain;
         let callee = Site::of(path);
         let record = callee.respan(quote! { ::__maco_call });
         let (place, values) = (hidden("site"), hidden("arguments"));
@@ -86,6 +88,7 @@ impl Replay<'_> {
                     tile: #tile,
                     tile_site: #tile_site,
                     priority: #priority,
+                    drain: #drain,
                 };
                 // `match`, so that what the arguments borrow lives as long as the call.
                 match [#(#translated),*] {
@@ -112,27 +115,36 @@ impl Options {
                     ));
                 }
             },
-            ("tile", sizes) if !sizes.is_empty() && self.tile.is_none() => {
-                self.tile = Some(sizes.iter().map(|&size| size.clone()).collect());
-            }
-            ("priority", [level]) if self.priority.is_none() => self.priority = Some((*level).clone()),
-            ("tile" | "priority", _) if self.tile.is_some() || self.priority.is_some() => {
+            ("tile" | "priority" | "drain", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }
+            ("tile", sizes) if !sizes.is_empty() => self.tile = Some(sizes.iter().map(|&size| size.clone()).collect()),
+            ("priority", [level]) => self.priority = Some((*level).clone()),
+            ("drain", []) => self.drain = true,
             ("split_k" | "via", _) => {
                 let help = "the plan chooses; remove the option";
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}(..)` is not supported yet"), help));
             }
-            ("then" | "tile" | "priority", _) => {
+            ("then" | "tile" | "priority" | "drain", _) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
             }
             _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
         }
         Ok(())
     }
+
+    /// Whether option `name` has been read.
+    fn has(&self, name: &str) -> bool {
+        match name {
+            "tile" => self.tile.is_some(),
+            "priority" => self.priority.is_some(),
+            "drain" => self.drain,
+            _ => false,
+        }
+    }
 }
 
-const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)` and `.priority(1)`";
+const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)`, `.priority(1)` and `.drain()`";
 
 fn callee(call: &ExprCall) -> syn::Result<Path> {
     let Expr::Path(path) = strip(&call.func) else {

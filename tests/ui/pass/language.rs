@@ -86,7 +86,7 @@ pub fn mlp(x: In<bf16, M, K>, up: [In<bf16, K, K>; LAYERS], down: In<bf16, K, K>
     linear(x, up[0], h).then(gelu);
     for layer in 1..LAYERS {
         let next = temp::<bf16, M, K>();
-        linear(h, up[layer], next).tile(64, 128);
+        linear(h, up[layer], next).tile(64, 128).priority(-1).drain();
         scale(next, by);
         h = next;
     }
