@@ -5,7 +5,7 @@ mod plan_graphs;
 
 use std::collections::VecDeque;
 
-use maco_graph::plan::{Options, Plan, Schedule, Share, plan};
+use maco_graph::plan::{Entry, Options, Plan, Schedule, Share, plan};
 use plan_graphs::random::{Draw, Script, scripts};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
@@ -55,43 +55,80 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Workers with static lists: tasks of a list begin in order and overlap, polled counters hold only what is signalled, and `after`
+/// A worker with a static list.
+#[derive(Default)]
+struct Worker {
+    entries: VecDeque<Entry>,
+    /// Tasks of the list, and what was claimed, in the order in which they were taken.
+    taken: Vec<u32>,
+    begun: usize,
+    /// Tasks end in order, as they begin.
+    ended: usize,
+}
+
+impl Worker {
+    /// Takes a task ahead of those that have begun, if there is one.
+    fn take(&mut self, plan: &Plan, tickets: &mut [u32]) {
+        while self.taken.len() == self.begun {
+            match self.entries.front() {
+                None => return,
+                Some(&Entry::Task(task)) => {
+                    self.entries.pop_front();
+                    self.taken.push(task);
+                }
+                Some(&Entry::Drain(drain)) => {
+                    let (drain, ticket) = (&plan.lists.drains[drain as usize], &mut tickets[drain as usize]);
+                    if drain.start + *ticket < drain.end {
+                        self.taken.push(drain.start + *ticket);
+                        *ticket += 1;
+                    } else {
+                        self.entries.pop_front();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Workers with static lists: tasks of a worker begin in order and overlap, polled counters hold only what is signalled, and `after`
 /// stands for the rest. With `deaf`, workers do not heed `after`.
 fn lists(plan: &Plan, draw: &mut Draw<'_>, deaf: bool) -> Result<(), String> {
     let mut run = Run::new(plan);
     let mut polled = vec![0u32; plan.counters as usize];
-    // Per worker: tasks begun and tasks ended. They end in order, as they begin.
-    let mut at = vec![(0usize, 0usize); plan.workers as usize];
+    let mut tickets = vec![0; plan.lists.drains.len()];
+    let mut workers: Vec<Worker> =
+        (0..plan.workers as usize).map(|list| Worker { entries: plan.lists.entries(list).collect(), ..Worker::default() }).collect();
     while run.ended < plan.tasks.len() {
-        let start = draw.below(at.len());
+        let count = workers.len();
+        let start = draw.below(count);
         // Late ends show more.
         let reluctant = draw.below(4) != 0;
         let mut moved = false;
-        let workers = at.len();
-        for (offset, eager) in [false, true].into_iter().flat_map(|eager| (0..workers).map(move |offset| (offset, eager))) {
-            let worker = (start + offset) % workers;
-            let list = plan.lists.of(worker);
-            let (begun, ended) = at[worker];
-            let next = list.get(begun).copied().filter(|&task| {
+        for (offset, eager) in [false, true].into_iter().flat_map(|eager| (0..count).map(move |offset| (offset, eager))) {
+            let worker = &mut workers[(start + offset) % count];
+            worker.take(plan, &mut tickets);
+            let (begun, ended) = (worker.begun, worker.ended);
+            let next = worker.taken.get(begun).copied().filter(|&task| {
                 let arrived = plan
                     .waits_of(task)
                     .iter()
                     .all(|wait| plan.local.is_local(task, wait.counter) || polled[wait.counter as usize] >= wait.need);
                 let after = plan.local.after(task) as usize;
+                let after = if after < SLOTS { after } else { 0 };
                 let last = after == 0 || deaf || ended > begun - after;
                 arrived && last && begun < ended + SLOTS
             });
             if let Some(task) = next {
                 run.begin(task)?;
-                at[worker].0 += 1;
+                worker.begun += 1;
                 moved = true;
             } else if ended < begun && (eager || !reluctant) {
-                let task = list[ended];
+                let task = worker.taken[ended];
                 run.end(task);
                 for &counter in plan.signals_of(task) {
                     polled[counter as usize] += u32::from(plan.local.is_signalled(counter));
                 }
-                at[worker].1 += 1;
+                worker.ended += 1;
                 moved = true;
             }
             if moved {
@@ -307,6 +344,10 @@ fn draw_task(plan: &Plan) -> u32 {
 #[test]
 fn one_worker_needs_no_counters() {
     let (with, all) = refused(Schedule::Static, |plan, _| {
+        let mut graph = plan.graph.clone();
+        // What is claimed may be anybody's.
+        graph.calls.iter_mut().for_each(|call| call.drain = false);
+        let plan = maco_graph::plan::plan(graph, &Options::new(plan.workers)).unwrap();
         let polls = |task: u32| plan.waits_of(task).iter().any(|wait| !plan.local.is_local(task, wait.counter));
         (plan.workers == 1).then(|| (0..plan.tasks.len() as u32).any(polls))
     });

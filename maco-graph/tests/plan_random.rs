@@ -91,7 +91,7 @@ fn survives(dropped: Option<Hazard>, property: impl Fn(&Plan, &Script) -> Result
 /// The properties above say little about graphs in which nothing depends on anything.
 #[test]
 fn random_graphs_are_not_trivial() {
-    let mut seen = [0usize; 8];
+    let mut seen = [0usize; 10];
     let mut runner =
         TestRunner::new_with_rng(config(300), proptest::test_runner::TestRng::deterministic_rng(prop::test_runner::RngAlgorithm::ChaCha));
     let counts = std::cell::RefCell::new(&mut seen);
@@ -101,6 +101,13 @@ fn random_graphs_are_not_trivial() {
         let of = |hazard| plan.relations.iter().filter(|relation| relation.hazard == hazard).count();
         let tasks = || 0..plan.tasks.len() as u32;
         let out_of_order = plan.calls.windows(2).any(|pair| pair[0].tasks.start > pair[1].tasks.start);
+        // Edges that stay on a worker, over a drain from which it may claim.
+        let local_across = tasks().filter(|&task| plan.local.after(task) > 0).filter(|&task| {
+            let waits = plan.waits_of(task).iter().filter(|wait| plan.local.is_local(task, wait.counter));
+            let first = waits.filter_map(|wait| tasks().find(|&from| plan.signals_of(from).contains(&wait.counter))).min();
+            plan.lists.drains.iter().any(|drain| first.is_some_and(|first| first < drain.start) && drain.end <= task)
+        });
+        let local_across = local_across.count();
         let new = [
             of(Hazard::Raw),
             of(Hazard::War),
@@ -110,6 +117,8 @@ fn random_graphs_are_not_trivial() {
             tasks().filter(|&task| plan.signals_of(task).len() > 2).count(),
             usize::from(out_of_order),
             usize::from(plan.waves > 4),
+            plan.lists.drains.len(),
+            local_across,
         ];
         seen.iter_mut().zip(new).for_each(|(seen, new)| *seen += new);
         Ok(())

@@ -91,6 +91,32 @@ fn lists_hold_every_task_once_in_order() {
     assert_eq!(defect(|plan| plan.schedule = Schedule::Tickets), Defect::Borders { lists: 1, tasks: 12 });
 }
 
+/// The same two calls, of which the first is drained.
+fn drained(tamper: impl FnOnce(&mut Plan)) -> Result<(), Defect> {
+    let mut graph = sound().graph;
+    graph.calls[0].drain = true;
+    let mut plan = plan(graph, &Options::new(2)).unwrap();
+    assert_eq!((&plan.lists.drains[..], &plan.lists.order[..]), (&[0..8][..], &[8, 10, 9, 11][..]));
+    tamper(&mut plan);
+    plan.verify()
+}
+
+#[test]
+fn every_task_is_listed_or_claimed() {
+    assert_eq!(drained(|_| {}), Ok(()));
+    assert_eq!(drained(|plan| plan.lists.drains[0].end = 0), Err(Defect::Drain { drain: 0 }));
+    assert_eq!(drained(|plan| plan.lists.drains[0] = 0..13), Err(Defect::Drain { drain: 0 }));
+    assert_eq!(drained(|plan| plan.lists.drains = vec![0..5, 4..8]), Err(Defect::Drain { drain: 1 }));
+    assert_eq!(drained(|plan| plan.lists.drains = vec![4..8, 0..4]), Err(Defect::Drain { drain: 1 }));
+    assert_eq!(drained(|plan| plan.schedule = Schedule::Tickets), Err(Defect::Drain { drain: 0 }));
+    assert_eq!(drained(|plan| plan.lists.drains[0].end = 7), Err(Defect::Drained { task: 7 }));
+    assert_eq!(drained(|plan| plan.lists.drains[0].end = 9), Err(Defect::Drained { task: 8 }));
+    assert_eq!(drained(|plan| plan.graph.calls[0].drain = false), Err(Defect::Drained { task: 0 }));
+    assert_eq!(drained(|plan| plan.lists.drains.clear()), Err(Defect::Drained { task: 0 }));
+    assert_eq!(drained(|plan| plan.lists.order[0] = 7), Err(Defect::Twice { task: 7 }));
+    assert_eq!(drained(|plan| plan.lists.order.insert(0, 7)), Err(Defect::Borders { lists: 2, tasks: 12 }));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -110,6 +136,9 @@ proptest! {
         let index = place % signal.signals.len();
         signal.signals[index] = (signal.signals[index] + delta) % (signal.counters + 1);
         prop_assert!(signal.signals == plan.signals || signal.verify().is_err());
+        if plan.lists.order.is_empty() {
+            return Ok(());
+        }
         let mut order = plan.clone();
         let index = place % order.lists.order.len();
         order.lists.order[index] = (order.lists.order[index] + delta) % order.tasks.len() as u32;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::check::operand_name;
-use super::{Plan, Relation};
+use super::{Plan, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 
 impl Display for Plan {
@@ -31,6 +31,9 @@ impl Display for Plan {
                 Some((first, last)) if first == last => write!(f, "  wave {first}")?,
                 Some((first, last)) => write!(f, "  waves {first}-{last}")?,
                 None => write!(f, "  empty")?,
+            }
+            if call.drain && schedule == Schedule::Static {
+                write!(f, "  drained")?;
             }
             writeln!(f, "  ({})", self.arguments(call))?;
         }

@@ -2,7 +2,12 @@
 //!
 //! If all tasks that fill a counter are in one list, a task further down that list need not look at the counter: its worker runs
 //! tasks in order and knows which are done. That spares a release, a signal, a poll and an acquire of device memory. Results
-//! that travel through the ring are left out: copies by TMA are ordered through device memory only.
+//! that travel through the ring are left out: copies by TMA are ordered through device memory only. So are drained tasks, whose
+//! worker nobody knows.
+//!
+//! Places are counted without what the worker claims in between, which may be any number of tasks. A task then waits for one that is
+//! less far before it than the one it must come after, or is that one: tasks of a worker end in order, since each of its consumer
+//! warps arrives at the end of one task after the other. And one that is too far before it to be waited for is no nearer.
 
 use super::region::tensor_of;
 use super::{Plan, Schedule};
@@ -14,9 +19,9 @@ pub struct Local {
     home: Vec<u32>,
     /// Per counter: whether a wait of another list, or of a staged task, needs its signals.
     exported: Vec<bool>,
-    /// Per task: list, or [`NOWHERE`] when its waits are never local.
+    /// Per task: list, or [`NOWHERE`] when its waits are never local, as those of staged and drained tasks.
     list: Vec<u32>,
-    /// Per task: how many places before it in its list the last task is that it must come after; 0 if there is none.
+    /// Per task: how many places of its list before it the last task is that it must come after; 0 if there is none.
     after: Vec<u32>,
 }
 
@@ -48,6 +53,7 @@ impl Local {
                 }
             }
         }
+        // Drained tasks are in no list, and one call fills a counter: theirs have had no home.
         let home: Vec<u32> = home.into_iter().map(|home| home.unwrap_or(NOWHERE)).collect();
         let mut local = Local { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
         for wait in &plan.named {
@@ -80,7 +86,7 @@ impl Local {
         self.exported.get(counter as usize).copied().unwrap_or(true)
     }
 
-    /// How many places before `task` in its list the last task is that it must come after; 0 if there is none.
+    /// How many places before `task` in its list, drains not counted, the last task is that it must come after; 0 if there is none.
     pub fn after(&self, task: u32) -> u32 {
         self.after.get(task as usize).copied().unwrap_or(0)
     }

@@ -53,7 +53,8 @@ pub struct Options {
     pub schedule: Schedule,
     /// Refuse graphs of more tasks than this.
     pub max_tasks: usize,
-    /// The worker of every task, in global order; static lists only. `None`: dealt round robin.
+    /// The worker of every task, in global order; static lists only, and not looked at for tasks of drained calls. `None`: dealt round
+    /// robin.
     pub placement: Option<Vec<u32>>,
 }
 
@@ -290,22 +291,55 @@ pub struct Relation {
     pub edges: u64,
 }
 
-/// Task indices, worker after worker.
+/// Task indices, worker after worker, and what all workers share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Task indices. Static: worker after worker. Otherwise in global order.
+    /// Task indices. Static: worker after worker, without those of drained calls. Otherwise in global order.
     pub order: Vec<u32>,
     /// Where each worker's list starts, and the end: workers + 1 entries. Otherwise `[0, tasks]`.
     pub starts: Vec<u32>,
+    /// Runs of tasks that workers claim by ticket, in global order; static lists only. Every list has an entry for each, see
+    /// [`Lists::entries`].
+    pub drains: Vec<Range<u32>>,
+}
+
+/// What a worker does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Runs the task.
+    Task(u32),
+    /// Claims tasks of this one of [`Lists::drains`], one after the other, until none is left.
+    Drain(u32),
 }
 
 impl Lists {
-    /// The tasks of list `list`, in the order in which they run.
+    /// The tasks of list `list`, in the order in which they run, but for those that its worker claims.
     ///
     /// # Panics
     /// If there is no such list.
     pub fn of(&self, list: usize) -> &[u32] {
         &self.order[self.starts[list] as usize..self.starts[list + 1] as usize]
+    }
+
+    /// The entries of list `list`: a drain stands where its tasks do in the global order.
+    ///
+    /// So no worker waits for ever: look at the task that is the least in the global order among those that have not ended. Whatever it
+    /// waits for is less and has ended. A worker takes entries in this order and runs in order what it takes, so whoever has the task,
+    /// by its list or by a ticket, has ended all that it took before, and runs it. If nobody has it, it is next in a drain, since tickets
+    /// are drawn in task order. Every worker's list has that drain, all its entries before the drain are for less tasks and come to an
+    /// end, and so does what it has claimed of the drain: it draws the next ticket, which is for this task or shows that another worker
+    /// has drawn it.
+    ///
+    /// # Panics
+    /// If there is no such list.
+    pub fn entries(&self, list: usize) -> impl Iterator<Item = Entry> + '_ {
+        let mut tasks = self.of(list).iter().copied().peekable();
+        let mut drains = (0..).zip(&self.drains).peekable();
+        std::iter::from_fn(move || match (tasks.peek(), drains.peek()) {
+            (Some(&task), Some((_, drain))) if task < drain.start => tasks.next().map(Entry::Task),
+            (_, Some(_)) => drains.next().map(|(drain, _)| Entry::Drain(drain)),
+            (_, None) => tasks.next().map(Entry::Task),
+        })
     }
 }
 
@@ -353,7 +387,8 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     let mut found = dependence::relate(&graph, &calls, &regions, dropped, name_rows)?;
     let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
-    let lists = schedule::lists(events.tasks.len() as u32, options)?;
+    let drains = schedule::drains(&graph, &calls, &order, options.schedule);
+    let lists = schedule::lists(events.tasks.len() as u32, drains, options)?;
     let mut plan = Plan {
         graph,
         calls,

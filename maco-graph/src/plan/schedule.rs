@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use super::{AXES, Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
@@ -66,31 +67,50 @@ pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])
     }
 }
 
-/// Deals tasks `0..tasks`, which are in global order.
-pub(super) fn lists(tasks: u32, options: &Options) -> Result<Lists, PlanError> {
+/// The tasks of drained calls, as few runs as there can be: each costs every worker a ticket. `order` is that of the calls.
+pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedule: Schedule) -> Vec<Range<u32>> {
+    let mut drains: Vec<Range<u32>> = Vec::new();
+    if schedule != Schedule::Static {
+        return drains;
+    }
+    for &call in order.iter().filter(|&&call| graph.calls[call as usize].drain) {
+        let tasks = &calls[call as usize].tasks;
+        match drains.last_mut() {
+            Some(last) if last.end == tasks.start => last.end = tasks.end,
+            _ if tasks.is_empty() => {}
+            _ => drains.push(tasks.clone()),
+        }
+    }
+    drains
+}
+
+/// Deals tasks `0..tasks`, which are in global order, but for those that workers claim from `drains`.
+pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options) -> Result<Lists, PlanError> {
     let refuse = |what: String| Err(PlanError::Placement { what: what.into() });
     let (workers, placement) = (options.workers, options.placement.as_deref());
     if options.schedule != Schedule::Static {
         return match placement {
-            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks] }),
+            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains }),
             Some(_) => refuse(format!("with {}, tasks have no worker until they run", options.schedule)),
         };
     }
-    let mut lists = Lists { order: Vec::with_capacity(tasks as usize), starts: Vec::with_capacity(workers as usize + 1) };
+    let listed = listed(tasks, &drains);
+    let mut lists = Lists { order: Vec::with_capacity(listed.len()), starts: Vec::with_capacity(workers as usize + 1), drains };
     match placement {
         None => {
-            for worker in 0..workers {
+            for worker in 0..workers as usize {
                 lists.starts.push(lists.order.len() as u32);
-                lists.order.extend((worker..tasks).step_by(workers as usize));
+                lists.order.extend(listed.iter().skip(worker).step_by(workers as usize));
             }
-            lists.starts.push(tasks);
+            lists.starts.push(listed.len() as u32);
         }
         Some(placement) => {
             if placement.len() != tasks as usize {
                 return refuse(format!("it names {} workers for {tasks} tasks", placement.len()));
             }
             lists.starts.resize(workers as usize + 1, 0);
-            for (task, &worker) in placement.iter().enumerate() {
+            for &task in &listed {
+                let worker = placement[task as usize];
                 if worker >= workers {
                     return refuse(format!("task {task} is placed on worker {worker} of {workers}"));
                 }
@@ -100,19 +120,28 @@ pub(super) fn lists(tasks: u32, options: &Options) -> Result<Lists, PlanError> {
                 lists.starts[worker + 1] += lists.starts[worker];
             }
             let mut next = lists.starts.clone();
-            lists.order.resize(tasks as usize, 0);
-            for (task, &worker) in placement.iter().enumerate() {
-                lists.order[next[worker as usize] as usize] = task as u32;
-                next[worker as usize] += 1;
+            lists.order.resize(listed.len(), 0);
+            for &task in &listed {
+                let next = &mut next[placement[task as usize] as usize];
+                lists.order[*next as usize] = task;
+                *next += 1;
             }
         }
     }
     Ok(lists)
 }
 
+/// Tasks `0..tasks` without those of `drains`.
+fn listed(tasks: u32, drains: &[Range<u32>]) -> Vec<u32> {
+    let starts = std::iter::once(0).chain(drains.iter().map(|drain| drain.end));
+    let ends = drains.iter().map(|drain| drain.start).chain(std::iter::once(tasks));
+    starts.zip(ends).flat_map(|(start, end)| start..end).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::Entry;
 
     fn walk(grid: [u32; AXES]) -> Vec<[u32; AXES]> {
         let mut tiles = Vec::new();
@@ -144,21 +173,34 @@ mod tests {
 
     #[test]
     fn lists_are_dealt_round_robin() {
-        let lists = lists(7, &Options::new(3)).unwrap();
+        let lists = lists(7, vec![], &Options::new(3)).unwrap();
         assert_eq!(lists.order, [0, 3, 6, 1, 4, 2, 5]);
         assert_eq!(lists.starts, [0, 3, 5, 7]);
-        let idle = super::lists(2, &Options::new(4)).unwrap();
+        let idle = super::lists(2, vec![], &Options::new(4)).unwrap();
         assert_eq!(idle.starts, [0, 1, 2, 2, 2]);
     }
 
     #[test]
     fn lists_follow_a_placement() {
         let options = Options { placement: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
-        let lists = lists(5, &options).unwrap();
+        let lists = lists(5, vec![], &options).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 5, 5]));
         for wrong in [vec![0; 4], vec![0, 1, 2, 3, 4]] {
-            assert_eq!(super::lists(5, &Options { placement: Some(wrong), ..Options::new(4) }).unwrap_err().code(), 21);
+            assert_eq!(super::lists(5, vec![], &Options { placement: Some(wrong), ..Options::new(4) }).unwrap_err().code(), 21);
         }
-        assert!(super::lists(5, &Options { schedule: Schedule::Tickets, ..options }).is_err());
+        assert!(super::lists(5, vec![], &Options { schedule: Schedule::Tickets, ..options }).is_err());
+    }
+
+    #[test]
+    fn drains_stand_in_every_list() {
+        let lists = lists(10, vec![0..2, 5..8], &Options::new(3)).unwrap();
+        assert_eq!((&lists.order[..], &lists.starts[..]), (&[2, 8, 3, 9, 4][..], &[0, 2, 4, 5][..]));
+        let entries = |list| lists.entries(list).collect::<Vec<_>>();
+        assert_eq!(entries(1), [Entry::Drain(0), Entry::Task(3), Entry::Drain(1), Entry::Task(9)]);
+        assert_eq!(entries(2), [Entry::Drain(0), Entry::Task(4), Entry::Drain(1)]);
+        // Where a drained task is placed is nobody's concern.
+        let placement = Some(vec![9, 9, 0, 1, 0, 9, 9, 9, 1, 1]);
+        let lists = super::lists(10, vec![0..2, 5..8], &Options { placement, ..Options::new(3) }).unwrap();
+        assert_eq!((lists.order, lists.starts), (vec![2, 4, 3, 8, 9], vec![0, 2, 5, 5]));
     }
 }

@@ -1,7 +1,8 @@
 //! Checks a finished plan, by counting what it says rather than by how it was made.
 //!
 //! A plan that passes cannot hang: every wait is for exactly the signals that its counter gets, all of them from tasks
-//! earlier in one global order, and every list follows that order. That the waits order all conflicting accesses is not
+//! earlier in one global order, and every list follows that order, with a drain in every list at its place in that order (see
+//! [`super::Lists::entries`]). That the waits order all conflicting accesses is not
 //! decided here: it costs all pairs of tasks, and [`super::oracle`] does it for tests.
 
 use super::{Plan, Schedule};
@@ -70,9 +71,21 @@ pub enum Defect {
         /// The task that is out of place.
         task: u32,
     },
-    /// A task in two lists.
-    #[error("task {task} is in two lists")]
+    /// A task in two lists, or in a list and a drain.
+    #[error("task {task} is in two lists, or in a list and a drain")]
     Twice {
+        /// Index of the task.
+        task: u32,
+    },
+    /// A drain that is empty, does not follow the one before, lies beyond the tasks, or does not belong to the schedule.
+    #[error("drain {drain} is not a run of tasks behind the drain before, or there should be none")]
+    Drain {
+        /// Which drain.
+        drain: u32,
+    },
+    /// A task that is claimed though its call is not drained, or the other way round.
+    #[error("task {task} is claimed, but its call is not drained, or the other way round")]
+    Drained {
         /// Index of the task.
         task: u32,
     },
@@ -178,12 +191,14 @@ impl Plan {
     fn verify_lists(&self) -> Result<(), Defect> {
         let tasks = self.tasks.len() as u32;
         let lists = if self.schedule == Schedule::Static { self.workers } else { 1 };
+        let mut seen = Bits::new(tasks as usize);
+        let claimed = self.verify_drains(tasks, &mut seen)?;
         let starts = &self.lists.starts;
-        let borders = starts.len() as u64 == u64::from(lists) + 1 && starts.first() == Some(&0) && starts.last() == Some(&tasks);
-        if !borders || !starts.is_sorted() || self.lists.order.len() != tasks as usize {
+        let listed = tasks - claimed;
+        let borders = starts.len() as u64 == u64::from(lists) + 1 && starts.first() == Some(&0) && starts.last() == Some(&listed);
+        if !borders || !starts.is_sorted() || self.lists.order.len() != listed as usize {
             return Err(Defect::Borders { lists, tasks });
         }
-        let mut seen = Bits::new(tasks as usize);
         for list in 0..lists {
             let own = self.lists.of(list as usize);
             for (position, &task) in own.iter().enumerate() {
@@ -197,6 +212,29 @@ impl Plan {
         }
         // As many entries as tasks, none twice: none is missing.
         Ok(())
+    }
+
+    /// How many tasks are claimed from drains; they are `seen`.
+    fn verify_drains(&self, tasks: u32, seen: &mut Bits) -> Result<u32, Defect> {
+        let (mut end, mut claimed) = (0, 0);
+        for (index, drain) in self.lists.drains.iter().enumerate() {
+            let follows = end <= drain.start && drain.start < drain.end && drain.end <= tasks;
+            if !follows || self.schedule != Schedule::Static {
+                return Err(Defect::Drain { drain: index as u32 });
+            }
+            for task in drain.clone() {
+                seen.insert(task as usize);
+            }
+            end = drain.end;
+            claimed += drain.end - drain.start;
+        }
+        for (index, task) in self.tasks.iter().enumerate() {
+            let drained = self.schedule == Schedule::Static && self.graph.calls[task.call as usize].drain;
+            if drained != seen.has(index) {
+                return Err(Defect::Drained { task: index as u32 });
+            }
+        }
+        Ok(claimed)
     }
 }
 
@@ -214,5 +252,9 @@ impl Bits {
         let new = *word & bit == 0;
         *word |= bit;
         new
+    }
+
+    fn has(&self, index: usize) -> bool {
+        self.0[index / 64] & 1 << (index % 64) != 0
     }
 }

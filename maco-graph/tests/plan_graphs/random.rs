@@ -115,9 +115,11 @@ fn add_call(build: &mut Build, draw: &mut Draw<'_>) {
     let tile: Vec<u32> = task.axes.iter().map(|axis| axis.tiles[draw.below(axis.tiles.len())]).collect();
     let forced = draw.one_in(2);
     let priority = [0, 0, 0, 1, -1][draw.below(5)];
+    let drain = draw.one_in(3);
     let call = build.call_on(task, operands);
     call.tile = forced.then_some(tile);
     call.priority = priority;
+    call.drain = drain;
 }
 
 /// 1 to `most`, half the time `most`, now and then 0.

@@ -1,6 +1,6 @@
 //! Runs a plan on numbers: workers in any order that counters and lists allow, against the program run top to bottom.
 
-use maco_graph::plan::{Plan, oracle};
+use maco_graph::plan::{Entry, Plan, oracle};
 
 use super::random::Draw;
 
@@ -72,8 +72,9 @@ enum Worker {
 fn interleaved(plan: &Plan, draw: &mut Draw<'_>) -> Result<Memory, String> {
     let mut memory = initial(plan);
     let mut counters = vec![0u32; plan.counters as usize];
-    let lists = plan.lists.starts.len() - 1;
-    let mut next: Vec<usize> = vec![0; lists];
+    let mut tickets: Vec<u32> = plan.lists.drains.iter().map(|drain| drain.start).collect();
+    let lists: Vec<Vec<Entry>> = (0..plan.lists.starts.len() - 1).map(|list| plan.lists.entries(list).collect()).collect();
+    let mut next: Vec<usize> = vec![0; lists.len()];
     let mut workers: Vec<Worker> = (0..plan.workers).map(|_| Worker::Idle).collect();
     let mut left = plan.tasks.len();
     while left > 0 {
@@ -82,11 +83,21 @@ fn interleaved(plan: &Plan, draw: &mut Draw<'_>) -> Result<Memory, String> {
         let mut moved = false;
         for offset in 0..workers.len() {
             let index = (start + offset) % workers.len();
-            let list = index % lists;
+            let list = index % lists.len();
             let step = match &workers[index] {
-                Worker::Idle => plan.lists.of(list).get(next[list]).map(|&task| {
-                    next[list] += 1;
-                    Worker::Waiting(task)
+                Worker::Idle => lists[list].get(next[list]).map(|&entry| match entry {
+                    Entry::Drain(drain) if tickets[drain as usize] < plan.lists.drains[drain as usize].end => {
+                        tickets[drain as usize] += 1;
+                        Worker::Waiting(tickets[drain as usize] - 1)
+                    }
+                    Entry::Drain(_) => {
+                        next[list] += 1;
+                        Worker::Idle
+                    }
+                    Entry::Task(task) => {
+                        next[list] += 1;
+                        Worker::Waiting(task)
+                    }
                 }),
                 Worker::Waiting(task) if plan.waits_of(*task).iter().all(|wait| counters[wait.counter as usize] >= wait.need) => {
                     Some(Worker::Running(*task, values(plan, *task, &memory)))
