@@ -47,6 +47,8 @@ pub const NO_COUNTER: u32 = u32::MAX;
 pub const OP_END: u16 = u16::MAX;
 /// [`Descriptor::op`] of a task without a body (fences in tests and benches).
 pub const OP_NONE: u16 = u16::MAX - 1;
+/// [`Descriptor::op`] of an entry of a static list that stands for tasks to be claimed, see [`Descriptor::drain`].
+pub const OP_DRAIN: u16 = u16::MAX - 2;
 /// [`View::map`] of a view without a tensor map.
 pub const NO_MAP: u32 = u32::MAX;
 
@@ -134,6 +136,12 @@ impl Descriptor {
         indirect: 0,
         reserved: 0,
     };
+
+    /// The entry at which a worker claims tasks until none is left: ticket `n`, drawn from word `ticket` of the counter bank, is for
+    /// descriptor `first + n`; there are `tasks` of them.
+    pub const fn drain(ticket: u32, tasks: u32, first: u32) -> Descriptor {
+        Descriptor { op: OP_DRAIN, coord: [ticket, tasks, first], ..Descriptor::END }
+    }
 }
 
 /// Wait for the rows of a tensor that another one names: eight words of [`Launch::overflow`].
@@ -195,7 +203,8 @@ pub struct TensorMap(pub [u64; 16]);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
-    /// `[Descriptor]`; every list ends with [`OP_END`], the array with [`AHEAD`] more of them (prefetch reads past a list).
+    /// `[Descriptor]`: lists, each of which ends with [`OP_END`], then tasks that are claimed, then [`AHEAD`] more end entries
+    /// (prefetch reads past a list).
     pub descriptors: u64,
     /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,
@@ -215,7 +224,7 @@ pub struct Launch {
     pub shares: u64,
     /// `[u32; workers * INBOX]`, then `[u32; schedulers * workers * MAILBOX]`; all 0 between launches.
     pub rings: u64,
-    /// Words of one counter bank, a multiple of 32.
+    /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains.
     pub counters: u32,
     /// Workers: CTAs that run tasks, before the schedulers in the grid.
     pub workers: u32,

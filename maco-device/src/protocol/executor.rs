@@ -18,7 +18,7 @@ pub unsafe fn work<M: Machine>(
     unsafe {
         let run = Run::new(machine, launch, worker);
         run.clear_idle(machine, worker, launch.workers);
-        let mut queue = Queue::new(launch, worker);
+        let mut queue = Queue::new(launch, &run);
         while let Some(index) = queue.next(machine, &run) {
             let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
             if (*descriptor).op == OP_END || run.aborted(machine) {

@@ -3,62 +3,83 @@
 use super::mailbox::{clear, inbox, peek};
 use super::wait::{Look, Patience};
 use super::{Machine, Run};
-use crate::abi::{INBOX, Launch, PUSH_END, PUSHED, State, TICKETS};
+use crate::abi::{Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, State, TICKETS};
 
-/// A worker's source of tasks: its static list, tickets claimed in topological order, or what schedulers push.
+/// Tasks that workers claim one by one, in the order of their descriptors.
 ///
 /// Claimed tasks run in the order of their tickets, so the least unfinished task of all is always at the head of some worker.
+#[derive(Clone, Copy)]
+pub struct Drain {
+    ticket: *mut u32,
+    tasks: u32,
+    first: u32,
+}
+
+impl Drain {
+    /// What a list's entry [`Descriptor::drain`] stands for; `entry` is its [`Descriptor::coord`].
+    #[inline(always)]
+    pub fn new(run: &Run, entry: [u32; 3]) -> Drain {
+        let [ticket, tasks, first] = entry;
+        Drain { ticket: run.counters.wrapping_add(ticket as usize), tasks, first }
+    }
+
+    /// Draws a ticket. On a GPU one lane calls.
+    ///
+    /// # Safety
+    /// The launch is live.
+    #[inline(always)]
+    pub unsafe fn draw<M: Machine>(&self, machine: &M) -> u32 {
+        // Relaxed: the ticket orders nothing, counters do.
+        // SAFETY: the caller promises a live launch; the plan keeps every ticket inside the bank, or it is the state's.
+        unsafe { machine.claim(self.ticket, 1) }
+    }
+
+    /// The descriptor that a ticket stands for; `None` when all tasks have been claimed.
+    #[inline(always)]
+    pub fn index(&self, ticket: u32) -> Option<u32> {
+        if ticket < self.tasks { Some(self.first + ticket) } else { None }
+    }
+}
+
+/// A worker's source of tasks: its static list with drains, tickets for all tasks, or what schedulers push.
 #[derive(Clone, Copy)]
 pub struct Queue {
     next: u32,
     tasks: u32,
-    schedule: u32,
+    pushed: bool,
     inbox: *mut u32,
+    /// Where the worker claims before its list goes on.
+    drain: Option<Drain>,
 }
 
 impl Queue {
     /// # Safety
-    /// `launch` describes live memory and `worker` is one of its workers.
+    /// `launch` describes live memory, and `run` is a worker of it.
     #[inline(always)]
-    pub unsafe fn new(launch: &Launch, worker: u32) -> Queue {
+    pub unsafe fn new(launch: &Launch, run: &Run) -> Queue {
         // SAFETY: the caller promises live memory.
-        let (next, inbox) = unsafe { ((launch.starts as *const u32).add(worker as usize).read(), inbox(launch, worker)) };
-        Queue { next, tasks: launch.tasks, schedule: launch.schedule, inbox }
+        let (start, inbox) = unsafe { ((launch.starts as *const u32).add(run.worker as usize).read(), inbox(launch, run.worker)) };
+        let (tasks, pushed) = (launch.tasks, launch.schedule == PUSHED);
+        if launch.schedule == TICKETS {
+            // One drain of all tasks, then the end entry behind them.
+            // SAFETY: as above.
+            let ticket = unsafe { (&raw mut (*run.state).ticket).cast::<u32>() }.wrapping_add(run.bank as usize);
+            return Queue { next: tasks, tasks, pushed, inbox, drain: Some(Drain { ticket, tasks, first: 0 }) };
+        }
+        Queue { next: start, tasks, pushed, inbox, drain: None }
     }
 
     /// Whether tasks come ready from schedulers.
     #[inline(always)]
     pub fn is_pushed(&self) -> bool {
-        self.schedule == PUSHED
+        self.pushed
     }
 
-    /// Whether tasks are claimed by ticket.
+    /// First entry of the worker's list, and what it claims before that, for an executor that looks ahead: at most
+    /// [`crate::abi::AHEAD`] entries beyond the end entry.
     #[inline(always)]
-    pub fn is_claimed(&self) -> bool {
-        self.schedule == TICKETS
-    }
-
-    /// Asks for the next task of a list or by ticket, whose value [`Queue::index`] reads. The caller stops at the end entry and has
-    /// asked for at most [`crate::abi::AHEAD`] entries more by then. On a GPU one lane calls.
-    ///
-    /// # Safety
-    /// `run` is a live launch.
-    #[inline(always)]
-    pub unsafe fn ask<M: Machine>(&mut self, machine: &M, run: &Run) -> u32 {
-        if self.schedule == TICKETS {
-            // Relaxed: the ticket orders nothing, counters do.
-            // SAFETY: the caller promises a live launch.
-            unsafe { machine.claim((&raw mut (*run.state).ticket).cast::<u32>().add(run.bank as usize), 1) }
-        } else {
-            self.next += 1;
-            self.next - 1
-        }
-    }
-
-    /// The descriptor that a ticket stands for.
-    #[inline(always)]
-    pub fn index(&self, ticket: u32) -> u32 {
-        if self.schedule == TICKETS && ticket > self.tasks { self.tasks } else { ticket }
+    pub fn list(&self) -> (Option<Drain>, u32) {
+        (self.drain, self.next)
     }
 
     /// Waits for the next pushed task; its descriptor, which may be the end entry. `None` when the plan is aborted. All lanes call
@@ -90,19 +111,33 @@ impl Queue {
         }
     }
 
-    /// Index of the next descriptor, for an executor that does not look ahead; `None` when the plan is aborted.
+    /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry; `None` when the plan is
+    /// aborted.
     ///
     /// # Safety
     /// `run` is a live launch.
     #[inline(always)]
     pub unsafe fn next<M: Machine>(&mut self, machine: &M, run: &Run) -> Option<u32> {
-        // SAFETY: passed on from the caller.
+        // SAFETY: passed on from the caller; the list ends with an entry at which the caller stops.
         unsafe {
-            if self.is_pushed() {
+            if self.pushed {
                 return self.pop(machine, run);
             }
-            let ticket = self.ask(machine, run);
-            Some(self.index(ticket))
+            loop {
+                if let Some(drain) = self.drain {
+                    let claimed = drain.index(drain.draw(machine));
+                    if claimed.is_some() {
+                        return claimed;
+                    }
+                    self.drain = None;
+                }
+                let entry = ((*run.launch).descriptors as *const Descriptor).add(self.next as usize);
+                self.next += 1;
+                if (*entry).op != OP_DRAIN {
+                    return Some(self.next - 1);
+                }
+                self.drain = Some(Drain::new(run, (*entry).coord));
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::machine::{Lane, Warp};
 use super::{admitted, place, stop, supervise};
-use crate::abi::{Descriptor, Launch, OP_END, OPERANDS};
-use crate::protocol::{Machine, Queue, Run};
+use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
+use crate::protocol::{Drain, Machine, Queue, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::ring::Arena;
 
@@ -14,6 +14,9 @@ const VIEW_WORDS: u32 = 8 * OPERANDS as u32;
 const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
 // A batch has it in the last register of a descriptor's first lane.
 const _: () = assert!(VIEWS == 3);
+/// First word of [`Descriptor::coord`]: a lane's first.
+const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32 / 4;
+const _: () = assert!(COORD.is_multiple_of(4));
 
 #[inline(always)]
 unsafe fn fetch_descriptor(launch: &Launch, index: u32, lane: u32) -> u32 {
@@ -100,16 +103,20 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
         arena.set_counters(run.counters);
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
-        let mut queue = Queue::new(launch, run.worker);
+        let mut queue = Queue::new(launch, &run);
         if queue.is_pushed() {
             pushed(arena, launch, &run, &mut queue, lane);
             return;
         }
-        if queue.is_claimed() {
-            claimed(arena, launch, &run, &mut queue, lane);
-            return;
+        let mut views = Views { first: u32::MAX, words: [0; 2] };
+        let (drain, first) = queue.list();
+        let claimed = match drain {
+            Some(drain) => claim(arena, launch, &drain, &mut views, 0, lane),
+            None => Some(0),
+        };
+        if let Some(n) = claimed {
+            listed(arena, launch, &run, first, views, n, lane);
         }
-        listed(arena, launch, &run, &mut queue, lane);
     }
 }
 
@@ -124,22 +131,27 @@ unsafe fn fetch_batch(launch: &Launch, first: u32, lane: u32) -> [u32; 4] {
     unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
 }
 
-/// Walks a static list. Loads come in any order, so a warp that waits for one waits for all: it loads a whole batch while it hands
+/// Walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it loads a whole batch while it hands
 /// out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, mut first: u32, mut views: Views, mut n: u32, lane: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
-        let mut first = queue.ask(&Lane, run);
         let mut batch = fetch_batch(launch, first, lane);
-        let mut views = Views { first: u32::MAX, words: [0; 2] };
-        let mut n = 0;
         loop {
             first += BATCH;
             let coming = fetch_batch(launch, first, lane);
             let mut entry = 0;
             while entry < BATCH {
-                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[3], entry * 4));
+                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
+                if head as u16 == OP_DRAIN {
+                    let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
+                    let drain = Drain::new(run, [word(0), word(1), word(2)]);
+                    let Some(behind) = claim(arena, launch, &drain, &mut views, n, lane) else { return };
+                    n = behind;
+                    entry += 1;
+                    continue;
+                }
                 views = views.of(launch, at, lane);
                 if !vacate(arena, n) {
                     return;
@@ -166,34 +178,31 @@ unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
 /// Tasks that a worker may have claimed before it runs them: one that runs, one behind it.
 const CLAIMED: u32 = 2;
 
-/// Claims tasks by ticket, as late as it can: what one worker has claimed, no other can run.
+/// Claims tasks by ticket behind `n` others until none is left, as late as it can: what one worker has claimed, no other can run. How
+/// many there are then; `None` if the CTA stops before.
 #[inline(always)]
-unsafe fn claimed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn claim(arena: Arena, launch: &Launch, drain: &Drain, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
     // SAFETY: passed on from the caller.
     unsafe {
-        let mut views = Views { first: u32::MAX, words: [0; 2] };
-        let mut n = 0;
         loop {
             if n >= CLAIMED {
                 let (slot, parity) = place(n - CLAIMED);
                 if warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity)) != u32::MAX {
-                    return;
+                    return None;
                 }
             }
             let mut ticket = 0;
             if lane == 0 {
-                ticket = queue.ask(&Lane, run);
+                ticket = drain.draw(&Lane);
             }
-            let descriptor = fetch_descriptor(launch, queue.index(warp::broadcast(ticket, 0)), lane);
-            views = views.fetch(launch, descriptor, lane);
-            if !fill(arena, n, lane, descriptor, views) {
-                return;
+            let Some(index) = drain.index(warp::broadcast(ticket, 0)) else { return Some(n) };
+            let descriptor = fetch_descriptor(launch, index, lane);
+            *views = views.fetch(launch, descriptor, lane);
+            if !fill(arena, n, lane, descriptor, *views) {
+                return None;
             }
             if lane == 0 {
                 mbarrier::arrive(arena.posted(place(n).0));
-            }
-            if warp::broadcast(descriptor, 0) as u16 == OP_END {
-                return;
             }
             n += 1;
         }

@@ -156,7 +156,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
     unsafe {
         let run = Run::new(machine, launch, worker);
         arena().set_counters(run.counters);
-        let mut queue = Queue::new(launch, worker);
+        let mut queue = Queue::new(launch, &run);
         let mut n = 0;
         while let Some(index) = queue.next(machine, &run) {
             let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);

@@ -1,9 +1,9 @@
-//! Tasks as descriptors, list after list.
+//! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, NO_COUNTER, OP_NONE, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
+    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, NO_COUNTER, OP_DRAIN, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, Wait,
 };
-use maco_graph::plan::{Plan, Route, Schedule};
+use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
 
 use super::{tensor_params, too_many};
@@ -20,10 +20,12 @@ pub(super) struct Lists {
     pub(super) place: Vec<u32>,
 }
 
-/// One list per worker, or one for all in task order. `views` and `first_scalar` are by call.
-pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16]) -> Result<Lists, Error> {
+/// One list per worker, or one for all in task order. `views` and `first_scalar` are by call, `tickets` is the word of the first
+/// drain's ticket in a counter bank.
+pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], tickets: u32) -> Result<Lists, Error> {
     let count = plan.lists.starts.len().saturating_sub(1);
-    let total = plan.tasks.len() + count + PREFETCHED;
+    let drains = &plan.lists.drains;
+    let total = plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
     if u32::try_from(total).is_err() {
         return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
     }
@@ -35,21 +37,39 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16]) -> Result<
         overflow: Vec::new(),
         place: vec![0; plan.tasks.len()],
     };
+    let add = |made: &mut Lists, task: u32| {
+        made.place[task as usize] = made.descriptors.len() as u32;
+        let call = plan.tasks[task as usize].call as usize;
+        let mut descriptor =
+            Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
+        waits(plan, task, &mut descriptor, &mut made.overflow);
+        signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
+        named(plan, call as u32, &mut descriptor, &mut made.overflow);
+        made.descriptors.push(descriptor);
+        Ok::<(), Error>(())
+    };
+    // Behind the lists: as many entries as there are tasks in lists, and ends and drains.
+    let mut behind = (plan.lists.order.len() + count * (1 + drains.len())) as u32;
+    let entries = drains.iter().zip(tickets..).map(|(drain, ticket)| {
+        let tasks = drain.end - drain.start;
+        behind += tasks;
+        Descriptor::drain(ticket, tasks, behind - tasks)
+    });
+    let entries: Vec<Descriptor> = entries.collect();
     for list in 0..count {
         made.starts.push(made.descriptors.len() as u32);
-        for &task in plan.lists.of(list) {
-            made.place[task as usize] = made.descriptors.len() as u32;
-            let call = plan.tasks[task as usize].call as usize;
-            let mut descriptor =
-                Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
-            waits(plan, task, &mut descriptor, &mut made.overflow);
-            signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
-            named(plan, call as u32, &mut descriptor, &mut made.overflow);
-            made.descriptors.push(descriptor);
+        for entry in plan.lists.entries(list) {
+            match entry {
+                Entry::Task(task) => add(&mut made, task)?,
+                Entry::Drain(drain) => made.descriptors.push(entries[drain as usize]),
+            }
         }
         made.descriptors.push(Descriptor::END);
     }
     made.starts.push(made.descriptors.len() as u32);
+    for task in drains.iter().cloned().flatten() {
+        add(&mut made, task)?;
+    }
     if plan.schedule != Schedule::Static {
         made.starts = vec![0; plan.workers as usize + 1];
     }
@@ -113,8 +133,8 @@ fn empty(plan: &Plan, task: u32, overflow: &[u32]) -> Result<Descriptor, Error> 
     let op = plan.calls[node.call as usize].op;
     let op = u16::try_from(op)
         .ok()
-        .filter(|&op| op < OP_NONE)
-        .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_NONE as u64))?;
+        .filter(|&op| op < OP_DRAIN)
+        .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_DRAIN as u64))?;
     let after = plan.local.after(task);
     Ok(Descriptor {
         op,

@@ -26,7 +26,7 @@ const BANK_WORDS: u32 = 32;
 /// Everything of a plan that does not depend on arguments.
 #[derive(Debug)]
 pub(crate) struct Lowered {
-    /// Lists of tasks; each ends with an end entry, and two more follow the last.
+    /// Lists of tasks, each with an end entry, then claimed tasks and more end entries.
     pub(crate) descriptors: Vec<abi::Descriptor>,
     /// First descriptor of each list, and the end; all 0 when there is one list in task order.
     pub(crate) starts: Vec<u32>,
@@ -57,11 +57,11 @@ impl Lowered {
         let arena = Arena::new(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
-        let lists = descriptor::lists(plan, &first_view, &first_scalar)?;
-        // One counter more than the plan has: signals are lost there when a test asks for it.
+        // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;
+        let lists = descriptor::lists(plan, &first_view, &first_scalar, spare.saturating_add(1))?;
         let counters = spare
-            .checked_add(1)
+            .checked_add(1 + plan.lists.drains.len() as u32)
             .and_then(|counters| counters.checked_next_multiple_of(BANK_WORDS))
             .ok_or_else(|| too_many(&plan.graph, "counters", spare as u64, u32::MAX as u64 - BANK_WORDS as u64))?;
         Ok(Lowered {

@@ -1,6 +1,6 @@
 //! Lowering of hand-made graphs.
 
-use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_END};
+use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DRAIN, OP_END};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
@@ -49,7 +49,7 @@ fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
     let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
-    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0 }
+    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0, drain: false }
 }
 
 /// x → map → h → rows → y, with h a temp.
@@ -100,6 +100,37 @@ fn lists_hold_every_task_once_and_end() {
     }
     assert!(seen.into_iter().all(|seen| seen));
     assert!(lowered.descriptors[lowered.descriptors.len() - 2..].iter().all(|d| d.op == OP_END));
+}
+
+#[test]
+fn every_list_drains_what_is_claimed() {
+    let mut graph = chain(64, 64);
+    let more = call(&graph, &MAP, 3, &[0, 2], &[ScalarSource::Parameter(0)]);
+    graph.calls.extend([more.clone(), graph.calls[1].clone()]);
+    graph.calls[0].drain = true;
+    graph.calls[3].drain = true;
+    let plan = planned(graph, 5, Schedule::Static);
+    let drains = &plan.lists.drains;
+    assert_eq!(drains[..], [plan.calls[0].tasks.clone(), plan.calls[3].tasks.clone()]);
+    let lowered = Lowered::new(&plan).unwrap();
+    let mut seen = vec![0; plan.tasks.len()];
+    for list in lowered.starts.windows(2) {
+        let (end, entries) = lowered.descriptors[list[0] as usize..list[1] as usize].split_last().unwrap();
+        assert_eq!(*end, Descriptor::END);
+        let places: Vec<usize> = (0..entries.len()).filter(|&at| entries[at].op == OP_DRAIN).collect();
+        assert_eq!(places, [0, entries.len() - 1]);
+        for (place, drain) in places.into_iter().zip(drains) {
+            let [ticket, tasks, first] = entries[place].coord;
+            assert!((lowered.spare + 1..lowered.counters).contains(&ticket), "no counter, but zeroed with them");
+            assert_eq!(ticket - lowered.spare - 1, u32::from(place > 0));
+            let claimed = &lowered.descriptors[first as usize..][..tasks as usize];
+            assert!(claimed.iter().map(|d| d.task).eq(drain.clone()));
+        }
+        entries.iter().filter(|d| d.op != OP_DRAIN).for_each(|d| seen[d.task as usize] += 1);
+    }
+    let claimed = &lowered.descriptors[*lowered.starts.last().unwrap() as usize..lowered.descriptors.len() - abi::AHEAD as usize];
+    claimed.iter().for_each(|d| seen[d.task as usize] += 1);
+    assert!(seen.into_iter().all(|times| times == 1));
 }
 
 #[test]

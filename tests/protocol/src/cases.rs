@@ -74,6 +74,22 @@ pub fn tickets() -> Model {
     Model { preemptions: UNBOUNDED, ..Model::new(diamond(), Schedule::Tickets) }
 }
 
+/// Whoever comes first claims one of two tasks, which wait for a task of one list and are waited for by one of the other.
+pub fn drain() -> Model {
+    statically(Plan::new(&[(&[0], &[1, 2]), (&[1, 2], &[3])], &[&[0], &[3]]).with_drain(1..3))
+}
+
+/// More tasks to claim than workers, each waiting for the one before, around tasks of a list whose edge stays there.
+pub fn long_drain() -> Model {
+    let plan = Plan::new(&[(&[1], &[2]), (&[2], &[3]), (&[0], &[4])], &[&[0, 4], &[]]).with_drain(1..4);
+    Model { preemptions: 3, ..statically(plan) }
+}
+
+/// Launches 1 and 2 with a drain.
+pub fn two_launches_of_a_drain() -> Model {
+    Model { before: 1, launches: 2, preemptions: 3, ..statically(Plan::new(&[(&[0], &[1])], &[&[], &[1]]).with_drain(0..1)) }
+}
+
 /// Launches 1 and 2 by ticket.
 pub fn two_launches_by_ticket() -> Model {
     Model { before: 1, launches: 2, preemptions: 3, ..Model::new(pair(), Schedule::Tickets) }
@@ -142,6 +158,11 @@ pub fn early_deadline() -> Model {
 /// The same, and the last to leave may not have noticed the abort while it ran.
 pub fn early_deadline_at_the_end() -> Model {
     Model { deadline: Deadline::Early, ..statically(pair()) }
+}
+
+/// The same with a drain.
+pub fn early_deadline_of_a_drain() -> Model {
+    Model { deadline: Deadline::Early, preemptions: 3, ..drain() }
 }
 
 /// The same by ticket.

@@ -17,6 +17,8 @@ pub enum Word {
     Exited,
     /// [`State::ticket`] of a bank.
     Ticket(u32),
+    /// The ticket of a drain in a bank.
+    Drain(u32, u32),
     /// [`State::busy`]
     Busy,
     /// A counter of a bank.
@@ -36,6 +38,8 @@ pub struct Memory {
     own: Vec<Vec<AtomicU32>>,
     shares: Vec<Share>,
     counters: u32,
+    /// Words of a bank.
+    bank: u32,
     workers: u32,
     rings: u32,
 }
@@ -50,7 +54,8 @@ const _: () = assert!(STATE == 32);
 impl Memory {
     /// All 0.
     pub fn new(tables: &Tables) -> Memory {
-        let total = STATE + 2 * tables.counters + tables.ring_words() + 1;
+        let bank = tables.counters + tables.tickets;
+        let total = STATE + 2 * bank + tables.ring_words() + 1;
         let own: Vec<Vec<AtomicU32>> = tables.images.iter().map(|image| image.words.iter().map(|_| AtomicU32::new(0)).collect()).collect();
         let share = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| Share {
             image: image.words.as_ptr() as u64,
@@ -64,6 +69,7 @@ impl Memory {
             own,
             shares,
             counters: tables.counters,
+            bank,
             workers: tables.workers,
             rings: tables.ring_words(),
         }
@@ -95,12 +101,12 @@ impl Memory {
 
     /// The word that data is written to.
     pub fn data(&self) -> u32 {
-        STATE + 2 * self.counters + self.rings
+        STATE + 2 * self.bank + self.rings
     }
 
     /// What word `index` is.
     pub fn word(&self, index: u32) -> Word {
-        let inboxes = STATE + 2 * self.counters;
+        let inboxes = STATE + 2 * self.bank;
         let mailboxes = inboxes + self.workers * INBOX;
         match index {
             0 => Word::Launch,
@@ -108,7 +114,10 @@ impl Memory {
             2 => Word::Exited,
             3 | 4 => Word::Ticket(index - 3),
             5 => Word::Busy,
-            _ if index < inboxes => Word::Counter((index - STATE) / self.counters, (index - STATE) % self.counters),
+            _ if index < inboxes => {
+                let (bank, at) = ((index - STATE) / self.bank, (index - STATE) % self.bank);
+                if at < self.counters { Word::Counter(bank, at) } else { Word::Drain(bank, at - self.counters) }
+            }
             _ if index < mailboxes => Word::Inbox((index - inboxes) / INBOX, (index - inboxes) % INBOX),
             _ if index < self.data() => {
                 let ring = (index - mailboxes) / MAILBOX;
@@ -122,7 +131,7 @@ impl Memory {
     /// Fills in the addresses of a launch.
     pub fn bind(&self, launch: &mut Launch) {
         launch.state = self.address(0) as u64;
-        launch.rings = self.address(STATE + 2 * self.counters) as u64;
+        launch.rings = self.address(STATE + 2 * self.bank) as u64;
         launch.shares = self.shares.as_ptr() as u64;
     }
 }

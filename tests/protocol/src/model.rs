@@ -37,7 +37,7 @@ pub enum Mutation {
     RelaxedFetchAdd,
     /// Counters are not zeroed.
     KeepCounters,
-    /// The ticket is not zeroed.
+    /// Tickets are not zeroed.
     KeepTicket,
     /// Places of inboxes are not emptied.
     KeepInbox,
@@ -200,6 +200,9 @@ impl World {
                     plan.counters[counter as usize].producers.len() as u32
                 }
                 Word::Ticket(bank) if before > 0 && bank == (before - 1) & 1 => plan.tasks + plan.workers,
+                Word::Drain(bank, drain) if before > 0 && bank == (before - 1) & 1 => {
+                    plan.drains[drain as usize].len() as u32 + plan.workers
+                }
                 _ => 0,
             };
             words[index as usize] = Some(AtomicU64::new(value as u64));
@@ -325,7 +328,7 @@ impl World {
             match word {
                 Word::Launch => assert_eq!(value, next, "the number of the launch"),
                 Word::Exited | Word::Busy => assert_eq!(value, 0, "{word:?} after a launch"),
-                Word::Counter(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
+                Word::Counter(bank, _) | Word::Drain(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
                     assert!(aborted || value == 0, "{word:?} after a launch")
                 }
                 Word::Inbox(..) | Word::Mailbox(..) => assert!(aborted || value == 0, "{word:?} after a launch"),
@@ -413,7 +416,7 @@ impl<const LOOK: u32> Loom<LOOK> {
         let word = self.word(at);
         match mutation {
             Mutation::KeepCounters => matches!(word, Word::Counter(..)),
-            Mutation::KeepTicket => matches!(word, Word::Ticket(_)),
+            Mutation::KeepTicket => matches!(word, Word::Ticket(_) | Word::Drain(..)),
             Mutation::KeepInbox => matches!(word, Word::Inbox(..)),
             Mutation::KeepMailbox => matches!(word, Word::Mailbox(..)),
             Mutation::KeepExited => word == Word::Exited,

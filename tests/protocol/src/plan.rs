@@ -2,6 +2,8 @@
 //!
 //! Tensors do not belong here: a task is a number, and a counter says who must end before whom.
 
+use std::ops::Range;
+
 use maco_device::abi::{
     self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SOLE, STATIC, TICKETS, View, Wait,
 };
@@ -71,6 +73,8 @@ pub struct Plan {
     pub workers: u32,
     /// Tasks of each worker, for static schedules.
     pub lists: Vec<Vec<u32>>,
+    /// Runs of tasks that no list has, and every worker claims where its list comes to them.
+    pub drains: Vec<Range<u32>>,
     /// A wait that data names.
     pub named: Option<Named>,
 }
@@ -83,8 +87,14 @@ impl Plan {
             counters: counters.iter().map(|&(from, to)| Counter { producers: from.to_vec(), waiters: to.to_vec() }).collect(),
             workers: lists.len() as u32,
             lists: lists.iter().map(|list| list.to_vec()).collect(),
+            drains: Vec::new(),
             named: None,
         }
+    }
+
+    /// The same with one drain; `lists` have gaps for its tasks.
+    pub fn with_drain(self, drain: Range<u32>) -> Plan {
+        Plan { tasks: self.tasks + drain.end - drain.start, drains: vec![drain], ..self }
     }
 
     /// Tasks that `task` reads from.
@@ -136,8 +146,10 @@ pub struct Tables {
     pub starts: Vec<u32>,
     /// One per scheduler.
     pub images: Vec<Image>,
-    /// Words of a bank.
+    /// Counters of a bank.
     pub counters: u32,
+    /// Tickets of a bank, behind its counters.
+    pub tickets: u32,
     /// Workers.
     pub workers: u32,
     tasks: u32,
@@ -153,6 +165,7 @@ impl Tables {
             starts: vec![0; plan.workers as usize + 1],
             images: Vec::new(),
             counters: if let Schedule::Pushed(_) = schedule { 0 } else { plan.counters.len() as u32 },
+            tickets: if schedule == Schedule::Static { plan.drains.len() as u32 } else { 0 },
             workers: plan.workers,
             tasks: plan.tasks,
             schedule,
@@ -164,13 +177,27 @@ impl Tables {
         match schedule {
             Schedule::Pushed(schedulers) => tables.push(plan, &waits, schedulers, position, fault),
             Schedule::Static => {
+                let listed: usize = plan.lists.iter().map(Vec::len).sum();
+                let mut first = (listed + plan.lists.len() * (1 + plan.drains.len())) as u32;
+                let drain = |(ticket, drain): (u32, &Range<u32>)| {
+                    let tasks = drain.end - drain.start;
+                    first += tasks;
+                    (drain.start, Descriptor::drain(tables.counters + ticket, tasks, first - tasks))
+                };
+                let drains: Vec<(u32, Descriptor)> = (0..).zip(&plan.drains).map(drain).collect();
                 for (worker, list) in plan.lists.iter().enumerate() {
                     tables.starts[worker] = tables.descriptors.len() as u32;
+                    let mut coming = drains.iter().peekable();
                     for &task in list {
+                        while let Some((_, entry)) = coming.next_if(|(start, _)| *start < task) {
+                            tables.descriptors.push(*entry);
+                        }
                         tables.poll(plan, &waits, task, fault);
                     }
+                    tables.descriptors.extend(coming.map(|(_, entry)| entry));
                     tables.descriptors.push(Descriptor::END);
                 }
+                plan.drains.iter().cloned().flatten().for_each(|task| tables.poll(plan, &waits, task, fault));
             }
             Schedule::Tickets => (0..plan.tasks).for_each(|task| tables.poll(plan, &waits, task, fault)),
         }
@@ -317,7 +344,7 @@ impl Tables {
             black_box: 0,
             shares: 0,
             rings: 0,
-            counters: self.counters,
+            counters: self.counters + self.tickets,
             workers: self.workers,
             tasks: self.tasks,
             schedule: match self.schedule {

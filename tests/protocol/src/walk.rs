@@ -193,7 +193,7 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>
         let value = unsafe { memory.address(index).read() };
         match word {
             Word::Launch => assert_eq!(value, 1, "the number of the launch"),
-            Word::Ticket(0) | Word::Counter(0, _) => {}
+            Word::Ticket(0) | Word::Drain(0, _) | Word::Counter(0, _) => {}
             _ => assert_eq!(value, 0, "{word:?} after the launch"),
         }
     }

@@ -20,6 +20,9 @@ models! {
     three_waits
     named_by_data
     two_launches_of_lists
+    drain
+    long_drain
+    two_launches_of_a_drain
     tickets
     two_launches_by_ticket
     pushed_join
@@ -34,6 +37,7 @@ models! {
     lost_message
     early_deadline
     early_deadline_at_the_end
+    early_deadline_of_a_drain
     early_deadline_by_ticket
     early_deadline_of_a_scheduler
 }

@@ -41,23 +41,23 @@ macro_rules! mutations {
 }
 
 mutations! {
-    without_acquire_in_wait: Mutation::NoAcquire(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_waits tickets;
+    without_acquire_in_wait: Mutation::NoAcquire(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_waits drain tickets;
     without_acquire_in_pop: Mutation::NoAcquire(Role::Worker) => pushed_join pushed_diamond two_schedulers;
     without_acquire_in_hear: Mutation::NoAcquire(Role::Scheduler) => pushed_join pushed_diamond two_schedulers;
     without_acquire_before_names: Mutation::NoFirstAcquire => named_by_data;
-    without_release_in_signal: Mutation::NoRelease(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_signals tickets;
+    without_release_in_signal: Mutation::NoRelease(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_signals drain tickets;
     without_release_in_notify: Mutation::NoRelease(Role::Worker) => pushed_join pushed_diamond two_schedulers;
     without_release_in_push: Mutation::NoRelease(Role::Scheduler) => pushed_join pushed_diamond two_schedulers;
     without_order_in_leave: Mutation::RelaxedFetchAdd => early_deadline_at_the_end;
-    without_clearing_the_idle_bank: Mutation::KeepCounters => two_launches_of_lists two_launches_by_ticket;
-    without_clearing_the_ticket: Mutation::KeepTicket => two_launches_by_ticket;
+    without_clearing_the_idle_bank: Mutation::KeepCounters => two_launches_of_lists two_launches_of_a_drain two_launches_by_ticket;
+    without_clearing_the_ticket: Mutation::KeepTicket => two_launches_of_a_drain two_launches_by_ticket;
     without_emptying_the_inbox: Mutation::KeepInbox => pushed_chain two_launches_of_a_scheduler;
     without_emptying_the_mailbox: Mutation::KeepMailbox => pushed_chain full_mailbox two_launches_of_a_scheduler;
     without_resetting_those_that_left: Mutation::KeepExited => two_launches_of_lists;
     without_ending_the_launch: Mutation::KeepBusy => producer_and_consumer pushed_join;
     without_counting_the_launch: Mutation::KeepLaunch => two_launches_of_lists;
     with_torn_addition: Mutation::TornAdd => two_producers;
-    with_torn_tickets: Mutation::TornClaim => tickets;
+    with_torn_tickets: Mutation::TornClaim => drain long_drain tickets;
     with_torn_leave: Mutation::TornFetchAdd => producer_and_consumer;
     with_torn_abort: Mutation::TornExchange => lost_signal;
     blind_to_an_abort: Mutation::BlindToAbort => lost_signal lost_push;
@@ -84,6 +84,8 @@ fn every_edge_of_lists() {
         cases::three_signals,
         cases::three_waits,
         cases::named_by_data,
+        cases::drain,
+        cases::long_drain,
     ]
     .into_iter()
     .for_each(needs_every_edge);

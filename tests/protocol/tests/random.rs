@@ -1,6 +1,8 @@
 //! Large random plans in random interleavings: every task is pushed once, when it is ready, never more than an inbox holds; every
 //! worker is told the end; every word is left as it must be.
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 use protocol::plan::{Counter, Fault, Plan, Schedule};
 use protocol::walk::{Dice, walk};
@@ -22,8 +24,19 @@ fn plan(tasks: u32, counters: u32, workers: u32, spread: u32, seed: u64) -> Plan
     };
     let counters = if tasks > 1 { (0..counters).map(counter).collect() } else { Vec::new() };
     let mut lists = vec![Vec::new(); workers as usize];
-    (0..tasks).for_each(|task| lists[dice.below(workers) as usize].push(task));
-    Plan { tasks, counters, workers, lists, named: None }
+    // Every third run of tasks is claimed.
+    let mut drains: Vec<Range<u32>> = Vec::new();
+    let mut task = 0;
+    while task < tasks {
+        let run = task..tasks.min(task + 1 + dice.below(spread));
+        task = run.end;
+        if dice.below(3) == 0 {
+            drains.push(run);
+        } else {
+            run.for_each(|task| lists[dice.below(workers) as usize].push(task));
+        }
+    }
+    Plan { tasks, counters, workers, lists, drains, named: None }
 }
 
 proptest! {
