@@ -7,5 +7,6 @@ fn main() {
         "src/random.rs",
         "src/readme.rs",
         "src/regions.rs",
+        "src/uneven.rs",
     ])
 }

@@ -131,8 +131,8 @@ unsafe fn fetch_batch(launch: &Launch, first: u32, lane: u32) -> [u32; 4] {
     unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
 }
 
-/// Walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it loads a whole batch while it hands
-/// out the one before.
+/// Walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it loads
+/// a whole batch while it hands out the one before.
 #[inline(always)]
 unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, mut first: u32, mut views: Views, mut n: u32, lane: u32) {
     // SAFETY: passed on from the caller.

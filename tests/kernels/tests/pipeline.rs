@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use kernels::{dense, faults, regions};
+use kernels::{dense, faults, regions, uneven};
 use maco::{Device, Error, PlanOptions, Schedule, Tensor, TensorElement, bf16, f16};
 use support::{From64, Matrix, poisoned};
 
@@ -148,6 +148,23 @@ fn direct_tasks() {
     agrees!(SEEDS / 3, regions::reversed, regions::reversed::Dims { N: 2048 }, |device, plan| {
         let (x, mut y) = (device.upload(&[1.5f32; 2048], [2048u64]).unwrap(), device.zeros::<f32>([2048u64]).unwrap());
         plan.run(&x, &mut y).map(|_| bits(&y))
+    });
+}
+
+/// Tasks that workers claim, of both kinds.
+#[test]
+fn drained_tasks() {
+    let [m, n] = [50, 90];
+    agrees!(SEEDS / 3, uneven::counted, uneven::counted::Dims { M: m, N: n }, |device, plan| {
+        let x = Matrix::integers(m as usize, n as usize, 7, 500).map(f64::abs).upload::<f32>(device);
+        let [mut y, mut z] = [(); 2].map(|()| output::<f32>(device, m, n));
+        plan.run(&x, 2.0, &mut y, &mut z).map(|_| [bits(&y), bits(&z)].concat())
+    });
+    let [m, k] = [130, 136];
+    agrees!(SEEDS / 3, uneven::products, uneven::products::Dims { M: m, K: k }, |device, plan| {
+        let (x, w) = (fractions(device, m, k, 1), [2, 3].map(|seed| fractions(device, k, k, seed)));
+        let mut y = output::<bf16>(device, m, k);
+        plan.run(&x, &w, 0.3, &mut y).map(|_| bits(&y))
     });
 }
 

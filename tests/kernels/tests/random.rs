@@ -191,7 +191,7 @@ fn a_hundred_thousand_tasks(device: &Device) {
 #[test]
 fn random_graphs_are_of_every_kind() {
     let mut operations = BTreeSet::new();
-    let (mut fan_out, mut fan_in, mut rewritten, mut deepest) = (0, 0, 0, 0);
+    let (mut fan_out, mut fan_in, mut rewritten, mut deepest, mut drained) = (0, 0, 0, 0, 0);
     let (mut schedules, mut workers) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..60 {
         let recipe = if seed < 40 { Recipe::from_seed(seed, 24, 200) } else { Recipe::from_seed(seed, 60, 24) };
@@ -202,12 +202,15 @@ fn random_graphs_are_of_every_kind() {
         fan_in += usize::from(program.steps.iter().any(|step| step.reads.iter().collect::<BTreeSet<_>>().len() > 2));
         let writes = |n: usize| program.steps.iter().filter(|step| step.write == n && !step.op.in_place()).count();
         rewritten += usize::from((0..program.nodes.len()).any(|n| writes(n) > 1));
-        deepest = deepest.max(graphs::Case::new(&CPU, &recipe).unwrap().compiled.waves());
+        let compiled = graphs::Case::new(&CPU, &recipe).unwrap().compiled;
+        deepest = deepest.max(compiled.waves());
+        drained += usize::from(compiled.plan().graph().lists.drains.len() > 1);
         schedules.insert(recipe.schedule);
         workers.insert(dealt(&CPU, &recipe).1);
     }
     assert_eq!(operations.len(), 19, "{operations:?}");
-    assert!(fan_out > 10 && fan_in > 10 && rewritten > 10 && deepest > 12, "{fan_out} {fan_in} {rewritten} {deepest}");
+    let rich = fan_out > 10 && fan_in > 10 && rewritten > 10 && drained > 10 && deepest > 12;
+    assert!(rich, "{fan_out} {fan_in} {rewritten} {drained} {deepest}");
     let of = |is: fn(&How) -> bool| schedules.iter().filter(|how| is(how)).count();
     assert!(of(|how| matches!(how, How::Schedulers(_))) > 2 && of(|how| matches!(how, How::SpareWarps(_))) > 2, "{schedules:?}");
     assert!(schedules.contains(&How::Static) && schedules.contains(&How::Tickets), "{schedules:?}");

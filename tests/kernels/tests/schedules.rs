@@ -4,11 +4,11 @@ mod support;
 
 use graphs::loaded;
 use kernels::random::{accumulate, merge, nudge, ops};
-use kernels::{dense, regions};
+use kernels::{dense, regions, uneven};
 use maco::{Arguments, Device, Error, Node, PlanOptions, Report, Schedule, TaskGraph, Tensor, TensorElement, bf16, tasks};
 use support::{Matrix, poisoned};
 
-on_every_device!(products, rows, halos, a_long_chain, a_wide_fan, more_workers_than_tasks);
+on_every_device!(products, rows, halos, drains, drained_products, a_long_chain, a_wide_fan, more_workers_than_tasks);
 
 /// One worker, some, all.
 fn options(device: &Device) -> Vec<PlanOptions> {
@@ -108,6 +108,57 @@ fn halos(device: &Device) {
         let once = || {
             let (mut inout, mut y) = (x.upload::<f32>(device), poisoned::<f32>(device, m, n));
             plan.run(&mut inout, 0.3, &mut y).map(|_| bits(&y) ^ bits(&inout).rotate_left(1))
+        };
+        (0..times).map(|_| once()).collect()
+    });
+}
+
+/// What [`uneven::steps`] counts.
+fn steps(v: f64) -> f64 {
+    let (mut v, mut steps) = (v as u64, 0);
+    while v > 1 {
+        v = if v.is_multiple_of(2) { v / 2 } else { 3 * v + 1 };
+        steps += 1;
+    }
+    f64::from(steps)
+}
+
+/// Drained calls compute what the calls compute one after another.
+fn drains(device: &Device) {
+    let (m, n) = (50, 90);
+    // Few elements are most of the work.
+    let x = Matrix::integers(m, n, 7, 500).map(|v| if v % 50.0 == 0.0 { v.abs() } else { 1.0 });
+    let once = x.map(|v| steps(2.0 * v));
+    let y = x.map(|v| 4.0 * v).plus(&once.map(steps)).plus(&once);
+    let z = y.map(steps);
+    let x = x.upload::<f32>(device);
+    let dims = uneven::counted::Dims { M: m as u64, N: n as u64 };
+    let _loaded = uneven::counted::plan(device, dims);
+    for options in options(device) {
+        let plan = uneven::counted::plan_with(device, dims, &options).unwrap();
+        let drains = &plan.graph().lists.drains;
+        assert_eq!(drains.len(), if plan.graph().schedule == Schedule::Static { 3 } else { 0 });
+        for _ in 0..3 {
+            let [mut found, mut last] = [(); 2].map(|()| poisoned::<f32>(device, m, n));
+            reported(plan.run(&x, 2.0, &mut found, &mut last).unwrap(), &plan);
+            y.exactly(&found, &format!("{options:?}"));
+            z.exactly(&last, &format!("{options:?}"));
+        }
+    }
+}
+
+/// The same of tasks whose tiles travel through the ring, in bits.
+fn drained_products(device: &Device) {
+    let (m, k) = (200, 136);
+    let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
+    let (x, w) = (fraction(m, k, 1), [2, 3].map(|seed| fraction(k, k, seed)));
+    let dims = uneven::products::Dims { M: m as u64, K: k as u64 };
+    let _loaded = uneven::products::plan(device, dims);
+    agree(device, |options, times| {
+        let plan = uneven::products::plan_with(device, dims, options)?;
+        let once = || {
+            let mut y = poisoned::<bf16>(device, m, k);
+            plan.run(&x, &w, 0.3, &mut y).map(|_| bits(&y))
         };
         (0..times).map(|_| once()).collect()
     });

@@ -243,6 +243,9 @@ fn build(program: &Program) -> (TaskGraph, Vec<usize>) {
         if let Some(tile) = &step.tile {
             graph.tile(tile);
         }
+        if step.drain {
+            graph.drain();
+        }
     }
     for (n, _) in program.nodes.iter().enumerate().filter(|(_, node)| node.output) {
         graph.output(handles[n].expect("outputs are written"), &name(n));

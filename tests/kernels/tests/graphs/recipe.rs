@@ -75,6 +75,7 @@ pub struct Step {
     pub write: usize,
     pub number: i64,
     pub tile: Option<Vec<u32>>,
+    pub drain: bool,
 }
 
 /// Calls in program order over tensors.
@@ -255,7 +256,8 @@ impl Program {
             .iter()
             .map(|axis| if recipe.small { axis.tiles.iter().min() } else { axis.tiles.get(draw.below(axis.tiles.len())) });
         let tile = tile.map(|tile| *tile.expect("a task has tiles")).collect();
-        self.steps.push(Step { op, reads, write, number, tile: (forced || recipe.small).then_some(tile) });
+        let drain = draw.one_in(3);
+        self.steps.push(Step { op, reads, write, number, tile: (forced || recipe.small).then_some(tile), drain });
     }
 
     /// Where the result goes: over a tensor whose contents have been read, or into a new one.
