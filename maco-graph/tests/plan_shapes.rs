@@ -328,7 +328,7 @@ fn mlp() -> Plan {
     (call.then, call.tile) = (vec!["gelu".into()], Some(vec![128, 256]));
     build.call(&GEMM, &[h, d, y]).tile = Some(vec![64, 128]);
     let views = vec![build.slice(y, 1, 0, 256)];
-    build.call_on(&SCALE64, views);
+    build.call_on(&SCALE64, views).drain = true;
     planned(build)
 }
 
@@ -339,7 +339,7 @@ fn text_names_calls_tensors_and_relations() {
 mlp: 3 calls, 40 tasks in 3 waves on 132 workers (static lists), 2 relations, 80 edges through 10 counters
   #0   linear.gelu  tile 128×256   grid 2×4            8 tasks  wave 0  (x, up[0], h)
   #1   linear       tile 64×128    grid 4×4           16 tasks  wave 1  (h, \"down\", y)
-  #2   scale        tile 64×64     grid 4×4           16 tasks  wave 2  (y[0..256, 0..256])
+  #2   scale        tile 64×64     grid 4×4           16 tasks  wave 2  drained  (y[0..256, 0..256])
   #0 → #1  read after write  `h`: 16 waits, 64 edges, counters 0..2
   #1 → #2  read after write  `y`: 16 waits, 16 edges, counters 2..10
 ";
@@ -363,6 +363,7 @@ fn json_is_complete() {
     assert_eq!(json["tasks"], 40);
     assert_eq!(json["wave_widths"], serde_json::json!([8, 16, 16]));
     assert_eq!(json["calls"][0]["then"][0], "gelu");
+    assert_eq!((&json["calls"][1]["drain"], &json["calls"][2]["drain"]), (&false.into(), &true.into()));
     assert_eq!(json["calls"][2]["operands"][0]["view"], "y[0..256, 0..256]");
     assert_eq!(json["calls"][2]["operands"][0]["access"], "update");
     assert_eq!(json["relations"][0]["producer_param"], "y");

@@ -53,8 +53,8 @@ impl PlanOptions {
         self
     }
 
-    /// The worker of every task, in the order of [`maco_graph::plan::Plan::tasks`]; for static lists. By default tasks are dealt round
-    /// robin.
+    /// The worker of every task, in the order of [`maco_graph::plan::Plan::tasks`]; for static lists, and not looked at for tasks of
+    /// drained calls. By default tasks are dealt round robin.
     #[must_use]
     pub fn placement(mut self, workers: Vec<u32>) -> PlanOptions {
         self.placement = Some(workers);

@@ -1,4 +1,4 @@
-//! Staged and direct tasks in turn, updates in place, rows named by data, halos, chains.
+//! Staged and direct tasks in turn, updates in place, rows named by data, halos, chains, drains.
 use maco::prelude::*;
 
 fn shift_reference<const R: usize, const C: usize>(x: maco::Tile<bf16, R, C>) {
@@ -72,10 +72,10 @@ pub fn mixed(
     linear(x, up, h).then(relu);
     scale(h, by);
     let part = temp::<bf16, M, K>();
-    linear(h, down, part);
+    linear(h, down, part).drain();
     // A chain in place, which one worker may run or several.
     shift(tape);
-    shift(tape);
+    shift(tape).drain();
     shift(part);
     let picked = temp::<bf16, M, K>();
     pick(ids, part, picked);
