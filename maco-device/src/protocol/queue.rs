@@ -5,6 +5,9 @@ use super::wait::{Look, Patience};
 use super::{Machine, Run};
 use crate::abi::{Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, State, TICKETS};
 
+/// Tasks that a worker that looks ahead may have claimed before it runs them: one that runs, one behind it.
+pub const CLAIMED: u32 = 2;
+
 /// Tasks that workers claim one by one, in the order of their descriptors.
 ///
 /// Claimed tasks run in the order of their tickets, so the least unfinished task of all is always at the head of some worker.
@@ -109,6 +112,17 @@ impl Queue {
             self.next = self.next.wrapping_add(1);
             Some(if word == PUSH_END { self.tasks } else { word - 1 })
         }
+    }
+
+    /// Whether the next descriptor may be one to be claimed.
+    ///
+    /// # Safety
+    /// `run` is a live launch, and the end entry has not been returned.
+    #[inline(always)]
+    pub unsafe fn claims(&self, run: &Run) -> bool {
+        // SAFETY: the caller promises a live launch; up to the end entry, `next` is inside the list.
+        let drains = || unsafe { (*((*run.launch).descriptors as *const Descriptor).add(self.next as usize)).op == OP_DRAIN };
+        self.drain.is_some() || !self.pushed && drains()
     }
 
     /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry; `None` when the plan is

@@ -3,7 +3,7 @@
 use super::machine::{Lane, Warp};
 use super::{admitted, place, stop, supervise};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
-use crate::protocol::{Drain, Machine, Queue, Run};
+use crate::protocol::{CLAIMED, Drain, Machine, Queue, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::ring::Arena;
 
@@ -174,9 +174,6 @@ unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, mut first: u32, mut v
         }
     }
 }
-
-/// Tasks that a worker may have claimed before it runs them: one that runs, one behind it.
-const CLAIMED: u32 = 2;
 
 /// Claims tasks by ticket behind `n` others until none is left, as late as it can: what one worker has claimed, no other can run. How
 /// many there are then; `None` if the CTA stops before.

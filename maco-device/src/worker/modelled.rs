@@ -9,7 +9,7 @@ use super::{flight, place, roles};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::model::{Modelled, Shared, mbarrier, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
-use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run};
+use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
 use crate::role::loader::Loader;
@@ -158,7 +158,12 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         arena().set_counters(run.counters);
         let mut queue = Queue::new(launch, &run);
         let mut n = 0;
-        while let Some(index) = queue.next(machine, &run) {
+        loop {
+            // As late as the fetcher claims: the task so many places before has left its slot.
+            if queue.claims(&run) && !vacant(machine, &run, n + SLOTS - CLAIMED) {
+                break;
+            }
+            let Some(index) = queue.next(machine, &run) else { break };
             let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
             let views = (launch.views as *const View).add((*descriptor).views as usize);
             if !vacant(machine, &run, n) {
