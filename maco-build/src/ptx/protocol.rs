@@ -26,6 +26,7 @@ const ORDERED: Is = |s| RELEASE(s) || op(s, "atom.acq_rel.gpu");
 const PROXY_GLOBAL: Is = |s| s.opcode() == "fence.proxy.async.global";
 const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
 const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
+const SEQUENTIAL: Is = |s| s.opcode() == "fence.sc.cta";
 const INIT: Is = |s| op(s, "mbarrier.init");
 const ARRIVE: Is = |s| op(s, "mbarrier.arrive");
 const WAIT: Is = |s| op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
@@ -60,6 +61,7 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     rules.copies();
     rules.results();
     rules.waits();
+    rules.gates();
     rules.signals();
     rules.reports();
 }
@@ -190,9 +192,7 @@ impl Rules<'_, '_, '_> {
         );
         // Nobody reads by TMA what threads write if nobody reads by TMA.
         if self.flow.statements.iter().any(TMA_LOAD) {
-            let begin = self.flow.all(|s| op(s, "setmaxnreg.inc"));
-            let consumers: BTreeSet<usize> = begin.into_iter().flat_map(|at| self.flow.reach(at, Way::Forward, ALL_THREADS)).collect();
-            for at in consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
+            for at in self.consumers().into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
                 if !self.flow.may_meet(at, Way::Forward, PROXY_GLOBAL, ALL_THREADS) {
                     self.broken(at, "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end");
                 }
@@ -214,7 +214,9 @@ impl Rules<'_, '_, '_> {
         let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !abort.contains(&place(at)) && repeated(at)).collect();
         // A look, between release and signal, at whether there is room for it.
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
-        let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, WAIT) && !room(at));
+        // Before whoever waits for it is let go, and before it waits itself; a mere look at an mbarrier may be between.
+        let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait");
+        let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at));
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow
             .all(LOAD)
@@ -233,6 +235,38 @@ impl Rules<'_, '_, '_> {
             ARRIVE,
             "lanes that did not fence may go on: the warp meets (`bar.warp.sync`) between `fence.acquire.gpu` and what it lets run",
         );
+    }
+
+    /// Consumer warps that look at counters, and whoever stops the CTA: each says so before it asks about the other.
+    fn gates(&mut self) {
+        const STOP: i64 = 2;
+        let consumers = self.consumers();
+        for at in consumers.into_iter().filter(|&at| LOAD(&self.flow.statements[at])).collect::<Vec<_>>() {
+            if !self.flow.meets(at, Way::Backward, SEQUENTIAL, |s| ARRIVE(s) || op(s, "mbarrier.try_wait")) {
+                self.broken(
+                    at,
+                    "a warp may begin what others never do: `fence.sc.cta` belongs between its announcement and its looks at counters",
+                );
+            }
+        }
+        let stops = |at: &usize| {
+            let value = operands(self.flow.statements[*at].text).last().and_then(|value| self.flow.constants(*at, value));
+            value.is_some_and(|numbers| numbers.contains(&STOP))
+        };
+        for at in self.flow.all(|s| op(s, "st.shared")).into_iter().filter(stops).collect::<Vec<_>>() {
+            if !self.flow.meets(at, Way::Backward, SEQUENTIAL, NEVER) {
+                self.broken(
+                    at,
+                    "a CTA may stop while a warp begins: `fence.sc.cta` belongs between closing its gates and asking who has gone through",
+                );
+            }
+        }
+    }
+
+    /// Statements that consumer warps run.
+    fn consumers(&self) -> BTreeSet<usize> {
+        let begin = self.flow.all(|s| op(s, "setmaxnreg.inc"));
+        begin.into_iter().flat_map(|at| self.flow.reach(at, Way::Forward, ALL_THREADS)).collect()
     }
 
     /// A signal says that everything before it is done.
@@ -301,6 +335,12 @@ cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3
 bra.uni $END;
 $CONSUMER:
 setmaxnreg.inc.sync.aligned.u32 216;
+fence.sc.cta;
+$LOOK:
+ld.relaxed.gpu.global.u32 %r32, [%rd6];
+@%p11 bra $LOOK;
+fence.acquire.gpu; // of a gate
+bar.warp.sync -1;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta;
 mbarrier.arrive.shared::cta.b64 _, [%r13];
@@ -349,6 +389,9 @@ st.release.sys.u32 [%rd13], %r28;
 @%p10 bra $END;
 st.relaxed.sys.u32 [%rd14], %r27;
 st.release.sys.u32 [%rd13], %r28;
+fence.sc.cta; // of a stop
+mov.b32 %r33, 2;
+st.shared.b32 [%r34], %r33;
 $END:
 bar.sync 0;
 ";
@@ -387,7 +430,10 @@ bar.sync 0;
             ("fence.acquire.gpu;", 0, "", "may not be visible"),
             ("fence.acquire.gpu;", 0, "fence.acquire.cta;", "may not be visible"),
             ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
+            ("fence.acquire.gpu; // of a gate", 0, "", "may not be visible"),
             ("bar.warp.sync -1;", 0, "", "the warp meets"),
+            ("fence.sc.cta;", 0, "", "its looks at counters"),
+            ("fence.sc.cta; // of a stop", 0, "", "closing its gates"),
             ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),
             ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.gpu.u32 %r19, [%rd6];", "says `.global`"),
             ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.u32 %r19, [%rd6];", "nobody loads"),

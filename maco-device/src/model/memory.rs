@@ -24,7 +24,7 @@ pub unsafe fn read_shared2(at: u32) -> [u32; 2] {
 
 /// # Safety
 /// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
-pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
+pub unsafe fn read_shared4(at: u32) -> [u32; 4] {
     // SAFETY: passed on from the caller.
     unsafe { [load_shared(at), load_shared(at + 4), load_shared(at + 8), load_shared(at + 12)] }
 }

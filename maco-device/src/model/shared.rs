@@ -40,8 +40,14 @@ impl Shared {
     pub fn new() -> Shared {
         // SAFETY: not of size 0.
         let memory = NonNull::new(unsafe { alloc(LAYOUT) }).unwrap_or_else(|| handle_alloc_error(LAYOUT));
-        let mut shared =
-            Shared { memory, loads: Mutex::default(), met: AtomicU32::new(0), sleepers: AtomicU32::new(0), sleep: Mutex::default(), wake: Condvar::new() };
+        let mut shared = Shared {
+            memory,
+            loads: Mutex::default(),
+            met: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            sleep: Mutex::default(),
+            wake: Condvar::new(),
+        };
         shared.clear();
         shared
     }

@@ -189,18 +189,18 @@ impl Names {
         self.rows * self.cols
     }
 
-    /// The wait for the `n`-th of them; for none beyond the last.
+    /// The wait for the `n`-th of them, which `load` loads; for none beyond the last.
     ///
     /// # Safety
     /// The names are live memory, and whoever writes them has done so.
     #[inline(always)]
-    pub unsafe fn wait<M: Machine>(&self, machine: &M, n: u32) -> Wait {
+    pub unsafe fn wait(&self, n: u32, load: impl Fn(*const u32) -> u32) -> Wait {
         if n < self.count() {
             // No panic: neither is 0, which the device would have to be told.
             let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
             let offset = row as usize * self.along as usize + column as usize * self.across as usize;
             // SAFETY: passed on from the caller; the row and the column are inside the view.
-            let row = unsafe { machine.load(self.at.add(offset)) };
+            let row = load(unsafe { self.at.add(offset) });
             if row < self.record.limit {
                 let group = (self.record.first + row).checked_div(self.record.size).unwrap_or(0);
                 return Wait { counter: self.record.base + group, need: self.record.need };
@@ -218,7 +218,8 @@ unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descripto
         let names = Names::of(record, descriptor, views);
         let mut at = 0;
         while at < names.count() {
-            if poll(machine, run, descriptor, names.wait(machine, at + machine.lane())) == Outcome::Abort {
+            let wait = names.wait(at + machine.lane(), |at| machine.load(at));
+            if poll(machine, run, descriptor, wait) == Outcome::Abort {
                 return Outcome::Abort;
             }
             at += machine.lanes();

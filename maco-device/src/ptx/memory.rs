@@ -101,32 +101,6 @@ pub unsafe fn read_shared2(at: u32) -> [u32; 2] {
     [a, b]
 }
 
-/// Four words that others may change.
-///
-/// # Safety
-/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
-#[inline(always)]
-pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
-    let (a, b, c, d): (u32, u32, u32, u32);
-    // SAFETY: the caller promises the address.
-    unsafe {
-        asm!("ld.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
-            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) at, options(nostack))
-    };
-    [a, b, c, d]
-}
-
-/// One word of shared memory, behind everything that this thread has stored or seen; whoever loads it and then makes an acquire fence sees
-/// that too.
-///
-/// # Safety
-/// `at` is an aligned word of this CTA's shared memory.
-#[inline(always)]
-pub unsafe fn store_shared_release(at: u32, value: u32) {
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("st.release.cta.shared.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
-}
-
 /// Four words, as [`read_shared`].
 ///
 /// # Safety

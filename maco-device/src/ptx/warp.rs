@@ -30,16 +30,6 @@ pub fn sync() {
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
 }
 
-/// The same of some lanes.
-///
-/// # Safety
-/// All of them come here, and no others.
-#[inline(always)]
-pub unsafe fn sync_lanes(lanes: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { asm!("bar.warp.sync {0};", in(reg32) lanes, options(nostack)) }
-}
-
 /// The value of lane `lane ^ distance`.
 #[inline(always)]
 pub fn shuffle_xor(value: f32, distance: u32) -> f32 {

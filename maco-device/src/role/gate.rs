@@ -82,9 +82,9 @@ impl Gate {
         let (slot, ready) = (self.arena.slot(at), self.arena.ready(at));
         // SAFETY: initialised barriers and words of the arena; the slot holds the task.
         unsafe {
-            let [first, need, second, other] = memory::load_shared4(slot + WAITS);
-            let few = memory::load_shared(slot + EXTRAS) as u16 == 0
-                && memory::load_shared(slot + INDIRECT) as u16 == 0
+            let [first, need, second, other] = memory::read_shared4(slot + WAITS);
+            let few = memory::read_shared(slot + EXTRAS) as u16 == 0
+                && memory::read_shared(slot + INDIRECT) as u16 == 0
                 && (first == NO_COUNTER || need <= FEW)
                 && (second == NO_COUNTER || other <= FEW);
             let (own, lane) = (self.arena.begun(warp::consumer()), warp::lane_again());
@@ -94,8 +94,6 @@ impl Gate {
                 }
                 warp::sync();
                 fence::sequential_cta();
-                // The controller may have written them only now, where data names them, and said so in `indirect`: the fence is between.
-                let [first, need, second, other] = memory::load_shared4(slot + WAITS);
                 let counters = self.arena.counters();
                 loop {
                     let mut arrived = true;

@@ -185,6 +185,7 @@ impl Arena {
     ///
     /// # Safety
     /// Called by one thread before any other uses the arena.
+    #[inline(always)]
     pub unsafe fn init(self) {
         // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
         unsafe {

@@ -37,6 +37,20 @@ struct Own {
     arrived: bool,
 }
 
+impl Own {
+    /// If `leads`, the task of this lane's slot may run.
+    #[inline(always)]
+    unsafe fn publish(&mut self, arena: Arena, leads: bool, lane: u32) {
+        if leads {
+            if lane.is_multiple_of(LANES) {
+                // SAFETY: an initialised barrier, to which this warp alone arrives.
+                unsafe { mbarrier::arrive(arena.ready(lane / LANES)) };
+            }
+            *self = Own { n: self.n + SLOTS, held: false, arrived: true, ..*self };
+        }
+    }
+}
+
 /// What was read when a task was posted.
 struct Read {
     wait: Wait,
@@ -86,21 +100,9 @@ unsafe fn read(arena: Arena, run: &Run, at: u32, lane: u32) -> Read {
         let record = overflow.add(2 * extra_waits as usize + (extras >> 16) as usize).cast::<Indirect>().read_unaligned();
         let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
         let long = indirect > 1 || record.operand & KNOWN == 0 || inline + names.count() > LANES;
-        if !long {
-            if lane >= inline {
-                wait = names.wait(&Lane, lane - inline);
-            }
-            if inline + names.count() <= 2 {
-                // Consumers look for themselves, once they know where.
-                if lane < 2 {
-                    memory::store_shared(place + WAITS + lane * 8, wait.counter);
-                    memory::store_shared(place + WAITS + lane * 8 + 4, wait.need);
-                }
-                warp::sync_lanes(0xf << (at * LANES));
-                if lane == 0 {
-                    memory::store_shared_release(place + INDIRECT, 0);
-                }
-            }
+        if !long && lane >= inline {
+            // No task writes them.
+            wait = names.wait(lane - inline, |at| memory::load(at));
         }
         Read { wait, end, long }
     }
@@ -131,63 +133,62 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         let mut seen = 0;
         let mut patience = Patience::new();
         loop {
+            let mut fresh = false;
             if !own.arrived {
                 seen = run.arrivals(&Lane, own.wait.counter);
-            }
-            // While that is under way: what has been posted meanwhile?
-            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
-            if !own.arrived {
                 own.arrived = seen >= own.wait.need;
+                fresh = own.arrived;
             }
-            if warp::ballot(posted) != 0 {
-                let mut long = false;
-                let mut ends = false;
-                if posted {
-                    let read = read(arena, &run, at, sub);
-                    (long, ends) = (read.long, read.end);
-                    own = Own { held: true, wait: read.wait, arrived: !long && read.wait.counter == NO_COUNTER, ..own };
-                }
-                longs = longs & !warp::ballot(posted) | warp::ballot(long);
-                let ends = warp::ballot(ends);
-                if ends != 0 {
-                    end = warp::broadcast(own.n, ends.trailing_zeros());
-                }
-                patience = Patience::new();
+            if warp::ballot(fresh) != 0 {
+                Warp.acquire();
             }
             let whole = warp::ballot(own.held && own.arrived);
             let whole = whole & (whole >> 1) & (whole >> 2) & (whole >> 3) & LEADERS;
             // From the next task on, as many as follow one another.
             let first = n % SLOTS * LANES;
             let ready = (!(whole.rotate_right(first) | !LEADERS)).trailing_zeros() / LANES;
-            if ready > 0 {
-                // A slot of the leading ones: its distance from the first.
-                let leads = (at + SLOTS - n % SLOTS) % SLOTS < ready;
-                if warp::ballot(leads && own.wait.counter != NO_COUNTER) != 0 {
-                    Warp.acquire();
+            // A slot of the leading ones: its distance from the first.
+            let leads = (at + SLOTS - n % SLOTS) % SLOTS < ready;
+            own.publish(arena, leads, lane);
+            n += ready;
+            if n > end {
+                // Nothing is posted behind the end.
+                supervise(arena, &run, end);
+                return;
+            }
+            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
+            let news = warp::ballot(posted);
+            if news != 0 {
+                let (mut long, mut ends) = (false, false);
+                if posted {
+                    let read = read(arena, &run, at, sub);
+                    (long, ends) = (read.long, read.end);
+                    own = Own { held: true, wait: read.wait, arrived: !long && read.wait.counter == NO_COUNTER, ..own };
                 }
-                if leads {
-                    if sub == 0 {
-                        mbarrier::arrive(arena.ready(at));
-                    }
-                    own = Own { n: own.n + SLOTS, held: false, arrived: true, ..own };
+                longs = longs & !news | warp::ballot(long);
+                let ends = warp::ballot(ends);
+                if ends != 0 {
+                    end = warp::broadcast(own.n, ends.trailing_zeros());
                 }
-                n += ready;
-                if n > end {
-                    // Nothing is posted behind the end.
-                    supervise(arena, &run, end);
-                    return;
-                }
+            }
+            if ready > 0 || news != 0 {
                 patience = Patience::new();
                 continue;
             }
             if longs >> first & 1 != 0 && warp::ballot(own.held) >> first & 1 != 0 {
-                // More waits than its slot has lanes: this task alone.
-                let task = slot(arena, n % SLOTS);
+                // More waits than its slot has lanes: this task alone, from the beginning, whatever the looks above have seen.
+                let (at_head, parity) = place(n);
+                arena.wait(arena.posted(at_head), parity);
+                let task = slot(arena, at_head);
                 if protocol::wait(&Warp, &run, &raw const (*task).descriptor, (&raw const (*task).views).cast()) == Outcome::Abort {
                     stop(arena, &run, n);
                     return;
                 }
-                own.arrived |= at == n % SLOTS;
+                own.publish(arena, at == at_head, lane);
+                // All lanes go on behind what was published.
+                arena.wait(arena.ready(at_head), parity);
+                n += 1;
+                patience = Patience::new();
                 continue;
             }
             match patience.look(&Warp, &run) {

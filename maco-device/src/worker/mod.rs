@@ -20,9 +20,9 @@ mod machine;
 pub mod modelled;
 mod roles;
 
+use crate::role::ring::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
 use cta::{admitted, copy, stop, stuck, supervise};
-use crate::role::ring::place;
 use flight::{pushed, slot};

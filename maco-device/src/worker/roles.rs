@@ -6,8 +6,8 @@ use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, QU
 use crate::hardware::{fence, local, mbarrier, memory, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
-use crate::role::loader::Loader;
 use crate::role::gate::Gate;
+use crate::role::loader::Loader;
 use crate::role::ring::{Arena, STOP};
 use crate::role::store::Store;
 use crate::task::Task;

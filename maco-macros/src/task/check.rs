@@ -62,7 +62,12 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
                 errors.push(Code::Attribute, cpu, "`cpu = function` is for `simt` tasks", "remove it: the body itself runs on the CPU");
             }
             if let Some(prologue) = &arguments.prologue {
-                errors.push(Code::Attribute, prologue, "`prologue` is for `simt` tasks", "remove it: other tasks wait where they first need to");
+                errors.push(
+                    Code::Attribute,
+                    prologue,
+                    "`prologue` is for `simt` tasks",
+                    "remove it: other tasks wait where they first need to",
+                );
             }
         }
         (Some(_), Safety::Unsafe(_)) => {}

@@ -92,7 +92,7 @@ fn broken(entry: &Entry) -> Vec<String> {
         ("no loads through the read-only cache", (|s| s.opcode().split('.').any(|part| part == "nc")) as Is),
         ("no local memory", |s| op(s, ".local") || s.opcode().split('.').any(|part| part == "local")),
         ("no ld.acquire", |s| op(s, "ld.acquire")),
-        ("no fence of all scopes", |s| op(s, "fence.sc") || op(s, "membar")),
+        ("no fence of all scopes", |s| op(s, "fence.sc") && s.opcode() != "fence.sc.cta" || op(s, "membar")),
     ] {
         must(count(is) == 0, rule);
     }
@@ -267,7 +267,8 @@ fn no_fence_and_no_scope_can_be_spared() {
             "fence.proxy.async.global",
             "fence.proxy.async.shared::cta",
             "fence.proxy.tensormap::generic.acquire.gpu",
-            "fence.release.gpu"
+            "fence.release.gpu",
+            "fence.sc.cta"
         ]
     );
 }
