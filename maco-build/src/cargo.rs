@@ -69,6 +69,9 @@ fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &Devic
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
     flags.push(format!("-L{}", core.display()));
+    if std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1") {
+        flags.push("--cfg=maco_every_lane".to_owned());
+    }
     let mut command = toolchain.cargo_command();
     command
         // The user's directory, so that their source replacements and registries hold.

@@ -21,6 +21,7 @@
 //! | `MACO_REQUIRE_GPU=1` | a missing device toolchain is an error instead of a warning (for CI) |
 //! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
+//! | `MACO_SANITIZE` | `1`: device code whose order NVIDIA's racecheck can follow, for `cargo xtask sanitize`; slower |
 //! | `MACO_PTXAS` | the `ptxas` that checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |
 //!
 //! # What it leaves to read

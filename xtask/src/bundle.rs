@@ -19,8 +19,8 @@ use crate::{sanitize, setup, tally};
 /// A bundle is copied to the machine with the GPU: keep it small.
 const LIMIT_MIB: f64 = 60.0;
 
-/// Builds in release mode, strips, packs, writes the script.
-pub fn bundle() -> Result<(), Failure> {
+/// Builds in release mode, strips, packs, writes the script; `sanitized`: with device code for compute-sanitizer.
+pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     setup::setup(false)?;
     let dist = root().join("dist");
     let bin = dist.join("bin");
@@ -32,7 +32,7 @@ pub fn bundle() -> Result<(), Failure> {
     let packages = beside()?;
     for suite in std::iter::once(None).chain(packages.iter().map(Some)) {
         let what = suite.map_or("the workspace", |package| &package.name);
-        for built in during(&format!("building {what}"), || build(suite))? {
+        for built in during(&format!("building {what}"), || build(suite, sanitized))? {
             if built.test {
                 // Only those that need a GPU are worth the journey.
                 let list = capture(Command::new(&built.program).args(["--list", "--ignored"]))?;
@@ -81,11 +81,14 @@ fn gzip(program: &Path) -> Result<(), Failure> {
     capture(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(program)).map(drop)
 }
 
-fn build(suite: Option<&Package>) -> Result<Vec<Built>, Failure> {
+fn build(suite: Option<&Package>, sanitized: bool) -> Result<Vec<Built>, Failure> {
     let mut built = Vec::new();
     for (subcommand, test) in [(&["test", "--no-run"][..], true), (&["build"][..], false)] {
         let mut command = cargo(subcommand);
         command.args(["--release", "--message-format=json"]);
+        if sanitized {
+            command.env("MACO_SANITIZE", "1");
+        }
         match suite {
             None if test => command.arg("--workspace"),
             None => continue,

@@ -55,7 +55,11 @@ enum Command {
     /// of `dist/run.sh`
     Results(results::Options),
     /// Packs test, bench and example programs and a script into dist/, for a GPU machine without Rust
-    Bundle,
+    Bundle {
+        /// Device code for compute-sanitizer, and so for `dist/run.sh sanitize`
+        #[arg(long)]
+        sanitize: bool,
+    },
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a bundle: `dist/run.sh sanitize`
     Sanitize,
 }
@@ -68,7 +72,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::lint(),
         Command::Bench(bench) => bench::bench(&bench),
         Command::Results(options) => results::results(&options),
-        Command::Bundle => bundle::bundle(),
+        Command::Bundle { sanitize } => bundle::bundle(sanitize),
         Command::Sanitize => sanitize::sanitize(),
     };
     match result {

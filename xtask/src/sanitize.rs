@@ -25,7 +25,7 @@ pub fn sanitize() -> Result<(), Failure> {
     if find(&places(env::var_os("PATH"), env::var_os("CUDA_HOME"))).is_none() {
         return Err(Failure::Text(format!("no `{PROGRAM}` in PATH, CUDA_HOME or /usr/local/cuda: install the CUDA toolkit")));
     }
-    bundle::bundle()?;
+    bundle::bundle(true)?;
     run(Command::new(root().join("dist/run.sh")).arg("sanitize"))
 }
 

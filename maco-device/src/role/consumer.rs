@@ -3,7 +3,7 @@
 use super::Role;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, ROWWISE, Sum};
 use super::gate::Gate;
-use super::ring::{Arena, Ring, Stage, pages};
+use super::ring::{self, Arena, Ring, Stage, pages};
 use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
@@ -142,10 +142,8 @@ impl Consumer {
         self.staged += 1;
         fence::proxy_async_shared();
         warp::sync();
-        if self.lane() == 0 {
-            // SAFETY: an initialised barrier; the warp's rows are written and fenced.
-            unsafe { mbarrier::arrive(self.arena.staged(chunk)) };
-        }
+        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+        unsafe { ring::arrive(self.arena.staged(chunk), self.lane()) };
     }
 }
 

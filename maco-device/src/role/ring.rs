@@ -41,6 +41,22 @@ pub const STOP: u32 = 2;
 /// [`Arena::halt`]: no wait of this CTA waits any more.
 pub const FALL_THROUGH: u32 = 3;
 
+/// Arrivals that a warp makes at once. One, behind the warp's barrier; but NVIDIA's racecheck follows an arrival only to what the
+/// arriving thread itself has accessed (docs/internals/sanitizer.md), so code that is built for it arrives by every lane.
+pub const ARRIVALS: u32 = if cfg!(maco_every_lane) { 32 } else { 1 };
+
+/// The warp arrives, having met; `lane` is this lane.
+///
+/// # Safety
+/// `at` is an initialised mbarrier that counts [`ARRIVALS`] for the warp, which is converged.
+#[inline(always)]
+pub unsafe fn arrive(at: u32, lane: u32) {
+    if ARRIVALS > 1 || lane == 0 {
+        // SAFETY: passed on from the caller.
+        unsafe { mbarrier::arrive(at) };
+    }
+}
+
 /// Addresses in shared memory.
 #[derive(Clone, Copy)]
 pub struct Arena(pub u32);
@@ -191,10 +207,10 @@ impl Arena {
         unsafe {
             let mut i = 0;
             while i < SLOTS {
-                mbarrier::init(self.ready(i), 1);
-                mbarrier::init(self.done(i), 8);
-                mbarrier::init(self.vacant(i), 2);
-                mbarrier::init(self.posted(i), 1);
+                mbarrier::init(self.ready(i), ARRIVALS);
+                mbarrier::init(self.done(i), 8 * ARRIVALS);
+                mbarrier::init(self.vacant(i), 1 + ARRIVALS);
+                mbarrier::init(self.posted(i), ARRIVALS);
                 i += 1;
             }
             i = 0;
@@ -211,7 +227,7 @@ impl Arena {
             }
             i = 0;
             while i < CHUNKS {
-                mbarrier::init(self.staged(i), 4);
+                mbarrier::init(self.staged(i), 4 * ARRIVALS);
                 mbarrier::init(self.free(i), 1);
                 i += 1;
             }

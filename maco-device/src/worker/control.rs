@@ -7,7 +7,7 @@ use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
 use crate::abi::{Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, OP_END, SLOTS, Share, View, Wait};
 use crate::protocol::{self, Layout, Look, Machine, Names, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
-use crate::role::ring::Arena;
+use crate::role::ring::{ARRIVALS, Arena};
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;
@@ -41,11 +41,21 @@ impl Own {
     /// If `leads`, the task of this lane's slot may run.
     #[inline(always)]
     unsafe fn publish(&mut self, arena: Arena, leads: bool, lane: u32) {
-        if leads {
-            if lane.is_multiple_of(LANES) {
-                // SAFETY: an initialised barrier, to which this warp alone arrives.
-                unsafe { mbarrier::arrive(arena.ready(lane / LANES)) };
+        if ARRIVALS > 1 {
+            let leading = warp::ballot(leads);
+            let mut at = 0;
+            while at < SLOTS {
+                if leading >> (at * LANES) & 1 != 0 {
+                    // SAFETY: as below.
+                    unsafe { mbarrier::arrive(arena.ready(at)) };
+                }
+                at += 1;
             }
+        } else if leads && lane.is_multiple_of(LANES) {
+            // SAFETY: an initialised barrier, to which this warp alone arrives.
+            unsafe { mbarrier::arrive(arena.ready(lane / LANES)) };
+        }
+        if leads {
             *self = Own { n: self.n + SLOTS, held: false, arrived: true, ..*self };
         }
     }

@@ -4,8 +4,8 @@ use super::machine::{Lane, Warp};
 use super::{admitted, place, stop, supervise};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
 use crate::protocol::{CLAIMED, Drain, Machine, Queue, Run};
-use crate::ptx::{mbarrier, memory, special, warp};
-use crate::role::ring::Arena;
+use crate::ptx::{memory, special, warp};
+use crate::role::ring::{self, Arena};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -161,9 +161,7 @@ unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, mut first: u32, mut v
                     memory::store_shared4(words + lane % 4 * 16, batch);
                 }
                 views.put(words, lane);
-                if lane == 0 {
-                    mbarrier::arrive(arena.posted(place(n).0));
-                }
+                ring::arrive(arena.posted(place(n).0), lane);
                 if head as u16 == OP_END {
                     return;
                 }
@@ -198,9 +196,7 @@ unsafe fn claim(arena: Arena, launch: &Launch, drain: &Drain, views: &mut Views,
             if !fill(arena, n, lane, descriptor, *views) {
                 return None;
             }
-            if lane == 0 {
-                mbarrier::arrive(arena.posted(place(n).0));
-            }
+            ring::arrive(arena.posted(place(n).0), lane);
             n += 1;
         }
     }
@@ -229,10 +225,8 @@ unsafe fn pushed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
             if !fill(arena, n, lane, descriptor, views) {
                 return;
             }
-            if lane == 0 {
-                mbarrier::arrive(arena.posted(place(n).0));
-                mbarrier::arrive(arena.ready(place(n).0));
-            }
+            ring::arrive(arena.posted(place(n).0), lane);
+            ring::arrive(arena.ready(place(n).0), lane);
             if end {
                 supervise(arena, run, n);
                 return;

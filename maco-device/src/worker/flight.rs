@@ -6,7 +6,7 @@ use crate::abi::{BlackBox, Descriptor, Launch, PUSHED, REPORT_STUCK, SLOTS};
 use crate::hardware::{mbarrier, special};
 use crate::protocol::{Look, Machine, Patience, Run};
 use crate::role::gate;
-use crate::role::ring::{Arena, FALL_THROUGH, STOP, place};
+use crate::role::ring::{self, Arena, FALL_THROUGH, STOP, place};
 use crate::task::{Slot, Task};
 
 /// The task in a slot.
@@ -92,9 +92,7 @@ pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32
         let begun = gate::close(arena, published);
         let mut n = published;
         while n < begun {
-            if warp.lane() == 0 {
-                mbarrier::arrive(arena.ready(place(n).0));
-            }
+            ring::arrive(arena.ready(place(n).0), warp.lane());
             n += 1;
         }
         warp.converge();

@@ -8,7 +8,7 @@ use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
-use crate::role::ring::{Arena, STOP};
+use crate::role::ring::{ARRIVALS, Arena, STOP};
 use crate::role::store::Store;
 use crate::task::Task;
 
@@ -129,7 +129,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             let lane = warp::lane_again();
             ahead = Ahead::look(arena, n + 1);
             warp::sync();
-            if lane == 0 {
+            if ARRIVALS > 1 || lane == 0 {
                 end(arena, n, posted.flags, ahead.0.is_none());
             }
             n += 1;
@@ -138,7 +138,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
     }
 }
 
-/// One lane of a consumer warp: the warp has ended task `n`, and is `idle` unless it may begin with the next one.
+/// Each of [`ARRIVALS`] lanes of a consumer warp: the warp has ended task `n`, and is `idle` unless it may begin with the next one.
 #[inline(always)]
 unsafe fn end(arena: Arena, n: u32, flags: u16, idle: bool) {
     let (at, parity) = place(n);
@@ -224,7 +224,13 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 }
                 warp::sync();
             }
-            if lane < ended {
+            if ARRIVALS > 1 {
+                let mut at = 0;
+                while at < ended {
+                    mbarrier::arrive(arena.vacant((n + at) % SLOTS));
+                    at += 1;
+                }
+            } else if lane < ended {
                 mbarrier::arrive(arena.vacant((n + lane) % SLOTS));
             }
             n += ended;
