@@ -198,3 +198,23 @@ fn slow_tasks_are_no_hang() {
         assert_eq!(y.download().unwrap(), expected.download().unwrap(), "{schedule:?}");
     }
 }
+
+#[test]
+fn consumers_that_are_far_ahead_run_every_task_once() {
+    // More tasks without waits than there are slots, each of which shows if it is run twice: consumers need not wait for the controller.
+    let device = Device::cpu_with(1);
+    let builder =
+        Builder::new("far").tensor("x", In, F32, &[64, 32]).tensor("y", Out, F32, &[64, 32]).scalar("by").call(&ADD, &["x", "y"], &BY);
+    let x = device.upload(&integers(2048, 5).collect::<Vec<f32>>(), [64, 32]).unwrap();
+    let expected: Vec<f32> = integers(2048, 5).map(|x| 2.0 * (x + 3.0)).collect();
+    let builder = builder.call(&DOUBLE, &["y"], &[]);
+    for schedule in [Schedule::Static, Schedule::Tickets] {
+        let plan = build(&device, &builder, PlanOptions::new().pipelined(true).schedule(schedule));
+        for seed in 0..400 {
+            plan.set_delays(seed);
+            let mut y = device.zeros::<f32>([64, 32]).unwrap();
+            plan.run(Arguments::new().tensor(&x).scalar(3f32).tensor_mut(&mut y)).unwrap();
+            assert_eq!(y.download().unwrap(), expected, "seed {seed}, {schedule}");
+        }
+    }
+}

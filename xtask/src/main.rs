@@ -60,7 +60,7 @@ enum Command {
         #[arg(long)]
         sanitize: bool,
     },
-    /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a bundle: `dist/run.sh sanitize`
+    /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a `bundle --sanitize`: `dist/run.sh sanitize`
     Sanitize,
 }
 

@@ -14,6 +14,7 @@ pub struct Kind {
     /// Name of the page.
     file: &'static str,
     title: &'static str,
+    bundle: &'static str,
     command: &'static str,
     /// Those before the last one, which is a sentence.
     columns: &'static [Column],
@@ -24,6 +25,7 @@ pub const TESTS: Kind = Kind {
     name: "tests",
     file: "gpu_tests.md",
     title: "GPU tests",
+    bundle: "cargo xtask bundle",
     command: "dist/run.sh",
     columns: &[
         Column { name: "program", sum: Sum::Name },
@@ -39,6 +41,7 @@ pub const SANITIZER: Kind = Kind {
     name: "sanitizer",
     file: "sanitizer.md",
     title: "GPU tests under compute-sanitizer",
+    bundle: "cargo xtask bundle --sanitize",
     command: "dist/run.sh sanitize",
     columns: &[
         Column { name: "tool", sum: Sum::Name },
@@ -87,8 +90,8 @@ pub fn page(log: &str, machine: &str) -> Result<(&'static str, String), Failure>
         written(&sum(kind, &rows))
     );
     let text = format!(
-        "# {}\n\nCommit {commit}; {machine}. `cargo xtask bundle`, then `{}` on the machine with the GPU. Made by `cargo xtask results`.\n\n{table}",
-        kind.title, kind.command
+        "# {}\n\nCommit {commit}; {machine}. `{}`, then `{}` on the machine with the GPU. Made by `cargo xtask results`.\n\n{table}",
+        kind.title, kind.bundle, kind.command
     );
     Ok((kind.file, text))
 }

@@ -37,3 +37,8 @@ pub fn global_timer() -> u64 {
 pub fn opaque(base: u32) -> u32 {
     base
 }
+
+/// A number below `end`, by the thread's seed; 0 without one.
+pub fn choose(end: u32) -> u32 {
+    with(|thread| thread.choose(end))
+}

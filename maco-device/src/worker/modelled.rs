@@ -157,27 +157,42 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         let run = Run::new(machine, launch, worker);
         arena().set_counters(run.counters);
         let mut queue = Queue::new(launch, &run);
-        let mut n = 0;
-        loop {
-            // As late as the fetcher claims: the task so many places before has left its slot.
-            if queue.claims(&run) && !vacant(machine, &run, n + SLOTS - CLAIMED) {
-                break;
-            }
-            let Some(index) = queue.next(machine, &run) else { break };
-            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
-            let views = (launch.views as *const View).add((*descriptor).views as usize);
-            if !vacant(machine, &run, n) {
-                break;
+        // Tasks before `posted` are in slots, those before `n` published.
+        let (mut n, mut posted, mut ended) = (0, 0, false);
+        'stop: loop {
+            // As far ahead as it may be; by a seed, less.
+            let ahead = if queue.is_pushed() { 1 } else { SLOTS - special::choose(SLOTS) };
+            'post: while !ended && posted < n + ahead {
+                // As late as the fetcher claims: the task so many places before has left its slot.
+                let late = queue.claims(&run).then_some(posted + SLOTS - CLAIMED);
+                for m in late.into_iter().chain([posted]) {
+                    let (at, parity) = place(m);
+                    if posted > n && !mbarrier::test(arena().vacant(at), parity ^ 1) {
+                        // Not now: there is something else to do.
+                        break 'post;
+                    }
+                    if !vacant(machine, &run, m) {
+                        break 'stop;
+                    }
+                }
+                let Some(index) = queue.next(machine, &run) else { break 'stop };
+                let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
+                let views = (launch.views as *const View).add((*descriptor).views as usize);
+                let (at, _) = place(posted);
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
+                (special::generic(arena().slot(at)) as *mut Slot).write(slot);
+                mbarrier::arrive(arena().posted(at));
+                ended = (*descriptor).op == OP_END;
+                posted += 1;
             }
             let (at, _) = place(n);
-            let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
-            (special::generic(arena().slot(at)) as *mut Slot).write(slot);
-            mbarrier::arrive(arena().posted(at));
+            let slot = flight::slot(arena(), at);
+            let (descriptor, views) = (&raw const (*slot).descriptor, (&raw const (*slot).views).cast::<View>());
             if run.aborted(machine) || !queue.is_pushed() && protocol::wait(machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }
             mbarrier::arrive(arena().ready(at));
-            if (*descriptor).op == OP_END {
+            if ended && n + 1 == posted {
                 flight::supervise(machine, arena(), &run, n);
                 return;
             }

@@ -74,8 +74,14 @@ impl Ahead {
     #[inline(always)]
     unsafe fn look(arena: Arena, n: u32) -> Ahead {
         let (at, parity) = place(n);
-        // SAFETY: an initialised barrier; a published task is in its slot.
-        Ahead(unsafe { if mbarrier::test(arena.ready(at), parity) { Some(read(arena, n)) } else { None } })
+        // SAFETY: initialised barriers; a published task is in its slot.
+        unsafe {
+            // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
+            // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
+            let posted = mbarrier::test(arena.posted(at), parity);
+            let ready = mbarrier::test(arena.ready(at), parity);
+            Ahead(if posted && ready { Some(read(arena, n)) } else { None })
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Plans for any number of workers run or are refused with a code, and what holds multiprocessors makes a launch late, not wrong.
 mod support;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use kernels::dense;
@@ -160,5 +162,63 @@ fn gpu_a_neighbour_that_outstays_the_deadline() {
             }
         }
         mlp.right("afterwards");
+    }
+}
+
+/// Says to the program below that it is the other process.
+const OTHER: &str = "MACO_TESTS_OTHER_PROCESS";
+/// Longer than a time slice, and much shorter than all that the other process has.
+const SHORT: Duration = Duration::from_millis(5);
+
+/// Another process keeps all multiprocessors busy, so that launches get the GPU in slices, or part of it (MPS): time in which a launch does not
+/// run counts as little as any wait that is not looked at. Nothing is reported, and all is right.
+#[test]
+#[ignore = "gpu"]
+fn gpu_time_slices_of_another_process() {
+    const NAME: &str = "gpu_time_slices_of_another_process";
+    if std::env::var_os(OTHER).is_some() {
+        let neighbour = Neighbour::new();
+        let multiprocessors = Device::gpu(0).expect("a GPU").workers();
+        loop {
+            // Until it is killed.
+            neighbour.hold(multiprocessors, HELD);
+            println!("holds");
+            while neighbour.holds() {
+                std::thread::yield_now();
+            }
+        }
+    }
+    let device = Device::gpu(0).expect("a GPU");
+    let plans = SCHEDULES.map(|schedule| Mlp::new(&device, &PlanOptions::new().schedule(schedule).deadline(SHORT)).unwrap());
+    let longest = |rounds: u32| {
+        let mut longest = Duration::ZERO;
+        for _ in 0..rounds {
+            for mlp in &plans {
+                let begin = Instant::now();
+                mlp.right("beside another process");
+                longest = longest.max(begin.elapsed());
+            }
+        }
+        longest
+    };
+    let alone = longest(5);
+
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", NAME, "--nocapture"]).env(OTHER, "1").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut other = Killed(command.spawn().unwrap());
+    let mut lines = BufReader::new(other.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("holds")), "the other process does not start");
+    let beside = longest(10);
+    println!("longest run alone {alone:?}, beside another process {beside:?}, deadline {SHORT:?}");
+    assert!(other.0.try_wait().unwrap().is_none(), "the other process has ended");
+}
+
+/// A process that is killed when nobody waits for it any more.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
