@@ -146,7 +146,7 @@ fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &s
 # Written by `cargo xtask bundle`. Without arguments: every GPU test. `sanitize`: under compute-sanitizer. Else: one program and its
 # arguments, of
 #   {programs}
-{sanitize}cd "$(dirname "$0")/bin" || exit 1
+{limited}{sanitize}cd "$(dirname "$0")/bin" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
 # What runs is unpacked for as long as the script lasts.
 folder=$(mktemp -d) || exit 1
@@ -172,7 +172,7 @@ for test in {tests}; do
     echo "== $test"
     # The code of the program, not of `tee`.
     {{
-        unpack "$test" && "$folder/$test" --ignored gpu --test-threads=1
+        unpack "$test" && limited "$folder/$test" --ignored gpu --test-threads=1
         echo $? > "$folder/code"
     }} | tee "$folder/output"
     code=$(cat "$folder/code")
@@ -189,6 +189,7 @@ done
 exit $failed
 "#,
         programs = words(programs),
+        limited = tally::LIMITED,
         sanitize = sanitize::shell_function(&sanitized, commit),
         tests = words(tests),
         table = tally::shell(&tally::TESTS, commit),

@@ -64,7 +64,7 @@ pub fn shell_function(tests: &[&str], commit: &str) -> String {
         for tool in memcheck racecheck; do
             echo "== $tool $test"
             begin=$(date +%s)
-            {PROGRAM} --tool "$tool" --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
+            limited {PROGRAM} --tool "$tool" --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
             code=$?
             case $code in
                 0) result=ok ;;

@@ -7,6 +7,16 @@ use crate::failure::Failure;
 /// How the line before a table begins.
 const HEAD: &str = "== results: ";
 
+/// Shell: runs a test program, for so long at most: one that hangs must not keep the others from running.
+pub const LIMITED: &str = r#"limited() {
+    if command -v timeout > /dev/null; then
+        timeout "${MACO_TEST_SECONDS:-600}" "$@"
+    else
+        "$@"
+    fi
+}
+"#;
+
 /// What was run, and the page that shows it.
 #[derive(Debug)]
 pub struct Kind {

@@ -24,6 +24,11 @@ pub fn ballot(condition: bool) -> u32 {
     condition as u32
 }
 
+/// Whether `condition` holds in any lane.
+pub fn any(condition: bool) -> bool {
+    condition
+}
+
 /// Whether `condition` holds in all lanes.
 pub fn all(condition: bool) -> bool {
     condition

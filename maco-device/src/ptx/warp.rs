@@ -63,6 +63,12 @@ pub fn ballot(condition: bool) -> u32 {
     lanes
 }
 
+/// Whether `condition` holds in any lane.
+#[inline(always)]
+pub fn any(condition: bool) -> bool {
+    ballot(condition) != 0
+}
+
 /// Whether `condition` holds in all lanes.
 #[inline(always)]
 pub fn all(condition: bool) -> bool {

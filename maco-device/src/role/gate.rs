@@ -96,6 +96,8 @@ impl Gate {
                 fence::sequential_cta();
                 let counters = self.arena.counters();
                 loop {
+                    // Asked before the look that it is about: who begins has found the gates open after it said that it looks.
+                    let closed = self.arena.halted() >= CLOSE;
                     let mut arrived = true;
                     if first != NO_COUNTER {
                         arrived = local::load_relaxed(counters.add(first as usize)) >= need;
@@ -103,16 +105,17 @@ impl Gate {
                     if second != NO_COUNTER {
                         arrived &= local::load_relaxed(counters.add(second as usize)) >= other;
                     }
-                    if warp::all(arrived || mbarrier::test(ready, parity)) {
+                    let open = warp::all(arrived || mbarrier::test(ready, parity));
+                    if warp::any(closed) {
+                        break;
+                    }
+                    if open {
                         fence::acquire_gpu();
                         warp::sync();
                         if lane == 0 {
                             memory::store_shared(own, self.n << 2 | BEGUN);
                         }
                         return true;
-                    }
-                    if warp::all(self.arena.halted() >= CLOSE) {
-                        break;
                     }
                 }
                 if lane == 0 {
@@ -147,4 +150,69 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
         at += 1;
     }
     begun
+}
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::*;
+    use crate::abi::SLOTS;
+    use crate::model::{Modelled, Shared, Surroundings, special};
+    use crate::role::ring::STOP;
+
+    struct Nobody;
+
+    impl Surroundings for Nobody {
+        fn now(&self) -> u64 {
+            1
+        }
+        fn working(&self, _: bool) {}
+    }
+
+    /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
+    #[test]
+    fn all_warps_agree_on_what_has_begun() {
+        let mut some = 0;
+        for seed in 1..=2000 {
+            let shared = Shared::new();
+            let part = |number, warps, body: &dyn Fn(Arena) -> u32| {
+                Modelled::new(&shared, &Nobody, 0, number, warps, seed).enter(|| body(Arena(special::shared_base())))
+            };
+            part(0, 1, &|arena| {
+                // SAFETY: nobody else uses the arena yet; slots are inside it.
+                unsafe {
+                    arena.init();
+                    (0..SLOTS).for_each(|at| (special::generic(arena.slot(at)) as *mut Descriptor).write(Descriptor::END));
+                    arena.set_counters(std::ptr::null_mut());
+                }
+                0
+            });
+            let consumer = |arena: Arena| {
+                // SAFETY: the slots hold tasks; both consumers come here.
+                let passes = |n: &u32| unsafe { Gate::of(arena, *n, 0, true).pass() };
+                let passed = (0..SLOTS).take_while(passes).inspect(|_| (0..special::choose(4)).for_each(|_| std::thread::yield_now()));
+                passed.count() as u32
+            };
+            let stop = |arena: Arena| {
+                // SAFETY: initialised barriers, words of the arena; nobody else publishes.
+                unsafe {
+                    let (warp, n) = (4 * special::choose(2), special::choose(SLOTS));
+                    while memory::load_shared(arena.begun(warp)) >> 2 < n {
+                        std::thread::yield_now();
+                    }
+                    let begun = close(arena, 0);
+                    (0..begun).for_each(|n| mbarrier::arrive(arena.ready(n)));
+                    arena.halt(STOP);
+                    begun
+                }
+            };
+            let [first, second, begun] = std::thread::scope(|scope| {
+                let threads =
+                    [scope.spawn(|| part(128, 4, &consumer)), scope.spawn(|| part(256, 4, &consumer)), scope.spawn(|| part(32, 1, &stop))];
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert_eq!((first, second), (begun, begun), "seed {seed}");
+            some += u32::from(begun > 0 && begun < SLOTS);
+        }
+        assert!(some > 20, "only {some} CTAs stopped in the midst");
+    }
 }

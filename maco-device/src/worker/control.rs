@@ -144,7 +144,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         let mut patience = Patience::new();
         loop {
             let mut fresh = false;
-            if !own.arrived {
+            if !own.arrived && own.wait.counter != NO_COUNTER {
                 seen = run.arrivals(&Lane, own.wait.counter);
                 own.arrived = seen >= own.wait.need;
                 fresh = own.arrived;
@@ -173,7 +173,9 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 if posted {
                     let read = read(arena, &run, at, sub);
                     (long, ends) = (read.long, read.end);
-                    own = Own { held: true, wait: read.wait, arrived: !long && read.wait.counter == NO_COUNTER, ..own };
+                    // Of a long one nothing is looked at here, and it does not arrive.
+                    let wait = if long { Wait { counter: NO_COUNTER, need: 0 } } else { read.wait };
+                    own = Own { held: true, wait, arrived: !long && wait.counter == NO_COUNTER, ..own };
                 }
                 longs = longs & !news | warp::ballot(long);
                 let ends = warp::ballot(ends);
