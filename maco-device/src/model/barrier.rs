@@ -11,7 +11,7 @@ pub fn sync_consumers() {
         let met = &thread.shared.met;
         let number = met.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         thread.shared.wake();
-        let complete = || met.load(std::sync::atomic::Ordering::Acquire) >= (number | 1) + 1;
+        let complete = || met.load(std::sync::atomic::Ordering::Acquire) > number | 1;
         while !complete() && arena.halted() < FALL_THROUGH {
             thread.tested(false);
         }
