@@ -82,7 +82,7 @@ impl Arena {
     pub fn slot(self, slot: u32) -> u32 {
         self.base() + CONTROL + slot * SLOT_BYTES
     }
-    /// The slot holds a task, which may not run yet (1 arrival: fetcher). See [`Gate`].
+    /// The slot holds a task, which may not run yet (1 arrival: fetcher). See [`super::gate`].
     #[inline(always)]
     pub fn posted(self, slot: u32) -> u32 {
         self.base() + POSTED + slot * 8

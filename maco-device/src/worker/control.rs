@@ -188,7 +188,8 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 continue;
             }
             if longs >> first & 1 != 0 && warp::ballot(own.held) >> first & 1 != 0 {
-                // More waits than its slot has lanes: this task alone, from the beginning, whatever the looks above have seen.
+                // More waits than its slot has lanes: this task alone, whatever the looks above have seen. Between two barriers that are
+                // complete: by them the lint tells its acquires from the one above.
                 let (at_head, parity) = place(n);
                 arena.wait(arena.posted(at_head), parity);
                 let task = slot(arena, at_head);
@@ -197,7 +198,6 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                     return;
                 }
                 own.publish(arena, at == at_head, lane);
-                // All lanes go on behind what was published.
                 arena.wait(arena.ready(at_head), parity);
                 n += 1;
                 patience = Patience::new();
