@@ -189,7 +189,7 @@ fn gpu_a_report_becomes_a_hang_in_the_users_names() {
         .scalar("by")
         .call(&ADD, &["x", "h"], &BY)
         .call(&CENTRE, &["h", "y"], &[]);
-    let plan = Plan::build(&device, program(builder, "maco_report"), &PlanOptions::new().workers(1)).unwrap();
+    let plan = Plan::build(&device, program(builder, "maco_report"), &PlanOptions::new().workers(2)).unwrap();
     let x = device.zeros::<f32>([8, 8]).unwrap();
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
     let mut run = |by: f32| plan.run(Arguments::new().tensor(&x).scalar(by).tensor_mut(&mut y));

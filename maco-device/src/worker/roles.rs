@@ -3,12 +3,12 @@
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, QUICK, READ_BY_TMA, SLOTS, SOLE, STAGED};
-use crate::hardware::{fence, local, mbarrier, memory, special, warp};
+use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
-use crate::role::ring::{ARRIVALS, Arena, STOP};
+use crate::role::ring::{self, ARRIVALS, Arena, STOP};
 use crate::role::store::Store;
 use crate::task::Task;
 
@@ -66,22 +66,30 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
     }
 }
 
-/// What a consumer sees of a task ahead: it may run already, or nothing is known of it.
-#[derive(Clone, Copy)]
-struct Ahead(Option<Posted>);
+/// Flags of tasks that are more than a body to consumers.
+const SPECIAL: u16 = STAGED | READ_BY_TMA | LOST_ARRIVE;
 
-impl Ahead {
+impl Posted {
+    const NONE: Posted = Posted { op: OP_END, flags: 0, after: 0 };
+
+    /// Whether the task is nothing but a body: nothing has to be settled, waited for or fenced before it or behind it.
     #[inline(always)]
-    unsafe fn look(arena: Arena, n: u32) -> Ahead {
-        let (at, parity) = place(n);
-        // SAFETY: initialised barriers; a published task is in its slot.
-        unsafe {
-            // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
-            // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
-            let posted = mbarrier::test(arena.posted(at), parity);
-            let ready = mbarrier::test(arena.ready(at), parity);
-            Ahead(if posted && ready { Some(read(arena, n)) } else { None })
-        }
+    fn is_plain(self) -> bool {
+        self.op != OP_END && self.flags & SPECIAL == 0
+    }
+}
+
+/// What a lane of a consumer sees of task `n`, which follows the one that its warp ends; `None` unless it is published.
+#[inline(always)]
+unsafe fn look_ahead(arena: Arena, n: u32) -> Option<Posted> {
+    let (at, parity) = place(n);
+    // SAFETY: initialised barriers; a published task is in its slot.
+    unsafe {
+        // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
+        // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
+        let posted = mbarrier::test(arena.posted(at), parity);
+        let ready = mbarrier::test(arena.ready(at), parity);
+        if posted && ready { Some(read(arena, n)) } else { None }
     }
 }
 
@@ -92,55 +100,83 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
-        let mut ahead = Ahead(None);
+        let Some(mut posted) = prepare(arena, &mut role, n, None) else { return };
         loop {
-            // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
-            // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
-            // has gone on stages them only as it gets loads, which come when all have given back what they read.
-            let (at, parity) = place(n);
-            while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
-                role.stage_if_free();
-            }
-            let published = ahead.0.is_some();
-            let posted = match ahead.0 {
-                Some(posted) => posted,
-                None if arena.wait_unless_stopped(arena.posted(at), parity) => read(arena, n),
-                None => break,
-            };
-            if posted.op == OP_END {
-                break;
-            }
-            if posted.flags & STAGED != 0 {
-                // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
-                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
-                    break;
+            tasks.run(&mut role, task(arena, launch, place(n).0), posted.op.into());
+            // Under way together: who this is (read anew: a register across all tasks is worth more), and what comes next.
+            let lane = warp::lane_again();
+            let next = look_ahead(arena, n + 1);
+            // From one plain task to the next that may run, there is one branch, and no lane can take it alone: a task that costs little is
+            // bound by the branches between bodies.
+            let plain = posted.is_plain() && !role.owes() && next.is_some_and(Posted::is_plain);
+            if warp::all(plain) {
+                warp::sync();
+                ring::arrive(arena.done(place(n).0), lane);
+                posted = next.unwrap_or(Posted::NONE);
+                if posted.after != 0 {
+                    // All warps have ended every task before this one.
+                    barrier::sync_consumers();
                 }
                 role.begin(Gate::open(arena));
             } else {
-                role.settle();
-                role.begin(Gate::of(arena, n, posted.after, !published));
-                // One gate for all but SIMT tasks: one in each would cost registers and room for instructions.
-                if posted.flags & EARLY == 0 && !role.pass() {
+                if role.stopped() {
                     break;
                 }
-            }
-            tasks.run(&mut role, task(arena, launch, at), posted.op.into());
-            if role.stopped() {
-                break;
-            }
-            if posted.flags & READ_BY_TMA != 0 {
-                fence::proxy_async_global();
-            }
-            // Under way together: who this is (read anew: a register across all tasks is worth more), and what comes next.
-            let lane = warp::lane_again();
-            ahead = Ahead::look(arena, n + 1);
-            warp::sync();
-            if ARRIVALS > 1 || lane == 0 {
-                end(arena, n, posted.flags, ahead.0.is_none());
+                if posted.flags & READ_BY_TMA != 0 {
+                    fence::proxy_async_global();
+                }
+                warp::sync();
+                if ARRIVALS > 1 || lane == 0 {
+                    end(arena, n, posted.flags, next.is_none());
+                }
+                posted = match prepare(arena, &mut role, n + 1, next) {
+                    Some(posted) => posted,
+                    None => break,
+                };
             }
             n += 1;
         }
         role.settle();
+    }
+}
+
+/// Everything that a consumer warp does before it runs task `n`, of which it has `seen` that it is published; `None` if it does not: the
+/// list ends, or the CTA stops.
+#[inline(always)]
+unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32, seen: Option<Posted>) -> Option<Posted> {
+    let (at, parity) = place(n);
+    // SAFETY: a consumer warp, converged; passed on from the caller.
+    unsafe {
+        // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
+        // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
+        // has gone on stages them only as it gets loads, which come when all have given back what they read.
+        while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
+            role.stage_if_free();
+        }
+        // Lanes that have seen different things act as one: they meet at barriers.
+        let published = warp::all(seen.is_some());
+        if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
+            return None;
+        }
+        let posted = read(arena, n);
+        if posted.op == OP_END {
+            return None;
+        }
+        if posted.flags & STAGED != 0 {
+            // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
+            if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                return None;
+            }
+            role.begin(Gate::open(arena));
+        } else {
+            role.settle();
+            role.begin(Gate::of(arena, n, posted.after, !published));
+            // One gate for all but SIMT tasks: one in each would cost registers and room for instructions.
+            if posted.flags & EARLY == 0 && !role.pass() {
+                return None;
+            }
+        }
+        Some(posted)
     }
 }
 
