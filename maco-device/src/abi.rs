@@ -56,10 +56,12 @@ pub const NO_MAP: u32 = u32::MAX;
 pub const STAGED: u16 = 1;
 /// [`Descriptor::flags`]: a reader may fetch by TMA what the consumers store.
 pub const READ_BY_TMA: u16 = 2;
-/// [`Descriptor::flags`]: a SIMT task, which begins when it is posted and passes its gate itself.
+/// [`Descriptor::flags`]: a SIMT task with a prologue, which begins when it is posted and passes its gate itself.
 pub const EARLY: u16 = 32;
-/// [`Descriptor::flags`]: a direct task with one signal, [`SOLE`]. Whoever sees that it has ended may send it: twice is once.
+/// [`Descriptor::flags`]: a direct task that writes little, with one signal, [`SOLE`]. Whoever sees that it has ended may send it: twice is once.
 pub const QUICK: u16 = 16;
+/// [`Descriptor::flags`]: the task writes little, so that what counts is when it begins: its consumers look at counters themselves.
+pub const LIGHT: u16 = 64;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -91,7 +93,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`READ_BY_TMA`], [`EARLY`], [`QUICK`], faults.
+    /// [`STAGED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,

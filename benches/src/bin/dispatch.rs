@@ -253,7 +253,7 @@ impl Bench {
         lengths: &[u32],
         options: impl Fn(u32, u32) -> PlanOptions,
     ) -> anyhow::Result<Vec<Measured>> {
-        let (task, words) = if payload { (&dispatch::relay::SPEC, 4) } else { (&dispatch::empty::SPEC, 1) };
+        let (task, words) = if payload { (&dispatch::relay::SPEC, 4) } else { (&dispatch::awaited::SPEC, 1) };
         let plans = lengths
             .iter()
             .map(|&hops| self.plan(graphs::chain(task, words.into(), hops), &options(hops + words, words)))

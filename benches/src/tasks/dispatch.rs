@@ -33,6 +33,15 @@ pub unsafe fn empty(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
     let _ = (&cta, x);
 }
 
+/// An empty body that begins before its inputs are there, and waits for them.
+///
+/// # Safety
+/// Nothing is accessed.
+#[maco::task(simt, prologue, tile(i = 1), cpu = empty_reference)]
+pub unsafe fn awaited(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
+    let _ = (cta.wait_for_inputs(), x);
+}
+
 fn bump_reference(x: Tile<u32, 1, 1>) {
     let at = x.pointer(0, 0);
     // SAFETY: one tile is one word of a live tensor.
@@ -61,9 +70,9 @@ fn relay_reference(x: Tile<u32, 1, 4>) {
 ///
 /// # Safety
 /// The tensor has four words for every tile, at a 16-byte boundary.
-#[maco::task(simt, tile(i = 4), cpu = relay_reference)]
+#[maco::task(simt, prologue, tile(i = 4), cpu = relay_reference)]
 pub unsafe fn relay(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
-    if cta.thread == 0 {
+    if cta.wait_for_inputs() && cta.thread == 0 {
         // SAFETY: one tile is 16 aligned bytes of a live tensor, and one thread touches them.
         unsafe { body::relay(x.pointer(0, 0)) }
     }

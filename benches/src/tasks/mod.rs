@@ -14,10 +14,10 @@ mod body;
 mod ptx;
 
 use boundary::{all, halo, identity, weights};
-use dispatch::{bump, busy, empty, relay, start, transfer};
+use dispatch::{awaited, bump, busy, empty, relay, start, transfer};
 
 maco::task_set! {
     /// The whole task library and the tasks that are measured, in one kernel: a dispatch costs what it costs a user's program.
     pub ops: linear, matmul, add, mul, bias, copy, scale, gelu, relu, silu, rmsnorm, softmax, sum_rows,
-        start, empty, bump, relay, busy, transfer, identity, halo, all, weights
+        start, empty, awaited, bump, relay, busy, transfer, identity, halo, all, weights
 }

@@ -110,7 +110,10 @@ impl Rules<'_, '_, '_> {
             let text = if ["ld.", "st.", "red.", "atom."].into_iter().any(|start| op(statement, start)) && ordered {
                 match () {
                     () if has("global") && !has("gpu") => "words of global memory are shared by the CTAs of one GPU: their scope is `.gpu`",
-                    () if has("shared") && !has("cta") => "words of shared memory are one CTA's: their scope is `.cta`",
+                    () if (has("shared") || has("shared::cta")) && !has("cta") => "words of shared memory are one CTA's: their scope is `.cta`",
+                    () if has("shared::cta") && has("relaxed") => {
+                        "a notice announces what its reader goes on to read: it is stored by `st.release.cta` and loaded by `ld.acquire.cta`"
+                    }
                     () if !has("global") && has("gpu") => {
                         "an access of `.gpu` scope says `.global`: a pointer to a peer or the host needs `.sys`"
                     }
@@ -214,8 +217,8 @@ impl Rules<'_, '_, '_> {
         let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !abort.contains(&place(at)) && repeated(at)).collect();
         // A look, between release and signal, at whether there is room for it.
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
-        // Before whoever waits for it is let go, and before it waits itself; a mere look at an mbarrier may be between.
-        let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait");
+        // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
+        let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
         let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at));
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow

@@ -10,6 +10,24 @@ pub unsafe fn load_shared(at: u32) -> u32 {
 
 /// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn load_acquire_shared(at: u32) -> u32 {
+    with(|thread| {
+        thread.delay();
+        thread.shared.word(at).load(std::sync::atomic::Ordering::Acquire)
+    })
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn store_release_shared(at: u32, value: u32) {
+    with(|thread| {
+        thread.delay();
+        thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release);
+    });
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn read_shared(at: u32) -> u32 {
     // SAFETY: passed on from the caller.
     unsafe { load_shared(at) }
@@ -23,16 +41,19 @@ pub unsafe fn read_shared2(at: u32) -> [u32; 2] {
 }
 
 /// # Safety
-/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
-pub unsafe fn read_shared4(at: u32) -> [u32; 4] {
-    // SAFETY: passed on from the caller.
-    unsafe { [load_shared(at), load_shared(at + 4), load_shared(at + 8), load_shared(at + 12)] }
-}
-
-/// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn store_shared(at: u32, value: u32) {
     with(|thread| thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release));
+}
+
+/// # Safety
+/// `at` is 8 bytes of this CTA's shared memory at an 8-byte boundary.
+pub unsafe fn store_shared2(at: u32, words: [u32; 2]) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        store_shared(at, words[0]);
+        store_shared(at + 4, words[1]);
+    }
 }
 
 /// # Safety

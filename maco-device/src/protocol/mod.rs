@@ -18,10 +18,8 @@ pub use executor::{attend, work};
 pub use host::Thread;
 pub use queue::{CLAIMED, Drain, Queue, leave};
 pub use scheduler::{Layout, notify, schedule};
-pub use signal::{bump, signal};
-#[cfg(target_arch = "nvptx64")]
-pub use wait::Names;
-pub use wait::{Look, Outcome, Patience, late, wait};
+pub use signal::{bump, bump_one, signal};
+pub use wait::{Look, Names, Outcome, Patience, late, wait};
 
 use crate::abi::{BlackBox, Launch, State};
 

@@ -19,11 +19,11 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// What a list's entry [`Descriptor::drain`] stands for; `entry` is its [`Descriptor::coord`].
+    /// What a list's entry [`Descriptor::drain`] stands for in the bank `counters`; `entry` is its [`Descriptor::coord`].
     #[inline(always)]
-    pub fn new(run: &Run, entry: [u32; 3]) -> Drain {
+    pub fn new(counters: *mut u32, entry: [u32; 3]) -> Drain {
         let [ticket, tasks, first] = entry;
-        Drain { ticket: run.counters.wrapping_add(ticket as usize), tasks, first }
+        Drain { ticket: counters.wrapping_add(ticket as usize), tasks, first }
     }
 
     /// Draws a ticket. On a GPU one lane calls.
@@ -150,7 +150,7 @@ impl Queue {
                 if (*entry).op != OP_DRAIN {
                     return Some(self.next - 1);
                 }
-                self.drain = Some(Drain::new(run, (*entry).coord));
+                self.drain = Some(Drain::new(run.counters, (*entry).coord));
             }
         }
     }

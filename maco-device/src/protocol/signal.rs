@@ -29,20 +29,29 @@ pub unsafe fn signal<M: Machine>(machine: &M, run: &Run, descriptor: *const Desc
 pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, first: u32, descriptor: *const Descriptor) {
     // SAFETY: the caller promises a valid descriptor; the plan's verifier keeps every counter inside the bank.
     unsafe {
-        let one = |signal: u32| {
-            let counter = run.counters.add((signal & !SOLE) as usize);
-            if signal & SOLE != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
-        };
-        one(first);
+        bump_one(machine, run, first);
         let second = (*descriptor).signal[1];
         if second != NO_COUNTER {
-            one(second);
+            bump_one(machine, run, second);
             let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
             let mut n = 0;
             while n < (*descriptor).extra_signals as usize {
-                one(extra.add(n).read());
+                bump_one(machine, run, extra.add(n).read());
                 n += 1;
             }
         }
+    }
+}
+
+/// Bumps one counter, behind a release fence.
+///
+/// # Safety
+/// As [`bump`].
+#[inline(always)]
+pub unsafe fn bump_one<M: Machine>(machine: &M, run: &Run, signal: u32) {
+    // SAFETY: passed on from the caller; the counter is inside the bank.
+    unsafe {
+        let counter = run.counters.add((signal & !SOLE) as usize);
+        if signal & SOLE != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
     }
 }

@@ -136,7 +136,7 @@ pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descri
         // SAFETY: as above; the plan put the records behind the extra signals.
         let outcome = unsafe {
             let skip = 2 * (*descriptor).extra_waits as usize + (*descriptor).extra_signals as usize;
-            let record = run.overflow.add((*descriptor).overflow as usize + skip).cast::<Indirect>().add(n).read_unaligned();
+            let record = run.overflow.add((*descriptor).overflow as usize + skip).cast::<Indirect>().add(n);
             named(machine, run, descriptor, views, record)
         };
         if outcome == Outcome::Abort {
@@ -151,7 +151,7 @@ pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descri
 /// The rows that a task's part of a tensor names.
 #[derive(Clone, Copy)]
 pub struct Names {
-    record: Indirect,
+    record: *const Indirect,
     /// The first name.
     at: *const u32,
     rows: u32,
@@ -162,21 +162,22 @@ pub struct Names {
 }
 
 impl Names {
-    /// What `record`, one of the records of `descriptor`, is about.
+    /// What `record`, one of the records of `descriptor`, is about. It is read again where it is needed: it would take many registers.
     ///
     /// # Safety
-    /// `descriptor` and `views` are a valid task's.
+    /// `descriptor` and `views` are a valid task's, and `record` is one of its records while this is used.
     #[inline(always)]
-    pub unsafe fn of(record: Indirect, descriptor: *const Descriptor, views: *const View) -> Names {
+    pub unsafe fn of(record: *const Indirect, descriptor: *const Descriptor, views: *const View) -> Names {
         // SAFETY: the caller promises valid views; the plan checked the operand.
         unsafe {
-            let operand = (record.operand & !(FLAT | KNOWN)) as usize;
+            let Indirect { operand, axis, rows, .. } = record.read_unaligned();
+            let flat = operand & FLAT != 0;
+            let operand = (operand & !(FLAT | KNOWN)) as usize;
             let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
             // A view of rank 1 is one row.
-            let flat = record.operand & FLAT != 0;
             let count = if flat { view.cols } else { view.rows };
-            let first = if record.axis < 3 { (*descriptor).coord[record.axis as usize] * record.rows } else { 0 };
-            let end = if record.axis < 3 { first.saturating_add(record.rows).min(count) } else { count };
+            let first = if axis < 3 { (*descriptor).coord[axis as usize] * rows } else { 0 };
+            let end = if axis < 3 { first.saturating_add(rows).min(count) } else { count };
             let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
             let at = (view.base as *const u32).wrapping_add(first as usize * along as usize);
             Names { record, at, rows: end.saturating_sub(first), cols: if flat { 1 } else { view.cols }, along, across }
@@ -200,10 +201,10 @@ impl Names {
             let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
             let offset = row as usize * self.along as usize + column as usize * self.across as usize;
             // SAFETY: passed on from the caller; the row and the column are inside the view.
-            let row = load(unsafe { self.at.add(offset) });
-            if row < self.record.limit {
-                let group = (self.record.first + row).checked_div(self.record.size).unwrap_or(0);
-                return Wait { counter: self.record.base + group, need: self.record.need };
+            let (row, record) = unsafe { (load(self.at.add(offset)), self.record.read_unaligned()) };
+            if row < record.limit {
+                let group = (record.first + row).checked_div(record.size).unwrap_or(0);
+                return Wait { counter: record.base + group, need: record.need };
             }
         }
         Wait { counter: NO_COUNTER, need: 0 }
@@ -212,7 +213,7 @@ impl Names {
 
 /// Waits for all of them.
 #[inline(always)]
-unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: Indirect) -> Outcome {
+unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: *const Indirect) -> Outcome {
     // SAFETY: the caller promises valid views, and has waited for the names.
     unsafe {
         let names = Names::of(record, descriptor, views);

@@ -64,6 +64,40 @@ pub unsafe fn load_shared(at: u32) -> u32 {
     value
 }
 
+/// `ld.acquire.cta` of a word of shared memory (PTX ISA §9.7.9.8).
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_acquire_shared(at: u32) -> u32 {
+    super::delay::delay();
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.acquire.cta.shared::cta.b32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    value
+}
+
+/// `st.release.cta` of a word of shared memory (PTX ISA §9.7.9.11).
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_release_shared(at: u32, value: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.release.cta.shared::cta.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
+}
+
+/// Two words of shared memory.
+///
+/// # Safety
+/// `at` is 8 bytes of this CTA's shared memory at an 8-byte boundary.
+#[inline(always)]
+pub unsafe fn store_shared2(at: u32, words: [u32; 2]) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.v2.b32 [{2}], {{{0}, {1}}};", in(reg32) words[0], in(reg32) words[1], in(reg32) at, options(nostack)) }
+}
+
 /// Four words of shared memory.
 ///
 /// # Safety

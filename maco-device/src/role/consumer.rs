@@ -30,9 +30,7 @@ pub struct Consumer {
     /// How many chunks of `pending` are still to be staged; always the last ones.
     waiting: u32,
     /// Of the task that is run.
-    gate: Gate,
-    /// It was found closed for good.
-    stopped: bool,
+    pub gate: Gate,
 }
 
 impl Consumer {
@@ -50,31 +48,7 @@ impl Consumer {
             pending: Pending::new(),
             waiting: 0,
             gate: Gate::open(arena),
-            stopped: false,
         }
-    }
-
-    /// The next task has this gate: a SIMT body passes it.
-    #[inline(always)]
-    pub fn begin(&mut self, gate: Gate) {
-        self.gate = gate;
-    }
-
-    /// Passes the task's gate. False if the CTA stops: the task has not begun, and never will.
-    ///
-    /// # Safety
-    /// The gate that [`Consumer::begin`] got is that of a posted task of this worker.
-    #[inline(always)]
-    pub unsafe fn pass(&mut self) -> bool {
-        // SAFETY: passed on from the caller.
-        self.stopped = !unsafe { self.gate.pass() };
-        !self.stopped
-    }
-
-    /// Whether a SIMT body found that its task never begins.
-    #[inline(always)]
-    pub fn stopped(&self) -> bool {
-        self.stopped
     }
 
     /// This thread, read anew: what is computed from it is then not kept in registers from one task to the next.
@@ -296,15 +270,12 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+        cores::simt(self.again(), &mut self.gate, f);
         // A reference on the CPU does not wait.
-        let early = early && cfg!(target_arch = "nvptx64");
-        // SAFETY: `begin` was called for this task.
-        if early || unsafe { self.pass() } {
-            cores::simt(self.again(), &mut self.gate, f);
-            if early {
-                // SAFETY: as above. A body may end without having waited.
-                unsafe { self.pass() };
-            }
+        // SAFETY: the gate is that of this task. A body may end without having waited.
+        if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {
+            // SAFETY: the body has ended.
+            unsafe { self.gate.end_first() };
         }
     }
 }

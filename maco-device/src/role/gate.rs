@@ -10,8 +10,10 @@
 //! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10).
 
-use super::ring::{Arena, CLOSE, WARPS, place};
-use crate::abi::{Descriptor, NO_COUNTER, Wait};
+use super::notice;
+use super::ring::{ARRIVALS, Arena, CLOSE, WARPS, place};
+use super::waits::Waits;
+use crate::abi::{Descriptor, LIGHT, QUICK, SLOTS, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
@@ -23,34 +25,68 @@ const BEGUN: u32 = 2;
 /// the signals.
 const FEW: u32 = 8;
 
-const WAITS: u32 = core::mem::offset_of!(Descriptor, wait) as u32;
-const EXTRAS: u32 = core::mem::offset_of!(Descriptor, extra_waits) as u32;
-const INDIRECT: u32 = core::mem::offset_of!(Descriptor, indirect) as u32;
-const _: () = assert!(WAITS.is_multiple_of(16) && size_of::<[Wait; 2]>() == 16);
+const SIGNALS: u32 = core::mem::offset_of!(Descriptor, signal) as u32;
 
-/// The gate of a task.
+/// Below: places to the worker's own task that this one comes after; 0 for none.
+const AFTER: u32 = 15;
+/// The task is not known to be published.
+const SHUT: u32 = 1 << 4;
+/// Somebody may wait for the task's one signal: it comes before anything else.
+const FIRST: u32 = 1 << 5;
+/// The task has been ended so.
+const ENDED: u32 = 1 << 6;
+/// The CTA stops: the task has not begun, and never will.
+const STOPPED: u32 = 1 << 7;
+/// The task is more than a body, see [`super::notice`], or is ended first.
+const SPECIAL: u32 = 1 << 8;
+/// From here on: its flags in the descriptor.
+const FLAGS: u32 = 16;
+const _: () = assert!(SLOTS <= AFTER + 1);
+
+/// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
+/// the body runs.
 #[derive(Clone, Copy)]
 pub struct Gate {
     arena: Arena,
     /// The task, by its place in the worker's list.
     n: u32,
-    /// It comes after the worker's own task so many places before; 0 for none.
-    after: u32,
-    shut: bool,
+    word: u32,
 }
 
 impl Gate {
-    /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0; `shut` unless it is known to be
-    /// published.
+    /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(arena: Arena, n: u32, after: u32, shut: bool) -> Gate {
-        Gate { arena, n, after, shut }
+    pub fn of(arena: Arena, n: u32, flags: u16, after: u32, published: bool) -> Gate {
+        let special = notice::special(flags.into());
+        // The worker has to wait for it, so somebody may wait for the worker.
+        let first = !published && !special && flags & QUICK != 0;
+        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
+        let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
+        Gate { arena, n, word }
     }
 
-    /// A gate that nobody waits at.
+    /// A gate that nobody waits at, of a task that is nothing but a body.
     #[inline(always)]
     pub fn open(arena: Arena) -> Gate {
-        Gate { arena, n: 0, after: 0, shut: false }
+        Gate { arena, n: 0, word: 0 }
+    }
+
+    /// Whether the task is nothing but a body, and ends as usual.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.word & SPECIAL == 0
+    }
+
+    /// Whether the task has a flag.
+    #[inline(always)]
+    pub fn has(&self, flag: u16) -> bool {
+        self.word >> FLAGS & flag as u32 != 0
+    }
+
+    /// Whether the task was not begun, since the CTA stops.
+    #[inline(always)]
+    pub fn stopped(&self) -> bool {
+        self.word & STOPPED != 0
     }
 
     /// Waits until the task may run; once it has, returns at once. False if the CTA stops before: the task must not begin, and no warp
@@ -60,52 +96,81 @@ impl Gate {
     /// Called by whole consumer warps, by all of them for every task that this returns true for. The slot holds the task.
     #[inline(always)]
     pub unsafe fn pass(&mut self) -> bool {
-        if self.shut {
+        if self.word & (SHUT | STOPPED) != 0 {
             // SAFETY: passed on from the caller.
-            if !unsafe { self.wait() } {
+            if self.stopped() || !unsafe { self.wait() } {
+                self.word |= STOPPED;
                 return false;
             }
-            self.shut = false;
+            self.word &= !SHUT;
         }
-        if self.after != 0 {
+        if self.word & AFTER != 0 {
             // All warps have ended every task before this one.
             barrier::sync_consumers();
-            self.after = 0;
+            self.word &= !AFTER;
         }
         true
+    }
+
+    /// If the task is one to be ended first, and not ended yet: this warp has ended it, and the last warp sends its signal itself. The store
+    /// warp will too, but it takes a while to hear of the end. Whether the task is ended so.
+    ///
+    /// # Safety
+    /// Called by whole warps that have run the task; its slot has one signal.
+    #[inline(always)]
+    pub unsafe fn end_first(&mut self) -> bool {
+        if self.word & FIRST != 0 {
+            self.word = self.word & !FIRST | ENDED;
+            warp::sync();
+            let (at, parity) = place(self.n);
+            if ARRIVALS > 1 || warp::lane_again() == 0 {
+                // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
+                unsafe {
+                    let signal = memory::read_shared(self.arena.slot(at) + SIGNALS);
+                    let done = self.arena.done(at);
+                    mbarrier::arrive(done);
+                    if mbarrier::test(done, parity) {
+                        fence::release_gpu();
+                        local::store_relaxed(self.arena.counters().add((signal & !SOLE) as usize), 1);
+                    }
+                }
+            }
+        }
+        self.word & ENDED != 0
     }
 
     #[inline(always)]
     unsafe fn wait(&self) -> bool {
         let (at, parity) = place(self.n);
-        let (slot, ready) = (self.arena.slot(at), self.arena.ready(at));
+        let ready = self.arena.ready(at);
         // SAFETY: initialised barriers and words of the arena; the slot holds the task.
         unsafe {
-            let [first, need, second, other] = memory::read_shared4(slot + WAITS);
-            let few = memory::read_shared(slot + EXTRAS) as u16 == 0
-                && memory::read_shared(slot + INDIRECT) as u16 == 0
-                && (first == NO_COUNTER || need <= FEW)
-                && (second == NO_COUNTER || other <= FEW);
             let (own, lane) = (self.arena.begun(warp::consumer()), warp::lane_again());
+            let waits = Waits::of(self.arena, at, lane);
+            let counters = self.arena.counters();
+            // Eight warps that look take from the memory system what tasks that move much need.
+            let few = self.has(LIGHT) && !counters.is_null() && waits.are_few(FEW);
             if warp::all(few) {
                 if lane == 0 {
                     memory::store_shared(own, self.n << 2 | LOOKS);
                 }
                 warp::sync();
                 fence::sequential_cta();
-                let counters = self.arena.counters();
+                // All warps of the CTA must see the signal, so what counts is the time between two looks of the slowest. Hence there are
+                // always two under way, the second one issued behind the questions to shared memory that the first one does not need.
+                let mut former = waits.look(counters);
                 loop {
-                    // Asked before the look that it is about: who begins has found the gates open after it said that it looks.
+                    // Whoever begins has found the gates open after it said that it looks: any time after that will do.
                     let closed = self.arena.halted() >= CLOSE;
-                    let mut arrived = true;
-                    if first != NO_COUNTER {
-                        arrived = local::load_relaxed(counters.add(first as usize)) >= need;
+                    let ready = mbarrier::test(ready, parity);
+                    let (closed, ready) = (warp::any(closed), warp::any(ready));
+                    let latter = waits.look(counters);
+                    let mut open = warp::all(waits.arrived(former));
+                    if !open {
+                        former = waits.look(counters);
+                        open = warp::all(waits.arrived(latter)) || ready;
                     }
-                    if second != NO_COUNTER {
-                        arrived &= local::load_relaxed(counters.add(second as usize)) >= other;
-                    }
-                    let open = warp::all(arrived || mbarrier::test(ready, parity));
-                    if warp::any(closed) {
+                    if closed {
                         break;
                     }
                     if open {
@@ -154,9 +219,10 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::SLOTS;
+    use crate::abi::NO_COUNTER;
     use crate::model::{Modelled, Shared, Surroundings, special};
     use crate::role::ring::STOP;
+    use crate::role::waits::WAITS;
 
     struct Nobody;
 
@@ -180,14 +246,16 @@ mod tests {
                 // SAFETY: nobody else uses the arena yet; slots are inside it.
                 unsafe {
                     arena.init();
-                    (0..SLOTS).for_each(|at| (special::generic(arena.slot(at)) as *mut Descriptor).write(Descriptor::END));
-                    arena.set_counters(std::ptr::null_mut());
+                    let none = [NO_COUNTER, 0];
+                    (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(arena.waits(0) + n * 8, none));
+                    // Nobody looks at one.
+                    arena.set_counters(std::ptr::dangling_mut());
                 }
                 0
             });
             let consumer = |arena: Arena| {
                 // SAFETY: the slots hold tasks; both consumers come here.
-                let passes = |n: &u32| unsafe { Gate::of(arena, *n, 0, true).pass() };
+                let passes = |n: &u32| unsafe { Gate::of(arena, *n, LIGHT, 0, false).pass() };
                 let passed = (0..SLOTS).take_while(passes).inspect(|_| (0..special::choose(32)).for_each(|_| std::thread::yield_now()));
                 passed.count() as u32
             };

@@ -19,8 +19,10 @@ pub mod cpu;
 pub mod gate;
 pub mod loader;
 mod maps;
+pub mod notice;
 pub mod ring;
 pub mod store;
+pub mod waits;
 
 /// A role. The default of every operation is to do nothing; [`Role::mma`] and [`Role::store`] must agree on the ring.
 pub trait Role: Sized {

@@ -4,6 +4,7 @@
 //! without draining; the `full` barrier of the first page serves the stage. Both sides advance alike, so nothing is exchanged but
 //! arrivals.
 
+use super::waits::WAITS;
 use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 use crate::hardware::{mbarrier, memory, special};
 
@@ -22,7 +23,8 @@ const TAILS: u32 = FREE + CHUNKS * 8;
 const HALT: u32 = TAILS + MAX_SCHEDULERS;
 const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
-const END: u32 = BEGUN + WARPS * 4;
+const NOTICES: u32 = BEGUN + WARPS * 4;
+const END: u32 = NOTICES + SLOTS * 4;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
@@ -32,7 +34,7 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(END <= crate::abi::SEED);
+const _: () = assert!(END <= crate::abi::SEED && SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
@@ -126,13 +128,24 @@ impl Arena {
         self.base() + FREE + chunk * 8
     }
 
+    /// A published task in a word, for consumers: see [`super::notice`].
+    #[inline(always)]
+    pub fn notice(self, slot: u32) -> u32 {
+        self.base() + NOTICES + slot * 4
+    }
+    /// What the task in a slot waits for: see [`super::waits`]. Only when no scheduler pushes tasks, who come ready: the messages to
+    /// schedulers have the same place.
+    #[inline(always)]
+    pub fn waits(self, slot: u32) -> u32 {
+        self.base() + TAILS + slot * WAITS * 8
+    }
     /// What consumer warp `warp` has begun: see [`super::gate`].
     #[inline(always)]
     pub fn begun(self, warp: u32) -> u32 {
         self.base() + BEGUN + warp * 4
     }
 
-    /// Where this launch's counters lie; written before the first task is posted.
+    /// Where this launch's counters lie, or null if tasks come ready, so that nobody looks; written before the first task is posted.
     #[inline(always)]
     pub fn set_counters(self, counters: *mut u32) {
         // SAFETY: words of the arena, which nobody reads before a task is posted.
@@ -221,7 +234,7 @@ impl Arena {
             }
             i = TAILS;
             while i < END {
-                // The tails and, behind them, the halt word and what the warps have begun.
+                // The tails and, behind them, the halt word, what the warps have begun, and notices.
                 memory::store_shared(self.base() + i, 0);
                 i += 4;
             }

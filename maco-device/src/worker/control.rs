@@ -4,25 +4,21 @@ use core::mem::offset_of;
 
 use super::machine::{Lane, Warp};
 use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, OP_END, SLOTS, Share, View, Wait};
-use crate::protocol::{self, Layout, Look, Machine, Names, Outcome, Patience, Run};
+use crate::abi::{Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
+use crate::role::notice;
 use crate::role::ring::{ARRIVALS, Arena};
+use crate::role::waits::{LONG, WAITS};
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;
 /// The first lane of every slot.
 const LEADERS: u32 = 0x1111_1111;
-const _: () = assert!(LANES == 4);
+const _: () = assert!(LANES == 4 && LANES == WAITS);
 
-/// Bytes of a slot: what the controller looks at.
-const WAITS: u32 = offset_of!(Descriptor, wait) as u32;
-const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
-const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
+/// Byte of a slot.
 const TASK: u32 = offset_of!(Descriptor, task) as u32;
-const INDIRECT: u32 = offset_of!(Descriptor, indirect) as u32;
-const _: () = assert!(size_of::<Wait>() == 8 && EXTRA % 4 == 0 && INDIRECT % 4 == 0);
-const _: () = assert!(offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
 
 /// What a lane knows of the slot it looks after, from posting to publishing.
 #[derive(Clone, Copy)]
@@ -35,6 +31,8 @@ struct Own {
     wait: Wait,
     /// It has arrived, or there is none.
     arrived: bool,
+    /// What announces the task.
+    notice: u32,
 }
 
 impl Own {
@@ -55,66 +53,13 @@ impl Own {
             // SAFETY: an initialised barrier, to which this warp alone arrives.
             unsafe { mbarrier::arrive(arena.ready(lane / LANES)) };
         }
+        if leads && lane.is_multiple_of(LANES) {
+            // SAFETY: the slot holds the task, whose counters have been acquired.
+            unsafe { notice::give(arena, self.n, self.notice) };
+        }
         if leads {
             *self = Own { n: self.n + SLOTS, held: false, arrived: true, ..*self };
         }
-    }
-}
-
-/// What was read when a task was posted.
-struct Read {
-    wait: Wait,
-    end: bool,
-    /// It has more waits than the slot has lanes, or names that a task writes.
-    long: bool,
-}
-
-/// This lane's part of a task that was just posted.
-#[inline(always)]
-unsafe fn read(arena: Arena, run: &Run, at: u32, lane: u32) -> Read {
-    let place = arena.slot(at);
-    let mut wait = Wait { counter: NO_COUNTER, need: 0 };
-    // SAFETY: the slot is valid from `posted` to `vacant`; the plan wrote the overflow.
-    unsafe {
-        let end = memory::read_shared(place) as u16 == OP_END;
-        let (extras, indirect) = (memory::read_shared(place + EXTRA), memory::read_shared(place + INDIRECT) as u16);
-        let extra_waits = extras & 0xffff;
-        if extra_waits == 0 && indirect == 0 {
-            if lane < 2 {
-                let at = place + WAITS + lane * 8;
-                wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
-            }
-            return Read { wait, end, long: false };
-        }
-        // Inline waits that there are, then the others, then names.
-        let inline = if memory::read_shared(place + WAITS) == NO_COUNTER {
-            0
-        } else if memory::read_shared(place + WAITS + 8) == NO_COUNTER {
-            1
-        } else {
-            2 + extra_waits
-        };
-        let overflow = run.overflow.add(memory::read_shared(place + OVERFLOW) as usize);
-        if lane < inline {
-            if lane < 2 {
-                let at = place + WAITS + lane * 8;
-                wait = Wait { counter: memory::read_shared(at), need: memory::read_shared(at + 4) };
-            } else {
-                let at = overflow.add(2 * (lane as usize - 2));
-                wait = Wait { counter: memory::load(at), need: memory::load(at.add(1)) };
-            }
-        }
-        if indirect == 0 {
-            return Read { wait, end, long: inline > LANES };
-        }
-        let record = overflow.add(2 * extra_waits as usize + (extras >> 16) as usize).cast::<Indirect>().read_unaligned();
-        let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
-        let long = indirect > 1 || record.operand & KNOWN == 0 || inline + names.count() > LANES;
-        if !long && lane >= inline {
-            // No task writes them.
-            wait = names.wait(lane - inline, |at| memory::load(at));
-        }
-        Read { wait, end, long }
     }
 }
 
@@ -139,13 +84,35 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         // First lanes of slots whose tasks are long.
         let mut longs = 0;
         let (at, sub) = (lane / LANES, lane % LANES);
-        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true };
+        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, notice: 0 };
         let mut seen = 0;
         let mut patience = Patience::new();
         loop {
+            // Under way while posted tasks are read.
+            let looks = !own.arrived && own.wait.counter != NO_COUNTER;
+            let arrivals = if looks { run.arrivals(&Lane, own.wait.counter) } else { 0 };
+            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
+            let news = warp::ballot(posted);
+            if news != 0 {
+                let (mut long, mut ends) = (false, false);
+                if posted {
+                    let head = memory::read_shared2(arena.slot(at));
+                    let [counter, need] = memory::read_shared2(arena.waits(at) + sub * 8);
+                    (long, ends) = (counter == LONG, head[0] as u16 == OP_END);
+                    // Of a long one nothing is looked at here, and it does not arrive.
+                    let counter = if long { NO_COUNTER } else { counter };
+                    let arrived = !long && counter == NO_COUNTER;
+                    own = Own { held: true, wait: Wait { counter, need }, arrived, notice: notice::of(own.n, head), ..own };
+                }
+                longs = longs & !news | warp::ballot(long);
+                let ends = warp::ballot(ends);
+                if ends != 0 {
+                    end = warp::broadcast(own.n, ends.trailing_zeros());
+                }
+            }
             let mut fresh = false;
-            if !own.arrived && own.wait.counter != NO_COUNTER {
-                seen = run.arrivals(&Lane, own.wait.counter);
+            if looks {
+                seen = arrivals;
                 own.arrived = seen >= own.wait.need;
                 fresh = own.arrived;
             }
@@ -165,23 +132,6 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 // Nothing is posted behind the end.
                 supervise(arena, &run, end);
                 return;
-            }
-            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
-            let news = warp::ballot(posted);
-            if news != 0 {
-                let (mut long, mut ends) = (false, false);
-                if posted {
-                    let read = read(arena, &run, at, sub);
-                    (long, ends) = (read.long, read.end);
-                    // Of a long one nothing is looked at here, and it does not arrive.
-                    let wait = if long { Wait { counter: NO_COUNTER, need: 0 } } else { read.wait };
-                    own = Own { held: true, wait, arrived: !long && wait.counter == NO_COUNTER, ..own };
-                }
-                longs = longs & !news | warp::ballot(long);
-                let ends = warp::ballot(ends);
-                if ends != 0 {
-                    end = warp::broadcast(own.n, ends.trailing_zeros());
-                }
             }
             if ready > 0 || news != 0 {
                 patience = Patience::new();

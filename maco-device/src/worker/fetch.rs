@@ -1,11 +1,12 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
 use super::machine::{Lane, Warp};
-use super::{admitted, place, stop, supervise};
+use super::{admitted, place, stop, supervise, waits};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
 use crate::protocol::{CLAIMED, Drain, Machine, Queue, Run};
-use crate::ptx::{memory, special, warp};
-use crate::role::ring::{self, Arena};
+use crate::ptx::{mbarrier, memory, special, warp};
+use crate::role::notice;
+use crate::role::ring::{self, ARRIVALS, Arena};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -18,9 +19,17 @@ const _: () = assert!(VIEWS == 3);
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32 / 4;
 const _: () = assert!(COORD.is_multiple_of(4));
 
+/// What is read for every task, from the launch: read once, since the next acquire would send a later read to the second-level cache.
+#[derive(Clone, Copy)]
+struct Tables {
+    descriptors: *const Descriptor,
+    views: *const u32,
+    launch: *const Launch,
+}
+
 #[inline(always)]
-unsafe fn fetch_descriptor(launch: &Launch, index: u32, lane: u32) -> u32 {
-    let words = (launch.descriptors as *const Descriptor).wrapping_add(index as usize).cast::<u32>();
+unsafe fn fetch_descriptor(tables: Tables, index: u32, lane: u32) -> u32 {
+    let words = tables.descriptors.wrapping_add(index as usize).cast::<u32>();
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
     if lane < DESCRIPTOR_WORDS { unsafe { memory::load(words.add(lane as usize)) } } else { 0 }
 }
@@ -35,11 +44,11 @@ struct Views {
 impl Views {
     /// The views from entry `first` of the table on.
     #[inline(always)]
-    unsafe fn of(self, launch: &Launch, first: u32, lane: u32) -> Views {
+    unsafe fn of(self, tables: Tables, first: u32, lane: u32) -> Views {
         if first == self.first {
             return self;
         }
-        let words = (launch.views as *const u32).wrapping_add(first as usize * 8);
+        let words = tables.views.wrapping_add(first as usize * 8);
         // SAFETY: the plan wrote the views of every call.
         unsafe {
             let low = memory::load(words.wrapping_add(lane as usize));
@@ -50,9 +59,9 @@ impl Views {
 
     /// The views of the call that a descriptor belongs to, word by word over the lanes.
     #[inline(always)]
-    unsafe fn fetch(self, launch: &Launch, descriptor: u32, lane: u32) -> Views {
+    unsafe fn fetch(self, tables: Tables, descriptor: u32, lane: u32) -> Views {
         // SAFETY: passed on from the caller.
-        unsafe { self.of(launch, warp::broadcast(descriptor, VIEWS), lane) }
+        unsafe { self.of(tables, warp::broadcast(descriptor, VIEWS), lane) }
     }
 
     /// Writes them beside the descriptor of a slot.
@@ -65,7 +74,6 @@ impl Views {
                 memory::store_shared(words + 64 + 128 + lane * 4, self.words[1]);
             }
         }
-        warp::sync();
     }
 }
 
@@ -90,6 +98,7 @@ unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -
             memory::store_shared(words + lane * 4, descriptor);
         }
         views.put(words, lane);
+        warp::sync();
     }
     true
 }
@@ -100,23 +109,15 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
         let run = Run::new(&Warp, &*launch, special::block());
-        arena.set_counters(run.counters);
-        // Read once: the next acquire would send a later read to the second-level cache.
-        let launch = &{ *launch };
-        let mut queue = Queue::new(launch, &run);
+        let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
+        let mut queue = Queue::new(&*launch, &run);
+        arena.set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
         if queue.is_pushed() {
-            pushed(arena, launch, &run, &mut queue, lane);
+            pushed(arena, tables, &run, &mut queue, lane);
             return;
         }
-        let mut views = Views { first: u32::MAX, words: [0; 2] };
         let (drain, first) = queue.list();
-        let claimed = match drain {
-            Some(drain) => claim(arena, launch, &drain, &mut views, 0, lane),
-            None => Some(0),
-        };
-        if let Some(n) = claimed {
-            listed(arena, launch, &run, first, views, n, lane);
-        }
+        listed(arena, tables, drain, first, lane);
     }
 }
 
@@ -125,58 +126,119 @@ const BATCH: u32 = 8;
 
 /// 16 bytes of each of the next [`BATCH`] descriptors of a list.
 #[inline(always)]
-unsafe fn fetch_batch(launch: &Launch, first: u32, lane: u32) -> [u32; 4] {
-    let words = (launch.descriptors as *const Descriptor).wrapping_add(first as usize).cast::<u32>();
+unsafe fn fetch_batch(tables: Tables, first: u32, lane: u32) -> [u32; 4] {
+    let words = tables.descriptors.wrapping_add(first as usize).cast::<u32>();
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
     unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
 }
 
-/// Walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it loads
-/// a whole batch while it hands out the one before.
+/// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
+/// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, launch: &Launch, run: &Run, mut first: u32, mut views: Views, mut n: u32, lane: u32) {
+unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, lane: u32) {
+    let mut views = Views { first: u32::MAX, words: [0; 2] };
+    let mut n = 0;
     // SAFETY: passed on from the caller.
     unsafe {
-        let mut batch = fetch_batch(launch, first, lane);
-        loop {
-            first += BATCH;
-            let coming = fetch_batch(launch, first, lane);
-            let mut entry = 0;
-            while entry < BATCH {
-                let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
-                if head as u16 == OP_DRAIN {
-                    let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
-                    let drain = Drain::new(run, [word(0), word(1), word(2)]);
-                    let Some(behind) = claim(arena, launch, &drain, &mut views, n, lane) else { return };
-                    n = behind;
-                    entry += 1;
-                    continue;
-                }
-                views = views.of(launch, at, lane);
-                if !vacate(arena, n) {
-                    return;
-                }
-                let words = arena.slot(place(n).0);
-                if lane / 4 == entry {
-                    memory::store_shared4(words + lane % 4 * 16, batch);
-                }
-                views.put(words, lane);
-                ring::arrive(arena.posted(place(n).0), lane);
-                if head as u16 == OP_END {
-                    return;
-                }
-                n += 1;
-                entry += 1;
+        'again: loop {
+            if let Some(drain) = drain {
+                let Some(behind) = claim(arena, tables, &drain, &mut views, n, lane) else { return };
+                n = behind;
             }
-            batch = coming;
+            drain = None;
+            let mut batch = fetch_batch(tables, first, lane);
+            loop {
+                let coming = fetch_batch(tables, first + BATCH, lane);
+                let mut entry = 0;
+                while entry < BATCH {
+                    let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
+                    if head as u16 == OP_DRAIN {
+                        let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
+                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)]));
+                        // What has been loaded would take registers that claiming needs.
+                        first += entry + 1;
+                        continue 'again;
+                    }
+                    views = views.of(tables, at, lane);
+                    if !vacate(arena, n) {
+                        return;
+                    }
+                    let (tasks, ended) = hand_out(arena, tables, batch, entry, views, n, lane);
+                    if ended {
+                        return;
+                    }
+                    n += tasks;
+                    entry += tasks;
+                }
+                first += BATCH;
+                batch = coming;
+            }
         }
+    }
+}
+
+/// Posts the tasks of a batch from `entry` on, behind `n` others, for whom there is room already: those of one call, whose `views` are
+/// these, at once. How many, and whether the last one is the end entry. There is room for the first.
+#[inline(always)]
+unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, views: Views, n: u32, lane: u32) -> (u32, bool) {
+    let (mine, part) = (lane / 4, lane % 4);
+    // The entry of this lane, by its place behind the first.
+    let behind = mine.wrapping_sub(entry);
+    let (at, parity) = place(n.wrapping_add(behind));
+    let words = arena.slot(at);
+    // SAFETY: initialised barriers; vacant slots are the fetcher's.
+    unsafe {
+        // By all lanes, before anything that they do not all do.
+        let (head, first) = (warp::broadcast(batch[0], mine * 4) as u16, warp::broadcast(batch[VIEWS as usize], mine * 4));
+        let alike = mine >= entry && head != OP_DRAIN && first == views.first;
+        let room = behind == 0 || mbarrier::test(arena.vacant(at), parity ^ 1);
+        // Lanes from the first entry's on, up to one that must wait, or the end entry.
+        let going = warp::ballot(alike && room) >> (entry * 4);
+        let ends = warp::ballot(mine >= entry && head == OP_END) >> (entry * 4);
+        let most = if ends == 0 { BATCH } else { ends.trailing_zeros() / 4 + 1 };
+        let mut tasks = (!going).trailing_zeros() / 4;
+        let ended = tasks >= most;
+        if ended {
+            tasks = most;
+        }
+        let included = mine >= entry && behind < tasks;
+        if included {
+            memory::store_shared4(words + part * 16, batch);
+        }
+        let mut m = 0;
+        while m < tasks {
+            views.put(arena.slot(place(n + m).0), lane);
+            m += 1;
+        }
+        let long = waits::resolve(arena, at, batch, included, lane);
+        warp::sync();
+        m = 0;
+        while long != 0 && m < tasks {
+            if long >> ((entry + m) * 4) & 1 != 0 {
+                waits::find(&Warp, arena, tables.launch, place(n + m).0);
+            }
+            m += 1;
+        }
+        if long != 0 {
+            warp::sync();
+        }
+        if ARRIVALS > 1 {
+            m = 0;
+            while m < tasks {
+                mbarrier::arrive(arena.posted(place(n + m).0));
+                m += 1;
+            }
+        } else if included && part == 0 {
+            mbarrier::arrive(arena.posted(at));
+        }
+        (tasks, ended)
     }
 }
 
 /// Claims tasks by ticket behind `n` others until none is left, as late as it can: what one worker has claimed, no other can run. How
 /// many there are then; `None` if the CTA stops before.
 #[inline(always)]
-unsafe fn claim(arena: Arena, launch: &Launch, drain: &Drain, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
+unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
     // SAFETY: passed on from the caller.
     unsafe {
         loop {
@@ -191,11 +253,13 @@ unsafe fn claim(arena: Arena, launch: &Launch, drain: &Drain, views: &mut Views,
                 ticket = drain.draw(&Lane);
             }
             let Some(index) = drain.index(warp::broadcast(ticket, 0)) else { return Some(n) };
-            let descriptor = fetch_descriptor(launch, index, lane);
-            *views = views.fetch(launch, descriptor, lane);
+            let descriptor = fetch_descriptor(tables, index, lane);
+            *views = views.fetch(tables, descriptor, lane);
             if !fill(arena, n, lane, descriptor, *views) {
                 return None;
             }
+            waits::find(&Warp, arena, tables.launch, place(n).0);
+            warp::sync();
             ring::arrive(arena.posted(place(n).0), lane);
             n += 1;
         }
@@ -204,7 +268,7 @@ unsafe fn claim(arena: Arena, launch: &Launch, drain: &Drain, views: &mut Views,
 
 /// Takes what schedulers push, and publishes it: it comes ready.
 #[inline(always)]
-unsafe fn pushed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
         if !admitted(run) {
@@ -218,15 +282,19 @@ unsafe fn pushed(arena: Arena, launch: &Launch, run: &Run, queue: &mut Queue, la
                 stop(arena, run, n);
                 return;
             };
-            let descriptor = fetch_descriptor(launch, index, lane);
+            let descriptor = fetch_descriptor(tables, index, lane);
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
-            views = views.fetch(launch, descriptor, lane);
+            views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
             if !fill(arena, n, lane, descriptor, views) {
                 return;
             }
             ring::arrive(arena.posted(place(n).0), lane);
+            let announced = notice::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
             ring::arrive(arena.ready(place(n).0), lane);
+            if lane == 0 {
+                notice::give(arena, n, announced);
+            }
             if end {
                 supervise(arena, run, n);
                 return;

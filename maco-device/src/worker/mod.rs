@@ -19,6 +19,7 @@ mod machine;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod modelled;
 mod roles;
+mod waits;
 
 use crate::role::ring::place;
 #[cfg(target_arch = "nvptx64")]

@@ -5,14 +5,15 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{flight, place, roles};
+use super::{flight, place, roles, waits};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
-use crate::model::{Modelled, Shared, mbarrier, special, tma};
+use crate::model::{Modelled, Shared, mbarrier, memory, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
 use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
 use crate::role::loader::Loader;
+use crate::role::notice;
 use crate::role::ring::{Arena, FALL_THROUGH};
 use crate::role::store::Store;
 use crate::task::{Slot, Task};
@@ -155,8 +156,8 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
     // SAFETY: the controller of a live launch; a vacant slot is its own.
     unsafe {
         let run = Run::new(machine, launch, worker);
-        arena().set_counters(run.counters);
         let mut queue = Queue::new(launch, &run);
+        arena().set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
         // Tasks before `posted` are in slots, those before `n` published.
         let (mut n, mut posted, mut ended) = (0, 0, false);
         'stop: loop {
@@ -181,6 +182,9 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                 let (at, _) = place(posted);
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
                 (special::generic(arena().slot(at)) as *mut Slot).write(slot);
+                if !queue.is_pushed() {
+                    waits::find(machine, arena(), launch, at);
+                }
                 mbarrier::arrive(arena().posted(at));
                 ended = (*descriptor).op == OP_END;
                 posted += 1;
@@ -191,7 +195,9 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             if run.aborted(machine) || !queue.is_pushed() && protocol::wait(machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }
+            let announced = notice::of(n, memory::read_shared2(arena().slot(at)));
             mbarrier::arrive(arena().ready(at));
+            notice::give(arena(), n, announced);
             if ended && n + 1 == posted {
                 flight::supervise(machine, arena(), &run, n);
                 return;

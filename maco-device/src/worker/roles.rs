@@ -2,12 +2,13 @@
 
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, QUICK, READ_BY_TMA, SLOTS, SOLE, STAGED};
-use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
+use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
+use crate::role::notice;
 use crate::role::ring::{self, ARRIVALS, Arena, STOP};
 use crate::role::store::Store;
 use crate::task::Task;
@@ -66,30 +67,56 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
     }
 }
 
-/// Flags of tasks that are more than a body to consumers.
-const SPECIAL: u16 = STAGED | READ_BY_TMA | LOST_ARRIVE;
-
-impl Posted {
-    const NONE: Posted = Posted { op: OP_END, flags: 0, after: 0 };
-
-    /// Whether the task is nothing but a body: nothing has to be settled, waited for or fenced before it or behind it.
-    #[inline(always)]
-    fn is_plain(self) -> bool {
-        self.op != OP_END && self.flags & SPECIAL == 0
-    }
-}
-
-/// What a lane of a consumer sees of task `n`, which follows the one that its warp ends; `None` unless it is published.
+/// Whether task `n` is published, as this lane sees it.
 #[inline(always)]
-unsafe fn look_ahead(arena: Arena, n: u32) -> Option<Posted> {
+unsafe fn is_published(arena: Arena, n: u32) -> bool {
     let (at, parity) = place(n);
-    // SAFETY: initialised barriers; a published task is in its slot.
+    // SAFETY: initialised barriers.
     unsafe {
         // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
         // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
         let posted = mbarrier::test(arena.posted(at), parity);
         let ready = mbarrier::test(arena.ready(at), parity);
-        if posted && ready { Some(read(arena, n)) } else { None }
+        posted && ready
+    }
+}
+
+/// Everything that a consumer warp does before it runs task `n`; its instance, or `None` if it does not run: the list ends, or the CTA
+/// stops.
+#[inline(always)]
+unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u16> {
+    let (at, parity) = place(n);
+    // SAFETY: a consumer warp, converged; passed on from the caller.
+    unsafe {
+        // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
+        // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
+        // has gone on stages them only as it gets loads, which come when all have given back what they read.
+        while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
+            role.stage_if_free();
+        }
+        // Lanes that see different things act as one: they meet at barriers.
+        let published = warp::all(is_published(arena, n));
+        if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
+            return None;
+        }
+        let Posted { op, flags, after } = read(arena, n);
+        if op == OP_END {
+            return None;
+        }
+        role.gate = Gate::of(arena, n, flags, after, published);
+        if flags & STAGED != 0 {
+            // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
+            if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                return None;
+            }
+        } else {
+            role.settle();
+            // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
+            if flags & EARLY == 0 && !role.gate.pass() {
+                return None;
+            }
+        }
+        Some(op)
     }
 }
 
@@ -100,107 +127,45 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
-        let Some(mut posted) = prepare(arena, &mut role, n, None) else { return };
+        let Some(mut op) = prepare(arena, &mut role, n) else { return };
         loop {
-            tasks.run(&mut role, task(arena, launch, place(n).0), posted.op.into());
-            // Under way together: who this is (read anew: a register across all tasks is worth more), and what comes next.
+            tasks.run(&mut role, task(arena, launch, place(n).0), op.into());
+            // Read anew: a register across all tasks is worth more.
             let lane = warp::lane_again();
-            let next = look_ahead(arena, n + 1);
-            // From one plain task to the next that may run, there is one branch, and no lane can take it alone: a task that costs little is
-            // bound by the branches between bodies.
-            let plain = posted.is_plain() && !role.owes() && next.is_some_and(Posted::is_plain);
-            if warp::all(plain) {
+            // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
+            // costs little is bound by the branches between bodies.
+            let next = notice::take(arena, n + 1);
+            if warp::all(next.is_some() && role.gate.is_plain() && !role.owes()) {
                 warp::sync();
                 ring::arrive(arena.done(place(n).0), lane);
-                posted = next.unwrap_or(Posted::NONE);
-                if posted.after != 0 {
+                let after;
+                (op, after) = next.unwrap_or((OP_END, 0));
+                if after != 0 {
                     // All warps have ended every task before this one.
                     barrier::sync_consumers();
                 }
-                role.begin(Gate::open(arena));
+                role.gate = Gate::open(arena);
             } else {
-                if role.stopped() {
+                if role.gate.stopped() {
                     break;
                 }
-                if posted.flags & READ_BY_TMA != 0 {
+                if role.gate.has(READ_BY_TMA) {
                     fence::proxy_async_global();
                 }
-                warp::sync();
-                if ARRIVALS > 1 || lane == 0 {
-                    end(arena, n, posted.flags, next.is_none());
+                if !role.gate.end_first() {
+                    warp::sync();
+                    if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
+                        ring::arrive(arena.done(place(n).0), lane);
+                    }
                 }
-                posted = match prepare(arena, &mut role, n + 1, next) {
-                    Some(posted) => posted,
+                op = match prepare(arena, &mut role, n + 1) {
+                    Some(op) => op,
                     None => break,
                 };
             }
             n += 1;
         }
         role.settle();
-    }
-}
-
-/// Everything that a consumer warp does before it runs task `n`, of which it has `seen` that it is published; `None` if it does not: the
-/// list ends, or the CTA stops.
-#[inline(always)]
-unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32, seen: Option<Posted>) -> Option<Posted> {
-    let (at, parity) = place(n);
-    // SAFETY: a consumer warp, converged; passed on from the caller.
-    unsafe {
-        // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
-        // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
-        // has gone on stages them only as it gets loads, which come when all have given back what they read.
-        while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
-            role.stage_if_free();
-        }
-        // Lanes that have seen different things act as one: they meet at barriers.
-        let published = warp::all(seen.is_some());
-        if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
-            return None;
-        }
-        let posted = read(arena, n);
-        if posted.op == OP_END {
-            return None;
-        }
-        if posted.flags & STAGED != 0 {
-            // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
-            if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
-                return None;
-            }
-            role.begin(Gate::open(arena));
-        } else {
-            role.settle();
-            role.begin(Gate::of(arena, n, posted.after, !published));
-            // One gate for all but SIMT tasks: one in each would cost registers and room for instructions.
-            if posted.flags & EARLY == 0 && !role.pass() {
-                return None;
-            }
-        }
-        Some(posted)
-    }
-}
-
-/// Each of [`ARRIVALS`] lanes of a consumer warp: the warp has ended task `n`, and is `idle` unless it may begin with the next one.
-#[inline(always)]
-unsafe fn end(arena: Arena, n: u32, flags: u16, idle: bool) {
-    let (at, parity) = place(n);
-    let done = arena.done(at);
-    // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
-    unsafe {
-        if flags & LOST_ARRIVE != 0 && warp::consumer() == 0 {
-            return;
-        }
-        if !idle || flags & QUICK == 0 {
-            mbarrier::arrive(done);
-            return;
-        }
-        let signal = memory::read_shared(arena.slot(at) + SIGNALS);
-        mbarrier::arrive(done);
-        // The last warp signals: the store warp will too, but it takes a while to hear of the end.
-        if mbarrier::test(done, parity) {
-            fence::release_gpu();
-            local::store_relaxed(arena.counters().add((signal & !SOLE) as usize), 1);
-        }
     }
 }
 
@@ -239,7 +204,10 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
-            let signal = if lane < ended { memory::read_shared(arena.slot(place(n + lane).0) + SIGNALS) } else { NO_COUNTER };
+            let [signal, second] =
+                if lane < ended { memory::read_shared2(arena.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
+            // Nothing else of its slot is needed if there is only one.
+            let brief = !pushed && warp::all(second == NO_COUNTER);
             let any = warp::ballot(signal != NO_COUNTER);
             if !arena.wait(arena.done(at), parity) {
                 break;
@@ -248,6 +216,9 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
             if staged {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
+            }
+            if brief {
+                vacate(arena, n, ended, lane);
             }
             if pushed {
                 if lane == 0 {
@@ -260,22 +231,37 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
             } else {
                 if any != 0 {
                     one.release();
-                    if signal != NO_COUNTER {
+                    if brief {
+                        if signal != NO_COUNTER {
+                            protocol::bump_one(one, &run, signal);
+                        }
+                    } else if signal != NO_COUNTER {
                         protocol::bump(one, &run, signal, &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor);
                     }
                 }
                 warp::sync();
             }
-            if ARRIVALS > 1 {
-                let mut at = 0;
-                while at < ended {
-                    mbarrier::arrive(arena.vacant((n + at) % SLOTS));
-                    at += 1;
-                }
-            } else if lane < ended {
-                mbarrier::arrive(arena.vacant((n + lane) % SLOTS));
+            if !brief {
+                vacate(arena, n, ended, lane);
             }
             n += ended;
+        }
+    }
+}
+
+/// The store warp needs the slots of the `ended` tasks from `n` on no more.
+#[inline(always)]
+unsafe fn vacate(arena: Arena, n: u32, ended: u32, lane: u32) {
+    // SAFETY: initialised barriers; called by the whole warp, once for each task.
+    unsafe {
+        if ARRIVALS > 1 {
+            let mut at = 0;
+            while at < ended {
+                mbarrier::arrive(arena.vacant((n + at) % SLOTS));
+                at += 1;
+            }
+        } else if lane < ended {
+            mbarrier::arrive(arena.vacant((n + lane) % SLOTS));
         }
     }
 }

@@ -204,6 +204,8 @@ pub enum TaskKind {
     Simt {
         /// Whether `cpu = reference_fn` was given.
         cpu: bool,
+        /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
+        prologue: bool,
     },
     /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
     Elementwise,

@@ -83,7 +83,7 @@ pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 impl Executor {
     pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, parts: &Parts) -> Result<Executor, Error> {
         for call in &parts.plan.graph.calls {
-            if call.task.kind == (TaskKind::Simt { cpu: false }) {
+            if matches!(call.task.kind, TaskKind::Simt { cpu: false, .. }) {
                 return Err(Error::NoCpuReference { megakernel: parts.megakernel().into(), task: call.task.name.into() });
             }
         }

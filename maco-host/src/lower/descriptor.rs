@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, NO_COUNTER, OP_DRAIN, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE,
-    STAGED, Wait,
+    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS,
+    SOLE, STAGED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
@@ -106,7 +106,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
     }
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if matches!(call.task.kind, TaskKind::Simt { .. }) { EARLY } else { 0 };
+        let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
@@ -114,7 +114,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
         } else {
             0
         };
-        let quick = if copied != STAGED && written(plan, index) <= SMALL { QUICK } else { 0 };
+        let quick = if copied != STAGED && written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
         early | copied | quick
     });
     flags.collect()

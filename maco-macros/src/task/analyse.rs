@@ -25,6 +25,7 @@ pub enum Kind {
     Direct,
     Simt {
         cpu: bool,
+        prologue: bool,
     },
     Elementwise,
 }
@@ -83,7 +84,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let equal = symbols.equal(&task.arguments.equal, errors);
     let body = Body::read(task.function.body.stream());
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
-        (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some() },
+        (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
         (None, _) if body.contracts => Kind::Staged,
         (None, _) => Kind::Direct,
     });

@@ -112,7 +112,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let kind = match model.kind {
         Kind::Staged => quote! { Staged },
         Kind::Direct => quote! { Direct },
-        Kind::Simt { cpu } => quote! { Simt { cpu: #cpu } },
+        Kind::Simt { cpu, prologue } => quote! { Simt { cpu: #cpu, prologue: #prologue } },
         Kind::Elementwise => quote! { Elementwise },
     };
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {

@@ -1,0 +1,57 @@
+//! Notices: what consumers need to know of a published task that is nothing but a body, in one word of shared memory.
+//!
+//! Between two short tasks, asking two mbarriers and then reading the slot is a large part of all that a consumer does. The word says which
+//! task it is about, so that one load answers both whether the task may run, and how.
+
+use super::ring::{ARRIVALS, Arena};
+use crate::abi::{LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use crate::hardware::memory;
+
+/// Flags of tasks that are more than a body to consumers: something has to be settled, waited for or fenced before or behind them.
+const SPECIAL: u32 = (STAGED | READ_BY_TMA | LOST_ARRIVE) as u32;
+/// Bits 0 to 15 are the instance, the next ones places to the task that this one comes after (fewer than slots).
+const AFTER: u32 = 16;
+/// The word is a notice.
+const GIVEN: u32 = 1 << 19;
+/// From here on: how often the slot has been used before, as far as there are bits. No older notice is left: every task in the slot has
+/// overwritten it.
+const LAP: u32 = 20;
+const _: () = assert!(SLOTS <= 8);
+
+/// Whether a task with these flags is more than a body.
+#[inline(always)]
+pub fn special(flags: u32) -> bool {
+    flags & SPECIAL != 0
+}
+
+/// What task `n` is to be announced by, whose slot begins with the words `head` and `ways`; 0 if it is more than a body.
+#[inline(always)]
+pub fn of(n: u32, [head, ways]: [u32; 2]) -> u32 {
+    if head as u16 == OP_END || special(ways) { 0 } else { head & 0xffff | (ways >> 16) << AFTER | GIVEN | (n / SLOTS) << LAP }
+}
+
+/// Announces task `n`. Whoever has published it calls, having acquired what it waits for.
+///
+/// # Safety
+/// One thread calls, before it publishes another task of the slot.
+#[inline(always)]
+pub unsafe fn give(arena: Arena, n: u32, notice: u32) {
+    // SAFETY: a word of the arena that only publishers write.
+    unsafe { memory::store_release_shared(arena.notice(n % SLOTS), notice) }
+}
+
+/// What has been announced of task `n`: its instance, and how many places before it the task is that it comes after.
+///
+/// # Safety
+/// Consumers have ended all tasks in the slot before.
+#[inline(always)]
+pub unsafe fn take(arena: Arena, n: u32) -> Option<(u16, u32)> {
+    if ARRIVALS > 1 {
+        // Racecheck does not follow these words.
+        return None;
+    }
+    // SAFETY: a word of the arena.
+    let word = unsafe { memory::load_acquire_shared(arena.notice(n % SLOTS)) };
+    let expected = GIVEN | (n / SLOTS) << LAP;
+    if (word ^ expected) >> (AFTER + 3) == 0 { Some((word as u16, word >> AFTER & 7)) } else { None }
+}

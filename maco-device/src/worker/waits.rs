@@ -1,0 +1,98 @@
+//! What tasks in flight wait for, in a form that controller and consumers look at without delay.
+//!
+//! A descriptor has two waits; others, and the rows that data names, are behind several loads of global memory. Whoever looks at counters
+//! should do nothing else, so whoever fills a slot, well ahead of them, finds the counters, and writes up to [`WAITS`] of them beside it.
+
+use core::mem::offset_of;
+
+use super::flight::slot;
+use crate::abi::{Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
+use crate::hardware::memory;
+use crate::protocol::{Machine, Names};
+#[cfg(target_arch = "nvptx64")]
+use crate::ptx::warp;
+use crate::role::ring::Arena;
+use crate::role::waits::{LONG, WAITS};
+
+const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
+const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
+const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
+const _: () = assert!(EXTRA.is_multiple_of(8) && offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
+const _: () = assert!(offset_of!(Descriptor, indirect) as u32 == EXTRA + 4);
+
+/// Writes the waits of tasks whose descriptors are in registers, 16 bytes a lane: each four lanes have one, for slot `at` if it is
+/// `included`. The lanes whose tasks wait for more than a descriptor holds: see [`find`].
+///
+/// # Safety
+/// All lanes of a warp call together; the slots are its own.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub unsafe fn resolve(arena: Arena, at: u32, words: [u32; 4], included: bool, lane: u32) -> u32 {
+    const _: () = assert!(WAITS == 4 && INLINE == 16 && EXTRA == 56);
+    let first = lane / 4 * 4;
+    // Words 4 to 7 are the waits, words 14 and 15 how many there are elsewhere.
+    let (extra, names) = (warp::broadcast(words[2], first + 3), warp::broadcast(words[3], first + 3));
+    let inline = [0, 1, 2, 3].map(|n: usize| warp::broadcast(words[n], first + 1));
+    let wait = match lane % 4 {
+        0 => [inline[0], inline[1]],
+        1 => [inline[2], inline[3]],
+        _ => [NO_COUNTER, 0],
+    };
+    if included {
+        // SAFETY: the slot is the caller's.
+        unsafe { memory::store_shared2(arena.waits(at) + lane % 4 * 8, wait) };
+    }
+    warp::ballot(included && (extra & 0xffff != 0 || names as u16 != 0))
+}
+
+/// Writes the waits of the task in slot `at`. All lanes call together; afterwards they meet before anyone is told.
+///
+/// # Safety
+/// The slot holds a task of a live launch that is not posted yet.
+#[inline(always)]
+pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch, at: u32) {
+    let place = arena.slot(at);
+    // SAFETY: the slot is the caller's; the plan wrote the overflow.
+    unsafe {
+        let [extras, names] = memory::read_shared2(place + EXTRA);
+        let (extra_waits, indirect) = (extras & 0xffff, names as u16);
+        // Inline waits that there are, then the others, then names.
+        let inline = if memory::read_shared(place + INLINE) == NO_COUNTER {
+            0
+        } else if memory::read_shared(place + INLINE + 8) == NO_COUNTER {
+            1
+        } else {
+            2 + extra_waits
+        };
+        // Read anew: registers are scarce here.
+        let overflow = ((*launch).overflow as *const u32).wrapping_add(memory::read_shared(place + OVERFLOW) as usize);
+        let mut long = inline > WAITS || indirect > 1;
+        let mut named = None;
+        if indirect == 1 && !long {
+            let skip = 2 * extra_waits as usize + (extras >> 16) as usize;
+            let record = overflow.add(skip).cast::<Indirect>();
+            let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
+            // Names that a task writes are not there yet.
+            long = (&raw const (*record).operand).read_unaligned() & KNOWN == 0 || inline + names.count() > WAITS;
+            named = Some(names);
+        }
+        let mut n = machine.lane();
+        while n < WAITS {
+            let mut wait = Wait { counter: NO_COUNTER, need: 0 };
+            if long {
+                wait.counter = if n == 0 { LONG } else { NO_COUNTER };
+            } else if n < inline && n < 2 {
+                let [counter, need] = memory::read_shared2(place + INLINE + n * 8);
+                wait = Wait { counter, need };
+            } else if n < inline {
+                let at = overflow.add(2 * (n as usize - 2));
+                wait = Wait { counter: at.read(), need: at.add(1).read() };
+            } else if let Some(names) = named {
+                // No task writes them.
+                wait = names.wait(n - inline, |at| at.read());
+            }
+            memory::store_shared2(arena.waits(at) + n * 8, [wait.counter, wait.need]);
+            n += machine.lanes();
+        }
+    }
+}
