@@ -170,7 +170,7 @@ impl Names {
     pub unsafe fn of(record: *const Indirect, descriptor: *const Descriptor, views: *const View) -> Names {
         // SAFETY: the caller promises valid views; the plan checked the operand.
         unsafe {
-            let Indirect { operand, axis, rows, .. } = record.read_unaligned();
+            let Indirect { operand, axis, rows, .. } = *record;
             let flat = operand & FLAT != 0;
             let operand = (operand & !(FLAT | KNOWN)) as usize;
             let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
@@ -201,7 +201,7 @@ impl Names {
             let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
             let offset = row as usize * self.along as usize + column as usize * self.across as usize;
             // SAFETY: passed on from the caller; the row and the column are inside the view.
-            let (row, record) = unsafe { (load(self.at.add(offset)), self.record.read_unaligned()) };
+            let (row, record) = unsafe { (load(self.at.add(offset)), *self.record) };
             if row < record.limit {
                 let group = (record.first + row).checked_div(record.size).unwrap_or(0);
                 return Wait { counter: record.base + group, need: record.need };

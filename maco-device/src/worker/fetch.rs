@@ -195,7 +195,7 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
         // Lanes from the first entry's on, up to one that must wait, or the end entry.
         let going = warp::ballot(alike && room) >> (entry * 4);
         let ends = warp::ballot(mine >= entry && head == OP_END) >> (entry * 4);
-        let most = if ends == 0 { BATCH } else { ends.trailing_zeros() / 4 + 1 };
+        let most = if ends == 0 { u32::MAX } else { ends.trailing_zeros() / 4 + 1 };
         let mut tasks = (!going).trailing_zeros() / 4;
         let ended = tasks >= most;
         if ended {

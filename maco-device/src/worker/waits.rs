@@ -73,7 +73,7 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
             let record = overflow.add(skip).cast::<Indirect>();
             let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
             // Names that a task writes are not there yet.
-            long = (&raw const (*record).operand).read_unaligned() & KNOWN == 0 || inline + names.count() > WAITS;
+            long = (*record).operand & KNOWN == 0 || inline + names.count() > WAITS;
             named = Some(names);
         }
         let mut n = machine.lane();
