@@ -8,6 +8,8 @@
 pub mod abi;
 pub mod element;
 pub mod math;
+#[doc(hidden)]
+pub mod profile;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
 pub mod ptx;

@@ -13,6 +13,7 @@
 use super::ring::{Arena, CLOSE, WARPS, place};
 use crate::abi::{Descriptor, NO_COUNTER, Wait};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
+use crate::profile;
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -66,6 +67,8 @@ impl Gate {
                 return false;
             }
             self.shut = false;
+            // SAFETY: as above; the slot holds the task.
+            unsafe { profile::waited(self.arena, self.n) };
         }
         if self.after != 0 {
             // All warps have ended every task before this one.

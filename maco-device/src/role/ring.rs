@@ -23,6 +23,8 @@ const HALT: u32 = TAILS + MAX_SCHEDULERS;
 const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
 const END: u32 = BEGUN + WARPS * 4;
+/// Behind all else, and not cleared with it: most launches never use it.
+const PROFILE: u32 = END.next_multiple_of(16);
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
@@ -32,7 +34,7 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(END <= crate::abi::SEED);
+const _: () = assert!(PROFILE + crate::profile::BYTES <= crate::abi::SEED);
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
@@ -130,6 +132,12 @@ impl Arena {
     #[inline(always)]
     pub fn begun(self, warp: u32) -> u32 {
         self.base() + BEGUN + warp * 4
+    }
+
+    /// Words of [`crate::profile`].
+    #[inline(always)]
+    pub fn profile(self) -> u32 {
+        self.base() + PROFILE
     }
 
     /// Where this launch's counters lie; written before the first task is posted.

@@ -4,6 +4,7 @@ use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, QUICK, READ_BY_TMA, SLOTS, SOLE, STAGED};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
+use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
@@ -57,7 +58,9 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
                 role.exaggerate(published.flags & EXTRA_BYTES != 0);
+                profile::load(arena);
                 tasks.run(&mut role, task(arena, launch, n % SLOTS), published.op.into());
+                profile::loaded(arena, n);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
             n += 1;
@@ -103,6 +106,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
         let Some(mut posted) = prepare(arena, &mut role, n, None) else { return };
         loop {
             tasks.run(&mut role, task(arena, launch, place(n).0), posted.op.into());
+            let ran = profile::ran(arena, n);
             // Under way together: who this is (read anew: a register across all tasks is worth more), and what comes next.
             let lane = warp::lane_again();
             let next = look_ahead(arena, n + 1);
@@ -112,6 +116,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             if warp::all(plain) {
                 warp::sync();
                 ring::arrive(arena.done(place(n).0), lane);
+                ran.note(arena);
                 posted = next.unwrap_or(Posted::NONE);
                 if posted.after != 0 {
                     // All warps have ended every task before this one.
@@ -129,6 +134,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                 if ARRIVALS > 1 || lane == 0 {
                     end(arena, n, posted.flags, next.is_none());
                 }
+                ran.note(arena);
                 posted = match prepare(arena, &mut role, n + 1, next) {
                     Some(posted) => posted,
                     None => break,
@@ -153,6 +159,7 @@ unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32, seen: Option<Posted
         while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
             role.stage_if_free();
         }
+        profile::turn(arena);
         // Lanes that have seen different things act as one: they meet at barriers.
         let published = warp::all(seen.is_some());
         if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
@@ -167,6 +174,7 @@ unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32, seen: Option<Posted
             if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
                 return None;
             }
+            profile::waited_unless(arena, n, published);
             role.begin(Gate::open(arena));
         } else {
             role.settle();
@@ -220,10 +228,12 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         run.clear_idle(machine, run.worker, (*launch).workers);
         let pushed = pushed(launch);
         let whole = *launch;
+        profile::stamp(arena);
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
         while let Some(published) = ready(arena, n) {
             let (at, parity) = place(n);
+            profile::store(arena);
             let staged = published.flags & STAGED != 0;
             let mut ended = 1;
             if staged {
@@ -245,6 +255,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 break;
             }
             warp::sync();
+            profile::stored(arena, staged);
             if staged {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
@@ -266,6 +277,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 }
                 warp::sync();
             }
+            profile::signalled(arena, n, ended);
             if ARRIVALS > 1 {
                 let mut at = 0;
                 while at < ended {
