@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cargo;
+use crate::cargo::{self, Variant};
 use crate::dependencies;
 use crate::device_crate::DeviceCrate;
 use crate::embed::{self, Device};
@@ -75,7 +75,7 @@ impl Build {
         match result {
             Ok(ptx) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
-                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx))
+                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx.ordinary, ptx.profiled.as_deref()))
             }
             Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
@@ -95,7 +95,7 @@ impl Build {
         }
     }
 
-    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<String, Error> {
+    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Code, Error> {
         let toolchain = toolchain::find()?;
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
@@ -105,13 +105,27 @@ impl Build {
         let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
-        let output = cargo::build(&toolchain, &core, package, &device).inspect_err(|_| sources.files.extend(dependencies.sources))?;
+        let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
+        let output = make(Variant::Ordinary).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         sources.files.extend(output.sources);
         if let Some(invocation) = &output.invocation {
             expansion::write(invocation, &package.workshop().join("expanded.rs"));
         }
-        ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())
+        let ordinary = ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())?;
+        let profiled = if is_set("MACO_PROFILE") {
+            let output = make(Variant::Profiled)?;
+            Some(ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop().join("profile"))?)
+        } else {
+            None
+        };
+        Ok(Code { ordinary, profiled })
     }
+}
+
+/// What the device half comes to: PTX, and PTX that records if it was asked for.
+struct Code {
+    ordinary: String,
+    profiled: Option<String>,
 }
 
 /// Where rustc's errors about the device half are left.
