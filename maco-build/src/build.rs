@@ -22,13 +22,14 @@ pub struct Build {
     kernels: Vec<PathBuf>,
     crate_path: String,
     rules: Rules,
+    profiled: bool,
 }
 
 impl Build {
     /// The files of kernels, relative to the package.
     pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
         let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default() }
+        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default(), profiled: is_set("MACO_PROFILE") }
     }
 
     /// What `maco` is called where the kernels are: `::maco` by default, `crate` inside maco itself.
@@ -40,6 +41,12 @@ impl Build {
     /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
     pub fn allow_local_memory(mut self) -> Build {
         self.rules.allow_local_memory = true;
+        self
+    }
+
+    /// Also makes device code that records what it does, for `plan.profile(true)`, as `MACO_PROFILE=1` does: everything is compiled twice.
+    pub fn profiled(mut self) -> Build {
+        self.profiled = true;
         self
     }
 
@@ -112,7 +119,7 @@ impl Build {
             expansion::write(invocation, &package.workshop().join("expanded.rs"));
         }
         let ordinary = ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())?;
-        let profiled = if is_set("MACO_PROFILE") {
+        let profiled = if self.profiled {
             let output = make(Variant::Profiled)?;
             Some(ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop().join("profile"))?)
         } else {

@@ -19,7 +19,8 @@ pub(crate) enum Device<'a> {
     Broken(&'a [String]),
 }
 
-/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`. The macro of a
+/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
+/// `maco/profile/ENTRY.ptx` where there is code that records. The macro of a
 /// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
 /// called there.
 ///
@@ -34,7 +35,7 @@ pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<
         write_file(&out.join("maco.ptx"), ptx)?;
         let mut recording = BTreeMap::new();
         for (entry, ptx) in profiled.into_iter().flat_map(split::entries) {
-            let file = folder.join(format!("{entry}.profile.ptx"));
+            let file = folder.join("profile").join(format!("{entry}.ptx"));
             write_file(&file, &ptx)?;
             recording.insert(entry.to_string(), module(crate_path, &file, &ptx));
         }
@@ -123,11 +124,11 @@ mod tests {
         let ptx = |body| format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n");
         write(&out, "crate", Device::Ptx(&ptx("ret"), Some(&ptx("exit")))).unwrap();
         let read = |name: &str| std::fs::read_to_string(out.join("maco").join(name)).unwrap();
-        assert!(read("a.ptx").contains("ret;") && read("a.profile.ptx").contains("exit;"));
+        assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
         let (modules, profiled) = read("a.rs").split_once("profiled: &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-        assert!(modules.contains("a.ptx") && !modules.contains("profile.ptx") && profiled.contains("a.profile.ptx"), "{profiled}");
+        assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
         write(&out, "crate", Device::Ptx(&ptx("ret"), None)).unwrap();
-        assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/a.profile.ptx").exists());
+        assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/profile/a.ptx").exists());
         std::fs::remove_dir_all(&out).unwrap();
     }
 

@@ -1,8 +1,10 @@
-//! Places tasks by what they cost: the longest path to the end first, each where it ends earliest (HEFT; Topcuoglu, Hariri, Wu 2002).
+//! Places tasks by what they cost: whoever is free takes the task with the longest path to the end (list scheduling by levels; Hu 1961,
+//! with the upward ranks of HEFT; Topcuoglu, Hariri, Wu 2002).
 //!
 //! Where costs come from does not belong here. Without costs tasks are dealt round robin (`schedule`).
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
 use super::events::Events;
@@ -205,7 +207,183 @@ impl<'a> Clock<'a> {
     }
 }
 
-/// Lists by cost. With drains every list follows the tasks' numbers, since a drain stands among them; else the longest path comes first.
+/// Tasks in the order in which workers take them, each with its worker: whoever is free takes the task with the longest path to the end of
+/// those that may begin, on its own worker as soon as what it waits for has ended, on another one a hop later.
+struct Greedy<'a> {
+    clock: Clock<'a>,
+    levels: Vec<u64>,
+    /// By counter: signals that have not come, and the tasks that wait.
+    signals: Vec<u32>,
+    waiters: Vec<Vec<u32>>,
+    /// By counter: calls that wait for it by name. By call: how many of those counters are not filled.
+    named: Vec<Vec<u32>>,
+    names: Vec<u32>,
+    /// By task: counters that are not filled; what it waited for, and whether it has been taken.
+    open: Vec<u32>,
+    inputs: Vec<Filled>,
+    taken: Vec<bool>,
+    /// What happens, the next thing first.
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Tasks that may begin anywhere, and those that may on one worker, by level.
+    anywhere: BinaryHeap<(u64, Reverse<u32>)>,
+    at_home: Vec<BinaryHeap<(u64, Reverse<u32>)>>,
+    idle: BTreeSet<u32>,
+    placed: Vec<(u32, u32)>,
+}
+
+/// At the same time, ends come before what they allow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The worker has ended the task.
+    Ended { worker: u32, task: u32 },
+    /// The task may begin on the worker.
+    Home { worker: u32, task: u32 },
+    /// The task may begin on any worker.
+    Anywhere { task: u32 },
+}
+
+impl<'a> Greedy<'a> {
+    fn new(of: Tasks<'a>, workers: u32) -> Greedy<'a> {
+        let tasks = of.tasks.len();
+        let mut greedy = Greedy {
+            levels: of.levels(),
+            signals: vec![0; of.counters],
+            waiters: vec![Vec::new(); of.counters],
+            named: vec![Vec::new(); of.counters],
+            names: vec![0; of.calls.len()],
+            open: vec![0; tasks],
+            inputs: vec![Filled::default(); tasks],
+            taken: vec![false; tasks],
+            events: BinaryHeap::new(),
+            anywhere: BinaryHeap::new(),
+            at_home: vec![BinaryHeap::new(); workers as usize],
+            idle: (0..workers).collect(),
+            placed: Vec::with_capacity(tasks),
+            clock: Clock::new(of, workers),
+        };
+        for wait in of.named {
+            for counter in wait.counters.clone() {
+                greedy.named[counter as usize].push(wait.call);
+                greedy.names[wait.call as usize] += 1;
+            }
+        }
+        for task in 0..tasks {
+            of.signals_of(task).iter().for_each(|&counter| greedy.signals[counter as usize] += 1);
+            of.waits_of(task).iter().for_each(|wait| greedy.waiters[wait.counter as usize].push(task as u32));
+            greedy.open[task] = u32::from(of.tasks[task].waits) + u32::from(greedy.names[of.tasks[task].call as usize] > 0);
+        }
+        for task in 0..tasks as u32 {
+            if greedy.open[task as usize] == 0 {
+                greedy.allow(task);
+            }
+        }
+        greedy
+    }
+
+    /// All that the task waits for has ended.
+    fn allow(&mut self, task: u32) {
+        let inputs = self.clock.inputs(task as usize);
+        self.inputs[task as usize] = inputs;
+        if inputs.last > 0 {
+            let at = inputs.ready(inputs.worker, self.clock.of.hop);
+            self.events.push(Reverse((at, Event::Home { worker: inputs.worker, task })));
+        }
+        self.events.push(Reverse((inputs.ready(u32::MAX, self.clock.of.hop), Event::Anywhere { task })));
+    }
+
+    /// One counter of the task is filled.
+    fn close(&mut self, task: u32) {
+        let open = &mut self.open[task as usize];
+        *open -= 1;
+        if *open == 0 {
+            self.allow(task);
+        }
+    }
+
+    fn end(&mut self, task: u32) {
+        let of = self.clock.of;
+        for &counter in of.signals_of(task as usize) {
+            let left = &mut self.signals[counter as usize];
+            *left -= 1;
+            if *left > 0 {
+                continue;
+            }
+            for waiter in std::mem::take(&mut self.waiters[counter as usize]) {
+                self.close(waiter);
+            }
+            for call in std::mem::take(&mut self.named[counter as usize]) {
+                let left = &mut self.names[call as usize];
+                *left -= 1;
+                if *left == 0 {
+                    of.calls[call as usize].tasks.clone().for_each(|task| self.close(task));
+                }
+            }
+        }
+    }
+
+    /// The task that an idle worker should take.
+    fn best(&mut self, worker: u32) -> Option<u32> {
+        let taken = &self.taken;
+        let top = |heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+            while heap.peek().is_some_and(|&(_, Reverse(task))| taken[task as usize]) {
+                heap.pop();
+            }
+            heap.peek().copied()
+        };
+        let (own, any) = (top(&mut self.at_home[worker as usize]), top(&mut self.anywhere));
+        let own_first = own.is_some_and(|(level, _)| any.is_none_or(|(other, _)| level >= other));
+        if own_first { own } else { any }.map(|(_, Reverse(task))| task)
+    }
+
+    fn give(&mut self, worker: u32) -> bool {
+        let Some(task) = self.best(worker) else { return false };
+        self.taken[task as usize] = true;
+        self.idle.remove(&worker);
+        self.clock.run(task as usize, worker, self.inputs[task as usize]);
+        self.events.push(Reverse((self.clock.free[worker as usize], Event::Ended { worker, task })));
+        self.placed.push((task, worker));
+        true
+    }
+
+    fn run(mut self) -> Vec<(u32, u32)> {
+        while let Some(&Reverse((now, _))) = self.events.peek() {
+            let mut touched = BTreeSet::new();
+            while let Some(&Reverse((time, event))) = self.events.peek()
+                && time == now
+            {
+                self.events.pop();
+                let level = |task: u32| (self.levels[task as usize], Reverse(task));
+                match event {
+                    Event::Ended { worker, task } => {
+                        self.idle.insert(worker);
+                        touched.insert(worker);
+                        self.end(task);
+                    }
+                    Event::Home { worker, task } => {
+                        self.at_home[worker as usize].push(level(task));
+                        touched.insert(worker);
+                    }
+                    Event::Anywhere { task } => self.anywhere.push(level(task)),
+                }
+            }
+            // Those first that may have something of their own.
+            for worker in touched {
+                if self.idle.contains(&worker) {
+                    self.give(worker);
+                }
+            }
+            while let Some(&worker) = self.idle.first() {
+                if !self.give(worker) {
+                    break;
+                }
+            }
+        }
+        self.placed
+    }
+}
+
+/// Lists by cost. With drains every list follows the tasks' numbers, since a drain stands among them, and each task goes where it begins
+/// first; else the longest path comes first.
 pub(super) fn lists(
     graph: &Graph,
     calls: &[PlannedCall],
@@ -225,34 +403,31 @@ pub(super) fn lists(
         costs: &by_call,
         hop: costs.hop,
     };
-    let count = of.tasks.len() as u32;
-    let mut order: Vec<u32> = (0..count).collect();
-    if drains.is_empty() {
-        let levels = of.levels();
-        order.sort_by_key(|&task| std::cmp::Reverse(levels[task as usize]));
-    }
-    let mut clock = Clock::new(of, options.workers);
     let mut own = vec![Vec::new(); options.workers as usize];
-    for &task in &order {
-        let inputs = clock.inputs(task as usize);
-        let worker = clock.earliest(inputs);
-        clock.run(task as usize, worker, inputs);
-        if !graph.calls[of.tasks[task as usize].call as usize].drain {
+    let mut places = Vec::new();
+    if drains.is_empty() {
+        places.resize(of.tasks.len(), 0);
+        for (place, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).run()) {
+            places[task as usize] = place;
             own[worker as usize].push(task);
         }
+    } else {
+        let mut clock = Clock::new(of, options.workers);
+        for task in 0..of.tasks.len() {
+            let inputs = clock.inputs(task);
+            let worker = clock.earliest(inputs);
+            clock.run(task, worker, inputs);
+            if !graph.calls[of.tasks[task].call as usize].drain {
+                own[worker as usize].push(task as u32);
+            }
+        }
     }
-    let mut lists = Lists { drains, ..Lists::default() };
+    let mut lists = Lists { drains, places, ..Lists::default() };
     for list in own {
         lists.starts.push(lists.order.len() as u32);
         lists.order.extend(list);
     }
     lists.starts.push(lists.order.len() as u32);
-    if lists.drains.is_empty() {
-        lists.places = vec![0; count as usize];
-        for (place, &task) in (0..).zip(&order) {
-            lists.places[task as usize] = place;
-        }
-    }
     lists
 }
 
