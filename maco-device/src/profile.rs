@@ -36,7 +36,24 @@ const TASK: u32 = core::mem::offset_of!(Descriptor, task) as u32;
 /// The first thread that consumes notes for all of them.
 const CONSUMER: u32 = 128;
 
-/// A launch begins: one thread calls, before any other notes something.
+/// Nothing is noted until [`init`]: part of [`Arena::init`].
+///
+/// # Safety
+/// Nobody uses the arena yet.
+#[inline(always)]
+pub unsafe fn clear(arena: Arena) {
+    if !ON {
+        return;
+    }
+    let mut word = 0;
+    while word < BYTES {
+        // SAFETY: a word of the arena.
+        unsafe { memory::store_shared(arena.profile() + word, 0) };
+        word += 4;
+    }
+}
+
+/// A launch begins: one thread calls, before any other notes something, behind [`clear`].
 ///
 /// # Safety
 /// `launch` is live, and nobody uses the arena yet.
@@ -51,11 +68,6 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, worker: u32) {
         let first = table + size_of::<Profile>() as u64 * (*launch).workers as u64;
         let own = first + size_of::<Record>() as u64 * ROLES as u64 * records as u64 * worker as u64;
         let at = arena.profile();
-        let mut word = ROLE_WORDS;
-        while word < BYTES {
-            memory::store_shared(at + word, 0);
-            word += 4;
-        }
         store_long(at + ADDRESS, own);
         memory::store_shared(at + CAPACITY, if table == 0 { 0 } else { records });
     }
@@ -67,7 +79,7 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, worker: u32) {
 /// Behind [`init`].
 #[inline(always)]
 pub unsafe fn stamp(arena: Arena) {
-    if ON && special::thread_again() % 32 == 0 {
+    if ON && special::thread_again().is_multiple_of(32) {
         let stamp = special::stamp();
         // SAFETY: words of the arena.
         unsafe {
@@ -200,7 +212,7 @@ pub unsafe fn loaded(arena: Arena, n: u32) {
 /// Called by the store warp, behind [`init`].
 #[inline(always)]
 pub unsafe fn store(arena: Arena) {
-    if ON && special::thread_again() % 32 == 0 {
+    if ON && special::thread_again().is_multiple_of(32) {
         // SAFETY: passed on from the caller.
         unsafe { mark(arena, ROLE_STORE) }
     }
@@ -230,7 +242,7 @@ pub unsafe fn signalled(arena: Arena, n: u32, count: u32) {
     let mut at = 0;
     // SAFETY: passed on from the caller.
     unsafe {
-        if special::thread_again() % 32 == 0 {
+        if special::thread_again().is_multiple_of(32) {
             while at < count {
                 Span::new(arena, ROLE_STORE, KIND_STORE, n + at).write(arena);
                 at += 1;

@@ -31,8 +31,8 @@ struct Inner {
 }
 
 enum Executor {
-    Cpu(cpu::Executor),
-    Gpu(gpu::Executor),
+    Cpu(Box<cpu::Executor>),
+    Gpu(Box<gpu::Executor>),
 }
 
 impl Plan {
@@ -73,8 +73,8 @@ impl Plan {
         graph_files::write_if_asked(&planned)?;
         let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options.pipelined)?;
         let executor = match (device.pool(), device.context()) {
-            (Some(pool), _) => Executor::Cpu(cpu::Executor::new(pool, program.cpu, &parts)?),
-            (None, Some(context)) => Executor::Gpu(gpu::Executor::new(context, &program, &parts)?),
+            (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &parts)?)),
+            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &parts)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),
         };
         Ok(Plan(Arc::new(Inner { executor, parts })))

@@ -23,7 +23,7 @@ const HALT: u32 = TAILS + MAX_SCHEDULERS;
 const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
 const END: u32 = BEGUN + WARPS * 4;
-/// Behind all else, and not cleared with it: most launches never use it.
+/// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
@@ -233,6 +233,7 @@ impl Arena {
                 memory::store_shared(self.base() + i, 0);
                 i += 4;
             }
+            crate::profile::clear(self);
             i = 0;
             while i < CHUNKS {
                 mbarrier::init(self.staged(i), 4 * ARRIVALS);

@@ -26,7 +26,7 @@ impl Profile {
     /// MACO0064 when the file cannot be written.
     pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), TraceError> {
         let path = path.as_ref();
-        let failed = |source| TraceError::Io { code: TRACE, path: path.to_owned(), action: "written", source };
+        let failed = |source| TraceError::Io { code: TRACE, path: path.into(), action: "written", source };
         let mut file = BufWriter::new(File::create(path).map_err(failed)?);
         self.write_to(&mut file).and_then(|()| file.flush()).map_err(failed)
     }

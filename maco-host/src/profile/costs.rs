@@ -44,7 +44,7 @@ pub fn write_costs(costs: &Costs, path: impl AsRef<Path>) -> Result<(), TraceErr
     });
     std::fs::write(path, format!("{text:#}\n")).map_err(|source| TraceError::Io {
         code: COSTS,
-        path: path.to_owned(),
+        path: path.into(),
         action: "written",
         source,
     })
@@ -58,7 +58,7 @@ pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, TraceError> {
     let path = path.as_ref();
     let root = json(COSTS, path, HELP)?;
     let Some(object) = root.get("maco_costs").and_then(serde_json::Value::as_object) else {
-        return Err(TraceError::Foreign { code: COSTS, path: path.to_owned(), missing: "maco_costs", help: HELP });
+        return Err(TraceError::Foreign { code: COSTS, path: path.into(), missing: "maco_costs", help: HELP });
     };
     let reader = Reader { code: COSTS, path, help: HELP };
     let at = At { reader: &reader, place: "maco_costs".into(), object };

@@ -1,6 +1,6 @@
 //! What can be wrong with a trace, or with a file of costs.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 /// A trace (MACO0064) or a file of costs (MACO0065) that could not be written or read: which file, where in it, and what was expected.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum TraceError {
         /// `MACO0064` or `MACO0065`.
         code: &'static str,
         /// The file.
-        path: PathBuf,
+        path: Box<Path>,
         /// `read` or `written`.
         action: &'static str,
         /// Why.
@@ -24,9 +24,9 @@ pub enum TraceError {
         /// `MACO0064` or `MACO0065`.
         code: &'static str,
         /// The file.
-        path: PathBuf,
+        path: Box<Path>,
         /// What the parser says, with line and column.
-        why: String,
+        why: Box<str>,
         /// What to do.
         help: &'static str,
     },
@@ -36,7 +36,7 @@ pub enum TraceError {
         /// `MACO0064` or `MACO0065`.
         code: &'static str,
         /// The file.
-        path: PathBuf,
+        path: Box<Path>,
         /// What shows that a file is MACO's.
         missing: &'static str,
         /// What to do.
@@ -48,7 +48,7 @@ pub enum TraceError {
         /// `MACO0064` or `MACO0065`.
         code: &'static str,
         /// The file.
-        path: PathBuf,
+        path: Box<Path>,
         /// The file's.
         found: u64,
         /// This program's.
@@ -62,15 +62,15 @@ pub enum TraceError {
         /// `MACO0064` or `MACO0065`.
         code: &'static str,
         /// The file.
-        path: PathBuf,
+        path: Box<Path>,
         /// Where in it: `event 12`, `otherData.maco.tasks[3]`.
-        place: String,
+        place: Box<str>,
         /// The field.
-        field: String,
+        field: Box<str>,
         /// What should be there.
-        expected: String,
+        expected: Box<str>,
         /// What is there.
-        found: String,
+        found: Box<str>,
         /// What to do.
         help: &'static str,
     },
@@ -92,3 +92,5 @@ impl TraceError {
 pub(super) const TRACE: &str = "MACO0064";
 /// The code of files of costs.
 pub(super) const COSTS: &str = "MACO0065";
+
+const _: () = assert!(size_of::<TraceError>() <= 128);

@@ -25,7 +25,7 @@ impl Profile {
         let Some(maco) = root.get("otherData").and_then(|other| other.get("maco")).and_then(Value::as_object) else {
             return Err(TraceError::Foreign {
                 code: TRACE,
-                path: path.to_owned(),
+                path: path.into(),
                 missing: "otherData.maco",
                 help: "pass a trace that `Profile::write_chrome` wrote; traces of other programs can be seen with ui.perfetto.dev",
             });
@@ -49,8 +49,8 @@ impl Profile {
 
 /// The file as JSON.
 pub(super) fn json(code: &'static str, path: &Path, help: &'static str) -> Result<Value, TraceError> {
-    let text = std::fs::read(path).map_err(|source| TraceError::Io { code, path: path.to_owned(), action: "read", source })?;
-    serde_json::from_slice(&text).map_err(|error| TraceError::Json { code, path: path.to_owned(), why: error.to_string(), help })
+    let text = std::fs::read(path).map_err(|source| TraceError::Io { code, path: path.into(), action: "read", source })?;
+    serde_json::from_slice(&text).map_err(|error| TraceError::Json { code, path: path.into(), why: error.to_string().into(), help })
 }
 
 /// Whose errors these are.
@@ -61,14 +61,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(super) fn field(&self, place: &str, field: &str, expected: impl Into<String>, found: Option<&Value>) -> TraceError {
+    pub(super) fn field(&self, place: &str, field: &str, expected: impl Into<Box<str>>, found: Option<&Value>) -> TraceError {
         TraceError::Field {
             code: self.code,
-            path: self.path.to_owned(),
-            place: place.to_owned(),
-            field: field.to_owned(),
+            path: self.path.into(),
+            place: place.into(),
+            field: field.into(),
             expected: expected.into(),
-            found: found.map_or_else(|| "nothing".to_owned(), brief),
+            found: found.map_or_else(|| "nothing".to_owned(), brief).into(),
             help: self.help,
         }
     }
@@ -89,7 +89,7 @@ pub(super) struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    fn wrong(&self, field: &str, expected: impl Into<String>) -> TraceError {
+    fn wrong(&self, field: &str, expected: impl Into<Box<str>>) -> TraceError {
         self.reader.field(&self.place, field, expected, self.object.get(field))
     }
 
@@ -98,7 +98,7 @@ impl<'a> At<'a> {
             found if found == expected => Ok(()),
             found => Err(TraceError::Version {
                 code: self.reader.code,
-                path: self.reader.path.to_owned(),
+                path: self.reader.path.into(),
                 found,
                 expected,
                 help: "read it with the version of MACO that wrote it, or write it again",
