@@ -8,8 +8,6 @@
 pub mod abi;
 pub mod element;
 pub mod math;
-#[doc(hidden)]
-pub mod profile;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
 pub mod ptx;
@@ -20,6 +18,7 @@ pub mod tile;
 mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
+mod profile;
 mod role;
 mod worker;
 

@@ -338,13 +338,6 @@ mod host {
             Recorder { table, records, capacity: launch.records, worker, begin, made, start: begin.ticks }
         }
 
-        /// What comes next begins now.
-        pub fn mark(&mut self) {
-            if self.table != 0 {
-                self.start = special::clock();
-            }
-        }
-
         /// What has lasted since the last call was this.
         ///
         /// # Safety
