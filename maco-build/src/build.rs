@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cargo;
+use crate::cargo::{self, Variant};
 use crate::dependencies;
 use crate::device_crate::DeviceCrate;
 use crate::embed::{self, Device};
@@ -22,13 +22,14 @@ pub struct Build {
     kernels: Vec<PathBuf>,
     crate_path: String,
     rules: Rules,
+    profiled: bool,
 }
 
 impl Build {
     /// The files of kernels, relative to the package.
     pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
         let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default() }
+        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default(), profiled: is_set("MACO_PROFILE") }
     }
 
     /// What `maco` is called where the kernels are: `::maco` by default, `crate` inside maco itself.
@@ -40,6 +41,12 @@ impl Build {
     /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
     pub fn allow_local_memory(mut self) -> Build {
         self.rules.allow_local_memory = true;
+        self
+    }
+
+    /// Also makes device code that records what it does, for `plan.profile(true)`, as `MACO_PROFILE=1` does: everything is compiled twice.
+    pub fn profiled(mut self) -> Build {
+        self.profiled = true;
         self
     }
 
@@ -75,7 +82,7 @@ impl Build {
         match result {
             Ok(ptx) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
-                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx))
+                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx.ordinary, ptx.profiled.as_deref()))
             }
             Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
@@ -95,7 +102,7 @@ impl Build {
         }
     }
 
-    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<String, Error> {
+    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Code, Error> {
         let toolchain = toolchain::find()?;
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
@@ -105,13 +112,27 @@ impl Build {
         let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
-        let output = cargo::build(&toolchain, &core, package, &device).inspect_err(|_| sources.files.extend(dependencies.sources))?;
+        let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
+        let output = make(Variant::Ordinary).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         sources.files.extend(output.sources);
         if let Some(invocation) = &output.invocation {
             expansion::write(invocation, &package.workshop().join("expanded.rs"));
         }
-        ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())
+        let ordinary = ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())?;
+        let profiled = if self.profiled {
+            let output = make(Variant::Profiled)?;
+            Some(ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop().join("profile"))?)
+        } else {
+            None
+        };
+        Ok(Code { ordinary, profiled })
     }
+}
+
+/// What the device half comes to: PTX, and PTX that records if it was asked for.
+struct Code {
+    ordinary: String,
+    profiled: Option<String>,
 }
 
 /// Where rustc's errors about the device half are left.

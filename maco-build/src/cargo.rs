@@ -24,15 +24,34 @@ pub(crate) struct Output {
     pub invocation: Option<Invocation>,
 }
 
-/// Target directory of all inner builds: shared by packages and profiles.
-fn target_dir(package: &Package) -> PathBuf {
-    package.maco.join("build")
+/// Which device code is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// What runs.
+    Ordinary,
+    /// What records as it runs: `MACO_PROFILE`.
+    Profiled,
+}
+
+/// Target directory of all inner builds of one variant: shared by packages and profiles. Flags that change in one directory would build
+/// everything anew each time.
+fn target_dir(package: &Package, variant: Variant) -> PathBuf {
+    package.maco.join(match variant {
+        Variant::Ordinary => "build",
+        Variant::Profiled => "build-profile",
+    })
 }
 
 /// Builds the device crate; nothing happens when nothing changed.
-pub(crate) fn build(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<Output, Error> {
+pub(crate) fn build(
+    toolchain: &Toolchain,
+    core: &Path,
+    package: &Package,
+    device: &DeviceCrate,
+    variant: Variant,
+) -> Result<Output, Error> {
     let output = |network| {
-        let mut command = command(toolchain, core, package, device);
+        let mut command = command(toolchain, core, package, device, variant);
         let program = command.get_program().to_string_lossy().into_owned();
         command.args(network).args(["--", "--cfg=maco_root", "--emit=asm,link"]);
         command.output().map_err(|error| Error::Program { program, output: error.to_string() })
@@ -52,7 +71,7 @@ pub(crate) fn build(toolchain: &Toolchain, core: &Path, package: &Package, devic
         }
         return Err(Error::Device(errors));
     }
-    let release = target_dir(package).join(TARGET).join("release");
+    let release = target_dir(package, variant).join(TARGET).join("release");
     let ptx = read(&release.join("deps").join(format!("{}.s", device.library)))?;
     // Without a linker there is no linked file, and cargo would build again to get one.
     let linked = release.join("deps").join(format!("{}.ptx", device.library));
@@ -64,13 +83,16 @@ pub(crate) fn build(toolchain: &Toolchain, core: &Path, package: &Package, devic
     Ok(Output { ptx, sources, invocation })
 }
 
-fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Command {
+fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate, variant: Variant) -> Command {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
     flags.push(format!("-L{}", core.display()));
     if std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1") {
         flags.push("--cfg=maco_every_lane".to_owned());
+    }
+    if variant == Variant::Profiled {
+        flags.push("--cfg=maco_profile".to_owned());
     }
     let mut command = toolchain.cargo_command();
     command
@@ -81,7 +103,7 @@ fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &Devic
         .args(["rustc", "--lib", "--release", "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)
         .arg("--target-dir")
-        .arg(target_dir(package));
+        .arg(target_dir(package, variant));
     if !device.features.is_empty() {
         command.arg("--features").arg(device.features.join(","));
     }

@@ -1,5 +1,6 @@
 //! `$OUT_DIR/maco.rs`: the constant that the megakernel macro includes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::Error;
@@ -10,15 +11,16 @@ use crate::ptx::split;
 /// What came of the device half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Device<'a> {
-    /// Checked PTX.
-    Ptx(&'a str),
+    /// Checked PTX, and the same such that it records.
+    Ptx(&'a str, Option<&'a str>),
     /// None, and the host build is right without; why, and what to do.
     Missing(&'a str),
     /// None, and the host build must fail: one text for each fault.
     Broken(&'a [String]),
 }
 
-/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`. The macro of a
+/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
+/// `maco/profile/ENTRY.ptx` where there is code that records. The macro of a
 /// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
 /// called there.
 ///
@@ -28,16 +30,25 @@ pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<
     let folder = out.join("maco");
     let _ = std::fs::remove_dir_all(&folder); // entries of the last time
     let mut plain = String::new();
-    if let Device::Ptx(ptx) = device {
+    if let Device::Ptx(ptx, profiled) = device {
         std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         write_file(&out.join("maco.ptx"), ptx)?;
+        let mut recording = BTreeMap::new();
+        for (entry, ptx) in profiled.into_iter().flat_map(split::entries) {
+            let file = folder.join("profile").join(format!("{entry}.ptx"));
+            write_file(&file, &ptx)?;
+            recording.insert(entry.to_string(), module(crate_path, &file, &ptx));
+        }
         for (entry, ptx) in split::entries(ptx) {
             let file = folder.join(format!("{entry}.ptx"));
             write_file(&file, &ptx)?;
             if !entry.starts_with(GENERATED) {
                 plain.push_str(&format!("    ({entry:?}, include_str!({:?})),\n", file.to_string_lossy()));
             }
-            write_file(&folder.join(format!("{entry}.rs")), constant(crate_path, &module(crate_path, &file, &ptx), "None"))?;
+            write_file(
+                &folder.join(format!("{entry}.rs")),
+                constant(crate_path, &module(crate_path, &file, &ptx), recording.get(&*entry).map_or("", |module| module), "None"),
+            )?;
         }
     }
     write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
@@ -61,21 +72,23 @@ fn module(crate_path: &str, file: &Path, ptx: &str) -> String {
     )
 }
 
-fn constant(crate_path: &str, modules: &str, error: &str) -> String {
+fn constant(crate_path: &str, modules: &str, profiled: &str, error: &str) -> String {
     let private = format!("{crate_path}::__private");
-    format!("pub const EMBEDDED: {private}::Embedded = {private}::Embedded {{ modules: &[{modules}], error: {error} }};\n")
+    format!(
+        "pub const EMBEDDED: {private}::Embedded = {private}::Embedded {{ modules: &[{modules}], profiled: &[{profiled}], error: {error} }};\n"
+    )
 }
 
 /// What a megakernel without an entry gets.
 fn text(crate_path: &str, device: Device<'_>) -> String {
     let error = match device {
-        Device::Ptx(_) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
+        Device::Ptx(..) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
         Device::Missing(why) => why.to_owned(),
         Device::Broken(faults) => faults.join("; "),
     };
     let faults = if let Device::Broken(faults) = device { faults } else { &[] };
     let stop: String = faults.iter().map(|fault| format!("compile_error!({:?});\n", format!("MACO: {fault}"))).collect();
-    format!("{stop}{}", constant(crate_path, "", &format!("Some({error:?})")))
+    format!("{stop}{}", constant(crate_path, "", "", &format!("Some({error:?})")))
 }
 
 #[cfg(test)]
@@ -96,7 +109,7 @@ mod tests {
         std::fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
         let listed = || std::fs::read_to_string(out.join("maco_plain.rs")).unwrap();
-        write(&out, "crate", Device::Ptx(ptx)).unwrap();
+        write(&out, "crate", Device::Ptx(ptx, None)).unwrap();
         let text = listed();
         assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
         write(&out, "crate", Device::Missing("no toolchain")).unwrap();
@@ -105,11 +118,26 @@ mod tests {
     }
 
     #[test]
+    fn code_that_records_lies_beside_the_ordinary() {
+        let out = std::env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
+        std::fs::create_dir_all(&out).unwrap();
+        let ptx = |body| format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n");
+        write(&out, "crate", Device::Ptx(&ptx("ret"), Some(&ptx("exit")))).unwrap();
+        let read = |name: &str| std::fs::read_to_string(out.join("maco").join(name)).unwrap();
+        assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
+        let (modules, profiled) = read("a.rs").split_once("profiled: &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
+        write(&out, "crate", Device::Ptx(&ptx("ret"), None)).unwrap();
+        assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/profile/a.ptx").exists());
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    #[test]
     fn every_entry_has_its_own_file() {
         let out = std::env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
         std::fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
-        write(&out, "crate", Device::Ptx(ptx)).unwrap();
+        write(&out, "crate", Device::Ptx(ptx, None)).unwrap();
         let a = std::fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert!(
             a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"),
@@ -117,7 +145,7 @@ mod tests {
         );
         assert!(!std::fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
-        write(&out, "crate", Device::Ptx(ptx.split(".visible .entry b").next().unwrap())).unwrap();
+        write(&out, "crate", Device::Ptx(ptx.split(".visible .entry b").next().unwrap(), None)).unwrap();
         assert!(!out.join("maco/b.rs").exists());
         std::fs::remove_dir_all(&out).unwrap();
     }

@@ -22,11 +22,12 @@
 //! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
 //! | `MACO_SANITIZE` | `1`: device code whose order NVIDIA's racecheck can follow, for `cargo xtask sanitize`; slower |
+//! | `MACO_PROFILE` | `1`: beside the ordinary device code, the same once more, such that it records what it does, for `plan.profile(true)` |
 //! | `MACO_PTXAS` | the `ptxas` that checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |
 //!
 //! # What it leaves to read
 //!
-//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
+//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded, and `profile/maco.ptx`, that which records; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
 //! effort); `errors.txt`, what rustc said about the device half when it failed.
 //!
 //! # What may stand in the file of kernels

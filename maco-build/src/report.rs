@@ -23,7 +23,7 @@ pub(crate) fn rerun_if_changed(path: &Path) {
 
 /// Run again when one of the variables of the crate's documentation changes.
 pub(crate) fn rerun_if_settings_change() {
-    for name in ["MACO_DEVICE", "MACO_REQUIRE_GPU", "MACO_DEVICE_RUSTC", "MACO_CACHE", "MACO_PTXAS", "MACO_SANITIZE"] {
+    for name in ["MACO_DEVICE", "MACO_REQUIRE_GPU", "MACO_DEVICE_RUSTC", "MACO_CACHE", "MACO_PTXAS", "MACO_SANITIZE", "MACO_PROFILE"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
 }

@@ -35,7 +35,7 @@ const FACADE: &str = r#"
 #![no_std]
 pub mod __private {
     pub struct DeviceModule { pub target: &'static str, pub ptx: &'static str, pub hash: u64 }
-    pub struct Embedded { pub modules: &'static [DeviceModule], pub error: Option<&'static str> }
+    pub struct Embedded { pub modules: &'static [DeviceModule], pub profiled: &'static [DeviceModule], pub error: Option<&'static str> }
 }
 "#;
 
@@ -45,6 +45,7 @@ fn main() {
     let embedded = kernels::EMBEDDED;
     println!("{:?}", embedded.error);
     embedded.modules.iter().for_each(|module| println!("{} {}\n{}", module.target, module.hash != 0, module.ptx));
+    embedded.profiled.iter().for_each(|module| println!("records: {} {}\n{}", module.target, module.hash != 0, module.ptx));
 }
 "#;
 
@@ -97,6 +98,7 @@ impl User {
             .arg(self.root.join("user/Cargo.toml"))
             .env("CARGO_TARGET_DIR", target())
             .env_remove("MACO_DEVICE")
+            .env_remove("MACO_PROFILE")
             .env("MACO_REQUIRE_GPU", "1")
             .envs(variables.iter().copied());
         let output = command.output().unwrap();
@@ -146,6 +148,23 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
 
     user.write("user/src/kernels.rs", KERNEL);
     assert!(user.run(&[]).unwrap().contains(".visible .entry tiny("));
+}
+
+#[test]
+fn code_that_records_is_made_when_it_is_asked_for() {
+    let user = User::new("recorded");
+    // As in a library: the kernels only call it.
+    user.write(
+        "library/src/lib.rs",
+        "#![no_std]\n#![allow(unexpected_cfgs)]\npub const ANSWER: u32 = if cfg!(maco_profile) { 1234 } else { 4711 };\n",
+    );
+    let without = user.run(&[]).unwrap();
+    assert!(without.contains("4711") && !without.contains("records: "), "{without}");
+    let both = user.run(&[("MACO_PROFILE", "1")]).unwrap();
+    let (ordinary, recording) = both.split_once("records: sm_90a true\n").unwrap();
+    assert_eq!(ordinary, without, "the ordinary code is the same, byte for byte");
+    assert!(recording.contains(".visible .entry tiny(") && recording.contains("1234") && !recording.contains("4711"), "{recording}");
+    assert_eq!(user.run(&[("MACO_PROFILE", "0")]).unwrap(), without);
 }
 
 #[test]

@@ -244,6 +244,72 @@ pub struct Launch {
     pub deadline_polls: u32,
     /// Seed of the delays before waits, loads, stores and signals, when the device code was built with the feature `delays`.
     pub delays: u32,
+    /// `[Profile; workers]`, then `[Record; workers * ROLES * records]`, or 0: nothing is recorded. Looked at by code that records only.
+    pub profile: u64,
+    /// Most records of one role of a worker.
+    pub records: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// Roles of a worker that record what they do, each in records of its own: [`ROLE_CONSUME`], [`ROLE_LOAD`], [`ROLE_STORE`].
+pub const ROLES: u32 = 3;
+/// Consumers: [`KIND_WAIT`] and [`KIND_RUN`].
+pub const ROLE_CONSUME: u32 = 0;
+/// Loader: [`KIND_LOAD`].
+pub const ROLE_LOAD: u32 = 1;
+/// Store and signals: [`KIND_STORE`].
+pub const ROLE_STORE: u32 = 2;
+
+/// The consumers had nothing to do but to wait until the task might run.
+pub const KIND_WAIT: u32 = 0;
+/// The consumers ran the task.
+pub const KIND_RUN: u32 = 1;
+/// The loader copied, or waited for a place to copy to.
+pub const KIND_LOAD: u32 = 2;
+/// Results were sent, and the end of the task was signalled.
+pub const KIND_STORE: u32 = 3;
+
+/// One span of one role: 16 bytes. Times are the low words of the worker's clock; records of a role begin in the order in which they lie.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Tick at which it began, modulo 2³².
+    pub start: u32,
+    /// Ticks that it lasted.
+    pub ticks: u32,
+    /// One of the `KIND_*` values.
+    pub kind: u32,
+    /// Index of the task in the plan.
+    pub task: u32,
+}
+
+/// The same moment on two clocks: that of one worker, and one that all workers share.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// Ticks of the worker's clock.
+    pub ticks: u64,
+    /// Nanoseconds of the shared clock.
+    pub nanoseconds: u64,
+}
+
+/// What a worker leaves of a launch besides its records, 64 bytes; written when the launch ends.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Before the first task.
+    pub begin: Stamp,
+    /// After the last one.
+    pub end: Stamp,
+    /// Records that each role would have made with room for all.
+    pub made: [u32; ROLES as usize],
+    /// Multiprocessor.
+    pub sm: u32,
+    /// Not 0: written.
+    pub written: u32,
+    /// Padding to half a line.
+    pub reserved: [u32; 3],
 }
 
 /// [`Launch::schedule`]: a list per worker.
@@ -347,7 +413,9 @@ const _: () = {
     assert!(size_of::<Descriptor>() == 64);
     assert!(size_of::<View>() == 32);
     assert!(size_of::<TensorMap>() == 128);
-    assert!(size_of::<Launch>() == 120);
+    assert!(size_of::<Launch>() == 136 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Record>() == 16);
+    assert!(size_of::<Profile>() == 64);
     assert!(size_of::<Share>() == 40);
     assert!(size_of::<Indirect>() == 32);
     assert!(size_of::<State>() == 128);

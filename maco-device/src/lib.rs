@@ -18,6 +18,7 @@ pub mod tile;
 mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
+mod profile;
 mod role;
 mod worker;
 

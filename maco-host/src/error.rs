@@ -8,6 +8,7 @@ use maco_graph::resolve::ResolveError;
 use maco_graph::spec::BuildError;
 
 use crate::hang::Hang;
+use crate::profile::TraceError;
 use crate::tensor::{BufferFault, Shape};
 
 /// What went wrong: `MACO0047: what, in the user's names`, then a help line.
@@ -398,6 +399,27 @@ pub enum Error {
         /// The graph.
         graph: Box<str>,
     },
+    /// Device code that does not record.
+    #[error(
+        "MACO0062: the device code of megakernel `{megakernel}` does not record, so that it cannot be profiled on {device}\nhelp: build the program with MACO_PROFILE=1, which adds device code that does; on `Device::cpu()` every plan can be profiled"
+    )]
+    NoProfiler {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The device.
+        device: Box<str>,
+    },
+    /// No launch of the plan has recorded.
+    #[error(
+        "MACO0063: no launch of megakernel `{megakernel}` was recorded\nhelp: call `plan.profile(true)`, then run the plan; what a stream or graph runs must have ended"
+    )]
+    NoProfile {
+        /// The megakernel.
+        megakernel: Box<str>,
+    },
+    /// A trace or a file of costs: MACO0064, MACO0065.
+    #[error(transparent)]
+    Trace(Box<TraceError>),
 }
 
 impl Error {
@@ -438,6 +460,9 @@ impl Error {
             Error::Deadline { .. } => 59,
             Error::Capturing { .. } => 60,
             Error::UnknownTask { .. } | Error::AmbiguousTask { .. } => 61,
+            Error::NoProfiler { .. } => 62,
+            Error::NoProfile { .. } => 63,
+            Error::Trace(error) => error.code(),
         }
     }
 }
@@ -451,6 +476,12 @@ impl From<ResolveError> for Error {
 impl From<BuildError> for Error {
     fn from(error: BuildError) -> Error {
         Error::Build(error)
+    }
+}
+
+impl From<TraceError> for Error {
+    fn from(error: TraceError) -> Error {
+        Error::Trace(Box::new(error))
     }
 }
 

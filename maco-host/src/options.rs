@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maco_graph::plan::Schedule;
+use maco_graph::plan::{Costs, Schedule};
 
 use crate::error::Error;
 
@@ -17,6 +17,7 @@ pub struct PlanOptions {
     pub(crate) max_tasks: usize,
     pub(crate) placement: Option<Vec<u32>>,
     pub(crate) pipelined: bool,
+    pub(crate) costs: Option<Costs>,
 }
 
 impl Default for PlanOptions {
@@ -28,6 +29,7 @@ impl Default for PlanOptions {
             max_tasks: 1 << 20,
             placement: None,
             pipelined: false,
+            costs: None,
         }
     }
 }
@@ -58,6 +60,14 @@ impl PlanOptions {
     #[must_use]
     pub fn placement(mut self, workers: Vec<u32>) -> PlanOptions {
         self.placement = Some(workers);
+        self
+    }
+
+    /// What tasks cost, such as a profile of an earlier run says ([`crate::profile::Profile::costs`]): static lists are then made by them, the longest
+    /// path to the end first, each task where it ends earliest. Not looked at with a placement, or with another schedule.
+    #[must_use]
+    pub fn costs(mut self, costs: Costs) -> PlanOptions {
+        self.costs = Some(costs);
         self
     }
 

@@ -1,6 +1,7 @@
 //! What both executors need of a plan.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use maco_graph::plan::Plan;
 
@@ -21,6 +22,8 @@ pub(crate) struct Parts {
     pub(crate) staging: bool,
     deadline_ns: AtomicU64,
     delays: AtomicU32,
+    /// Where launches record, 0 for nowhere, and how many records a role has there.
+    profile: Mutex<(u64, u32)>,
 }
 
 /// What a set of arguments was when it was last checked and bound; equal ones need neither again.
@@ -30,6 +33,7 @@ pub(crate) struct Key {
     scalars: Vec<ScalarArgument>,
     deadline_ns: u64,
     delays: u32,
+    profile: (u64, u32),
 }
 
 impl Key {
@@ -37,6 +41,7 @@ impl Key {
     pub(crate) fn matches(&self, parts: &Parts, arguments: &Arguments<'_>) -> bool {
         self.deadline_ns == parts.deadline_ns()
             && self.delays == parts.delays()
+            && self.profile == parts.profile()
             && self.scalars == arguments.scalars
             && self.tensors.len() == arguments.tensors.len()
             && self
@@ -52,7 +57,8 @@ impl Parts {
         let lowered = Lowered::new(&plan)?;
         let signature = Signature::new(&plan.graph)?;
         let staging = device.is_gpu() || pipelined;
-        Ok(Parts { device, plan, lowered, signature, staging, deadline_ns: AtomicU64::new(deadline_ns), delays: AtomicU32::new(0) })
+        let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
+        Ok(Parts { device, plan, lowered, signature, staging, deadline_ns, delays, profile })
     }
 
     pub(crate) fn megakernel(&self) -> &str {
@@ -76,11 +82,21 @@ impl Parts {
         self.delays.store(seed, Ordering::Relaxed);
     }
 
+    /// Address of the memory in which launches record, 0 for none, and how many records of each role of a worker it has room for.
+    pub(crate) fn profile(&self) -> (u64, u32) {
+        *self.profile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_profile(&self, address: u64, records: u32) {
+        *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = (address, records);
+    }
+
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
         let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.staging)?;
-        Ok((Key { tensors, scalars: arguments.scalars.clone(), deadline_ns: self.deadline_ns(), delays: self.delays() }, tables))
+        let scalars = arguments.scalars.clone();
+        Ok((Key { tensors, scalars, deadline_ns: self.deadline_ns(), delays: self.delays(), profile: self.profile() }, tables))
     }
 }

@@ -16,6 +16,7 @@ use crate::graph_files;
 use crate::lower::Fault;
 use crate::options::{PlanOptions, deadline_ns};
 use crate::parts::Parts;
+use crate::profile::{Profile, record};
 use crate::program::Program;
 use crate::report::Report;
 
@@ -30,8 +31,8 @@ struct Inner {
 }
 
 enum Executor {
-    Cpu(cpu::Executor),
-    Gpu(gpu::Executor),
+    Cpu(Box<cpu::Executor>),
+    Gpu(Box<gpu::Executor>),
 }
 
 impl Plan {
@@ -59,13 +60,21 @@ impl Plan {
         if graph.name.is_empty() {
             graph.name = program.name.into();
         }
-        let planned =
-            graph_plan::plan(graph, &Options { schedule, max_tasks: options.max_tasks, workers, placement: options.placement.clone() })?;
+        let planned = graph_plan::plan(
+            graph,
+            &Options {
+                schedule,
+                max_tasks: options.max_tasks,
+                workers,
+                placement: options.placement.clone(),
+                costs: options.costs.clone(),
+            },
+        )?;
         graph_files::write_if_asked(&planned)?;
         let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options.pipelined)?;
         let executor = match (device.pool(), device.context()) {
-            (Some(pool), _) => Executor::Cpu(cpu::Executor::new(pool, program.cpu, &parts)?),
-            (None, Some(context)) => Executor::Gpu(gpu::Executor::new(context, &program, &parts)?),
+            (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &parts)?)),
+            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &parts)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),
         };
         Ok(Plan(Arc::new(Inner { executor, parts })))
@@ -177,6 +186,39 @@ impl Plan {
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
         self.0.parts.set_deadline_ns(deadline_ns(deadline)?);
         Ok(())
+    }
+
+    /// Whether later launches record what every worker does and when, for [`Plan::profile_report`]. Off at first. It costs up to 64 MB of
+    /// the device's memory, and each task a few stores. Arguments bound before keep what they have.
+    ///
+    /// # Errors
+    /// MACO0062 on a GPU when the program was not built with `MACO_PROFILE=1`; those of loading device code (MACO0041 to MACO0054);
+    /// MACO0045 without memory.
+    pub fn profile(&self, on: bool) -> Result<(), Error> {
+        self.profile_keeping(if on { record::room(self.workers(), self.tasks()) } else { 0 })
+    }
+
+    /// [`Plan::profile`] with room for so many records of each role of a worker, 16 bytes each; there are three roles, and a task is two
+    /// records of one of them. What finds no room is counted, [`Profile::dropped`]. 0: nothing is recorded.
+    ///
+    /// # Errors
+    /// Those of [`Plan::profile`].
+    pub fn profile_keeping(&self, records: u32) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => cpu.profile(&self.0.parts, records),
+            Executor::Gpu(gpu) => gpu.profile(&self.0.parts, records),
+        }
+    }
+
+    /// What the last launch that recorded has recorded. Waits for what runs.
+    ///
+    /// # Errors
+    /// MACO0063 if there is none, MACO0049 or MACO0050 when the GPU fails.
+    pub fn profile_report(&self) -> Result<Profile, Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => cpu.recorded(&self.0.parts),
+            Executor::Gpu(gpu) => gpu.recorded(&self.0.parts),
+        }
     }
 
     /// Injects a fault into every later launch, or none: how tests provoke a hang.

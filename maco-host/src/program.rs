@@ -30,13 +30,15 @@ pub struct Program {
 pub struct Embedded {
     /// One per target.
     pub modules: &'static [DeviceModule],
+    /// The same code, but such that it records what it does; none unless the program was built with `MACO_PROFILE=1`.
+    pub profiled: &'static [DeviceModule],
     /// Why there is none.
     pub error: Option<&'static str>,
 }
 
 impl Embedded {
     /// No build script made device code.
-    pub const NONE: Embedded = Embedded { modules: &[], error: None };
+    pub const NONE: Embedded = Embedded { modules: &[], profiled: &[], error: None };
 }
 
 /// Device code for one target.

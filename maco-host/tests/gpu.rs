@@ -20,7 +20,7 @@ fn gpu() -> Device {
 }
 
 fn program(builder: Builder, entry: &'static str) -> Program {
-    Program { entry, embedded: Embedded { modules: MODULES, error: None }, ..builder.program() }
+    Program { entry, embedded: Embedded { modules: MODULES, profiled: &[], error: None }, ..builder.program() }
 }
 
 fn add(m: u64, n: u64) -> Builder {
@@ -180,6 +180,17 @@ fn gpu_captured_launches_replay_and_can_be_rebound() {
 
 #[test]
 #[ignore = "needs a GPU"]
+fn gpu_code_that_does_not_record_is_told() {
+    let device = Device::gpu(0).expect("a GPU");
+    let plan = Plan::build(&device, program(add(8, 8), "maco_first"), &PlanOptions::new().workers(1)).unwrap();
+    let error = plan.profile(true).unwrap_err();
+    assert!(error.code() == 62 && error.to_string().contains("MACO_PROFILE=1"), "{error}");
+    assert_eq!(plan.profile_report().unwrap_err().code(), 63);
+    plan.profile(false).unwrap();
+}
+
+#[test]
+#[ignore = "needs a GPU"]
 fn gpu_a_report_becomes_a_hang_in_the_users_names() {
     let device = gpu();
     let builder = Builder::new("two")
@@ -227,14 +238,14 @@ fn gpu_device_code_that_does_not_fit_is_explained() {
         let program = Program { embedded, entry, ..add(8, 8).program() };
         Plan::build(&device, program, &PlanOptions::new().workers(workers)).map(|_| ()).map_err(|error| (error.code(), error.to_string()))
     };
-    let modules = |modules| Embedded { modules, error: None };
+    let modules = |modules| Embedded { modules, profiled: &[], error: None };
     assert!(code(modules(MODULES), "maco_first", 1).is_ok());
     assert_eq!(code(modules(MODULES), "maco_first", device.workers() + 1).unwrap_err().0, 39);
     let (number, text) = code(modules(MODULES), "maco_missing", 1).unwrap_err();
     assert!(number == 43 && text.contains("no entry `maco_missing`"), "{text}");
     let (number, text) = code(Embedded::NONE, "maco_first", 1).unwrap_err();
     assert!(number == 43 && text.contains("build.rs"), "{text}");
-    let (number, text) = code(Embedded { modules: &[], error: Some("no toolchain") }, "maco_first", 1).unwrap_err();
+    let (number, text) = code(Embedded { modules: &[], profiled: &[], error: Some("no toolchain") }, "maco_first", 1).unwrap_err();
     assert!(number == 43 && text.contains("no toolchain"), "{text}");
     const OTHER: &[DeviceModule] = &[DeviceModule { target: "sm_75a", ptx: "", hash: 2 }];
     let (number, text) = code(modules(OTHER), "maco_first", 1).unwrap_err();

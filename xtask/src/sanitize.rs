@@ -15,7 +15,7 @@ use crate::tally;
 const PROGRAM: &str = "compute-sanitizer";
 
 /// Parts of the names of tests that measure time, hold multiprocessors or wait for deadlines: they say nothing where everything is slow.
-const TIMED: [&str; 5] = ["hangs", "faults", "residency", "starvation", "latency"];
+const TIMED: [&str; 6] = ["hangs", "faults", "residency", "starvation", "latency", "profiled"];
 /// The same of single tests in other programs.
 const SKIPPED: &str = "--skip abort --skip dropped";
 

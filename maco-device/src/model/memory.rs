@@ -57,6 +57,13 @@ pub unsafe fn store_shared2(at: u32, words: [u32; 2]) {
 }
 
 /// # Safety
+/// `at` is 16 bytes of the host's memory, aligned to words, which nobody else uses.
+pub unsafe fn store4(at: *mut u32, words: [u32; 4]) {
+    // SAFETY: passed on from the caller.
+    unsafe { at.cast::<[u32; 4]>().write(words) }
+}
+
+/// # Safety
 /// `at` is an aligned element of two bytes of this CTA's shared memory, which nobody writes.
 pub unsafe fn load_element(at: u32) -> u16 {
     // SAFETY: inside shared memory; the caller promises the rest.

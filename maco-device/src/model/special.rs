@@ -33,6 +33,30 @@ pub fn global_timer() -> u64 {
     with(|thread| thread.surroundings.now())
 }
 
+/// Nanoseconds of the clock that all threads of this process share, and that never stands still.
+pub fn wall() -> u64 {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+}
+
+/// The same in ticks of 16 ns: as many as fit a word are a minute.
+pub fn clock() -> u64 {
+    wall() / TICK
+}
+
+const TICK: u64 = 16;
+
+/// Both clocks at one moment.
+pub fn stamp() -> crate::abi::Stamp {
+    let ticks = clock();
+    crate::abi::Stamp { ticks, nanoseconds: ticks * TICK }
+}
+
+/// The multiprocessor: there are none here.
+pub fn multiprocessor() -> u32 {
+    0
+}
+
 /// The same address.
 pub fn opaque(base: u32) -> u32 {
     base

@@ -1,7 +1,8 @@
 //! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
 
 use super::{Machine, Outcome, Queue, Run, leave, notify, schedule, signal, wait};
-use crate::abi::{Descriptor, Launch, OP_END, Share, View};
+use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_END, ROLE_CONSUME, ROLE_STORE, Share, View};
+use crate::profile::Recorder;
 
 /// Runs the tasks of `worker` and leaves. `body` runs one task; after `Abort` the worker takes no more.
 ///
@@ -19,21 +20,30 @@ pub unsafe fn work<M: Machine>(
         let run = Run::new(machine, launch, worker);
         run.clear_idle(machine, worker, launch.workers);
         let mut queue = Queue::new(launch, &run);
+        let mut recorder = Recorder::new(launch, worker);
         while let Some(index) = queue.next(machine, &run) {
             let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
             if (*descriptor).op == OP_END || run.aborted(machine) {
                 break;
             }
             let views = (launch.views as *const View).add((*descriptor).views as usize);
-            if wait(machine, &run, descriptor, views) == Outcome::Abort || body(&run, descriptor) == Outcome::Abort {
+            let task = (*descriptor).task;
+            if wait(machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }
+            recorder.note(ROLE_CONSUME, KIND_WAIT, task);
+            if body(&run, descriptor) == Outcome::Abort {
+                break;
+            }
+            recorder.note(ROLE_CONSUME, KIND_RUN, task);
             if !queue.is_pushed() {
                 signal(machine, &run, descriptor);
             } else if notify(machine, launch, &run, descriptor, tails.as_mut_ptr()) == Outcome::Abort {
                 break;
             }
+            recorder.note(ROLE_STORE, KIND_STORE, task);
         }
+        recorder.finish();
         leave(machine, run.state, launch.workers + launch.schedulers);
     }
 }

@@ -78,6 +78,33 @@ pub fn global_timer() -> u64 {
     value
 }
 
+/// Ticks of this multiprocessor's clock (PTX ISA §10 `%clock64`).
+#[inline(always)]
+pub fn clock() -> u64 {
+    let value: u64;
+    // SAFETY: reads a special register; not `pure`, it changes.
+    unsafe { asm!("mov.u64 {0}, %clock64;", out(reg64) value, options(nostack, nomem)) };
+    value
+}
+
+/// Nanoseconds of the clock that all multiprocessors share.
+#[inline(always)]
+pub fn wall() -> u64 {
+    global_timer()
+}
+
+/// Both clocks at one moment: the global timer ticks seldom, so this waits for its next tick, a microsecond at most.
+#[inline(always)]
+pub fn stamp() -> crate::abi::Stamp {
+    let before = global_timer();
+    loop {
+        let nanoseconds = global_timer();
+        if nanoseconds != before {
+            return crate::abi::Stamp { ticks: clock(), nanoseconds };
+        }
+    }
+}
+
 /// Keeps 72 registers per thread, gives the rest back (PTX ISA §9.7.19.5 `setmaxnreg`).
 #[inline(always)]
 pub fn registers_decrease() {

@@ -15,6 +15,7 @@ use super::ring::{ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::waits::Waits;
 use crate::abi::{Descriptor, LIGHT, QUICK, SLOTS, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
+use crate::profile;
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -83,6 +84,12 @@ impl Gate {
         self.word >> FLAGS & flag as u32 != 0
     }
 
+    /// Whether [`Gate::end_first`] ends the task.
+    #[inline(always)]
+    pub fn ends_first(&self) -> bool {
+        self.word & (FIRST | ENDED) != 0
+    }
+
     /// Whether the task was not begun, since the CTA stops.
     #[inline(always)]
     pub fn stopped(&self) -> bool {
@@ -103,6 +110,8 @@ impl Gate {
                 return false;
             }
             self.word &= !SHUT;
+            // SAFETY: as above; the slot holds the task.
+            unsafe { profile::waited(self.arena, self.n) };
         }
         if self.word & AFTER != 0 {
             // All warps have ended every task before this one.
@@ -123,6 +132,8 @@ impl Gate {
             self.word = self.word & !FIRST | ENDED;
             warp::sync();
             let (at, parity) = place(self.n);
+            // SAFETY: a consumer; once all have arrived, the slot may hold another task.
+            let ran = unsafe { profile::ran(self.arena, self.n) };
             if ARRIVALS > 1 || warp::lane_again() == 0 {
                 // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
                 unsafe {
@@ -135,6 +146,8 @@ impl Gate {
                     }
                 }
             }
+            // SAFETY: as above.
+            unsafe { ran.note(self.arena) };
         }
         self.word & ENDED != 0
     }

@@ -25,6 +25,8 @@ const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
 const NOTICES: u32 = BEGUN + WARPS * 4;
 const END: u32 = NOTICES + SLOTS * 4;
+/// Words of [`crate::profile`].
+const PROFILE: u32 = END.next_multiple_of(16);
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
@@ -34,7 +36,8 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(END <= crate::abi::SEED && SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
+const _: () = assert!(PROFILE + crate::profile::BYTES <= crate::abi::SEED);
+const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
@@ -145,6 +148,12 @@ impl Arena {
         self.base() + BEGUN + warp * 4
     }
 
+    /// Words of [`crate::profile`].
+    #[inline(always)]
+    pub fn profile(self) -> u32 {
+        self.base() + PROFILE
+    }
+
     /// Where this launch's counters lie, or null if tasks come ready, so that nobody looks; written before the first task is posted.
     #[inline(always)]
     pub fn set_counters(self, counters: *mut u32) {
@@ -238,6 +247,7 @@ impl Arena {
                 memory::store_shared(self.base() + i, 0);
                 i += 4;
             }
+            crate::profile::clear(self);
             i = 0;
             while i < CHUNKS {
                 mbarrier::init(self.staged(i), 4 * ARRIVALS);

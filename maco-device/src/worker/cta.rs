@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use super::machine::{Lane, SharedWarp, Warp};
 use super::{control, fetch, flight, roles};
 use crate::abi::{BlackBox, Launch, REPORT_BUSY, SHARED_BYTES, Share};
+use crate::profile;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
@@ -40,6 +41,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         } else {
             if thread == 0 {
                 arena.init();
+                profile::init(arena, launch, block);
             }
             barrier::sync_cta();
             if thread < 128 {
@@ -58,6 +60,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         }
         barrier::sync_cta();
         if special::thread_again() == 0 {
+            profile::finish(arena, launch, block);
             protocol::leave(&Lane, (*launch).state as *mut _, special::blocks());
         }
     }

@@ -9,6 +9,7 @@ use super::{flight, place, roles, waits};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::model::{Modelled, Shared, mbarrier, memory, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
+use crate::profile;
 use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
@@ -101,6 +102,15 @@ impl Cta {
         Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { arena().init() });
     }
 
+    /// Makes its notes ready for a launch.
+    ///
+    /// # Safety
+    /// Behind [`Cta::begin`]; `launch` is live.
+    pub unsafe fn note(&mut self, launch: &Launch) {
+        // SAFETY: nobody else has the CTA.
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { profile::init(arena(), launch, self.block) });
+    }
+
     /// Plays one part of a launch. `dispatch` runs a task as the role it is given. Whatever happens, [`Cta::leave`] comes after it.
     ///
     /// # Safety
@@ -141,6 +151,7 @@ impl Cta {
         // SAFETY: passed on from the caller.
         unsafe {
             if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
+                Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(arena(), launch, self.block));
                 protocol::leave(machine, launch.state as *mut _, launch.workers + launch.schedulers);
             }
         }

@@ -4,6 +4,7 @@ use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
+use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
@@ -58,7 +59,9 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
                 // The controller acquired the operands' counters; the copies go through another proxy.
                 fence::proxy_async_global();
                 role.exaggerate(published.flags & EXTRA_BYTES != 0);
+                profile::load(arena);
                 tasks.run(&mut role, task(arena, launch, n % SLOTS), published.op.into());
+                profile::loaded(arena, n);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));
             n += 1;
@@ -94,6 +97,7 @@ unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u16> {
         while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
             role.stage_if_free();
         }
+        profile::turn(arena);
         // Lanes that see different things act as one: they meet at barriers.
         let published = warp::all(is_published(arena, n));
         if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
@@ -109,6 +113,7 @@ unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u16> {
             if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
                 return None;
             }
+            profile::waited_unless(arena, n, published);
         } else {
             role.settle();
             // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
@@ -130,6 +135,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
         let Some(mut op) = prepare(arena, &mut role, n) else { return };
         loop {
             tasks.run(&mut role, task(arena, launch, place(n).0), op.into());
+            let ran = profile::ran_unless(arena, n, role.gate.ends_first());
             // Read anew: a register across all tasks is worth more.
             let lane = warp::lane_again();
             // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
@@ -138,6 +144,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             if warp::all(next.is_some() && role.gate.is_plain() && !role.owes()) {
                 warp::sync();
                 ring::arrive(arena.done(place(n).0), lane);
+                ran.note(arena);
                 let after;
                 (op, after) = next.unwrap_or((OP_END, 0));
                 if after != 0 {
@@ -158,6 +165,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                         ring::arrive(arena.done(place(n).0), lane);
                     }
                 }
+                ran.note(arena);
                 op = match prepare(arena, &mut role, n + 1) {
                     Some(op) => op,
                     None => break,
@@ -185,10 +193,12 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         run.clear_idle(machine, run.worker, (*launch).workers);
         let pushed = pushed(launch);
         let whole = *launch;
+        profile::stamp(arena);
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
         while let Some(published) = ready(arena, n) {
             let (at, parity) = place(n);
+            profile::store(arena);
             let staged = published.flags & STAGED != 0;
             let mut ended = 1;
             if staged {
@@ -213,11 +223,13 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 break;
             }
             warp::sync();
+            profile::stored(arena, staged);
             if staged {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
             if brief {
+                profile::signalled(arena, n, ended);
                 vacate(arena, n, ended, lane);
             }
             if pushed {
@@ -242,6 +254,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 warp::sync();
             }
             if !brief {
+                profile::signalled(arena, n, ended);
                 vacate(arena, n, ended, lane);
             }
             n += ended;

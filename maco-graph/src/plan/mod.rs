@@ -13,6 +13,7 @@ mod error;
 mod events;
 mod groups;
 mod json;
+mod list;
 mod local;
 mod lookup;
 #[doc(hidden)]
@@ -22,6 +23,7 @@ mod routing;
 mod schedule;
 mod tiles;
 mod verify;
+mod work;
 
 use std::fmt;
 use std::ops::Range;
@@ -29,9 +31,11 @@ use std::ops::Range;
 use crate::ir;
 
 pub use error::{PlanError, Site};
+pub use list::{Cost, Costs};
 pub use local::Local;
 pub use routing::{Route, Routing, Share};
 pub use verify::Defect;
+pub use work::Work;
 
 /// Largest number of workers a plan is made for.
 pub const MAX_WORKERS: u32 = 1 << 16;
@@ -56,12 +60,14 @@ pub struct Options {
     /// The worker of every task, in global order; static lists only, and not looked at for tasks of drained calls. `None`: dealt round
     /// robin.
     pub placement: Option<Vec<u32>>,
+    /// What tasks cost, for static lists without a placement: tasks are then placed by the longest path, where each ends earliest.
+    pub costs: Option<Costs>,
 }
 
 impl Options {
     /// Static lists for `workers` workers and at most 2²⁰ tasks.
     pub const fn new(workers: u32) -> Options {
-        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None }
+        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None, costs: None }
     }
 }
 
@@ -301,6 +307,9 @@ pub struct Lists {
     /// Runs of tasks that workers claim by ticket, in global order; static lists only. Every list has an entry for each, see
     /// [`Lists::entries`].
     pub drains: Vec<Range<u32>>,
+    /// The place of every task in the one order that all lists follow; empty where that is the order of the tasks' numbers. Only without
+    /// drains.
+    pub places: Vec<u32>,
 }
 
 /// What a worker does next.
@@ -388,7 +397,12 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
-    let lists = schedule::lists(events.tasks.len() as u32, drains, options)?;
+    let lists = match &options.costs {
+        Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {
+            list::lists(&graph, &calls, &events, drains, options, costs)
+        }
+        _ => schedule::lists(events.tasks.len() as u32, drains, options)?,
+    };
     let mut plan = Plan {
         graph,
         calls,

@@ -90,12 +90,13 @@ pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options) -> R
     let (workers, placement) = (options.workers, options.placement.as_deref());
     if options.schedule != Schedule::Static {
         return match placement {
-            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains }),
+            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains, places: Vec::new() }),
             Some(_) => refuse(format!("with {}, tasks have no worker until they run", options.schedule)),
         };
     }
     let listed = listed(tasks, &drains);
-    let mut lists = Lists { order: Vec::with_capacity(listed.len()), starts: Vec::with_capacity(workers as usize + 1), drains };
+    let mut lists =
+        Lists { order: Vec::with_capacity(listed.len()), starts: Vec::with_capacity(workers as usize + 1), drains, places: Vec::new() };
     match placement {
         None => {
             for worker in 0..workers as usize {

@@ -71,6 +71,13 @@ pub enum Defect {
         /// The task that is out of place.
         task: u32,
     },
+    /// The order that lists follow has not every task at one place, puts a task before one that it waits for, or should be that of the
+    /// tasks' numbers.
+    #[error("the order that the lists follow is wrong at task {task}")]
+    Places {
+        /// Index of the task.
+        task: u32,
+    },
     /// A task in two lists, or in a list and a drain.
     #[error("task {task} is in two lists, or in a list and a drain")]
     Twice {
@@ -191,6 +198,8 @@ impl Plan {
     fn verify_lists(&self) -> Result<(), Defect> {
         let tasks = self.tasks.len() as u32;
         let lists = if self.schedule == Schedule::Static { self.workers } else { 1 };
+        self.verify_places(tasks)?;
+        let place = |task: u32| self.lists.places.get(task as usize).copied().unwrap_or(task);
         let mut seen = Bits::new(tasks as usize);
         let claimed = self.verify_drains(tasks, &mut seen)?;
         let starts = &self.lists.starts;
@@ -202,7 +211,7 @@ impl Plan {
         for list in 0..lists {
             let own = self.lists.of(list as usize);
             for (position, &task) in own.iter().enumerate() {
-                if task >= tasks || position > 0 && own[position - 1] >= task {
+                if task >= tasks || position > 0 && place(own[position - 1]) >= place(task) {
                     return Err(Defect::List { list, task });
                 }
                 if !seen.insert(task as usize) {
@@ -211,6 +220,43 @@ impl Plan {
             }
         }
         // As many entries as tasks, none twice: none is missing.
+        Ok(())
+    }
+
+    /// If the lists have an order of their own: a permutation in which every task comes behind all that it waits for.
+    fn verify_places(&self, tasks: u32) -> Result<(), Defect> {
+        let places = &self.lists.places;
+        if places.is_empty() {
+            return Ok(());
+        }
+        let wrong = |task: usize| Err(Defect::Places { task: task as u32 });
+        if places.len() != tasks as usize || self.schedule != Schedule::Static || !self.lists.drains.is_empty() {
+            return wrong(0);
+        }
+        let mut seen = Bits::new(places.len());
+        if let Some(task) = places.iter().position(|&place| place >= tasks || !seen.insert(place as usize)) {
+            return wrong(task);
+        }
+        // Of each counter, the place of the last task that signals it.
+        let mut last = vec![0u32; self.counters as usize];
+        for (task, &place) in places.iter().enumerate() {
+            for &counter in self.signals_of(task as u32) {
+                last[counter as usize] = last[counter as usize].max(place);
+            }
+        }
+        for (task, &place) in places.iter().enumerate() {
+            let mut waits = self.waits_of(task as u32).iter();
+            if waits.any(|wait| last[wait.counter as usize] >= place) {
+                return wrong(task);
+            }
+        }
+        for wait in &self.named {
+            let last = wait.counters.clone().map(|counter| last[counter as usize]).max().unwrap_or(0);
+            let mut tasks = self.calls[wait.call as usize].tasks.clone();
+            if let Some(task) = tasks.find(|&task| !wait.counters.is_empty() && places[task as usize] <= last) {
+                return wrong(task as usize);
+            }
+        }
         Ok(())
     }
 

@@ -23,6 +23,8 @@ use crate::error::Error;
 use crate::hang::{Hang, task_name, tile};
 use crate::lower::{Fault, Image, Lowered, Tables};
 use crate::parts::{Key, Parts};
+use crate::profile::Profile;
+use crate::profile::record::{self, Recorded};
 use crate::program::Dispatch;
 use crate::report::Report;
 use crate::tensor::HostMemory;
@@ -50,6 +52,14 @@ struct Turn {
     /// What copies read and write, in the order of the tables.
     maps: Vec<TensorMap>,
     aborted: Option<Cause>,
+    /// What launches record.
+    recording: Option<Recording>,
+}
+
+/// Memory of a plan's records.
+struct Recording {
+    memory: HostMemory,
+    records: u32,
 }
 
 /// What workers and schedulers read of a plan.
@@ -102,6 +112,7 @@ impl Executor {
                 pipeline: parts.staging.then(|| Pipeline::new(lowered.workers)),
                 maps: Vec::new(),
                 aborted: None,
+                recording: None,
             }),
         })
     }
@@ -175,6 +186,9 @@ impl Executor {
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
             delays: parts.delays(),
+            profile: parts.profile().0,
+            records: parts.profile().1,
+            reserved: 0,
         }
     }
 
@@ -192,6 +206,37 @@ impl Executor {
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.black_box.pointer().cast::<BlackBox>().read() };
         (report.report != abi::REPORT_NONE).then(|| Cause::Hang(Hang::new(&parts.plan, &report, false)))
+    }
+
+    /// Later launches record, `records` of each role of a worker at most; 0: none do.
+    pub(crate) fn profile(&self, parts: &Parts, records: u32) -> Result<(), Error> {
+        let mut turn = self.wait_for_turn();
+        if records == 0 {
+            parts.set_profile(0, 0);
+            return Ok(());
+        }
+        let workers = parts.lowered.workers;
+        let what = format!("the profile of megakernel `{}`", parts.megakernel());
+        let memory = HostMemory::zeroed(record::bytes(workers, records), &what)?;
+        parts.set_profile(memory.address(), records);
+        turn.recording = Some(Recording { memory, records });
+        Ok(())
+    }
+
+    /// What the last launch recorded.
+    pub(crate) fn recorded(&self, parts: &Parts) -> Result<Profile, Error> {
+        let turn = self.wait_for_turn();
+        let mut profile = Profile::of(&parts.plan, parts.device.to_string(), None);
+        let filled = turn.recording.as_ref().is_some_and(|recording| {
+            let workers = parts.lowered.workers as usize;
+            let records = workers * abi::ROLES as usize * recording.records as usize;
+            let first = recording.memory.pointer().cast::<abi::Profile>();
+            // SAFETY: the memory was sized for these, is zeroed or was written by workers, and the lock keeps launches away.
+            let (profiles, records) =
+                unsafe { (std::slice::from_raw_parts(first, workers), std::slice::from_raw_parts(first.add(workers).cast(), records)) };
+            Recorded { profiles, records, room: recording.records, gpu: false }.fill(&mut profile)
+        });
+        if filled { Ok(profile) } else { Err(Error::NoProfile { megakernel: parts.megakernel().into() }) }
     }
 
     /// The error that a run would return at once.

@@ -58,6 +58,8 @@ impl Pipeline {
     pub(super) unsafe fn run(&mut self, pool: &Pool, launch: &Launch, dispatch: Dispatch, panicked: &Panicked) -> Result<(), Error> {
         for cta in &mut self.ctas {
             cta.begin(launch.delays);
+            // SAFETY: passed on from the caller.
+            unsafe { cta.note(launch) };
         }
         let this = &*self;
         // SAFETY: passed on from the caller; the pool gives every number once.

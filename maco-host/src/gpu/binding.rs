@@ -132,6 +132,9 @@ impl Binding {
             deadline_ns: parts.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
             delays: parts.delays(),
+            profile: parts.profile().0,
+            records: parts.profile().1,
+            reserved: 0,
         }
     }
 }

@@ -13,6 +13,7 @@ use super::events::EventHandle;
 use super::module::Modules;
 use super::staging::{Direction, Staging};
 use crate::error::Error;
+use crate::profile::Roofline;
 use crate::tensor::Rows;
 
 /// A GPU of this process. There is one per index, so that all its plans share one launch order.
@@ -22,6 +23,10 @@ pub(crate) struct Context {
     name: String,
     multiprocessors: u32,
     capability: (u32, u32),
+    /// Highest clocks of multiprocessors and memory, and bits of the memory's bus.
+    clock_khz: u32,
+    memory_khz: u32,
+    memory_bits: u32,
     driver: u32,
     /// Copies between host and device.
     copies: sys::CUstream,
@@ -133,6 +138,10 @@ impl Context {
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let multiprocessors = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // Only for percentages; 0 where the driver does not say.
+        let clock_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0);
+        let memory_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
+        let memory_bits = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
         // SAFETY: retained above.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
         let _entered = Entered(PhantomData);
@@ -142,6 +151,9 @@ impl Context {
             name: String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned(),
             multiprocessors,
             capability,
+            clock_khz,
+            memory_khz,
+            memory_bits,
             driver,
             copies: std::ptr::null_mut(),
             launches: std::ptr::null_mut(),
@@ -167,6 +179,26 @@ impl Context {
     /// Compute capability: major and minor.
     pub(crate) fn capability(&self) -> (u32, u32) {
         self.capability
+    }
+
+    /// What this GPU can do at most, by NVIDIA's data sheets and its own clocks; none of an architecture that is not listed.
+    pub(super) fn roofline(&self) -> Option<Roofline> {
+        // Operations of the tensor cores of one multiprocessor per cycle, 16-bit and dense: what the data sheets' 989 TFLOP/s (H100, H200:
+        // 132 multiprocessors at 1.83 GHz) and 2250 TFLOP/s (B200: 148 at 1.85 GHz) come to.
+        let flops_per_cycle = match self.capability {
+            (9, _) => 4096.0,
+            (10, _) => 8192.0,
+            _ => return None,
+        };
+        // The highest clock: long multiplication makes the GPU run below it.
+        let hertz = f64::from(self.clock_khz) * 1e3;
+        // Both edges of the memory clock carry a bit.
+        let bytes_per_second = 2.0 * f64::from(self.memory_khz) * 1e3 * f64::from(self.memory_bits) / 8.0;
+        (hertz > 0.0 && bytes_per_second > 0.0).then(|| Roofline {
+            bytes_per_second,
+            flops_per_second: flops_per_cycle * hertz * f64::from(self.multiprocessors),
+            multiprocessors: self.multiprocessors,
+        })
     }
 
     /// Version of the driver: 1000 × major + 10 × minor.

@@ -1,15 +1,17 @@
 //! Launches of a plan on a GPU. How arguments and descriptors get there is in the files beside this one.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
-use maco_device::abi::REPORT_BUSY;
+use maco_device::abi::{self, REPORT_BUSY};
+use maco_graph::ir::Graph;
 
 use super::binding::Binding;
 use super::context::Context;
 use super::events::EventHandle;
 use super::launch;
+use super::memory::DeviceMemory;
 use super::module::Kernel;
 use super::plan_memory::PlanMemory;
 use super::stream::Stream;
@@ -19,14 +21,20 @@ use crate::error::Error;
 use crate::hang::Hang;
 use crate::lower::Fault;
 use crate::parts::{Key, Parts};
+use crate::profile::Profile;
+use crate::profile::record::{self, Recorded};
 use crate::program::Program;
 use crate::report::Report;
-use crate::tensor::Buffer;
+use crate::tensor::{Buffer, Rows};
 
 /// A plan on a GPU.
 pub(crate) struct Executor {
     context: Arc<Context>,
     kernel: Kernel,
+    /// Of the program only what code is loaded from.
+    program: Program,
+    /// The kernel that records, once somebody has asked for it.
+    profiled: OnceLock<Kernel>,
     memory: PlanMemory,
     /// Tables of `run` and `run_on`.
     own: Binding,
@@ -40,6 +48,13 @@ struct Turn {
     aborted: Option<Cause>,
     /// Arguments of launches that `run_on` queued.
     kept: Kept,
+    /// Memory in which launches record, the newest last. Bound arguments may name any of it.
+    recordings: Vec<Recording>,
+}
+
+struct Recording {
+    memory: DeviceMemory,
+    records: u32,
 }
 
 /// Memory that queued work uses, with the event behind that work.
@@ -78,7 +93,8 @@ impl Executor {
         let kernel = Kernel::load(context, program, parts.lowered.grid())?;
         let memory = PlanMemory::new(context, parts.megakernel(), &parts.lowered)?;
         let own = Binding::new(context, parts)?;
-        Ok(Executor { context: context.clone(), kernel, memory, own, turn: Mutex::default() })
+        let program = Program { graph: Graph::default(), ..*program };
+        Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), memory, own, turn: Mutex::default() })
     }
 
     /// Launches and waits.
@@ -135,7 +151,7 @@ impl Executor {
                 turn.key = Some(key);
             }
             flight.begin.record(context, stream)?;
-            launch::enqueue(context, &self.kernel, parts, self.own.launch(), stream)?;
+            launch::enqueue(context, self.kernel(parts), parts, self.own.launch(), stream)?;
             flight.end.record(context, stream)?;
         }
         order.end(&flight.end);
@@ -210,6 +226,54 @@ impl Executor {
         self.memory.write_tasks(&self.context, &parts.lowered, fault)
     }
 
+    /// The kernel that records if launches do, else the ordinary one.
+    fn kernel(&self, parts: &Parts) -> &Kernel {
+        if parts.profile().0 == 0 { &self.kernel } else { self.profiled.get().unwrap_or(&self.kernel) }
+    }
+
+    /// Later launches record, `records` of each role of a worker at most; 0: none do.
+    pub(crate) fn profile(&self, parts: &Parts, records: u32) -> Result<(), Error> {
+        let mut turn = self.wait_for_turn();
+        if records == 0 {
+            parts.set_profile(0, 0);
+            return Ok(());
+        }
+        let _entered = self.context.enter()?;
+        if self.profiled.get().is_none() {
+            let kernel = Kernel::load_profiled(&self.context, &self.program, parts.lowered.grid())?;
+            let none = || Error::NoProfiler { megakernel: parts.megakernel().into(), device: self.context.to_string().into() };
+            // The lock is held: nobody else sets it.
+            let _ = self.profiled.set(kernel.ok_or_else(none)?);
+        }
+        if turn.recordings.last().is_none_or(|last| last.records != records) {
+            let what = format!("the profile of megakernel `{}`", parts.megakernel());
+            let memory = DeviceMemory::zeroed(&self.context, record::bytes(parts.lowered.workers, records), &what)?;
+            turn.recordings.push(Recording { memory, records });
+        }
+        if let Some(recording) = turn.recordings.last() {
+            parts.set_profile(recording.memory.address(), records);
+        }
+        Ok(())
+    }
+
+    /// What the last launch recorded.
+    pub(crate) fn recorded(&self, parts: &Parts) -> Result<Profile, Error> {
+        let turn = self.wait_for_turn();
+        let _entered = self.context.enter()?;
+        let none = || Error::NoProfile { megakernel: parts.megakernel().into() };
+        let recording = turn.recordings.last().ok_or_else(none)?;
+        self.context.settle()?;
+        let workers = parts.lowered.workers as usize;
+        let mut profiles = vec![abi::Profile::default(); workers];
+        let mut records = vec![abi::Record::default(); workers * abi::ROLES as usize * recording.records as usize];
+        let behind = recording.memory.address() + size_of_val(&*profiles) as u64;
+        download(&self.context, &mut profiles, recording.memory.address())?;
+        download(&self.context, &mut records, behind)?;
+        let mut profile = Profile::of(&parts.plan, self.context.to_string(), self.context.roofline());
+        let filled = Recorded { profiles: &profiles, records: &records, room: recording.records, gpu: true }.fill(&mut profile);
+        if filled { Ok(profile) } else { Err(none()) }
+    }
+
     /// Tables of their own for `arguments`, on the GPU when this returns.
     pub(crate) fn bind(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
         let context = &self.context;
@@ -259,7 +323,7 @@ impl Executor {
         let _entered = context.enter()?;
         if stream.capturing(context)? {
             // SAFETY: a live stream of this context; the graph keeps `owner`, and with it plan, tables and arguments.
-            unsafe { launch::enqueue(context, &self.kernel, parts, bound.binding.launch(), raw)? };
+            unsafe { launch::enqueue(context, self.kernel(parts), parts, bound.binding.launch(), raw)? };
             stream.keep(owner);
             return Ok(());
         }
@@ -268,12 +332,19 @@ impl Executor {
         let order = context.turn(raw, stream.id())?;
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
-            launch::enqueue(context, &self.kernel, parts, bound.binding.launch(), raw)?;
+            launch::enqueue(context, self.kernel(parts), parts, bound.binding.launch(), raw)?;
             end.record(context, raw)?;
         }
         order.end(&end);
         Ok(())
     }
+}
+
+/// Copies plain data from the GPU, behind everything launched so far, and waits.
+fn download<T: Copy>(context: &Arc<Context>, to: &mut [T], from: u64) -> Result<(), Error> {
+    let bytes = size_of_val(to);
+    // SAFETY: the caller's memory was sized for as many values, which are plain words.
+    unsafe { context.download(to.as_mut_ptr().cast(), from, Rows { count: 1, bytes, pitch: bytes }) }
 }
 
 fn buffers(arguments: &Arguments<'_>) -> Vec<Arc<Buffer>> {

@@ -69,8 +69,16 @@ unsafe impl Sync for Kernel {}
 impl Kernel {
     /// Loads the entry of `program` for `workers` resident CTAs.
     pub(super) fn load(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Kernel, Error> {
+        Kernel::of(context, program, choose(context, program)?, workers)
+    }
+
+    /// The same, but such that it records what it does; none if no such code was built for this GPU.
+    pub(super) fn load_profiled(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Option<Kernel>, Error> {
+        best(program.embedded.profiled, context).map(|code| Kernel::of(context, program, code, workers)).transpose()
+    }
+
+    fn of(context: &Arc<Context>, program: &Program, code: &DeviceModule, workers: u32) -> Result<Kernel, Error> {
         let _entered = context.enter()?;
-        let code = choose(context, program)?;
         let what = || {
             format!(
                 "the device code of megakernel `{}` (PTX {})",
@@ -149,12 +157,15 @@ fn choose<'a>(context: &Context, program: &'a Program) -> Result<&'a DeviceModul
             ),
         });
     }
-    let best =
-        embedded.modules.iter().filter(|module| fits(module.target, context.capability())).max_by_key(|module| target(module.target));
-    best.ok_or_else(|| {
+    best(embedded.modules, context).ok_or_else(|| {
         let targets: Vec<_> = embedded.modules.iter().map(|module| module.target).collect();
         none(&format!("it was built for {}", targets.join(", ")), "use a GPU of that kind, or build for this one")
     })
+}
+
+/// Of code for several targets, the one for this GPU.
+fn best(modules: &'static [DeviceModule], context: &Context) -> Option<&'static DeviceModule> {
+    modules.iter().filter(|module| fits(module.target, context.capability())).max_by_key(|module| target(module.target))
 }
 
 /// `sm_90a`: number of the capability, and whether it is for that architecture alone (`a`) or its family (`f`).

@@ -357,6 +357,9 @@ impl Tables {
             deadline_ns: u64::MAX,
             deadline_polls: 0,
             delays: 0,
+            profile: 0,
+            records: 0,
+            reserved: 0,
         }
     }
 }

@@ -1,0 +1,383 @@
+//! What a worker notes of its launch: when it waited, ran, copied and signalled. What becomes of it does not belong here.
+//!
+//! Device code notes only when it is built with `--cfg maco_profile` (`MACO_PROFILE=1`, see `maco-build`); else every function here is
+//! empty, and the PTX is the same as without the calls. On the host the code is always there, and a launch without [`Launch::profile`]
+//! notes nothing.
+//!
+//! One thread of a role notes, in records of that role alone: no atomics. What it needs between two notes lies in shared memory, since a
+//! register across a task is worth more than a load.
+
+#[cfg(not(target_arch = "nvptx64"))]
+pub use host::Recorder;
+
+use crate::abi::{
+    Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
+};
+use crate::hardware::{memory, special};
+use crate::role::ring::{Arena, place};
+
+/// Whether this code notes anything.
+const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));
+
+/// Bytes of shared memory: the address of the worker's records, how many a role has, the ticks and nanoseconds at which the launch
+/// began, then [`ROLE_BYTES`] per role.
+pub const BYTES: u32 = ROLE_WORDS + ROLES * ROLE_BYTES;
+const ADDRESS: u32 = 0;
+const CAPACITY: u32 = 8;
+const BEGIN: u32 = 16;
+const ROLE_WORDS: u32 = 32;
+/// Of a role: records made, and the tick at which what comes next began.
+const ROLE_BYTES: u32 = 8;
+const START: u32 = 4;
+
+/// Byte of a slot: the task's number.
+const TASK: u32 = core::mem::offset_of!(Descriptor, task) as u32;
+
+/// The first thread that consumes notes for all of them.
+const CONSUMER: u32 = 128;
+
+/// Nothing is noted until [`init`]: part of [`Arena::init`].
+///
+/// # Safety
+/// Nobody uses the arena yet.
+#[inline(always)]
+pub unsafe fn clear(arena: Arena) {
+    if !ON {
+        return;
+    }
+    let mut word = 0;
+    while word < BYTES {
+        // SAFETY: a word of the arena.
+        unsafe { memory::store_shared(arena.profile() + word, 0) };
+        word += 4;
+    }
+}
+
+/// A launch begins: one thread calls, before any other notes something, behind [`clear`].
+///
+/// # Safety
+/// `launch` is live, and nobody uses the arena yet.
+#[inline(always)]
+pub unsafe fn init(arena: Arena, launch: *const Launch, worker: u32) {
+    if !ON {
+        return;
+    }
+    // SAFETY: words of the arena; the host made room for the records of every worker.
+    unsafe {
+        let (table, records) = ((*launch).profile, (*launch).records);
+        let first = table + size_of::<Profile>() as u64 * (*launch).workers as u64;
+        let own = first + size_of::<Record>() as u64 * ROLES as u64 * records as u64 * worker as u64;
+        let at = arena.profile();
+        store_long(at + ADDRESS, own);
+        memory::store_shared(at + CAPACITY, if table == 0 { 0 } else { records });
+    }
+}
+
+/// Notes when the worker's two clocks show the same moment. One thread calls, which has nothing better to do.
+///
+/// # Safety
+/// Behind [`init`].
+#[inline(always)]
+pub unsafe fn stamp(arena: Arena) {
+    if ON && special::thread_again().is_multiple_of(32) {
+        let stamp = special::stamp();
+        // SAFETY: words of the arena.
+        unsafe {
+            store_long(arena.profile() + BEGIN, stamp.ticks);
+            store_long(arena.profile() + BEGIN + 8, stamp.nanoseconds);
+        }
+    }
+}
+
+/// A launch ends: one thread calls, behind all that others have noted.
+///
+/// # Safety
+/// `launch` is live; [`stamp`] and everything that was noted happened before.
+#[inline(always)]
+pub unsafe fn finish(arena: Arena, launch: *const Launch, worker: u32) {
+    if !ON {
+        return;
+    }
+    // SAFETY: words of the arena; the host made room for a profile per worker.
+    unsafe {
+        // Schedulers run no tasks.
+        if (*launch).profile == 0 || worker >= (*launch).workers {
+            return;
+        }
+        let at = arena.profile();
+        let to = ((*launch).profile + size_of::<Profile>() as u64 * worker as u64) as *mut u32;
+        let (ticks, nanoseconds) = (special::clock(), special::wall());
+        let word = |n: u32| memory::load_shared(at + n);
+        memory::store4(to, [word(BEGIN), word(BEGIN + 4), word(BEGIN + 8), word(BEGIN + 12)]);
+        memory::store4(to.add(4), [ticks as u32, (ticks >> 32) as u32, nanoseconds as u32, (nanoseconds >> 32) as u32]);
+        memory::store4(
+            to.add(8),
+            [word(ROLE_WORDS), word(ROLE_WORDS + ROLE_BYTES), word(ROLE_WORDS + 2 * ROLE_BYTES), special::multiprocessor()],
+        );
+        memory::store4(to.add(12), [1, 0, 0, 0]);
+    }
+}
+const _: () = assert!(ROLES == 3 && core::mem::offset_of!(Profile, made) == 32 && core::mem::offset_of!(Profile, written) == 48);
+
+/// The consumers are done with a task, and turn to the next one.
+///
+/// # Safety
+/// Called by consumers, behind [`init`].
+#[inline(always)]
+pub unsafe fn turn(arena: Arena) {
+    if ON && special::thread_again() == CONSUMER {
+        // SAFETY: passed on from the caller.
+        unsafe { mark(arena, ROLE_CONSUME) }
+    }
+}
+
+/// The consumers have waited until task `n` might run.
+///
+/// # Safety
+/// Called by consumers, behind [`turn`]; the slot holds the task.
+#[inline(always)]
+pub unsafe fn waited(arena: Arena, n: u32) {
+    if ON && special::thread_again() == CONSUMER {
+        // SAFETY: passed on from the caller.
+        unsafe { Span::new(arena, ROLE_CONSUME, KIND_WAIT, n).write(arena) }
+    }
+}
+
+/// The same, if they had not known that it might.
+///
+/// # Safety
+/// As [`waited`].
+#[inline(always)]
+pub unsafe fn waited_unless(arena: Arena, n: u32, known: bool) {
+    if ON && !known {
+        // SAFETY: passed on from the caller.
+        unsafe { waited(arena, n) }
+    }
+}
+
+/// The consumers have run task `n`. What comes of it is written when nobody waits for the task any more.
+///
+/// # Safety
+/// Called by consumers, behind [`turn`]; the slot holds the task.
+#[inline(always)]
+pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
+    // SAFETY: passed on from the caller.
+    Ran(if ON && special::thread_again() == CONSUMER { Some(unsafe { Span::new(arena, ROLE_CONSUME, KIND_RUN, n) }) } else { None })
+}
+
+/// The same, unless it was `noted`.
+///
+/// # Safety
+/// As [`ran`].
+#[inline(always)]
+pub unsafe fn ran_unless(arena: Arena, n: u32, noted: bool) -> Ran {
+    // SAFETY: passed on from the caller.
+    if ON && !noted { unsafe { ran(arena, n) } } else { Ran(None) }
+}
+
+/// See [`ran`].
+pub struct Ran(Option<Span>);
+
+impl Ran {
+    /// Writes it down.
+    ///
+    /// # Safety
+    /// Behind [`init`].
+    #[inline(always)]
+    pub unsafe fn note(self, arena: Arena) {
+        if ON && let Some(span) = self.0 {
+            // SAFETY: passed on from the caller.
+            unsafe { span.write(arena) }
+        }
+    }
+}
+
+/// The loader begins with a task.
+///
+/// # Safety
+/// Called by the loader, behind [`init`].
+#[inline(always)]
+pub unsafe fn load(arena: Arena) {
+    if ON {
+        // SAFETY: passed on from the caller.
+        unsafe { mark(arena, ROLE_LOAD) }
+    }
+}
+
+/// The loader has ended task `n`.
+///
+/// # Safety
+/// Called by the loader, behind [`load`]; the slot holds the task.
+#[inline(always)]
+pub unsafe fn loaded(arena: Arena, n: u32) {
+    if ON {
+        // SAFETY: passed on from the caller.
+        unsafe { Span::new(arena, ROLE_LOAD, KIND_LOAD, n).write(arena) }
+    }
+}
+
+/// The store warp begins with a task.
+///
+/// # Safety
+/// Called by the store warp, behind [`init`].
+#[inline(always)]
+pub unsafe fn store(arena: Arena) {
+    if ON && special::thread_again().is_multiple_of(32) {
+        // SAFETY: passed on from the caller.
+        unsafe { mark(arena, ROLE_STORE) }
+    }
+}
+
+/// The task that the store warp looks at has ended. If it was not `staged`, nothing but the signal is the store warp's work.
+///
+/// # Safety
+/// As [`store`].
+#[inline(always)]
+pub unsafe fn stored(arena: Arena, staged: bool) {
+    if ON && !staged {
+        // SAFETY: passed on from the caller.
+        unsafe { store(arena) }
+    }
+}
+
+/// The store warp has signalled `count` tasks from `n` on, one per lane.
+///
+/// # Safety
+/// Called by the whole store warp, converged, behind [`store`]; the slots hold the tasks.
+#[inline(always)]
+pub unsafe fn signalled(arena: Arena, n: u32, count: u32) {
+    if !ON {
+        return;
+    }
+    let mut at = 0;
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if special::thread_again().is_multiple_of(32) {
+            while at < count {
+                Span::new(arena, ROLE_STORE, KIND_STORE, n + at).write(arena);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// What comes next for a role begins now.
+#[inline(always)]
+unsafe fn mark(arena: Arena, role: u32) {
+    // SAFETY: a word of the arena that this thread alone uses.
+    unsafe { memory::store_shared(arena.profile() + ROLE_WORDS + role * ROLE_BYTES + START, special::clock() as u32) }
+}
+
+/// Something that has ended.
+struct Span {
+    role: u32,
+    now: u32,
+    kind: u32,
+    task: u32,
+}
+
+impl Span {
+    /// Ends now, with task `n`.
+    #[inline(always)]
+    unsafe fn new(arena: Arena, role: u32, kind: u32, n: u32) -> Span {
+        let now = special::clock() as u32;
+        // SAFETY: the caller promises that the slot holds the task.
+        let task = unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) };
+        Span { role, now, kind, task }
+    }
+
+    /// Writes it, if there is room; the role's next one begins where it ended.
+    #[inline(always)]
+    unsafe fn write(self, arena: Arena) {
+        let at = arena.profile();
+        let own = at + ROLE_WORDS + self.role * ROLE_BYTES;
+        // SAFETY: words of the arena that this thread alone uses; below the capacity there is room for the record.
+        unsafe {
+            let (made, start) = (memory::load_shared(own), memory::load_shared(own + START));
+            let capacity = memory::load_shared(at + CAPACITY);
+            if made < capacity {
+                let record = load_long(at + ADDRESS) + size_of::<Record>() as u64 * (self.role * capacity + made) as u64;
+                memory::store4(record as *mut u32, [start, self.now.wrapping_sub(start), self.kind, self.task]);
+            }
+            memory::store_shared(own, made + 1);
+            memory::store_shared(own + START, self.now);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store_long(at: u32, value: u64) {
+    // SAFETY: the caller promises two words of the arena.
+    unsafe {
+        memory::store_shared(at, value as u32);
+        memory::store_shared(at + 4, (value >> 32) as u32);
+    }
+}
+
+#[inline(always)]
+unsafe fn load_long(at: u32) -> u64 {
+    // SAFETY: the caller promises two words of the arena.
+    unsafe { memory::load_shared(at) as u64 | (memory::load_shared(at + 4) as u64) << 32 }
+}
+
+/// A CPU thread that is a whole worker.
+#[cfg(not(target_arch = "nvptx64"))]
+mod host {
+    use super::*;
+    use crate::abi::Stamp;
+
+    /// What a worker that plays all roles notes, span after span without a gap.
+    pub struct Recorder {
+        /// 0: nothing is noted.
+        table: u64,
+        records: *mut Record,
+        capacity: u32,
+        worker: u32,
+        begin: Stamp,
+        made: [u32; ROLES as usize],
+        start: u64,
+    }
+
+    impl Recorder {
+        /// Worker `worker` of a launch begins.
+        pub fn new(launch: &Launch, worker: u32) -> Recorder {
+            let table = launch.profile;
+            let (begin, made) = (if table == 0 { Stamp::default() } else { special::stamp() }, [0; ROLES as usize]);
+            let first = (table as *mut Profile).wrapping_add(launch.workers as usize).cast::<Record>();
+            let records = first.wrapping_add(ROLES as usize * launch.records as usize * worker as usize);
+            Recorder { table, records, capacity: launch.records, worker, begin, made, start: begin.ticks }
+        }
+
+        /// What has lasted since the last call was this.
+        ///
+        /// # Safety
+        /// The launch is live, with room for the records that it says.
+        pub unsafe fn note(&mut self, role: u32, kind: u32, task: u32) {
+            if self.table == 0 {
+                return;
+            }
+            let now = special::clock();
+            let made = &mut self.made[role as usize];
+            if *made < self.capacity {
+                let at = self.records.wrapping_add((role * self.capacity + *made) as usize);
+                let ticks = (now - self.start).min(u64::from(u32::MAX)) as u32;
+                // SAFETY: the caller promises the room, which is this worker's own.
+                unsafe { at.write(Record { start: self.start as u32, ticks, kind, task }) };
+            }
+            *made += 1;
+            self.start = now;
+        }
+
+        /// The worker ends.
+        ///
+        /// # Safety
+        /// As [`Recorder::note`].
+        pub unsafe fn finish(self) {
+            if self.table != 0 {
+                let profile = Profile { begin: self.begin, end: special::stamp(), made: self.made, written: 1, ..Profile::default() };
+                // SAFETY: the caller promises a profile per worker.
+                unsafe { (self.table as *mut Profile).add(self.worker as usize).write(profile) };
+            }
+        }
+    }
+}

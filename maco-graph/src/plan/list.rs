@@ -1,0 +1,467 @@
+//! Places tasks by what they cost: whoever is free takes the task with the longest path to the end (list scheduling by levels; Hu 1961,
+//! with the upward ranks of HEFT; Topcuoglu, Hariri, Wu 2002).
+//!
+//! Where costs come from does not belong here. Without costs tasks are dealt round robin (`schedule`).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::ops::Range;
+
+use super::events::Events;
+use super::{Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait};
+use crate::ir::Graph;
+
+/// What tasks cost, measured or estimated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Nanoseconds from the end of a task to the begin of another one that waits for it on another worker.
+    pub hop: u64,
+    /// By task and tile.
+    pub entries: Vec<Cost>,
+}
+
+/// The cost of one task of some kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// The task's name.
+    pub task: String,
+    /// Elements of its tile along each grid axis.
+    pub tile: Vec<u32>,
+    /// How long one takes, in nanoseconds.
+    pub nanoseconds: u64,
+}
+
+impl Costs {
+    /// A hop where none was measured, in nanoseconds: what one takes on an H200.
+    pub const HOP: u64 = 900;
+
+    /// The cost of one task of each call, at least 1. A tile that is not listed costs as much as the mean of the task's other ones, a task
+    /// that is not as the mean of all.
+    fn of(&self, graph: &Graph, calls: &[PlannedCall]) -> Vec<u64> {
+        let mean = |of: &dyn Fn(&&Cost) -> bool| {
+            let (sum, count) =
+                self.entries.iter().filter(of).fold((0u64, 0), |(sum, count), cost| (sum.saturating_add(cost.nanoseconds), count + 1));
+            (count > 0).then(|| sum / count)
+        };
+        let one = |(call, planned): (&crate::ir::Call, &PlannedCall)| {
+            let name = call.task.name;
+            let exact = self.entries.iter().find(|cost| cost.task == name && cost.tile == planned.tile).map(|cost| cost.nanoseconds);
+            exact.or_else(|| mean(&|cost| cost.task == name)).or_else(|| mean(&|_| true)).unwrap_or(1).clamp(1, 1 << 40)
+        };
+        graph.calls.iter().zip(calls).map(one).collect()
+    }
+}
+
+/// What a list scheduler looks at: a plan before it has lists.
+#[derive(Clone, Copy)]
+struct Tasks<'a> {
+    tasks: &'a [TaskNode],
+    waits: &'a [Wait],
+    signals: &'a [u32],
+    named: &'a [NamedWait],
+    calls: &'a [PlannedCall],
+    counters: usize,
+    costs: &'a [u64],
+    hop: u64,
+}
+
+impl Tasks<'_> {
+    fn waits_of(&self, task: usize) -> &[Wait] {
+        let node = &self.tasks[task];
+        &self.waits[node.first_wait as usize..][..usize::from(node.waits)]
+    }
+
+    fn signals_of(&self, task: usize) -> &[u32] {
+        let node = &self.tasks[task];
+        &self.signals[node.first_signal as usize..][..usize::from(node.signals)]
+    }
+
+    fn named_of(&self, call: u32) -> &[NamedWait] {
+        let first = self.named.partition_point(|wait| wait.call < call);
+        let count = self.named[first..].partition_point(|wait| wait.call == call);
+        &self.named[first..first + count]
+    }
+
+    /// The longest way from each task to the end, itself and all hops included. It grows along no dependency.
+    fn levels(&self) -> Vec<u64> {
+        let mut behind = vec![0u64; self.counters];
+        let mut levels = vec![0u64; self.tasks.len()];
+        for task in (0..self.tasks.len()).rev() {
+            let call = self.tasks[task].call;
+            let longest = self.signals_of(task).iter().map(|&counter| behind[counter as usize]).max().unwrap_or(0);
+            levels[task] = longest + self.costs[call as usize];
+            for wait in self.waits_of(task) {
+                let behind = &mut behind[wait.counter as usize];
+                *behind = (*behind).max(levels[task] + self.hop);
+            }
+            let own = &self.calls[call as usize].tasks;
+            if own.start as usize == task && !self.named_of(call).is_empty() {
+                let most = levels[own.start as usize..own.end as usize].iter().copied().max().unwrap_or(0) + self.hop;
+                for wait in self.named_of(call) {
+                    for behind in &mut behind[wait.counters.start as usize..wait.counters.end as usize] {
+                        *behind = (*behind).max(most);
+                    }
+                }
+            }
+        }
+        levels
+    }
+}
+
+/// When the tasks that fill a counter have ended.
+#[derive(Clone, Copy, Default)]
+struct Filled {
+    /// The last one's end, and its worker.
+    last: u64,
+    worker: u32,
+    /// End of the last one of all other workers.
+    others: u64,
+}
+
+impl Filled {
+    fn add(&mut self, end: u64, worker: u32) {
+        if worker == self.worker {
+            self.last = self.last.max(end);
+        } else if end > self.last {
+            *self = Filled { last: end, worker, others: self.last };
+        } else {
+            self.others = self.others.max(end);
+        }
+    }
+
+    /// Both counters.
+    fn and(mut self, other: Filled) -> Filled {
+        let rest = other.others;
+        self.add(other.last, other.worker);
+        self.others = self.others.max(rest);
+        self
+    }
+
+    /// When a task that waits for it may begin on `worker`.
+    fn ready(&self, worker: u32, hop: u64) -> u64 {
+        let hop = |end: u64| if end == 0 { 0 } else { end + hop };
+        if worker == self.worker { self.last.max(hop(self.others)) } else { hop(self.last) }
+    }
+}
+
+/// A run of the plan on paper.
+struct Clock<'a> {
+    of: Tasks<'a>,
+    filled: Vec<Filled>,
+    /// By call: what its named waits came to, once known.
+    names: Vec<Option<Filled>>,
+    /// When each worker has ended what it has.
+    free: Vec<u64>,
+    /// The same, in order of time.
+    order: BTreeSet<(u64, u32)>,
+}
+
+impl<'a> Clock<'a> {
+    fn new(of: Tasks<'a>, workers: u32) -> Clock<'a> {
+        let order = (0..workers).map(|worker| (0, worker)).collect();
+        Clock {
+            filled: vec![Filled::default(); of.counters],
+            names: vec![None; of.calls.len()],
+            free: vec![0; workers as usize],
+            order,
+            of,
+        }
+    }
+
+    /// What `task` waits for; all that is has been run.
+    fn inputs(&mut self, task: usize) -> Filled {
+        let call = self.of.tasks[task].call;
+        let names = match self.names[call as usize] {
+            Some(known) => known,
+            None => {
+                let ranges = self.of.named_of(call).iter().map(|wait| wait.counters.start as usize..wait.counters.end as usize);
+                let known = ranges.flatten().map(|counter| self.filled[counter]).fold(Filled::default(), Filled::and);
+                *self.names[call as usize].insert(known)
+            }
+        };
+        self.of.waits_of(task).iter().map(|wait| self.filled[wait.counter as usize]).fold(names, Filled::and)
+    }
+
+    /// The worker on which a task with these inputs begins first: of those that can at once, the one that has been idle for the shortest
+    /// time.
+    fn earliest(&self, inputs: Filled) -> u32 {
+        let least = |worker: u32| self.free[worker as usize].max(inputs.ready(worker, self.of.hop));
+        let at = |time: u64| self.order.range((time, 0)..).next().map(|&(_, worker)| worker);
+        let ready = inputs.ready(u32::MAX, self.of.hop);
+        let fitting = self.order.range(..=(ready, u32::MAX)).next_back().and_then(|&(time, _)| at(time));
+        let first = self.order.first().map(|&(_, worker)| worker);
+        let home = (inputs.last > 0).then_some(inputs.worker);
+        // Of equals the first one.
+        home.into_iter().chain(fitting).chain(first).min_by_key(|&worker| least(worker)).unwrap_or(0)
+    }
+
+    fn run(&mut self, task: usize, worker: u32, inputs: Filled) {
+        let free = &mut self.free[worker as usize];
+        self.order.remove(&(*free, worker));
+        *free = (*free).max(inputs.ready(worker, self.of.hop)) + self.of.costs[self.of.tasks[task].call as usize];
+        self.order.insert((*free, worker));
+        let end = *free;
+        for &counter in self.of.signals_of(task) {
+            self.filled[counter as usize].add(end, worker);
+        }
+    }
+}
+
+/// Tasks in the order in which workers take them, each with its worker: whoever is free takes the task with the longest path to the end of
+/// those that may begin, on its own worker as soon as what it waits for has ended, on another one a hop later.
+struct Greedy<'a> {
+    clock: Clock<'a>,
+    levels: Vec<u64>,
+    /// By counter: signals that have not come, and the tasks that wait.
+    signals: Vec<u32>,
+    waiters: Vec<Vec<u32>>,
+    /// By counter: calls that wait for it by name. By call: how many of those counters are not filled.
+    named: Vec<Vec<u32>>,
+    names: Vec<u32>,
+    /// By task: counters that are not filled; what it waited for, and whether it has been taken.
+    open: Vec<u32>,
+    inputs: Vec<Filled>,
+    taken: Vec<bool>,
+    /// What happens, the next thing first.
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Tasks that may begin anywhere, and those that may on one worker, by level.
+    anywhere: BinaryHeap<(u64, Reverse<u32>)>,
+    at_home: Vec<BinaryHeap<(u64, Reverse<u32>)>>,
+    idle: BTreeSet<u32>,
+    placed: Vec<(u32, u32)>,
+}
+
+/// At the same time, ends come before what they allow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The worker has ended the task.
+    Ended { worker: u32, task: u32 },
+    /// The task may begin on the worker.
+    Home { worker: u32, task: u32 },
+    /// The task may begin on any worker.
+    Anywhere { task: u32 },
+}
+
+impl<'a> Greedy<'a> {
+    fn new(of: Tasks<'a>, workers: u32) -> Greedy<'a> {
+        let tasks = of.tasks.len();
+        let mut greedy = Greedy {
+            levels: of.levels(),
+            signals: vec![0; of.counters],
+            waiters: vec![Vec::new(); of.counters],
+            named: vec![Vec::new(); of.counters],
+            names: vec![0; of.calls.len()],
+            open: vec![0; tasks],
+            inputs: vec![Filled::default(); tasks],
+            taken: vec![false; tasks],
+            events: BinaryHeap::new(),
+            anywhere: BinaryHeap::new(),
+            at_home: vec![BinaryHeap::new(); workers as usize],
+            idle: (0..workers).collect(),
+            placed: Vec::with_capacity(tasks),
+            clock: Clock::new(of, workers),
+        };
+        for wait in of.named {
+            for counter in wait.counters.clone() {
+                greedy.named[counter as usize].push(wait.call);
+                greedy.names[wait.call as usize] += 1;
+            }
+        }
+        for task in 0..tasks {
+            of.signals_of(task).iter().for_each(|&counter| greedy.signals[counter as usize] += 1);
+            of.waits_of(task).iter().for_each(|wait| greedy.waiters[wait.counter as usize].push(task as u32));
+            greedy.open[task] = u32::from(of.tasks[task].waits) + u32::from(greedy.names[of.tasks[task].call as usize] > 0);
+        }
+        for task in 0..tasks as u32 {
+            if greedy.open[task as usize] == 0 {
+                greedy.allow(task);
+            }
+        }
+        greedy
+    }
+
+    /// All that the task waits for has ended.
+    fn allow(&mut self, task: u32) {
+        let inputs = self.clock.inputs(task as usize);
+        self.inputs[task as usize] = inputs;
+        if inputs.last > 0 {
+            let at = inputs.ready(inputs.worker, self.clock.of.hop);
+            self.events.push(Reverse((at, Event::Home { worker: inputs.worker, task })));
+        }
+        self.events.push(Reverse((inputs.ready(u32::MAX, self.clock.of.hop), Event::Anywhere { task })));
+    }
+
+    /// One counter of the task is filled.
+    fn close(&mut self, task: u32) {
+        let open = &mut self.open[task as usize];
+        *open -= 1;
+        if *open == 0 {
+            self.allow(task);
+        }
+    }
+
+    fn end(&mut self, task: u32) {
+        let of = self.clock.of;
+        for &counter in of.signals_of(task as usize) {
+            let left = &mut self.signals[counter as usize];
+            *left -= 1;
+            if *left > 0 {
+                continue;
+            }
+            for waiter in std::mem::take(&mut self.waiters[counter as usize]) {
+                self.close(waiter);
+            }
+            for call in std::mem::take(&mut self.named[counter as usize]) {
+                let left = &mut self.names[call as usize];
+                *left -= 1;
+                if *left == 0 {
+                    of.calls[call as usize].tasks.clone().for_each(|task| self.close(task));
+                }
+            }
+        }
+    }
+
+    /// The task that an idle worker should take.
+    fn best(&mut self, worker: u32) -> Option<u32> {
+        let taken = &self.taken;
+        let top = |heap: &mut BinaryHeap<(u64, Reverse<u32>)>| {
+            while heap.peek().is_some_and(|&(_, Reverse(task))| taken[task as usize]) {
+                heap.pop();
+            }
+            heap.peek().copied()
+        };
+        let (own, any) = (top(&mut self.at_home[worker as usize]), top(&mut self.anywhere));
+        let own_first = own.is_some_and(|(level, _)| any.is_none_or(|(other, _)| level >= other));
+        if own_first { own } else { any }.map(|(_, Reverse(task))| task)
+    }
+
+    fn give(&mut self, worker: u32) -> bool {
+        let Some(task) = self.best(worker) else { return false };
+        self.taken[task as usize] = true;
+        self.idle.remove(&worker);
+        self.clock.run(task as usize, worker, self.inputs[task as usize]);
+        self.events.push(Reverse((self.clock.free[worker as usize], Event::Ended { worker, task })));
+        self.placed.push((task, worker));
+        true
+    }
+
+    fn run(mut self) -> Vec<(u32, u32)> {
+        while let Some(&Reverse((now, _))) = self.events.peek() {
+            let mut touched = BTreeSet::new();
+            while let Some(&Reverse((time, event))) = self.events.peek()
+                && time == now
+            {
+                self.events.pop();
+                let level = |task: u32| (self.levels[task as usize], Reverse(task));
+                match event {
+                    Event::Ended { worker, task } => {
+                        self.idle.insert(worker);
+                        touched.insert(worker);
+                        self.end(task);
+                    }
+                    Event::Home { worker, task } => {
+                        self.at_home[worker as usize].push(level(task));
+                        touched.insert(worker);
+                    }
+                    Event::Anywhere { task } => self.anywhere.push(level(task)),
+                }
+            }
+            // Those first that may have something of their own.
+            for worker in touched {
+                if self.idle.contains(&worker) {
+                    self.give(worker);
+                }
+            }
+            while let Some(&worker) = self.idle.first() {
+                if !self.give(worker) {
+                    break;
+                }
+            }
+        }
+        self.placed
+    }
+}
+
+/// Lists by cost. With drains every list follows the tasks' numbers, since a drain stands among them, and each task goes where it begins
+/// first; else the longest path comes first.
+pub(super) fn lists(
+    graph: &Graph,
+    calls: &[PlannedCall],
+    events: &Events,
+    drains: Vec<Range<u32>>,
+    options: &Options,
+    costs: &Costs,
+) -> Lists {
+    let by_call = costs.of(graph, calls);
+    let of = Tasks {
+        tasks: &events.tasks,
+        waits: &events.waits,
+        signals: &events.signals,
+        named: &events.named,
+        calls,
+        counters: events.counters as usize,
+        costs: &by_call,
+        hop: costs.hop,
+    };
+    let mut own = vec![Vec::new(); options.workers as usize];
+    let mut places = Vec::new();
+    if drains.is_empty() {
+        places.resize(of.tasks.len(), 0);
+        for (place, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).run()) {
+            places[task as usize] = place;
+            own[worker as usize].push(task);
+        }
+    } else {
+        let mut clock = Clock::new(of, options.workers);
+        for task in 0..of.tasks.len() {
+            let inputs = clock.inputs(task);
+            let worker = clock.earliest(inputs);
+            clock.run(task, worker, inputs);
+            if !graph.calls[of.tasks[task].call as usize].drain {
+                own[worker as usize].push(task as u32);
+            }
+        }
+    }
+    let mut lists = Lists { drains, places, ..Lists::default() };
+    for list in own {
+        lists.starts.push(lists.order.len() as u32);
+        lists.order.extend(list);
+    }
+    lists.starts.push(lists.order.len() as u32);
+    lists
+}
+
+impl Plan {
+    /// How long a launch would take by these costs, in nanoseconds, on paper: workers do nothing but tasks, and a hop costs what it says.
+    /// Tasks of drained calls, and all where there are no lists, go to whoever is free first.
+    pub fn makespan(&self, costs: &Costs) -> u64 {
+        let by_call = costs.of(&self.graph, &self.calls);
+        let of = Tasks {
+            tasks: &self.tasks,
+            waits: &self.waits,
+            signals: &self.signals,
+            named: &self.named,
+            calls: &self.calls,
+            counters: self.counters as usize,
+            costs: &by_call,
+            hop: costs.hop,
+        };
+        let mut home = vec![None; self.tasks.len()];
+        if self.schedule == super::Schedule::Static {
+            for worker in 0..self.workers {
+                self.lists.of(worker as usize).iter().for_each(|&task| home[task as usize] = Some(worker));
+            }
+        }
+        let mut order: Vec<usize> = (0..self.tasks.len()).collect();
+        if !self.lists.places.is_empty() {
+            order.sort_unstable_by_key(|&task| self.lists.places[task]);
+        }
+        let mut clock = Clock::new(of, self.workers);
+        for task in order {
+            let inputs = clock.inputs(task);
+            let worker = home[task].unwrap_or_else(|| clock.earliest(inputs));
+            clock.run(task, worker, inputs);
+        }
+        clock.free.into_iter().max().unwrap_or(0)
+    }
+}

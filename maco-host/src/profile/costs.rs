@@ -1,0 +1,74 @@
+//! What tasks cost, measured: what a list scheduler places tasks by. How it does is `maco-graph`'s.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use maco_graph::plan::{Cost, Costs};
+use serde_json::json;
+
+use super::error::{COSTS, TraceError};
+use super::read::{At, Reader, json};
+use super::{Profile, Span};
+
+const VERSION: u64 = 1;
+const HELP: &str = "write the costs again with `profile::write_costs`";
+
+impl Profile {
+    /// What a task of each operation and tile cost here, in nanoseconds, and what a hop from worker to worker did: for
+    /// [`crate::PlanOptions::costs`]. Operations that did not run are left out.
+    pub fn costs(&self) -> Costs {
+        let mut sums: BTreeMap<(&str, &[u32]), (u64, u64)> = BTreeMap::new();
+        for span in self.runs() {
+            let operation = &self.operations[self.tasks[span.task as usize].operation as usize];
+            let sum = sums.entry((&operation.name, &operation.tile)).or_default();
+            *sum = (sum.0 + Span::duration(span), sum.1 + 1);
+        }
+        let entries = sums.into_iter().map(|((task, tile), (time, tasks))| Cost {
+            task: task.to_owned(),
+            tile: tile.to_vec(),
+            nanoseconds: (time / tasks).max(1),
+        });
+        Costs { hop: self.hop().unwrap_or(Costs::HOP), entries: entries.collect() }
+    }
+}
+
+/// Writes costs as JSON, for later plans.
+///
+/// # Errors
+/// MACO0065 when the file cannot be written.
+pub fn write_costs(costs: &Costs, path: impl AsRef<Path>) -> Result<(), TraceError> {
+    let path = path.as_ref();
+    let one = |cost: &Cost| json!({"operation": cost.task, "tile": cost.tile, "nanoseconds": cost.nanoseconds});
+    let text = json!({
+        "maco_costs": {"version": VERSION, "hop_nanoseconds": costs.hop, "costs": costs.entries.iter().map(one).collect::<Vec<_>>()}
+    });
+    std::fs::write(path, format!("{text:#}\n")).map_err(|source| TraceError::Io {
+        code: COSTS,
+        path: path.into(),
+        action: "written",
+        source,
+    })
+}
+
+/// Reads what [`write_costs`] wrote.
+///
+/// # Errors
+/// MACO0065: which file, which entry and field, what was expected there and what was found.
+pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, TraceError> {
+    let path = path.as_ref();
+    let root = json(COSTS, path, HELP)?;
+    let Some(object) = root.get("maco_costs").and_then(serde_json::Value::as_object) else {
+        return Err(TraceError::Foreign { code: COSTS, path: path.into(), missing: "maco_costs", help: HELP });
+    };
+    let reader = Reader { code: COSTS, path, help: HELP };
+    let at = At { reader: &reader, place: "maco_costs".into(), object };
+    at.version(VERSION)?;
+    let entries = at.all("costs", |at| {
+        let nanoseconds = at.whole("nanoseconds")?;
+        if nanoseconds == 0 {
+            return Err(reader.field(&at.place, "nanoseconds", "a whole number above 0", at.object.get("nanoseconds")));
+        }
+        Ok(Cost { task: at.text("operation")?.to_owned(), tile: at.numbers("tile", 1 << 32)?, nanoseconds })
+    })?;
+    Ok(Costs { hop: at.whole("hop_nanoseconds")?, entries })
+}

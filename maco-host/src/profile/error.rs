@@ -1,0 +1,96 @@
+//! What can be wrong with a trace, or with a file of costs.
+
+use std::path::Path;
+
+/// A trace (MACO0064) or a file of costs (MACO0065) that could not be written or read: which file, where in it, and what was expected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The file system refused.
+    #[error("{code}: {} cannot be {action}: {source}\nhelp: check the path and its permissions", path.display())]
+    Io {
+        /// `MACO0064` or `MACO0065`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// `read` or `written`.
+        action: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no JSON, or ends too early.
+    #[error("{code}: {} is not JSON: {why}\nhelp: {help}", path.display())]
+    Json {
+        /// `MACO0064` or `MACO0065`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// What the parser says, with line and column.
+        why: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
+    /// JSON, but not of MACO.
+    #[error("{code}: {} was not written by MACO: it has no `{missing}`\nhelp: {help}", path.display())]
+    Foreign {
+        /// `MACO0064` or `MACO0065`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// What shows that a file is MACO's.
+        missing: &'static str,
+        /// What to do.
+        help: &'static str,
+    },
+    /// Written by another version of MACO.
+    #[error("{code}: {} has version {found} of its format, but this program reads version {expected}\nhelp: {help}", path.display())]
+    Version {
+        /// `MACO0064` or `MACO0065`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// The file's.
+        found: u64,
+        /// This program's.
+        expected: u64,
+        /// What to do.
+        help: &'static str,
+    },
+    /// A field is missing, or says something impossible.
+    #[error("{code}: {}: {place}: field `{field}`: expected {expected}, found {found}\nhelp: {help}", path.display())]
+    Field {
+        /// `MACO0064` or `MACO0065`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// Where in it: `event 12`, `otherData.maco.tasks[3]`.
+        place: Box<str>,
+        /// The field.
+        field: Box<str>,
+        /// What should be there.
+        expected: Box<str>,
+        /// What is there.
+        found: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
+}
+
+impl TraceError {
+    /// The stable code: 64 for traces, 65 for costs.
+    pub fn code(&self) -> u16 {
+        let (TraceError::Io { code, .. }
+        | TraceError::Json { code, .. }
+        | TraceError::Foreign { code, .. }
+        | TraceError::Version { code, .. }
+        | TraceError::Field { code, .. }) = self;
+        if *code == COSTS { 65 } else { 64 }
+    }
+}
+
+/// The code of traces.
+pub(super) const TRACE: &str = "MACO0064";
+/// The code of files of costs.
+pub(super) const COSTS: &str = "MACO0065";
+
+const _: () = assert!(size_of::<TraceError>() <= 128);

@@ -1,0 +1,240 @@
+//! What a launch did and when: spans of every worker and role, and what they mean in the user's names.
+//!
+//! How spans are recorded does not belong here (`maco-device`), nor does drawing them (`maco-trace`). All times are nanoseconds from
+//! the first moment of the launch.
+
+mod chrome;
+mod costs;
+mod error;
+mod path;
+mod read;
+pub(crate) mod record;
+mod summary;
+
+use maco_graph::plan::Plan;
+
+use crate::hang::{task_name, tile};
+
+pub use chrome::MOST_ARROWS;
+pub use costs::{read_costs, write_costs};
+pub use error::TraceError;
+pub use path::{CriticalPath, Step};
+pub use summary::{OperationSummary, Summary};
+
+/// One launch, as its workers noted it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// The megakernel.
+    pub megakernel: String,
+    /// What it ran on.
+    pub device: String,
+    /// How tasks reached the workers: `static`, `tickets`, `schedulers`, `spare warps`.
+    pub schedule: String,
+    /// Workers of the launch; spans name them by number.
+    pub workers: u32,
+    /// The multiprocessor of each worker; empty on a CPU.
+    pub multiprocessors: Vec<u32>,
+    /// From the first worker's begin to the last one's end, in nanoseconds.
+    pub elapsed: u64,
+    /// Records for which there was no room: the spans are not all.
+    pub dropped: u64,
+    /// What the device can do at most; none on a CPU, and on GPUs that are not known.
+    pub roofline: Option<Roofline>,
+    /// The calls of the megakernel, in program order.
+    pub operations: Vec<Operation>,
+    /// Every task of the plan, by its number.
+    pub tasks: Vec<TaskPlace>,
+    /// By worker and role, then by time.
+    pub spans: Vec<Span>,
+    /// Which tasks wait for which. Waits for rows that only data names are not among them.
+    pub dependencies: Vec<Group>,
+}
+
+/// What a device can do at most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roofline {
+    /// Bytes per second from device memory.
+    pub bytes_per_second: f64,
+    /// Floating-point operations per second of the tensor cores, 16-bit and dense.
+    pub flops_per_second: f64,
+    /// Multiprocessors that share them.
+    pub multiprocessors: u32,
+}
+
+/// One call: all its tasks are instances of the same code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The task's name.
+    pub name: String,
+    /// Elements of a tile along each grid axis.
+    pub tile: Vec<u32>,
+    /// Tasks.
+    pub tasks: u32,
+    /// Bytes that all tasks read and write if each element travels once; none where only data knows.
+    pub bytes: Option<u64>,
+    /// Floating-point operations of all tasks, if they contract; else 0.
+    pub flops: u64,
+}
+
+/// Where a task belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskPlace {
+    /// Index into [`Profile::operations`].
+    pub operation: u32,
+    /// Tile coordinates, one per grid axis.
+    pub tile: Vec<u32>,
+}
+
+/// Tasks that wait for all of some others: what one counter stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// They end before.
+    pub producers: Vec<u32>,
+    /// They begin after all producers.
+    pub consumers: Vec<u32>,
+}
+
+/// Who noted a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// The threads that compute; on a CPU the worker.
+    Consume,
+    /// The thread that copies operands into shared memory.
+    Load,
+    /// The warp that sends results and signals.
+    Store,
+}
+
+impl Role {
+    /// In the order of the tracks.
+    pub const ALL: [Role; 3] = [Role::Consume, Role::Load, Role::Store];
+
+    /// A word for tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Consume => "consume",
+            Role::Load => "load",
+            Role::Store => "store",
+        }
+    }
+}
+
+/// What a span was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// The consumers had nothing to do until the task might run.
+    Wait,
+    /// The consumers ran the task.
+    Run,
+    /// The loader copied operands, or waited for room.
+    Load,
+    /// Results were sent, and the end of the task was signalled.
+    Store,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Wait, Kind::Run, Kind::Load, Kind::Store];
+
+    /// A word for tables and files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Wait => "wait",
+            Kind::Run => "run",
+            Kind::Load => "load",
+            Kind::Store => "store",
+        }
+    }
+
+    /// Who notes it.
+    pub const fn role(self) -> Role {
+        match self {
+            Kind::Wait | Kind::Run => Role::Consume,
+            Kind::Load => Role::Load,
+            Kind::Store => Role::Store,
+        }
+    }
+}
+
+/// Something that one role of one worker did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The worker.
+    pub worker: u32,
+    /// What it was; that says whose.
+    pub kind: Kind,
+    /// Index into [`Profile::tasks`].
+    pub task: u32,
+    /// First nanosecond.
+    pub start: u64,
+    /// End, in nanoseconds.
+    pub end: u64,
+}
+
+impl Span {
+    /// Nanoseconds.
+    pub const fn duration(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+impl Profile {
+    /// What the plan knows, without spans.
+    pub(crate) fn of(plan: &Plan, device: String, roofline: Option<Roofline>) -> Profile {
+        let operations = (0..plan.calls.len() as u32).map(|call| {
+            let (planned, work) = (&plan.calls[call as usize], plan.work(call));
+            Operation {
+                name: task_name(plan, call),
+                tile: planned.tile.clone(),
+                tasks: planned.tasks.len() as u32,
+                bytes: work.bytes,
+                flops: work.flops,
+            }
+        });
+        let mut groups = vec![Group::default(); plan.counters as usize];
+        for task in 0..plan.tasks.len() as u32 {
+            plan.signals_of(task).iter().for_each(|&counter| groups[counter as usize].producers.push(task));
+            plan.waits_of(task).iter().for_each(|wait| groups[wait.counter as usize].consumers.push(task));
+        }
+        groups.retain(|group| !group.consumers.is_empty());
+        Profile {
+            megakernel: plan.graph.name.clone(),
+            device,
+            schedule: plan.schedule.name().to_owned(),
+            workers: plan.workers,
+            multiprocessors: Vec::new(),
+            elapsed: 0,
+            dropped: 0,
+            roofline,
+            operations: operations.collect(),
+            tasks: plan.tasks.iter().map(|node| TaskPlace { operation: node.call, tile: tile(plan, node) }).collect(),
+            spans: Vec::new(),
+            dependencies: groups,
+        }
+    }
+
+    /// The spans in which tasks ran.
+    pub fn runs(&self) -> impl Iterator<Item = &Span> {
+        self.spans.iter().filter(|span| span.kind == Kind::Run)
+    }
+
+    /// Pairs of tasks of which the second waits for the first, once for each counter that says so.
+    pub fn edges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.dependencies.iter().flat_map(|group| {
+            group.consumers.iter().flat_map(|&consumer| group.producers.iter().map(move |&producer| (producer, consumer)))
+        })
+    }
+
+    /// The span in which each task ran.
+    pub(crate) fn run_of(&self) -> Vec<Option<&Span>> {
+        let mut of = vec![None; self.tasks.len()];
+        self.runs().for_each(|span| of[span.task as usize] = Some(span));
+        of
+    }
+
+    /// `linear [2, 5]`
+    pub fn label(&self, task: u32) -> String {
+        let place = &self.tasks[task as usize];
+        format!("{} {:?}", self.operations[place.operation as usize].name, place.tile)
+    }
+}

@@ -1,0 +1,132 @@
+//! A profile as a table: one row per operation.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Kind, Profile, Role};
+
+/// What a profile comes to, operation by operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// Rows, in program order.
+    pub operations: Vec<OperationSummary>,
+    /// Nanoseconds of the launch.
+    pub elapsed: u64,
+    /// Part of the workers' time in which tasks ran, in percent.
+    pub busy: f64,
+    /// Records for which there was no room.
+    pub dropped: u64,
+    title: String,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperationSummary {
+    /// The operation's name.
+    pub name: String,
+    /// Elements of a tile along each grid axis.
+    pub tile: Vec<u32>,
+    /// Tasks that were recorded.
+    pub tasks: u32,
+    /// Nanoseconds in which they ran, summed over workers.
+    pub time: u64,
+    /// Nanoseconds of one of them.
+    pub mean: f64,
+    /// The least time in which the workers could have done it, in percent of the time it took them: each counts as one multiprocessor's
+    /// share of the device. None where the device, or the bytes, are not known.
+    pub roofline: Option<f64>,
+    /// Part of the time that workers spent on it in which they waited until a task might run, in percent.
+    pub wait: f64,
+    /// Workers that ran it.
+    pub workers: u32,
+}
+
+impl Profile {
+    /// The table: operation, tasks, time, % of roofline, wait %, multiprocessors.
+    pub fn summary(&self) -> Summary {
+        #[derive(Clone, Default)]
+        struct Sum {
+            tasks: u32,
+            time: u64,
+            wait: u64,
+            workers: BTreeSet<u32>,
+        }
+        let mut sums = vec![Sum::default(); self.operations.len()];
+        for span in self.spans.iter().filter(|span| span.kind.role() == Role::Consume) {
+            let sum = &mut sums[self.tasks[span.task as usize].operation as usize];
+            if span.kind == Kind::Wait {
+                sum.wait += span.duration();
+            } else {
+                sum.tasks += 1;
+                sum.time += span.duration();
+                sum.workers.insert(span.worker);
+            }
+        }
+        let total: u64 = sums.iter().map(|sum| sum.time).sum();
+        let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
+        let operations = self.operations.iter().zip(&sums).map(|(operation, sum)| {
+            let ideal = self.roofline.zip(operation.bytes).map(|(roof, bytes)| {
+                let seconds = (bytes as f64 / roof.bytes_per_second).max(operation.flops as f64 / roof.flops_per_second);
+                // Of all its tasks, spread over all multiprocessors; of those that were recorded, one after the other.
+                seconds * 1e9 * f64::from(roof.multiprocessors) * percent(sum.tasks.into(), operation.tasks.into()) / 100.0
+            });
+            OperationSummary {
+                name: operation.name.clone(),
+                tile: operation.tile.clone(),
+                tasks: sum.tasks,
+                time: sum.time,
+                mean: sum.time as f64 / f64::from(sum.tasks.max(1)),
+                roofline: ideal.filter(|_| sum.time > 0).map(|ideal| percent(ideal, sum.time as f64)),
+                wait: percent(sum.wait as f64, (sum.wait + sum.time) as f64),
+                workers: sum.workers.len() as u32,
+            }
+        });
+        Summary {
+            operations: operations.collect(),
+            elapsed: self.elapsed,
+            busy: percent(total as f64, self.elapsed as f64 * f64::from(self.workers)),
+            dropped: self.dropped,
+            title: format!("{} on {}: {} workers, {}", self.megakernel, self.device, self.workers, self.schedule),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}; {}, tasks ran in {:.0} % of the workers' time", self.title, time(self.elapsed as f64), self.busy)?;
+        if self.dropped > 0 {
+            writeln!(f, "{} records found no room and are missing below (`Plan::profile_keeping` makes room)", self.dropped)?;
+        }
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_MARKDOWN);
+        table.set_header(["operation", "tile", "tasks", "time", "mean", "% of roofline", "wait %", "SMs"]);
+        for row in &self.operations {
+            table.add_row([
+                row.name.clone(),
+                row.tile.iter().map(u32::to_string).collect::<Vec<_>>().join(" × "),
+                row.tasks.to_string(),
+                time(row.time as f64),
+                time(row.mean),
+                row.roofline.map_or_else(String::new, |percent| format!("{percent:.1}")),
+                format!("{:.1}", row.wait),
+                row.workers.to_string(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+/// Nanoseconds in a unit that reads well.
+pub(super) fn time(nanoseconds: f64) -> String {
+    match nanoseconds {
+        n if n < 1e3 => format!("{n:.0} ns"),
+        n if n < 1e6 => format!("{:.2} µs", n / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
+    }
+}

@@ -1,0 +1,283 @@
+//! The timeline of a trace as rectangles, lines and texts. How those become a file does not belong here: `svg` and `raster`.
+
+mod raster;
+mod svg;
+
+use std::path::{Path, PathBuf};
+
+use maco_host::profile::{Kind, Profile, Role, Span};
+
+/// A picture that could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum DrawError {
+    /// The name of the file does not say what to make.
+    #[error("{} is no name of a picture that can be drawn\nhelp: end it in `.svg` or `.png`", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file system refused.
+    #[error("{} cannot be written: {source}\nhelp: check the path and its permissions", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// What a picture is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Scalable, with names that a browser shows under the pointer.
+    Svg,
+    /// Pixels.
+    Png,
+}
+
+impl Format {
+    /// By the end of the name.
+    pub fn of(path: &Path) -> Result<Format, DrawError> {
+        match path.extension().and_then(|extension| extension.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => Ok(Format::Svg),
+            Some("png") => Ok(Format::Png),
+            _ => Err(DrawError::Format { path: path.to_owned() }),
+        }
+    }
+}
+
+/// Draws `profile` into a file, `width` pixels wide.
+pub fn write(profile: &Profile, path: &Path, format: Format, width: u32, critical_path: bool) -> Result<(), DrawError> {
+    let scene = Scene::new(profile, width, critical_path);
+    let bytes = match format {
+        Format::Svg => Ok(svg::text(&scene).into_bytes()),
+        Format::Png => raster::png(&scene),
+    };
+    bytes.and_then(|bytes| std::fs::write(path, bytes)).map_err(|source| DrawError::Io { path: path.to_owned(), source })
+}
+
+/// Red, green, blue.
+type Colour = [u8; 3];
+
+/// Well told apart, and by most who see few colours (after Paul Tol's "muted" scheme).
+const COLOURS: [Colour; 9] = [
+    [51, 34, 136],
+    [221, 204, 119],
+    [17, 119, 51],
+    [204, 102, 119],
+    [136, 204, 238],
+    [153, 153, 51],
+    [136, 34, 85],
+    [68, 170, 153],
+    [170, 68, 153],
+];
+const WAITING: Colour = [225, 225, 225];
+const INK: Colour = [30, 30, 30];
+const RULE: Colour = [200, 200, 200];
+const PATH: Colour = [220, 20, 20];
+
+/// Height of a letter, and width of one in the picture of pixels.
+const LETTER: f64 = 8.0;
+const MARGIN: f64 = 10.0;
+/// Room for the names of workers.
+const NAMES: f64 = 130.0;
+const LINE: f64 = 16.0;
+
+/// A filled rectangle.
+#[derive(Clone, Debug, PartialEq)]
+struct Rectangle {
+    x: f64,
+    y: f64,
+    width: f64,
+    height: f64,
+    colour: Colour,
+    /// What it stands for.
+    title: Option<String>,
+}
+
+/// A straight line.
+#[derive(Clone, Debug, PartialEq)]
+struct Stroke {
+    from: (f64, f64),
+    to: (f64, f64),
+    colour: Colour,
+}
+
+/// Letters, from their upper left corner on.
+#[derive(Clone, Debug, PartialEq)]
+struct Label {
+    x: f64,
+    y: f64,
+    text: String,
+}
+
+/// A picture.
+#[derive(Clone, Debug, PartialEq)]
+struct Scene {
+    width: f64,
+    height: f64,
+    rectangles: Vec<Rectangle>,
+    strokes: Vec<Stroke>,
+    labels: Vec<Label>,
+}
+
+impl Scene {
+    fn new(profile: &Profile, width: u32, critical_path: bool) -> Scene {
+        let width = f64::from(width);
+        let roles: Vec<Role> = Role::ALL.into_iter().filter(|&role| profile.spans.iter().any(|span| span.kind.role() == role)).collect();
+        let lanes = f64::from(profile.workers) * roles.len().max(1) as f64;
+        let lane = (900.0 / lanes).clamp(3.0, 14.0).floor();
+        let row = lane * roles.len().max(1) as f64 + 2.0;
+        let legend_rows = profile.operations.len() as f64;
+        let top = MARGIN + 3.0 * LINE;
+        let bottom = top + row * f64::from(profile.workers);
+        let mut scene = Scene {
+            width,
+            height: bottom + LINE * (legend_rows + 3.0) + MARGIN,
+            rectangles: Vec::new(),
+            strokes: Vec::new(),
+            labels: Vec::new(),
+        };
+        let scale = (width - NAMES - 2.0 * MARGIN) / profile.elapsed.max(1) as f64;
+        let x = |time: u64| NAMES + MARGIN + time as f64 * scale;
+        let y = |worker: u32, role: Role| {
+            let place = roles.iter().position(|&known| known == role).unwrap_or(0);
+            top + row * f64::from(worker) + lane * place as f64
+        };
+        scene.label(MARGIN, MARGIN, format!("{} on {}: {:.2} µs", profile.megakernel, profile.device, profile.elapsed as f64 / 1e3));
+        scene.axis(profile.elapsed, top - LINE, bottom, x);
+        // As many names as fit.
+        let every = (LINE / row).ceil().max(1.0) as usize;
+        for worker in (0..profile.workers).step_by(every) {
+            let name = match profile.multiprocessors.get(worker as usize) {
+                Some(sm) => format!("{worker} (SM {sm})"),
+                None => format!("worker {worker}"),
+            };
+            scene.label(MARGIN, y(worker, Role::Consume), name);
+        }
+        for span in &profile.spans {
+            let role = span.kind.role();
+            let operation = profile.tasks[span.task as usize].operation as usize;
+            let colour = if span.kind == Kind::Wait { WAITING } else { COLOURS[operation % COLOURS.len()] };
+            let (left, right) = (x(span.start), x(span.end));
+            let rectangle = Rectangle {
+                x: left,
+                y: y(span.worker, role),
+                // Nothing is so short that it is not seen.
+                width: (right - left).max(0.5),
+                height: lane,
+                colour: if role == Role::Consume { colour } else { pale(colour) },
+                title: Some(title(profile, span)),
+            };
+            scene.add(rectangle);
+        }
+        if critical_path {
+            let steps = profile.critical_path().steps;
+            let middle = |span: &Span| y(span.worker, Role::Consume) + lane / 2.0;
+            for step in &steps {
+                let at = middle(&step.span);
+                scene.strokes.push(Stroke { from: (x(step.span.start), at), to: (x(step.span.end), at), colour: PATH });
+            }
+            for pair in steps.windows(2) {
+                let (from, to) = (&pair[0].span, &pair[1].span);
+                scene.strokes.push(Stroke { from: (x(from.end), middle(from)), to: (x(to.start), middle(to)), colour: PATH });
+            }
+        }
+        scene.legend(profile, &roles, bottom + LINE);
+        scene
+    }
+
+    fn label(&mut self, x: f64, y: f64, text: String) {
+        self.labels.push(Label { x, y, text });
+    }
+
+    /// A rectangle, or a longer one: neighbours that look alike and would be less than a quarter of a pixel wide are one, so that
+    /// pictures of long launches stay small.
+    fn add(&mut self, new: Rectangle) {
+        if let Some(last) = self.rectangles.last_mut()
+            && (last.y, last.colour) == (new.y, new.colour)
+            && last.x <= new.x
+            && new.x - (last.x + last.width) < 0.25
+            && (last.width < 1.0 || new.width <= 0.5)
+        {
+            last.width = (new.x + new.width - last.x).max(last.width);
+            last.title = None;
+            return;
+        }
+        self.rectangles.push(new);
+    }
+
+    fn axis(&mut self, elapsed: u64, y: f64, bottom: f64, x: impl Fn(u64) -> f64) {
+        let step = tick(elapsed);
+        let (unit, name) = if step >= 1_000_000 {
+            (1e6, "ms")
+        } else if step >= 1000 {
+            (1e3, "µs")
+        } else {
+            (1.0, "ns")
+        };
+        let mut time = 0;
+        while time <= elapsed {
+            self.strokes.push(Stroke { from: (x(time), y + LETTER + 2.0), to: (x(time), bottom), colour: RULE });
+            self.label(x(time), y - 2.0, format!("{} {name}", time as f64 / unit));
+            time += step;
+        }
+    }
+
+    fn legend(&mut self, profile: &Profile, roles: &[Role], mut y: f64) {
+        let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
+        self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting", names.join(", ")));
+        for (index, operation) in profile.operations.iter().enumerate() {
+            y += LINE;
+            let colour = COLOURS[index % COLOURS.len()];
+            self.rectangles.push(Rectangle { x: MARGIN, y, width: LETTER * 2.0, height: LETTER, colour, title: None });
+            self.label(MARGIN + LETTER * 3.0, y, format!("{} {:?}: {} tasks", operation.name, operation.tile, operation.tasks));
+        }
+    }
+}
+
+fn title(profile: &Profile, span: &Span) -> String {
+    format!(
+        "{} {}: {:.3} µs from {:.3} µs on",
+        span.kind.name(),
+        profile.label(span.task),
+        span.duration() as f64 / 1e3,
+        span.start as f64 / 1e3
+    )
+}
+
+/// Half way to white.
+fn pale(colour: Colour) -> Colour {
+    colour.map(|part| part / 2 + 128)
+}
+
+/// A round number of nanoseconds, of which about eight are `elapsed`.
+fn tick(elapsed: u64) -> u64 {
+    let mut step = 1;
+    loop {
+        for factor in [1, 2, 5] {
+            if elapsed / (step * factor) <= 10 {
+                return step * factor;
+            }
+        }
+        step *= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!((tick(0), tick(9), tick(11), tick(100), tick(12_345), tick(7_654_321)), (1, 1, 2, 10, 2000, 1_000_000));
+    }
+
+    #[test]
+    fn formats_are_told_by_name() {
+        assert_eq!(Format::of(Path::new("a/b.SVG")).unwrap(), Format::Svg);
+        assert_eq!(Format::of(Path::new("b.png")).unwrap(), Format::Png);
+        assert!(Format::of(Path::new("b.jpg")).unwrap_err().to_string().contains(".svg"));
+        assert!(Format::of(Path::new("png")).is_err());
+    }
+}

@@ -1,0 +1,110 @@
+//! Reads the traces that `Profile::write_chrome` writes. Recording them does not belong here (`maco-host`).
+
+mod compare;
+mod draw;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use maco_host::profile::{Profile, TraceError, write_costs};
+
+/// Says what a recorded launch of a MACO megakernel did with its time.
+///
+/// Record one: `plan.profile(true)?; plan.run(..)?; plan.profile_report()?.write_chrome("trace.json")?`, on a GPU in a program that was
+/// built with MACO_PROFILE=1. The same file opens in ui.perfetto.dev.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true, max_term_width = 120)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// One row per operation: tasks, time, % of roofline, wait %, multiprocessors
+    #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\n\
+                      Example: maco-trace summary trace.json")]
+    Summary {
+        /// The trace
+        trace: PathBuf,
+    },
+    /// The chain of tasks that made the launch last as long as it did
+    #[command(
+        after_help = "Only what is on this chain can make the launch shorter. A large gap after a dependency is the way of a signal, or \
+                      an operand on its way; after the worker's own task it is what the worker does between two tasks.\n\n\
+                      Example: maco-trace critical-path trace.json"
+    )]
+    CriticalPath {
+        /// The trace
+        trace: PathBuf,
+    },
+    /// Two traces side by side, operation by operation
+    #[command(after_help = "Operations are matched by name, so that tiles and order may differ.\n\n\
+                      Example: maco-trace compare before.json after.json")]
+    Compare {
+        /// What it was
+        before: PathBuf,
+        /// What it is
+        after: PathBuf,
+    },
+    /// The timeline as a picture: a row per worker, with a line for each role
+    #[command(after_help = "Colours are operations, light grey is waiting; --critical-path joins the tasks of the longest chain.\n\n\
+                      Example: maco-trace draw trace.json -o timeline.svg --critical-path")]
+    Draw {
+        /// The trace
+        trace: PathBuf,
+        /// The picture: `.svg` or `.png`
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Width of the picture in pixels
+        #[arg(long, default_value_t = 1600, value_parser = clap::value_parser!(u32).range(300..=20_000))]
+        width: u32,
+        /// Also draw the critical path
+        #[arg(long)]
+        critical_path: bool,
+    },
+    /// What each task cost, as a file that plans can be made by
+    #[command(after_help = "Read it with `maco_host::profile::read_costs` and pass it to `PlanOptions::costs`.\n\n\
+                      Example: maco-trace costs trace.json -o costs.json")]
+    Costs {
+        /// The trace
+        trace: PathBuf,
+        /// The file of costs
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+}
+
+/// Why the command did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Draw(#[from] draw::DrawError),
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Summary { trace } => print!("{}", Profile::read_chrome(trace)?.summary()),
+        Command::CriticalPath { trace } => print!("{}", Profile::read_chrome(trace)?.critical_path()),
+        Command::Compare { before, after } => print!("{}", compare::table(&Profile::read_chrome(before)?, &Profile::read_chrome(after)?)),
+        Command::Draw { trace, output, width, critical_path } => {
+            let format = draw::Format::of(&output)?;
+            draw::write(&Profile::read_chrome(trace)?, &output, format, width, critical_path)?;
+        }
+        Command::Costs { trace, output } => write_costs(&Profile::read_chrome(trace)?.costs(), output)?,
+    }
+    Ok(())
+}

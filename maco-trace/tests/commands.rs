@@ -1,0 +1,162 @@
+//! The command as a user runs it, on a trace made by hand.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use maco_host::profile::{Group, Kind, Operation, Profile, Span, TaskPlace, read_costs};
+
+/// `a` on two workers, then `b <c>` after both; `factor` makes `a` longer.
+fn profile(factor: u64) -> Profile {
+    let operation = |name: &str, tasks| Operation { name: name.into(), tile: vec![64, 128], tasks, bytes: None, flops: 0 };
+    let span = |worker, kind, task, start, end| Span { worker, kind, task, start, end };
+    let shift = 1000 * factor;
+    Profile {
+        megakernel: "drawn".into(),
+        device: "paper".into(),
+        schedule: "static".into(),
+        workers: 2,
+        multiprocessors: vec![4, 5],
+        elapsed: shift + 2200,
+        dropped: 0,
+        roofline: None,
+        operations: vec![operation("a", 2), operation("b <c>", 1)],
+        tasks: [(0, 0), (0, 1), (1, 0)].map(|(operation, i)| TaskPlace { operation, tile: vec![i, 0] }).into(),
+        spans: vec![
+            span(0, Kind::Run, 0, 0, shift),
+            span(1, Kind::Run, 1, 0, 500),
+            span(1, Kind::Wait, 2, 500, shift + 100),
+            span(1, Kind::Run, 2, shift + 100, shift + 2100),
+            span(1, Kind::Store, 2, shift + 2100, shift + 2200),
+        ],
+        dependencies: vec![Group { producers: vec![0, 1], consumers: vec![2] }],
+    }
+}
+
+struct Bench(PathBuf);
+
+impl Bench {
+    fn new(name: &str) -> Bench {
+        let directory = std::env::temp_dir().join(format!("maco-trace-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        profile(1).write_chrome(directory.join("a.json")).unwrap();
+        profile(3).write_chrome(directory.join("b.json")).unwrap();
+        Bench(directory)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_maco-trace")).args(arguments).current_dir(&self.0).output().unwrap()
+    }
+
+    fn prints(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn fails(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(!output.status.success() && output.stdout.is_empty());
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn summary_and_critical_path() {
+    let bench = Bench::new("summary");
+    let text = bench.prints(&["summary", "a.json"]);
+    assert!(text.contains("drawn on paper: 2 workers, static; 3.20 µs"), "{text}");
+    let row: Vec<&str> = text.lines().find(|line| line.starts_with("| b <c>")).unwrap().split('|').map(str::trim).collect();
+    assert_eq!(row[1..9], ["b <c>", "64 × 128", "1", "2.00 µs", "2.00 µs", "", "23.1", "1"]);
+    let text = bench.prints(&["critical-path", "a.json"]);
+    let order: Vec<usize> = ["a [0, 0]", "b <c> [0, 0]"].iter().map(|name| text.find(name).unwrap()).collect();
+    assert!(order.is_sorted() && text.contains("3.00 µs of 3.20 µs (94 %)") && !text.contains("a [1, 0]"), "{text}");
+}
+
+#[test]
+fn compare_tells_what_changed() {
+    let bench = Bench::new("compare");
+    let text = bench.prints(&["compare", "a.json", "b.json"]);
+    assert!(text.contains("elapsed: +62.5 %"), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("| a ").contains("1.50 → 3.50") && row("| a ").contains("+133.3 %"), "{text}");
+    assert!(row("| b <c>").contains("+0.0 %") && row("| b <c>").contains("23.1 → 56.5"), "{text}");
+    // What only one of them has.
+    let mut other = profile(1);
+    other.operations[1].name = "d".into();
+    other.write_chrome(bench.0.join("c.json")).unwrap();
+    let text = bench.prints(&["compare", "a.json", "c.json"]);
+    assert!(text.contains("2.00 → –") && text.contains("– → 2.00"), "{text}");
+}
+
+#[test]
+fn costs_are_written() {
+    let bench = Bench::new("costs");
+    bench.prints(&["costs", "a.json", "-o", "costs.json"]);
+    assert_eq!(read_costs(bench.0.join("costs.json")).unwrap(), profile(1).costs());
+}
+
+#[test]
+fn pictures_show_every_span() {
+    let bench = Bench::new("draw");
+    bench.prints(&["draw", "a.json", "-o", "t.svg"]);
+    let svg = String::from_utf8(bench.read("t.svg")).unwrap();
+    assert_eq!(svg.matches("<title>").count(), profile(1).spans.len());
+    assert!(
+        svg.contains("run b &lt;c&gt; [0, 0]: 2.000 µs from 1.100 µs on") && svg.contains("SM 5") && svg.ends_with("</svg>\n"),
+        "{svg}"
+    );
+    assert!(!svg.contains("#dc1414"), "no critical path");
+    bench.prints(&["draw", "a.json", "-o", "p.svg", "--critical-path"]);
+    let marked = String::from_utf8(bench.read("p.svg")).unwrap();
+    assert_eq!(marked.matches("#dc1414").count(), 3, "two tasks, and what joins them");
+
+    bench.prints(&["draw", "a.json", "-o", "t.png", "--width", "900"]);
+    let file = std::io::Cursor::new(bench.read("t.png"));
+    let mut reader = png::Decoder::new(file).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!(info.width, 900);
+    let count = |colour: [u8; 3]| pixels.chunks(3).filter(|pixel| *pixel == colour).count();
+    // `a` ran for 1.5 µs, `b` for 2, and there was 0.6 of waiting: areas are as times, but for the legend.
+    let (a, b, wait) = (count([51, 34, 136]) as f64, count([221, 204, 119]) as f64, count([225, 225, 225]) as f64);
+    assert!((b / a - 2.0 / 1.5).abs() < 0.1 && (wait / a - 0.6 / 1.5).abs() < 0.1, "{a} {b} {wait}");
+    assert!(count([30, 30, 30]) > 1000, "letters");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let bench = Bench::new("wrong");
+    let text = bench.fails(&["summary", "none.json"]);
+    assert!(text.starts_with("MACO0064: none.json cannot be read"), "{text}");
+    std::fs::write(bench.0.join("foreign.json"), "{\"traceEvents\": []}").unwrap();
+    assert!(bench.fails(&["critical-path", "foreign.json"]).contains("was not written by MACO"));
+    let good = String::from_utf8(bench.read("a.json")).unwrap();
+    std::fs::write(bench.0.join("bad.json"), good.replacen("\"task\":2", "\"task\":20", 1)).unwrap();
+    let text = bench.fails(&["compare", "a.json", "bad.json"]);
+    assert!(text.contains("bad.json: event 12: args: field `task`: expected a task below 3, found 20"), "{text}");
+    assert!(bench.fails(&["draw", "a.json", "-o", "t.gif"]).contains("`.svg` or `.png`"));
+    assert!(!Path::new(&bench.0.join("t.gif")).exists());
+    assert!(bench.fails(&["draw", "a.json", "-o", "no/t.svg"]).contains("no/t.svg cannot be written"));
+}
+
+#[test]
+fn help_teaches() {
+    let bench = Bench::new("help");
+    let text = bench.prints(&["--help"]);
+    for word in ["plan.profile(true)", "MACO_PROFILE=1", "summary", "critical-path", "compare", "draw", "costs"] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    for command in ["summary", "critical-path", "compare", "draw", "costs"] {
+        assert!(bench.prints(&[command, "--help"]).contains(&format!("Example: maco-trace {command} ")));
+    }
+}

@@ -1,0 +1,204 @@
+//! What is recorded on a GPU is what is recorded on a CPU, and costs next to nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use maco::profile::{Kind, Profile, Span};
+use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
+use profiled::kernels::{LINKS, chain, layers};
+
+/// Nanoseconds by which the clocks of two multiprocessors may differ: two ticks of the slowest global timer that is known.
+const APART: u64 = 2_100;
+
+fn apart(device: &Device) -> u64 {
+    if device.is_gpu() { APART } else { 0 }
+}
+
+/// What every profile keeps.
+fn sound(plan: &Plan, profile: &Profile) {
+    let apart = apart(plan.device());
+    assert_eq!((profile.dropped, profile.workers), (0, plan.workers()));
+    let mut runs = HashMap::new();
+    for span in profile.runs() {
+        assert!(runs.insert(span.task, *span).is_none(), "task {} ran once", span.task);
+    }
+    assert_eq!(runs.len(), plan.tasks());
+    for (from, to) in profile.edges() {
+        assert!(runs[&from].end <= runs[&to].start + apart, "{}: {:?} before {:?}", profile.label(to), runs[&from], runs[&to]);
+    }
+    assert_eq!(profile.edges().count() as u64, plan.edges());
+    for worker in 0..profile.workers {
+        for kind in [Kind::Run, Kind::Load, Kind::Store] {
+            let own: Vec<&Span> = profile.spans.iter().filter(|span| span.worker == worker && span.kind.role() == kind.role()).collect();
+            assert!(own.windows(2).all(|pair| pair[0].end <= pair[1].start), "spans of one role follow one another");
+            assert!(own.iter().map(|span| span.duration()).sum::<u64>() <= profile.elapsed, "they fit the launch");
+        }
+    }
+    if plan.device().is_gpu() {
+        let mut multiprocessors = profile.multiprocessors.clone();
+        multiprocessors.sort_unstable();
+        multiprocessors.dedup();
+        assert_eq!(multiprocessors.len(), profile.workers as usize, "one worker per multiprocessor");
+        assert!(profile.spans.iter().filter(|span| span.kind == Kind::Store).count() == plan.tasks());
+    }
+    let path = profile.critical_path();
+    assert!(path.running() <= profile.elapsed + apart && !path.steps.is_empty());
+}
+
+fn zeros(device: &Device, shape: [u64; 2]) -> Tensor<bf16> {
+    device.zeros::<bf16>(shape).unwrap()
+}
+
+/// Runs `layers`, twice, and profiles the second time.
+fn profile_layers(device: &Device, [m, k, h]: [u64; 3], options: &PlanOptions) -> (Plan, Profile) {
+    let plan = layers::plan_with(device, layers::Dims { M: m, K: k, H: h }, options).unwrap();
+    let (x, up, down, mut y) = (zeros(device, [m, k]), zeros(device, [h, k]), zeros(device, [k, h]), zeros(device, [m, k]));
+    plan.profile(true).unwrap();
+    plan.run(&x, &up, &down, 1.0, &mut y).unwrap();
+    let report = plan.run(&x, &up, &down, 1.0, &mut y).unwrap();
+    let profile = plan.profile_report().unwrap();
+    assert!(profile.elapsed <= report.elapsed.as_nanos() as u64 + 50_000, "{} of {:?}", profile.elapsed, report.elapsed);
+    let plan: &Plan = &plan;
+    (plan.clone(), profile)
+}
+
+fn schedules(device: &Device) -> Vec<PlanOptions> {
+    let workers = device.workers().min(8);
+    [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)]
+        .map(|schedule| PlanOptions::new().schedule(schedule).workers(workers - u32::from(schedule == Schedule::Schedulers(1))))
+        .into()
+}
+
+fn every_schedule(device: &Device) {
+    for options in schedules(device) {
+        let (plan, profile) = profile_layers(device, [256, 256, 512], &options);
+        sound(&plan, &profile);
+        let staged = profile.runs().filter(|span| profile.operations[profile.tasks[span.task as usize].operation as usize].flops > 0);
+        let loads = profile.spans.iter().filter(|span| span.kind == Kind::Load).count();
+        if device.is_gpu() {
+            assert_eq!(loads, staged.count(), "the loader loads for each product");
+        }
+        let costs = profile.costs();
+        if options == schedules(device)[0] {
+            let (plan, profile) = profile_layers(device, [256, 256, 512], &options.costs(costs));
+            sound(&plan, &profile);
+        }
+    }
+}
+
+/// Nanoseconds of tasks that are nothing but time are those that were asked for.
+fn times(device: &Device) {
+    const FAN: u64 = 64;
+    const ASKED: u32 = 20_000;
+    let plan = chain::plan_with(device, chain::Dims { C: 8 * FAN }, &PlanOptions::new().workers(device.workers().min(8))).unwrap();
+    let x = device.zeros::<u32>([1]).unwrap();
+    let (mut root, mut fan) = (device.zeros::<u32>([8]).unwrap(), device.zeros::<u32>([8 * FAN]).unwrap());
+    let mut links: [Tensor<u32>; LINKS] = std::array::from_fn(|_| device.zeros::<u32>([8]).unwrap());
+    plan.profile(true).unwrap();
+    plan.run(&x, ASKED, &mut root, &mut fan, &mut links).unwrap();
+    let profile = plan.profile_report().unwrap();
+    let bare: &Plan = &plan;
+    sound(bare, &profile);
+    let asked = u64::from(ASKED);
+    for span in profile.runs() {
+        assert!(span.duration() + apart(device) >= asked, "{span:?}");
+        if device.is_gpu() {
+            assert!(span.duration() <= asked + 3 * APART, "{span:?}");
+        }
+    }
+    // The chain is what the launch waits for.
+    let path = profile.critical_path();
+    assert!(path.steps.len() >= LINKS && path.running() + 66 * apart(device) >= asked * (LINKS as u64 + 1), "{path}");
+    let hop = profile.hop();
+    if device.is_gpu() {
+        assert!(hop.is_some_and(|hop| hop < 10_000), "{hop:?}");
+    }
+}
+
+#[test]
+fn cpu_profiles_are_sound() {
+    let device = Device::cpu_with(8);
+    every_schedule(&device);
+    times(&Device::cpu_with(2));
+}
+
+#[test]
+fn ordinary_code_reads_no_clock_and_recording_code_does() {
+    let folder = std::path::Path::new(profiled::OUT_DIR).join("maco");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        eprintln!("left out: this package was built without device code");
+        return;
+    };
+    let mut entries = 0;
+    for path in files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "ptx")) {
+        let text = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
+        let recording = folder.join("profile").join(path.file_name().unwrap());
+        assert!(!text(&path).contains("%clock64"), "{} records", path.display());
+        assert!(text(&recording).contains("%clock64"), "{} does not record", recording.display());
+        entries += 1;
+    }
+    assert_eq!(entries, 2);
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_profiles_are_sound() {
+    let device = Device::gpu(0).expect("a GPU");
+    every_schedule(&device);
+    times(&device);
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_every_worker_of_a_large_launch_is_recorded() {
+    let device = Device::gpu(0).expect("a GPU");
+    let (plan, profile) = profile_layers(&device, [4096, 4096, 4096], &PlanOptions::new());
+    sound(&plan, &profile);
+    let summary = profile.summary();
+    let product = &summary.operations[0];
+    assert!(product.roofline.is_some_and(|percent| (20.0..110.0).contains(&percent)), "{summary}");
+    assert_eq!(product.workers, plan.workers());
+    let path = std::env::temp_dir().join(format!("maco-gpu-trace-{}.json", std::process::id()));
+    profile.write_chrome(&path).unwrap();
+    assert_eq!(Profile::read_chrome(&path).unwrap(), profile);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_what_finds_no_room_is_counted() {
+    let device = Device::gpu(0).expect("a GPU");
+    let (m, k, h) = (256, 256, 512);
+    let plan = layers::plan_with(&device, layers::Dims { M: m, K: k, H: h }, &PlanOptions::new().workers(1)).unwrap();
+    let (x, up, down, mut y) = (zeros(&device, [m, k]), zeros(&device, [h, k]), zeros(&device, [k, h]), zeros(&device, [m, k]));
+    plan.profile_keeping(2).unwrap();
+    plan.run(&x, &up, &down, 1.0, &mut y).unwrap();
+    let profile = plan.profile_report().unwrap();
+    assert_eq!(profile.spans.len(), 6, "two of each role");
+    assert!(profile.dropped >= 2 * plan.tasks() as u64 - 4, "{}", profile.dropped);
+}
+
+/// The fastest of several launches, which is not by chance.
+fn fastest(launches: u32, mut launch: impl FnMut() -> Duration) -> Duration {
+    (0..launches).map(|_| launch()).min().unwrap()
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_recording_costs_less_than_three_percent() {
+    let device = Device::gpu(0).expect("a GPU");
+    for (m, k, h) in [(4096, 4096, 4096), (1024, 2048, 2048)] {
+        let plan = layers::plan(&device, layers::Dims { M: m, K: k, H: h }).unwrap();
+        let (x, up, down, mut y) = (zeros(&device, [m, k]), zeros(&device, [h, k]), zeros(&device, [k, h]), zeros(&device, [m, k]));
+        let mut measure = |on| {
+            plan.profile(on).unwrap();
+            fastest(50, || plan.run(&x, &up, &down, 1.0, &mut y).unwrap().elapsed)
+        };
+        // Alternately: clocks drift.
+        let rounds: Vec<(Duration, Duration)> = (0..5).map(|_| (measure(false), measure(true))).collect();
+        let without = rounds.iter().map(|round| round.0).min().unwrap();
+        let with = rounds.iter().map(|round| round.1).min().unwrap();
+        println!("{m} × {k} × {h}: {without:?} without, {with:?} with");
+        assert!(with.as_secs_f64() <= 1.03 * without.as_secs_f64(), "{m} × {k} × {h}: {without:?} without, {with:?} with");
+    }
+}
