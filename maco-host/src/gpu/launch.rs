@@ -54,13 +54,14 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
 }
 
 /// Waits until `end` has passed. Every deadline and a half second after `begin`, `fingerprint` must have changed: a launch aborts
-/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help.
+/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help. It is `None` as long as none of its CTAs
+/// runs, for whatever else has the multiprocessors: that is no wait of the launch.
 pub(super) fn wait(
     context: &Context,
     begin: &EventHandle,
     end: &EventHandle,
     deadline_ns: u64,
-    mut fingerprint: impl FnMut() -> Result<u64, Error>,
+    mut fingerprint: impl FnMut() -> Result<Option<u64>, Error>,
 ) -> Result<(), Error> {
     let period = Duration::from_nanos(deadline_ns).saturating_add(GRACE);
     let mut patience = Patience::new();
@@ -72,10 +73,10 @@ pub(super) fn wait(
             None if begin.done(context)? => looked = Some(Instant::now()),
             Some(at) if at.elapsed() > period => {
                 let now = fingerprint()?;
-                if before == Some(now) && !end.done(context)? {
+                if now.is_some() && before == now && !end.done(context)? {
                     return Err(context.lose(&format!("a launch made no progress for {period:.1?} and did not abort itself")));
                 }
-                (looked, before) = (Some(Instant::now()), Some(now));
+                (looked, before) = (Some(Instant::now()), now);
             }
             _ => {}
         }

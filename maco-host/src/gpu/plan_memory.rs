@@ -188,8 +188,8 @@ impl PlanMemory {
         upload(context, self.state.address() + std::mem::offset_of!(State, launch) as u64, &[launches])
     }
 
-    /// A hash of state and counters while a launch runs: it changes as long as tasks end.
-    pub(super) fn fingerprint(&self, context: &Arc<Context>) -> Result<u64, Error> {
+    /// A hash of state and counters while a launch runs: it changes as long as tasks end. `None` before the launch begins to run.
+    pub(super) fn fingerprint(&self, context: &Arc<Context>) -> Result<Option<u64>, Error> {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         let (stream, bytes) = (context.probe(), probe.bytes());
         let done = EventHandle::new(context)?;
@@ -208,7 +208,12 @@ impl PlanMemory {
         }
         // SAFETY: the copy has ended; the pinned buffer has a whole number of words.
         let words = unsafe { std::slice::from_raw_parts(probe.pointer().cast::<u32>(), bytes / 4) };
-        Ok(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3)))
+        // The first thing that a launch does; its CTAs begin together.
+        const BUSY: usize = std::mem::offset_of!(State, busy) / 4;
+        if words[BUSY] == 0 {
+            return Ok(None);
+        }
+        Ok(Some(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3))))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plans for any number of workers run or are refused with a code, and what holds multiprocessors makes a launch late, not wrong.
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -165,17 +165,34 @@ fn gpu_a_neighbour_that_outstays_the_deadline() {
     }
 }
 
+/// The host's watchdog does not take a launch that cannot begin for one that is lost.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_neighbour_that_outstays_the_watchdog() {
+    // The watchdog looks every deadline and a half second, and gives up at the second look that sees nothing new.
+    const LONG: Duration = Duration::from_millis(1800);
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    let mlp = Mlp::new(&device, &PlanOptions::new().deadline(HELD)).unwrap();
+    mlp.right("alone");
+    neighbour.hold(4, LONG);
+    let begin = Instant::now();
+    mlp.right("behind a neighbour");
+    assert!(begin.elapsed() > LONG / 2, "the neighbour did not hold it up");
+}
+
 /// Says to the program below that it is the other process.
 const OTHER: &str = "MACO_TESTS_OTHER_PROCESS";
 /// Longer than a time slice, and much shorter than all that the other process has.
 const SHORT: Duration = Duration::from_millis(5);
+
+const SLICES: &str = "gpu_time_slices_of_another_process";
 
 /// Another process keeps all multiprocessors busy, so that launches get the GPU in slices, or part of it (MPS): time in which a launch does not
 /// run counts as little as any wait that is not looked at. Nothing is reported, and all is right.
 #[test]
 #[ignore = "gpu"]
 fn gpu_time_slices_of_another_process() {
-    const NAME: &str = "gpu_time_slices_of_another_process";
     if std::env::var_os(OTHER).is_some() {
         let neighbour = Neighbour::new();
         let multiprocessors = Device::gpu(0).expect("a GPU").workers();
@@ -204,13 +221,76 @@ fn gpu_time_slices_of_another_process() {
     let alone = longest(5);
 
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--ignored", "--exact", NAME, "--nocapture"]).env(OTHER, "1").stdout(Stdio::piped()).stderr(Stdio::null());
+    command.args(["--ignored", "--exact", SLICES, "--nocapture"]).env(OTHER, "1").stdout(Stdio::piped()).stderr(Stdio::null());
     let mut other = Killed(command.spawn().unwrap());
     let mut lines = BufReader::new(other.0.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains("holds")), "the other process does not start");
     let beside = longest(10);
     println!("longest run alone {alone:?}, beside another process {beside:?}, deadline {SHORT:?}");
     assert!(other.0.try_wait().unwrap().is_none(), "the other process has ended");
+}
+
+/// The same where both processes share the GPU by NVIDIA's Multi-Process Service, and any number of workers where the service gives them
+/// half of the multiprocessors. Left out where the service is not installed.
+#[test]
+#[ignore = "gpu"]
+fn gpu_part_of_a_gpu_by_mps() {
+    let Some(service) = Service::start() else {
+        println!("left out: there is no {CONTROL} here");
+        return;
+    };
+    for (test, percentage) in [(SLICES, None), ("gpu::any_number_of_workers", None), ("gpu::any_number_of_workers", Some("50"))] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", test, "--nocapture"]).env("CUDA_MPS_PIPE_DIRECTORY", service.pipe());
+        command.envs(percentage.map(|percentage| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage)));
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{test} at {percentage:?} %: {text}");
+    }
+}
+
+/// NVIDIA's control program of the Multi-Process Service.
+const CONTROL: &str = "nvidia-cuda-mps-control";
+
+/// A service of our own, in a directory of its own; ended when nobody needs it any more.
+struct Service(std::path::PathBuf);
+
+impl Service {
+    /// `None` if it is not installed.
+    fn start() -> Option<Service> {
+        let service = Service(std::env::temp_dir().join(format!("maco-mps-{}", std::process::id())));
+        std::fs::create_dir_all(service.pipe()).unwrap();
+        let status = service.command().arg("-d").stdin(Stdio::null()).status();
+        match status {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            status => {
+                assert!(status.unwrap().success(), "{CONTROL} does not start");
+                Some(service)
+            }
+        }
+    }
+
+    fn pipe(&self) -> std::path::PathBuf {
+        self.0.join("pipe")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(CONTROL);
+        command.env("CUDA_MPS_PIPE_DIRECTORY", self.pipe()).env("CUDA_MPS_LOG_DIRECTORY", &self.0);
+        command
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Ok(mut child) = self.command().stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            if let Some(stdin) = &mut child.stdin {
+                let _ = stdin.write_all(b"quit\n");
+            }
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 /// A process that is killed when nobody waits for it any more.
