@@ -207,6 +207,68 @@ four_bytes!(f32);
 four_bytes!(i32);
 four_bytes!(u32);
 
+// SAFETY: a primitive of one byte, valid for any bit pattern.
+unsafe impl Element for i8 {
+    /// Values outside −128 to 127 become the nearest of these.
+    type Value = i32;
+    type Eight = [u32; 2];
+    #[inline(always)]
+    fn value(self) -> i32 {
+        self.into()
+    }
+    #[inline(always)]
+    fn element(value: i32) -> i8 {
+        value.clamp(-128, 127) as i8
+    }
+    #[inline(always)]
+    unsafe fn eight(at: *const i8) -> [u32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::load2(at.cast())
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            at.cast::<[u32; 2]>().read()
+        }
+    }
+    #[inline(always)]
+    unsafe fn put(at: *mut i8, w: [u32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::store2(at.cast(), w)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            at.cast::<[u32; 2]>().write(w)
+        }
+    }
+    #[inline(always)]
+    fn gather(element: impl Fn(usize) -> i8) -> [u32; 2] {
+        let byte = |n: usize| u32::from(element(n) as u8);
+        let four = |n: usize| byte(n) | byte(n + 1) << 8 | byte(n + 2) << 16 | byte(n + 3) << 24;
+        [four(0), four(4)]
+    }
+    #[inline(always)]
+    fn open(w: [u32; 2]) -> [i32; 8] {
+        let byte = |w: u32, n: u32| (w << (24 - 8 * n)) as i32 >> 24;
+        let four = |w| (byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3));
+        let (low, high) = (four(w[0]), four(w[1]));
+        [low.0, low.1, low.2, low.3, high.0, high.1, high.2, high.3]
+    }
+    #[inline(always)]
+    fn close(v: [i32; 8]) -> [u32; 2] {
+        Self::gather(|n| Self::element(v[n]))
+    }
+    #[inline(always)]
+    fn again(w: [u32; 2]) -> [u32; 2] {
+        [opaque(w[0]), opaque(w[1])]
+    }
+}
+
 /// Two `f32` rounded and packed, first one in the low half.
 #[inline(always)]
 pub fn pack<E: MmaElement>(low: f32, high: f32) -> u32 {

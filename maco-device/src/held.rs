@@ -72,7 +72,7 @@ impl<E: Element> RowMut<E> {
 
 impl<E: Element> Held<E> {
     /// Blocks of eight that a lane holds.
-    pub const BLOCKS: usize = 32 / E::BYTES as usize;
+    pub const BLOCKS: usize = if E::BYTES > 2 { 8 } else { 16 };
 
     #[inline(always)]
     fn new(row: Row<E>, block: impl Fn(u32) -> E::Eight) -> Held<E> {

@@ -31,6 +31,14 @@ fn tanh_near_zero(x: f32) -> f32 {
     mul_add(x * s, series, x)
 }
 
+/// The nearest integer, ties to even; 0 for NaN. |x| is below 2²².
+#[inline(always)]
+pub fn round(x: f32) -> i32 {
+    // Above 2²³ the numbers are the integers: the addition rounds.
+    const INTEGERS: f32 = 12_582_912.0;
+    ((x + INTEGERS) - INTEGERS) as i32
+}
+
 /// The larger; NaN if one is.
 #[inline(always)]
 pub fn max(a: f32, b: f32) -> f32 {

@@ -335,3 +335,31 @@ tuple_inputs!(A 0);
 tuple_inputs!(A 0, B 1);
 tuple_inputs!(A 0, B 1, C 2);
 tuple_inputs!(A 0, B 1, C 2, D 3);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Tile;
+    use crate::abi::View;
+    use crate::element::{Element, bf16};
+
+    fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
+        Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64
+    }
+
+    /// Of tensors with more than 2³¹ elements, and 2³² bytes: offsets are 64 bits wide, whichever axis makes them large.
+    #[test]
+    fn offsets_of_large_tensors_do_not_wrap() {
+        let base = 1 << 40;
+        let flat = View { base, rows: 1 << 20, cols: 1 << 16, row_stride: 1 << 16, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(flat, 0, (1_000_000, 64), (7, 9)), base + 4 * (1_000_007 * 65_536 + 73));
+        assert_eq!(address::<bf16>(flat, 0, (0, 0), (1_048_575, 65_535)), base + 2 * ((1 << 36) - 1));
+        let turned = View { base, rows: 1 << 16, cols: 1 << 20, row_stride: 1, col_stride: 1 << 16, ..View::default() };
+        assert_eq!(address::<f32>(turned, 0, (5, 1_000_000), (0, 3)), base + 4 * (5 + 1_000_003 * 65_536));
+        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: 0 };
+        assert_eq!(address::<f32>(planes, 100, (1, 2), (1, 2)), base + 4 * (100 * 4_294_967_295 + 14));
+        let long = View { base, rows: 2, cols: i32::MAX as u32, row_stride: i32::MAX as u32, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(long, 0, (1, 0), (0, i32::MAX - 1)), base + 4 * (2 * 2_147_483_647 - 1));
+        // Before the tile's origin, as a halo is.
+        assert_eq!(address::<f32>(flat, 0, (0, 0), (-1, -2)), base - 4 * 65_538);
+    }
+}

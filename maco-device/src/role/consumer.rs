@@ -186,58 +186,7 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        let (rows, cols) = (y.rows(), y.cols());
-        let blocks = cols.div_ceil(8);
-        if blocks == 0 {
-            return;
-        }
-        let wide = inputs.wide() && y.wide();
-        let count = rows * blocks;
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // two tiles they would not fit the registers.
-        let place = |at: u32| (at / blocks, at % blocks * 8);
-        let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
-        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
-        let load = |(row, col): (u32, u32)| unsafe { inputs.at8(row, col) };
-        let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
-            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-            // SAFETY: as above.
-            unsafe { E::store8(y.pointer(row as i32, col as i32), out) };
-        };
-        if const { X::COUNT <= 2 } {
-            while wide && at + 3 * ELEMENTWISE < count {
-                let (a, b, c, d) = (place(at), place(at + ELEMENTWISE), place(at + 2 * ELEMENTWISE), place(at + 3 * ELEMENTWISE));
-                if !(fits(a) && fits(b) && fits(c) && fits(d)) {
-                    break;
-                }
-                let (va, vb, vc, vd) = (load(a), load(b), load(c), load(d));
-                put(va, a);
-                put(vb, b);
-                put(vc, c);
-                put(vd, d);
-                at += 4 * ELEMENTWISE;
-            }
-        }
-        while at < count {
-            let (row, col) = (at / blocks, at % blocks * 8);
-            if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
-                // SAFETY: as above.
-                unsafe {
-                    let v = inputs.at8(row, col);
-                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    E::store8(y.pointer(row as i32, col as i32), out);
-                }
-            } else {
-                let mut c = col;
-                while c < cols && c < col + 8 {
-                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                    unsafe { y.pointer(row as i32, c as i32).write(E::element(f(inputs.at(row, c)))) };
-                    c += 1;
-                }
-            }
-            at += ELEMENTWISE;
-        }
+        self.share().zip(inputs, y, f);
     }
 
     #[inline(always)]
@@ -252,18 +201,7 @@ impl Role for Consumer {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        let readers = inputs.readers();
-        let (rows, cols) = (y.rows(), y.cols());
-        if cols == 0 {
-            return;
-        }
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        while at < rows * cols {
-            let (row, col) = ((at / cols) as i32, (at % cols) as i32);
-            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            at += ELEMENTWISE;
-        }
+        self.share().generate(inputs, y, f);
     }
 
     #[inline(always)]

@@ -6,6 +6,36 @@ use crate::element::Element;
 use crate::row::{RowInputs, RowOutputs};
 use crate::tile::{Inputs, Tile};
 
+/// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
+/// more than 2³² of them.
+#[derive(Clone, Copy)]
+struct Walk {
+    across: u32,
+    down: u32,
+    right: u32,
+}
+
+impl Walk {
+    /// Over rows of `across` places, at least one, by `threads`.
+    #[inline(always)]
+    fn new(threads: u32, across: u32) -> Walk {
+        Walk { across, down: threads / across, right: threads % across }
+    }
+
+    /// The first place of a thread.
+    #[inline(always)]
+    fn start(self, thread: u32) -> (u32, u32) {
+        (thread / self.across, thread % self.across)
+    }
+
+    /// A thread's next place.
+    #[inline(always)]
+    fn next(self, (row, at): (u32, u32)) -> (u32, u32) {
+        let over = (at + self.right >= self.across) as u32;
+        (row + self.down + over, at + self.right - over * self.across)
+    }
+}
+
 /// A thread among those that share.
 #[derive(Clone, Copy)]
 pub struct Share {
@@ -33,6 +63,85 @@ impl Share {
         }
     }
 
+    /// `y = f(inputs)`, blocks of eight columns for each thread.
+    #[inline(always)]
+    pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
+        let (rows, cols) = (y.rows(), y.cols());
+        let blocks = cols.div_ceil(8);
+        if blocks == 0 {
+            return;
+        }
+        let wide = inputs.wide() && y.wide();
+        let walk = Walk::new(self.threads, blocks);
+        let mut at = walk.start(self.thread);
+        let fits = |(row, block): (u32, u32)| row < rows && block * 8 + 8 <= cols && inputs.covers(row, block * 8 + 8);
+        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
+        let load = |(row, block): (u32, u32)| unsafe { inputs.at8(row, block * 8) };
+        let put = |v: [X::Values; 8], (row, block): (u32, u32)| {
+            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+            // SAFETY: as above.
+            unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), out) };
+        };
+        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
+        // two tiles they would not fit the registers.
+        if const { X::COUNT <= 2 } {
+            while wide {
+                let b = walk.next(at);
+                let c = walk.next(b);
+                let d = walk.next(c);
+                if !(fits(at) && fits(b) && fits(c) && fits(d)) {
+                    break;
+                }
+                let (va, vb, vc, vd) = (load(at), load(b), load(c), load(d));
+                put(va, at);
+                put(vb, b);
+                put(vc, c);
+                put(vd, d);
+                at = walk.next(d);
+            }
+        }
+        while at.0 < rows {
+            if wide && fits(at) {
+                put(load(at), at);
+            } else {
+                let mut col = at.1 * 8;
+                while col < cols && col < at.1 * 8 + 8 {
+                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                    unsafe { y.pointer(at.0 as i32, col as i32).write(E::element(f(inputs.at(at.0, col)))) };
+                    col += 1;
+                }
+            }
+            at = walk.next(at);
+        }
+    }
+
+    /// `y[row, col] = f(inputs, row, col)`, an element for each thread, neighbours to neighbours.
+    #[inline(always)]
+    pub fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+        self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+        let (rows, cols, readers) = (y.rows(), y.cols(), inputs.readers());
+        if cols == 0 {
+            return;
+        }
+        let walk = Walk::new(self.threads, cols);
+        let mut at = walk.start(self.thread);
+        while at.0 < rows {
+            let (row, col) = (at.0 as i32, at.1 as i32);
+            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
+            at = walk.next(at);
+        }
+    }
+
     /// Blocks of eight columns for each thread, neighbours to neighbours.
     #[inline(always)]
     pub fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -46,20 +155,15 @@ impl Share {
         if across == 0 {
             return;
         }
-        // A row and a block in it, and how far the next one of this thread is: the number of all blocks may exceed 32 bits.
-        let (down, right) = (self.threads / across, self.threads % across);
-        let next = |(row, block): (u32, u32)| {
-            let over = (block + right >= across) as u32;
-            (row + down + over, block + right - over * across)
-        };
+        let walk = Walk::new(self.threads, across);
         let make = |(row, block): (u32, u32)| f(&readers, row as i32, (block * 8) as i32);
         let put = |(row, block): (u32, u32), values: [E::Value; 8]| {
             // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
             unsafe { y.put_block(wide, row, block * 8, values) };
         };
-        let mut at = (self.thread / across, self.thread % across);
+        let mut at = walk.start(self.thread);
         while at.0 < rows {
-            let second = next(at);
+            let second = walk.next(at);
             let both = second.0 < rows;
             // Both on their way before the first is stored.
             let values = (make(at), make(if both { second } else { at }));
@@ -67,7 +171,7 @@ impl Share {
             if both {
                 put(second, values.1);
             }
-            at = next(second);
+            at = walk.next(second);
         }
     }
 
@@ -144,10 +248,11 @@ impl Share {
         let wide = (x.wide(), y.wide());
         // Groups of four squares along the rows of y, and of eight along its columns.
         let (high, broad) = (rows.div_ceil(32), cols.div_ceil(64));
-        let mut at = self.thread;
-        while at / 32 < high * broad {
-            let group = at / 32;
-            let (row, col) = (group % high * 32 + at % 4 * 8, group / high * 64 + at / 4 % 8 * 8);
+        // A group is 32 squares: a place for each lane.
+        let walk = Walk::new(self.threads, (high * 32).max(1));
+        let mut at = walk.start(self.thread);
+        while high > 0 && at.0 < broad {
+            let (row, col) = (at.1 / 32 * 32 + at.1 % 4 * 8, at.0 * 64 + at.1 / 4 % 8 * 8);
             if row < rows && col < cols {
                 let line = |n: u32| x.block(wide.0, col + n, row);
                 let packed = (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7));
@@ -163,7 +268,7 @@ impl Share {
                 }
                 put!(0 1 2 3 4 5 6 7);
             }
-            at += self.threads;
+            at = walk.next(at);
         }
     }
 }
@@ -185,5 +290,32 @@ fn lanes_below(total: f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
     {
         let _ = combine;
         total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Walk;
+
+    /// Every thread's places, in order, are its numbers among all: also where those exceed 32 bits.
+    #[test]
+    fn a_walk_of_more_than_32_bits_goes_everywhere_once() {
+        for (threads, across) in [(256, 1), (256, 7), (256, 256), (2, 3), (1, 5), (256, 300), (256, (1 << 28) - 1), (256, (1 << 31) - 1)] {
+            let walk = Walk::new(threads, across);
+            for thread in [0, 1, threads - 1].into_iter().filter(|&thread| thread < threads) {
+                let mut at = walk.start(thread);
+                for n in 0..100_000u64 {
+                    let number = u64::from(thread) + n * u64::from(threads);
+                    assert_eq!(u64::from(at.0) * u64::from(across) + u64::from(at.1), number);
+                    assert!(at.1 < across);
+                    at = walk.next(at);
+                }
+            }
+            // Far behind: row 20 of the longest rows is number 2³⁵.
+            let far = (20, across - 1);
+            let (row, at) = walk.next(far);
+            let number = |(row, at): (u32, u32)| u64::from(row) * u64::from(across) + u64::from(at);
+            assert_eq!(number((row, at)), number(far) + u64::from(threads));
+        }
     }
 }

@@ -28,3 +28,15 @@ pub fn converted(
     to_f16(brain, across);
     to_bf16(half, over);
 }
+
+#[maco::megakernel]
+pub fn quantised_bf16(x: In<bf16, M, N>, q: Out<i8, M, N>, scale: Out<f32, M, 1>, y: Out<bf16, M, N>) {
+    quantise(x, q, scale);
+    dequantise(q, scale, y);
+}
+
+#[maco::megakernel]
+pub fn quantised_f32(x: In<f32, M, N>, q: Out<i8, M, N>, scale: Out<f32, M, 1>, y: Out<f32, M, N>) {
+    quantise(x, q, scale);
+    dequantise(q, scale, y);
+}

@@ -11,9 +11,13 @@ on_every_device! {
     bf16_transposed up to [300, 300], edges EDGES;
     f32_transposed up to [300, 300], edges EDGES;
     converted up to [150, 300], edges EDGES;
+    bf16_quantised up to [40, 5000], edges LONG;
+    f32_quantised up to [40, 5000], edges LONG;
 }
 
 const EDGES: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [64, 128], [65, 136], [128, 257], [200, 264]];
+
+const LONG: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000], [3, 4096], [2, 4107], [1, 9000]];
 
 macro_rules! elements {
     ($name:ident, $kernel:ident, $ty:ty) => {
@@ -81,4 +85,55 @@ fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     exact(&other, |at| f16::from_f32(x[at]).to_f32(), "to_f32 of f16");
     exact(&across, |at| f16::from_f32(bf16::from_f32(x[at]).to_f32()), "to_f16 of bf16");
     exact(&over, |at| bf16::from_f32(f16::from_f32(x[at]).to_f32()), "to_bf16 of f16");
+}
+
+macro_rules! quantised {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
+            let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+            let (mut q, mut scale, mut y) =
+                (poisoned::<i8>(place, &shape), poisoned::<f32>(place, &[m, 1]), poisoned::<$ty>(place, &shape));
+            plan.run(&upload(place, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
+            let n = n as usize;
+            let steps: Vec<f64> = (0..m as usize)
+                .map(|r| {
+                    x[r * n..(r + 1) * n].iter().map(|v| v.to64().abs()).fold(0.0, |a, b| if b > a || b.is_nan() { b } else { a }) / 127.0
+                })
+                .collect();
+            let finite = |at: usize| steps[at / n].is_finite();
+            near(&scale, |r| steps[r], 2f64.powi(-23), |_| 0.0, &format!("scales of {shape:?}"));
+            // Within half a step, and where it is not close to a tie the very number.
+            near(
+                &y,
+                |at| if finite(at) { x[at].to64() } else { f64::NAN },
+                2f64.powi(-23),
+                |at| steps[at / n] * (0.5 + 2f64.powi(-14)),
+                &format!("quantised {shape:?}"),
+            );
+            for (at, q) in q.download().unwrap().into_iter().enumerate() {
+                let ratio = x[at].to64() / steps[at / n];
+                let tie = (ratio - ratio.floor() - 0.5).abs() < 1e-4;
+                assert!(
+                    !finite(at) || tie || !ratio.is_finite() || f64::from(q) == ratio.round(),
+                    "element {at} of {shape:?}: {q} for {ratio}"
+                );
+            }
+        }
+    };
+}
+quantised!(bf16_quantised, quantised_bf16, bf16);
+quantised!(f32_quantised, quantised_f32, f32);
+
+/// More numbers than inputs of the other tests have: small steps through every tie of a row of integers.
+#[test]
+fn ties_are_rounded_to_even() {
+    let place = Place::plain(1);
+    let mut x: Vec<f32> = (-253..=253).map(|v| v as f32 * 0.5).collect();
+    x.push(127.0);
+    let n = x.len() as u64;
+    let plan = layouts::quantised_f32::plan_with(&place.device, layouts::quantised_f32::Dims { M: 1, N: n }, &place.options).unwrap();
+    let (mut q, mut scale, mut y) = (poisoned::<i8>(&place, &[1, n]), poisoned::<f32>(&place, &[1, 1]), poisoned::<f32>(&place, &[1, n]));
+    plan.run(&upload(&place, &x, &[1, n]), &mut q, &mut scale, &mut y).unwrap();
+    exact(&q, |at| x[at].round_ties_even() as i8, "rows whose scale is 1");
 }
