@@ -90,3 +90,30 @@ pub fn rsqrt(x: f32) -> f32 {
     #[cfg(not(target_arch = "nvptx64"))]
     return 1.0 / x.sqrt();
 }
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::{round, tanh_near_zero};
+
+    /// What a GPU computes, but for the errors of its `ex2` and `rcp`.
+    #[test]
+    fn both_forms_of_tanh_keep_their_bound() {
+        for n in 1..=40_000 {
+            let x = n as f32 * 0.000_25;
+            let found = if x < 0.25 { tanh_near_zero(x) } else { 1.0 - 2.0 / (1.0 + (2.0 * x).exp()) };
+            let expected = f64::from(x).tanh();
+            assert!((f64::from(found) / expected - 1.0).abs() < 2f64.powi(-20), "tanh {x} = {found}, expected {expected}");
+        }
+        assert_eq!(tanh_near_zero(-0.0).to_bits(), (-0.0f32).to_bits());
+        assert_eq!(tanh_near_zero(1e-40), 1e-40);
+    }
+
+    #[test]
+    fn integers_are_rounded_to_even() {
+        for n in -512..=512 {
+            let x = n as f32 * 0.25;
+            assert_eq!(round(x), x.round_ties_even() as i32);
+        }
+        assert_eq!(round(f32::NAN), 0);
+    }
+}

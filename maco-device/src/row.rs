@@ -625,3 +625,22 @@ macro_rules! tuple_outputs {
 }
 tuple_outputs!(A 0, B 1);
 tuple_outputs!(A 0, B 1, C 2);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Entry;
+
+    /// A total order: exactly one of two different entries is the larger.
+    #[test]
+    fn entries_are_ordered() {
+        let values = [f32::NAN, f32::INFINITY, 1.0, 1.0, 0.0, -0.0, -1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        let entries: Vec<Entry> = values.into_iter().zip(0..).map(|(value, index)| Entry { value, index }).collect();
+        for (n, &a) in entries.iter().enumerate() {
+            for (m, &b) in entries.iter().enumerate() {
+                assert_eq!(a.beats(b), n < m, "{a:?} and {b:?}");
+            }
+            assert!(a.beats(Entry::NONE));
+        }
+        assert!(!Entry::NONE.beats(Entry::NONE));
+    }
+}

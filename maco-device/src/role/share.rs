@@ -89,21 +89,28 @@ impl Share {
         };
         // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
         // two tiles they would not fit the registers.
-        if const { X::COUNT <= 2 } {
-            while wide {
-                let b = walk.next(at);
-                let c = walk.next(b);
-                let d = walk.next(c);
-                if !(fits(at) && fits(b) && fits(c) && fits(d)) {
-                    break;
+        macro_rules! together {
+            ($($place:ident $value:ident),*) => {
+                while wide {
+                    let mut after = at;
+                    $(
+                        let $place = after;
+                        after = walk.next($place);
+                    )*
+                    if !($(fits($place))&&*) {
+                        break;
+                    }
+                    let ($($value,)*) = ($(load($place),)*);
+                    $(put($value, $place);)*
+                    at = after;
                 }
-                let (va, vb, vc, vd) = (load(at), load(b), load(c), load(d));
-                put(va, at);
-                put(vb, b);
-                put(vc, c);
-                put(vd, d);
-                at = walk.next(d);
-            }
+            };
+        }
+        if const { X::COUNT == 1 } {
+            together!(a va, b vb, c vc, d vd, e ve, g vg, h vh, k vk);
+        }
+        if const { X::COUNT <= 2 } {
+            together!(a va, b vb, c vc, d vd);
         }
         while at.0 < rows {
             if wide && fits(at) {
