@@ -28,7 +28,8 @@ pub fn tanh(x: f32) -> f32 {
 fn tanh_near_zero(x: f32) -> f32 {
     let s = x * x;
     let series = mul_add(s, mul_add(s, mul_add(s, 62.0 / 2835.0, -17.0 / 315.0), 2.0 / 15.0), -1.0 / 3.0);
-    mul_add(x * s, series, x)
+    // Not x + x s series: that would make 0 of −0.
+    x * mul_add(s, series, 1.0)
 }
 
 /// The nearest integer, ties to even; 0 for NaN. |x| is below 2²².

@@ -88,7 +88,7 @@ impl Share {
             unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), out) };
         };
         // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // two tiles they would not fit the registers.
+        // two tiles they would not fit the registers, and of a small tile a thread has no eight.
         macro_rules! together {
             ($($place:ident $value:ident),*) => {
                 while wide {
@@ -106,10 +106,9 @@ impl Share {
                 }
             };
         }
-        if const { X::COUNT == 1 } {
+        if const { X::COUNT == 1 && (J == 0 || J > 256) } {
             together!(a va, b vb, c vc, d vd, e ve, g vg, h vh, k vk);
-        }
-        if const { X::COUNT <= 2 } {
+        } else if const { X::COUNT <= 2 } {
             together!(a va, b vb, c vc, d vd);
         }
         while at.0 < rows {
