@@ -88,7 +88,8 @@ impl Share {
             unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), out) };
         };
         // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // two tiles they would not fit the registers, and of a small tile a thread has no eight.
+        // two tiles they would not fit the registers, of elements of four bytes four blocks are eight loads, and of
+        // a small tile a thread has no more.
         macro_rules! together {
             ($($place:ident $value:ident),*) => {
                 while wide {
@@ -106,7 +107,7 @@ impl Share {
                 }
             };
         }
-        if const { X::COUNT == 1 && (J == 0 || J > 256) } {
+        if const { X::COUNT == 1 && E::BYTES <= 2 && (J == 0 || J > 256) } {
             together!(a va, b vb, c vc, d vd, e ve, g vg, h vh, k vk);
         } else if const { X::COUNT <= 2 } {
             together!(a va, b vb, c vc, d vd);
