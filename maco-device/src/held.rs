@@ -6,8 +6,9 @@ use crate::element::{Element, opaque};
 use crate::math;
 use crate::row::{Entry, FAR, Row, RowMut, RowValues, across, eight, largest_across, largest_of};
 
-/// A row whose first [`Held::BLOCKS`] blocks of each lane are in registers, 256 bytes of a lane and so 8 KiB of a row on a GPU. What is
-/// longer is read again, and so is a row that does not begin at a multiple of 16 bytes.
+/// A row whose first [`Held::BLOCKS`] blocks of each lane are in registers: on a GPU 8 KiB of a row of elements of two bytes, 6 KiB
+/// of four, since weights beside it take twice the registers too. What is longer is read again, and so is a row that does not begin at a
+/// multiple of 16 bytes.
 pub struct Held<E: Element> {
     row: Row<E>,
     blocks: [E::Eight; 16],
@@ -72,7 +73,7 @@ impl<E: Element> RowMut<E> {
 
 impl<E: Element> Held<E> {
     /// Blocks of eight that a lane holds.
-    pub const BLOCKS: usize = if E::BYTES > 2 { 8 } else { 16 };
+    pub const BLOCKS: usize = if E::BYTES > 2 { 6 } else { 16 };
 
     #[inline(always)]
     fn new(row: Row<E>, block: impl Fn(u32) -> E::Eight) -> Held<E> {

@@ -13,7 +13,7 @@ pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] 
 /// The K largest elements of each row of x\[M, N\], from the largest down, and their indices; of equal ones the lower index first, which
 /// PyTorch leaves open. Where K is more than N the rest is −∞ and `u32::MAX`.
 ///
-/// The row is searched K times: up to 8 KiB of it in registers, what is longer in the cache. Meant for K up to 64 or so.
+/// The row is searched K times: what [`crate::Held`] keeps in registers, the rest in the cache. Meant for K up to 64 or so.
 #[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
 pub fn top_k(
     cta: &mut Cta,

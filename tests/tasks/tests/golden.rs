@@ -13,13 +13,13 @@ const LOAD: &str = "ld.global.v4.b32";
 const STORE: &str = "st.global.v4.b32";
 
 /// Wide loads and stores at least, and loads that follow each other with no store and no barrier between them: as many as a warp has on their
-/// way. Rows of two bytes keep 16 blocks of a lane in registers, those of four bytes 8 blocks of two accesses.
+/// way. Rows of two bytes keep 16 blocks of a lane in registers, those of four bytes 6 blocks of two accesses.
 const WIDE: [(&str, usize, usize, usize); 18] = [
     ("norms_bf16", 64, 64, 16),
     ("norms_f16", 64, 64, 16),
-    ("norms_f32", 64, 64, 16),
+    ("norms_f32", 64, 64, 12),
     ("rows_bf16", 16, 0, 16),
-    ("rows_f32", 16, 0, 16),
+    ("rows_f32", 16, 0, 12),
     ("columns_bf16", 32, 4, 8),
     ("columns_f32", 64, 4, 16),
     ("groups_bf16", 8, 2, 8),
@@ -30,7 +30,7 @@ const WIDE: [(&str, usize, usize, usize); 18] = [
     ("transposed_f32", 16, 16, 16),
     ("converted", 24, 24, 4),
     ("quantised_bf16", 16, 4, 16),
-    ("quantised_f32", 16, 8, 16),
+    ("quantised_f32", 16, 8, 12),
     ("lookups_bf16", 4, 4, 2),
     ("rotated_bf16", 8, 2, 6),
 ];
