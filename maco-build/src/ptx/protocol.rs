@@ -110,7 +110,9 @@ impl Rules<'_, '_, '_> {
             let text = if ["ld.", "st.", "red.", "atom."].into_iter().any(|start| op(statement, start)) && ordered {
                 match () {
                     () if has("global") && !has("gpu") => "words of global memory are shared by the CTAs of one GPU: their scope is `.gpu`",
-                    () if (has("shared") || has("shared::cta")) && !has("cta") => "words of shared memory are one CTA's: their scope is `.cta`",
+                    () if (has("shared") || has("shared::cta")) && !has("cta") => {
+                        "words of shared memory are one CTA's: their scope is `.cta`"
+                    }
                     () if has("shared::cta") && has("relaxed") => {
                         "a notice announces what its reader goes on to read: it is stored by `st.release.cta` and loaded by `ld.acquire.cta`"
                     }
