@@ -79,7 +79,7 @@ impl<'a> Modelled<'a> {
     /// Notes a test that does not wait: several vain ones are a wait.
     pub(super) fn tested(&self, holds: bool) {
         match (holds, self.vain.get()) {
-            (true, 0) => {}
+            // The first thing that a thread ever asks may hold at once.
             (true, _) => self.work(true),
             (false, vain @ 0..4) => self.vain.set(vain + 1),
             (false, vain) => {
