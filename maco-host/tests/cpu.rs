@@ -5,26 +5,11 @@ mod kernels;
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, Builder, CENTRE, DOUBLE, LINEAR, RAW, SLOW, STRICT};
+use kernels::{ADD, BY, Builder, CENTRE, LINEAR, RAW, SCHEDULES, SLOW, STRICT, chain};
 use maco_graph::ir::TensorKind::{In, InOut, Out, State, Temp};
 use maco_graph::ir::{ScalarSource, View, ViewAxis};
 use maco_graph::spec::Element::{Bf16, F32};
 use maco_host::{Arguments, CudaGraph, Device, Error, Event, Fault, Plan, PlanOptions, Schedule, Stream, Symptom, Tensor};
-
-const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
-const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
-
-/// y = centre(2 (x + by))
-fn chain(m: u64, n: u64) -> Builder {
-    Builder::new("chain")
-        .tensor("x", In, F32, &[m, n])
-        .tensor("y", Out, F32, &[m, n])
-        .tensor("h", Temp, F32, &[m, n])
-        .scalar("by")
-        .call(&ADD, &["x", "h"], &BY)
-        .call(&DOUBLE, &["h"], &[])
-        .call(&CENTRE, &["h", "y"], &[])
-}
 
 fn chain_expected(x: &[f32], n: usize, by: f32) -> Vec<f32> {
     x.chunks(n)
@@ -51,7 +36,7 @@ fn a_chain_is_exact_on_any_number_of_workers() {
         let device = Device::cpu_with(workers);
         for schedule in SCHEDULES {
             for (m, n) in [(13, 21), (4, 8), (1, 1), (64, 40)] {
-                let plan = build(&device, chain(m, n), PlanOptions::new().schedule(schedule));
+                let plan = build(&device, chain(&ADD, m, n), PlanOptions::new().schedule(schedule));
                 assert_eq!(plan.workers(), workers);
                 let mut y = device.zeros::<f32>([m, n]).unwrap();
                 // More launches than counter banks, with other arguments each time.
@@ -177,7 +162,7 @@ fn a_lost_signal_is_reported_in_the_users_names_and_recovered_from() {
         for workers in [1, 3] {
             let device = Device::cpu_with(workers);
             let deadline = Duration::from_millis(60);
-            let plan = build(&device, chain(16, 24), PlanOptions::new().schedule(schedule).deadline(deadline));
+            let plan = build(&device, chain(&ADD, 16, 24), PlanOptions::new().schedule(schedule).deadline(deadline));
             let data = integers(16 * 24, 0);
             let x = device.upload(&data, [16, 24]).unwrap();
             let mut y = device.zeros::<f32>([16, 24]).unwrap();
@@ -233,7 +218,7 @@ fn a_task_that_does_not_end_is_named() {
     for schedule in SCHEDULES {
         let device = Device::cpu_with(1);
         let deadline = Duration::from_millis(40);
-        let plan = build(&device, chain(16, 24), PlanOptions::new().schedule(schedule).deadline(deadline));
+        let plan = build(&device, chain(&ADD, 16, 24), PlanOptions::new().schedule(schedule).deadline(deadline));
         let data = integers(16 * 24, 0);
         let x = device.upload(&data, [16, 24]).unwrap();
         let mut y = device.zeros::<f32>([16, 24]).unwrap();
@@ -263,7 +248,7 @@ fn a_task_that_does_not_end_is_named() {
 fn the_number_of_launches_wraps() {
     let device = Device::cpu_with(3);
     for schedule in SCHEDULES {
-        let plan = build(&device, chain(16, 24), PlanOptions::new().schedule(schedule));
+        let plan = build(&device, chain(&ADD, 16, 24), PlanOptions::new().schedule(schedule));
         let data = integers(16 * 24, 0);
         let x = device.upload(&data, [16, 24]).unwrap();
         let mut y = device.zeros::<f32>([16, 24]).unwrap();
@@ -280,8 +265,8 @@ fn the_number_of_launches_wraps() {
 #[test]
 fn a_hang_of_one_plan_leaves_others_alone() {
     let device = Device::cpu_with(2);
-    let bad = build(&device, chain(8, 8), PlanOptions::new().deadline(Duration::from_millis(30)));
-    let good = build(&device, chain(8, 8), PlanOptions::new());
+    let bad = build(&device, chain(&ADD, 8, 8), PlanOptions::new().deadline(Duration::from_millis(30)));
+    let good = build(&device, chain(&ADD, 8, 8), PlanOptions::new());
     let data = integers(64, 5);
     let x = device.upload(&data, [8, 8]).unwrap();
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
@@ -388,19 +373,19 @@ fn what_a_plan_cannot_be_built_for() {
     let code = |builder: Builder, options: PlanOptions| {
         Plan::build(&device, builder.program(), &options).map(|_| ()).map_err(|error| error.code())
     };
-    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(2)), Ok(()));
-    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(3)), Err(39));
-    assert_eq!(code(chain(8, 8), PlanOptions::new().workers(0)), Err(21));
-    assert_eq!(code(chain(8, 8), PlanOptions::new().max_tasks(3)), Err(27));
-    assert_eq!(code(chain(8, 8), PlanOptions::new().deadline(Duration::ZERO)), Err(59));
+    assert_eq!(code(chain(&ADD, 8, 8), PlanOptions::new().workers(2)), Ok(()));
+    assert_eq!(code(chain(&ADD, 8, 8), PlanOptions::new().workers(3)), Err(39));
+    assert_eq!(code(chain(&ADD, 8, 8), PlanOptions::new().workers(0)), Err(21));
+    assert_eq!(code(chain(&ADD, 8, 8), PlanOptions::new().max_tasks(3)), Err(27));
+    assert_eq!(code(chain(&ADD, 8, 8), PlanOptions::new().deadline(Duration::ZERO)), Err(59));
     let raw = Builder::new("raw").tensor("x", InOut, F32, &[4, 8]).call(&RAW, &["x"], &[]);
     let error = Plan::build(&device, raw.program(), &PlanOptions::new()).unwrap_err();
     assert_eq!(error.code(), 52);
     assert!(error.to_string().contains("cpu = reference_fn"), "{error}");
-    let mut program = chain(8, 8).program();
+    let mut program = chain(&ADD, 8, 8).program();
     program.workers = Some(3);
     assert_eq!(Plan::build(&device, program, &PlanOptions::new()).unwrap_err().code(), 39);
-    let mut program = chain(8, 8).program();
+    let mut program = chain(&ADD, 8, 8).program();
     (program.workers, program.schedulers) = (Some(1), Some(1));
     let plan = Plan::build(&device, program, &PlanOptions::new()).unwrap();
     assert_eq!((plan.workers(), plan.graph().schedule), (1, Schedule::Schedulers(1)));
@@ -409,7 +394,7 @@ fn what_a_plan_cannot_be_built_for() {
 #[test]
 fn streams_on_a_cpu_run_at_once_and_graphs_need_a_gpu() {
     let device = Device::cpu_with(2);
-    let plan = build(&device, chain(8, 8), PlanOptions::new());
+    let plan = build(&device, chain(&ADD, 8, 8), PlanOptions::new());
     let data = integers(64, 3);
     let x = device.upload(&data, [8, 8]).unwrap();
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
@@ -433,7 +418,7 @@ fn streams_on_a_cpu_run_at_once_and_graphs_need_a_gpu() {
 #[test]
 fn wrong_arguments_change_nothing() {
     let device = Device::cpu_with(2);
-    let plan = build(&device, chain(8, 8), PlanOptions::new());
+    let plan = build(&device, chain(&ADD, 8, 8), PlanOptions::new());
     let data = integers(64, 4);
     let x = device.upload(&data, [8, 8]).unwrap();
     let wide = device.zeros::<f32>([8, 9]).unwrap();
@@ -463,7 +448,7 @@ fn wrong_arguments_change_nothing() {
 #[test]
 fn the_deadline_can_be_changed() {
     let device = Device::cpu_with(1);
-    let plan = build(&device, chain(8, 8), PlanOptions::new().deadline(Duration::from_secs(3600)));
+    let plan = build(&device, chain(&ADD, 8, 8), PlanOptions::new().deadline(Duration::from_secs(3600)));
     let x = device.zeros::<f32>([8, 8]).unwrap();
     let mut y = device.zeros::<f32>([8, 8]).unwrap();
     plan.set_deadline(Duration::from_millis(25)).unwrap();
@@ -475,7 +460,7 @@ fn the_deadline_can_be_changed() {
 
 #[test]
 fn a_plan_outlives_its_device_handle_and_moves_between_threads() {
-    let plan = build(&Device::cpu_with(2), chain(8, 8), PlanOptions::new());
+    let plan = build(&Device::cpu_with(2), chain(&ADD, 8, 8), PlanOptions::new());
     let device = plan.device().clone();
     let handle = std::thread::spawn(move || {
         let x = device.zeros::<f32>([8, 8]).unwrap();
@@ -489,7 +474,7 @@ fn a_plan_outlives_its_device_handle_and_moves_between_threads() {
 #[test]
 fn planned_for_the_variable() {
     // Run by the test below in a process of its own; harmless otherwise.
-    build(&Device::cpu_with(1), chain(8, 8), PlanOptions::new());
+    build(&Device::cpu_with(1), chain(&ADD, 8, 8), PlanOptions::new());
 }
 
 #[test]

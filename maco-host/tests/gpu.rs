@@ -6,14 +6,13 @@ mod kernels;
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, Builder, CENTRE, SPIN};
+use kernels::{ADD, BY, Builder, CENTRE, SPIN};
 use maco_graph::ir::ScalarSource;
 use maco_graph::ir::TensorKind::{In, InOut, Out, Temp};
 use maco_graph::spec::Element::F32;
 use maco_host::{Arguments, CudaGraph, Device, DeviceModule, Embedded, Error, Event, Plan, PlanOptions, Program, Stream, Tensor};
 
 const MODULES: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: include_str!("gpu/kernels.ptx"), hash: 1 }];
-const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
 
 fn gpu() -> Device {
     Device::gpu(0).expect("these tests need a GPU")

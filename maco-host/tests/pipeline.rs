@@ -6,14 +6,10 @@ mod kernels;
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, Builder, CENTRE, DOUBLE, LINEAR, SLOW};
-use maco_graph::ir::ScalarSource;
+use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW};
 use maco_graph::ir::TensorKind::{In, Out, Temp};
 use maco_graph::spec::Element::{Bf16, F32};
 use maco_host::{Arguments, Device, Error, Fault, Plan, PlanOptions, Schedule, Symptom, Tensor};
-
-const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
-const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
 
 fn integers(count: u64, seed: u32) -> impl Iterator<Item = f32> {
     (0..count as u32).map(move |n| ((n.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 16) % 64) as f32 - 32.0)

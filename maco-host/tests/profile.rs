@@ -5,27 +5,11 @@ mod kernels;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use kernels::{ADD, Builder, CENTRE, DOUBLE, LINEAR, SLOW};
-use maco_graph::ir::ScalarSource;
+use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW, chain};
 use maco_graph::ir::TensorKind::{In, Out, Temp};
 use maco_graph::spec::Element::{Bf16, F32};
 use maco_host::profile::{Group, Kind, Operation, Profile, Roofline, Span, TaskPlace, TraceError, read_costs, write_costs};
-use maco_host::{Arguments, Cost, Costs, Device, Plan, PlanOptions, Schedule};
-
-const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
-const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
-
-/// y = centre(2 (x + by)), the addition slowly.
-fn chain(m: u64, n: u64) -> Builder {
-    Builder::new("chain")
-        .tensor("x", In, F32, &[m, n])
-        .tensor("y", Out, F32, &[m, n])
-        .tensor("h", Temp, F32, &[m, n])
-        .scalar("ms")
-        .call(&SLOW, &["x", "h"], &BY)
-        .call(&DOUBLE, &["h"], &[])
-        .call(&CENTRE, &["h", "y"], &[])
-}
+use maco_host::{Arguments, Cost, Costs, Device, Plan, PlanOptions};
 
 fn run(plan: &Plan, m: u64, n: u64) {
     let device = plan.device().clone();
@@ -36,7 +20,7 @@ fn run(plan: &Plan, m: u64, n: u64) {
 fn profile(options: PlanOptions, workers: u32) -> (Plan, Profile) {
     let device = Device::cpu_with(workers);
     let (m, n) = (16, 24);
-    let plan = Plan::build(&device, chain(m, n).program(), &options).unwrap();
+    let plan = Plan::build(&device, chain(&SLOW, m, n).program(), &options).unwrap();
     plan.profile(true).unwrap();
     // The profile is of the last launch.
     run(&plan, m, n);
@@ -89,7 +73,7 @@ fn plain_tasks_of_a_pipeline_are_recorded_one_by_one() {
         let device = Device::cpu_with(11);
         let (m, n) = (16, 24);
         let options = PlanOptions::new().workers(2).pipelined(true).schedule(schedule);
-        let plan = Plan::build(&device, chain(m, n).program(), &options).unwrap();
+        let plan = Plan::build(&device, chain(&SLOW, m, n).program(), &options).unwrap();
         plan.profile(true).unwrap();
         run(&plan, m, n);
         let profile = plan.profile_report().unwrap();
@@ -134,7 +118,7 @@ fn a_pipeline_records_its_roles() {
 #[test]
 fn what_is_off_records_nothing() {
     let device = Device::cpu_with(2);
-    let plan = Plan::build(&device, chain(8, 8).program(), &PlanOptions::new()).unwrap();
+    let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new()).unwrap();
     run(&plan, 8, 8);
     assert_eq!(plan.profile_report().unwrap_err().code(), 63);
     plan.profile(true).unwrap();
@@ -149,7 +133,7 @@ fn what_is_off_records_nothing() {
 #[test]
 fn what_finds_no_room_is_counted() {
     let device = Device::cpu_with(1);
-    let plan = Plan::build(&device, chain(8, 8).program(), &PlanOptions::new()).unwrap();
+    let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new()).unwrap();
     plan.profile_keeping(3).unwrap();
     run(&plan, 8, 8);
     let profile = plan.profile_report().unwrap();

@@ -3,6 +3,7 @@
 //! [`THREADS`] threads run each; whoever calls them has waited for what they read.
 
 use maco_device::ptx::memory::{load, load4, store, store4};
+use maco_device::ptx::special;
 
 use super::boundary::{CHUNK, mix};
 use super::plain::{PARTS, THREADS};
@@ -40,11 +41,11 @@ pub unsafe fn relay(x: *mut u32) {
 /// Both are words of global memory.
 #[inline(always)]
 pub unsafe fn busy(thread: u32, cycles: *const u32, done: *mut u32) {
-    let begin = ptx::clock();
+    let begin = special::clock();
     // SAFETY: passed on from the caller.
     unsafe {
         let cycles = load(cycles);
-        while ptx::clock().wrapping_sub(begin) < u64::from(cycles) {}
+        while special::clock().wrapping_sub(begin) < u64::from(cycles) {}
         if thread == 0 {
             store(done, cycles);
         }

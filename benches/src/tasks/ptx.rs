@@ -23,15 +23,6 @@ pub fn sync() {
     unsafe { asm!("bar.sync 0;", options(nostack)) }
 }
 
-/// Cycles of the multiprocessor's clock (§10 `%clock64`).
-#[inline(always)]
-pub fn clock() -> u64 {
-    let value: u64;
-    // SAFETY: reads a special register; not `pure`, it changes.
-    unsafe { asm!("mov.u64 {0}, %clock64;", out(reg64) value, options(nostack, nomem)) };
-    value
-}
-
 /// The sum over a warp (§9.7.13.10 `redux.sync`).
 #[inline(always)]
 pub fn warp_sum(value: u32) -> u32 {

@@ -6,7 +6,12 @@ use std::time::Duration;
 use maco_device::{Cpu, Cta, Identity, Task, bf16};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
-use maco_host::{Embedded, Program};
+use maco_host::{Embedded, Program, Schedule};
+
+/// The one scalar of a program.
+pub const BY: [ScalarSource; 1] = [ScalarSource::Parameter(0)];
+/// One of each kind.
+pub const SCHEDULES: [Schedule; 4] = [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)];
 
 const MN: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(1)];
 const MK: &[DimSpec] = &[DimSpec::Symbol(0), DimSpec::Symbol(2)];
@@ -123,6 +128,18 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
 /// Builds a call graph by names.
 #[derive(Clone)]
 pub struct Builder(Graph);
+
+/// y = centre(2 first(x)), of `m` by `n`; `first` has the program's one scalar.
+pub fn chain(first: &'static TaskSpec, m: u64, n: u64) -> Builder {
+    Builder::new("chain")
+        .tensor("x", TensorKind::In, Element::F32, &[m, n])
+        .tensor("y", TensorKind::Out, Element::F32, &[m, n])
+        .tensor("h", TensorKind::Temp, Element::F32, &[m, n])
+        .scalar("by")
+        .call(first, &["x", "h"], &BY)
+        .call(&DOUBLE, &["h"], &[])
+        .call(&CENTRE, &["h", "y"], &[])
+}
 
 impl Builder {
     pub fn new(name: &str) -> Builder {
