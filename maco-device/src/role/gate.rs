@@ -2,7 +2,8 @@
 //!
 //! They take up a task as soon as it is posted: the jump to its code, its tiles and scalars, and what an early body loads, are not behind
 //! the wait. The wait is the task's gate. The controller opens gates well ahead of the consumers, by `ready`. If it has not, the consumers
-//! have nothing else to do, and each of their warps looks at the counters itself: that spares a hand-over by mbarrier between the arrival of the last signal and the first access.
+//! have nothing else to do, and of a light task each of their warps looks at the counters itself: that spares a hand-over by mbarrier
+//! between the arrival of the last signal and the first access.
 //!
 //! All warps must agree on which tasks run, or those that do would wait at a barrier for those that do not. So when a CTA stops, it first
 //! closes: each warp says at its gate whether it still looks ([`LOOKS`]), has gone through ([`BEGUN`]), or was closed out; whoever stops
