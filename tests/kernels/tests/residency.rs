@@ -181,6 +181,58 @@ fn gpu_a_neighbour_that_outstays_the_watchdog() {
     assert!(begin.elapsed() > LONG / 2, "the neighbour did not hold it up");
 }
 
+/// A plain launch runs as a cooperative one does, by itself, in a graph, and beside a neighbour that outstays several deadlines.
+#[test]
+#[ignore = "gpu"]
+fn gpu_plain_launches() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    let stream = Stream::new(&device).unwrap();
+    for schedule in SCHEDULES {
+        let mlp = Mlp::new(&device, &PlanOptions::new().schedule(schedule).deadline(HELD / 4).cooperative(false)).unwrap();
+        let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+        let [x, up, down] = &mlp.tensors;
+        let bound = mlp.plan.bind(Arguments::new().tensor(x).tensor(up).tensor(down).tensor_mut(&mut y)).unwrap();
+        let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+        (0..20).for_each(|_| mlp.right("alone"));
+        let mut z = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+
+        neighbour.hold(4, HELD);
+        mlp.plan.run(x, up, down, &mut z).unwrap();
+        mlp.expected.within(&z, 0.02, "beside a neighbour");
+        assert!(!neighbour.holds(), "{schedule} ended before there was room for all of it");
+
+        neighbour.hold(4, HELD);
+        for _ in 0..3 {
+            graph.launch(&stream).unwrap();
+        }
+        stream.synchronize().unwrap();
+        mlp.plan.check().unwrap();
+        mlp.expected.within(&y, 0.02, "replayed beside a neighbour");
+    }
+}
+
+/// A plain launch that does not get room for all its CTAs says so, and nothing of it is left.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_plain_launch_without_room() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    for schedule in SCHEDULES {
+        let mlp = Mlp::new(&device, &PlanOptions::new().schedule(schedule).deadline(HELD / 50).cooperative(false)).unwrap();
+        mlp.right("alone");
+        neighbour.hold(4, HELD);
+        let error = mlp.run().map(drop).unwrap_err();
+        println!("{schedule}: {error}");
+        assert_eq!(error.code(), 66, "{error}");
+        let ctas = error.to_string();
+        assert!(ctas.contains("mlp") && ctas.contains(&format!("{}", device.workers())), "{ctas}");
+        assert_eq!(mlp.run().map(drop).unwrap_err().code(), 48);
+        mlp.plan.recover().unwrap();
+        mlp.right("afterwards");
+    }
+}
+
 /// Says to the program below that it is the other process.
 const OTHER: &str = "MACO_TESTS_OTHER_PROCESS";
 /// Longer than a time slice, and much shorter than all that the other process has.
