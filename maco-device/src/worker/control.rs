@@ -192,16 +192,16 @@ unsafe fn unended(arena: Arena, run: &Run, patience: &Patience, n: u32) {
 /// The controller of a worker whose tasks come ready may be a scheduler.
 #[inline(always)]
 unsafe fn spare(launch: &Launch, number: u32) {
-    // SAFETY: a live launch; one warp enters, copies and reads.
+    if launch.spare == 0 || number >= launch.schedulers {
+        return;
+    }
+    // SAFETY: a live launch; one warp copies and reads.
     unsafe {
-        let run = Run::new(&Warp, launch, number);
-        if !admitted(&run) || launch.spare == 0 || number >= launch.schedulers {
-            return;
-        }
         let share = (launch.shares as *const Share).add(number as usize).read();
         let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
         copy(&share, share.memory, words, special::thread() % 32, 32);
         warp::sync();
+        let run = Run::new(&Warp, launch, number);
         protocol::schedule(&Warp, launch, &run, number, share.memory as *mut u32);
     }
 }
