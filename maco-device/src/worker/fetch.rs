@@ -202,10 +202,19 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
             tasks = most;
         }
         let included = mine >= entry && behind < tasks;
+        // Each slot was found vacant by four lanes, and all write to it: a vote alone orders no accesses.
+        warp::sync();
+        let mut m = 0;
+        while ARRIVALS > 1 && m < tasks {
+            // Racecheck follows a wait only to the lane that made it.
+            let (at, parity) = place(n + m);
+            mbarrier::test(arena.vacant(at), parity ^ 1);
+            m += 1;
+        }
         if included {
             memory::store_shared4(words + part * 16, batch);
         }
-        let mut m = 0;
+        m = 0;
         while m < tasks {
             views.put(arena.slot(place(n + m).0), lane);
             m += 1;
