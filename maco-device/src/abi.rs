@@ -62,6 +62,10 @@ pub const EARLY: u16 = 32;
 pub const QUICK: u16 = 16;
 /// [`Descriptor::flags`]: the task writes little, so that what counts is when it begins: its consumers look at counters themselves.
 pub const LIGHT: u16 = 64;
+/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory; results do not.
+pub const STREAMED: u16 = 128;
+/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run.
+pub const PRELOADED: u16 = 256;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -93,7 +97,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,

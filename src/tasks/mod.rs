@@ -7,9 +7,11 @@ mod collective;
 mod elementwise;
 mod norm;
 mod product;
+mod skinny;
 
 pub use activation::{gelu, relu, silu};
 pub use collective::all_reduce;
 pub use elementwise::{add, bias, copy, mul, scale};
 pub use norm::{rmsnorm, softmax, sum_rows};
 pub use product::{linear, matmul};
+pub use skinny::{skinny_linear, skinny_linear_add, skinny_linear_mul};

@@ -200,6 +200,11 @@ pub enum TaskKind {
     Staged,
     /// The consumer threads load and store global memory themselves.
     Direct,
+    /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
+    Streamed {
+        /// Which tensor parameter.
+        operand: u8,
+    },
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
         /// Whether `cpu = reference_fn` was given.
@@ -231,6 +236,14 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
+    /// The tensor parameter that is streamed, counted among the tensor parameters.
+    pub const fn streamed(&self) -> Option<usize> {
+        match self.kind {
+            TaskKind::Streamed { operand } => Some(operand as usize),
+            _ => None,
+        }
+    }
+
     /// Number of tile variants: the product over the axes.
     pub const fn tile_variants(&self) -> u32 {
         let mut product = 1;

@@ -23,6 +23,11 @@ pub enum Kind {
     /// The body calls `.steps(` or `.mma(`: operands travel through the ring.
     Staged,
     Direct,
+    /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
+    Streamed {
+        /// Which tensor parameter.
+        operand: u8,
+    },
     Simt {
         cpu: bool,
         prologue: bool,
@@ -86,7 +91,10 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
         (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
         (None, _) if body.contracts => Kind::Staged,
-        (None, _) => Kind::Direct,
+        (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
+            Some(operand) => Kind::Streamed { operand: operand as u8 },
+            None => Kind::Direct,
+        },
     });
     let staged: Vec<bool> = task.tensors().map(|tensor| kind == Kind::Staged && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
@@ -147,11 +155,13 @@ struct Body {
     tiled: HashSet<String>,
     /// `y` of `.store(acc, y)`.
     stored: HashSet<String>,
+    /// `w` of `.gemv(x, w, y)`.
+    streamed: Option<String>,
 }
 
 impl Body {
     fn read(tokens: TokenStream) -> Body {
-        let mut body = Body { contracts: false, tiled: HashSet::new(), stored: HashSet::new() };
+        let mut body = Body { contracts: false, tiled: HashSet::new(), stored: HashSet::new(), streamed: None };
         body.visit(tokens);
         body
     }
@@ -167,6 +177,8 @@ impl Body {
                 self.contracts = true;
             } else if method == "store" {
                 self.stored.extend(identifiers(arguments.stream()));
+            } else if method == "gemv" || method == "gemv_with" {
+                self.streamed = identifiers(arguments.stream()).nth(1);
             }
         }
         for window in tokens.windows(4) {
