@@ -16,8 +16,9 @@ const PROGRAM: &str = "compute-sanitizer";
 
 /// Parts of the names of tests that measure time, hold multiprocessors or wait for deadlines: they say nothing where everything is slow.
 const TIMED: [&str; 6] = ["hangs", "faults", "residency", "starvation", "latency", "profiled"];
-/// The same of single tests in other programs.
-const SKIPPED: &str = "--skip abort --skip dropped";
+/// The same of single tests in other programs; and graphs of thousands of tasks, which racecheck does not get through in an hour: smaller ones
+/// run the same code.
+const SKIPPED: &str = "--skip abort --skip dropped --skip thousand --skip a_long_chain --skip a_wide_fan";
 
 /// Builds the bundle and runs its tests under the sanitizer.
 pub fn sanitize() -> Result<(), Failure> {
@@ -64,7 +65,8 @@ pub fn shell_function(tests: &[&str], commit: &str) -> String {
         for tool in memcheck racecheck; do
             echo "== $tool $test"
             begin=$(date +%s)
-            limited {PROGRAM} --tool "$tool" --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
+            # Calls that the driver refuses are what many tests are about.
+            limited {PROGRAM} --tool "$tool" --report-api-errors no --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
             code=$?
             case $code in
                 0) result=ok ;;

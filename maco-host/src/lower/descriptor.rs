@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS,
-    PRELOADED, SOLE, STAGED, STREAMED, Wait,
+    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT,
+    SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
