@@ -43,7 +43,7 @@ fn main() -> anyhow::Result<()> {
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
     let clock = Clock::new(&device, options.rounds)?;
-    let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| n * k * 2 >> 20 <= options.most).collect();
+    let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| (n * k * 2) >> 20 <= options.most).collect();
     let bar = progress(shapes.len());
     let mut rows = Vec::new();
     for (n, k) in shapes {
