@@ -126,8 +126,8 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.store::<T, E, I, J>(acc.0, y);
     }
 
-    /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once: at the rate at which the rows of `w` come from
-    /// memory. They come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, 192 KiB ahead of the products, and if no task of the graph
+    /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
+    /// come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, 192 KiB ahead of the products, and if no task of the graph
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]

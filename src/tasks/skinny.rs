@@ -2,10 +2,10 @@
 
 use crate::prelude::*;
 
-/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Streams `w` at the rate of
-/// memory, ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) is for more rows.
+/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Streams `w`
+/// ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) is for more rows.
 ///
-/// Error: that of a sum in `f32`, in another order than on the CPU: at most (K / 16 + 12) · 2⁻²⁴ · Σ |x·w|, and one rounding.
+/// On a GPU products are added in another order than on the CPU, the same at every run.
 #[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
 pub fn skinny_linear(
     cta: &mut Cta,

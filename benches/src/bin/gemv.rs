@@ -99,7 +99,7 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
                 check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, half, clock.stream.as_raw().cast()) })
             }),
         ];
-        // Two seconds or so until clocks are steady.
+        // A second, until clocks are steady.
         let begin = std::time::Instant::now();
         while begin.elapsed().as_secs_f64() < 1.0 {
             systems.iter_mut().try_for_each(|system| system())?;

@@ -4,7 +4,7 @@ use crate::abi::PAGE_BYTES;
 use crate::element::Element;
 use crate::tile::Tile;
 
-/// Pages of a stage. One thread copies row by row: with shorter rows it could not keep up with memory.
+/// Pages of a stage. One thread copies row by row, and longer rows are fewer copies.
 pub const PAGES: u32 = 2;
 
 /// Columns of a stage of `rows` rows of two-byte elements.
