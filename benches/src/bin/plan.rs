@@ -74,7 +74,8 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
                 tile: None,
                 then: Vec::new(),
                 priority: 0,
-                drain: false,
+                split: None,
+            drain: false,
             });
         }
         x = y;

@@ -135,6 +135,8 @@ impl Binding {
             profile: parts.profile().0,
             records: parts.profile().1,
             reserved: 0,
+            partials: plan.partials(),
+            arrived: plan.arrived(),
         }
     }
 }

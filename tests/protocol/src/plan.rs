@@ -360,6 +360,8 @@ impl Tables {
             profile: 0,
             records: 0,
             reserved: 0,
+            partials: 0,
+            arrived: 0,
         }
     }
 }
