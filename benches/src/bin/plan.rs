@@ -75,7 +75,7 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
                 then: Vec::new(),
                 priority: 0,
                 split: None,
-            drain: false,
+                drain: false,
             });
         }
         x = y;

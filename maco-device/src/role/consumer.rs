@@ -120,6 +120,7 @@ impl Consumer {
         let chunk = self.wait_free();
         // SAFETY: the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
         unsafe { cores::write(self.arena.chunk(chunk), self.again(), words) };
+        fence::proxy_async_shared();
         self.hand_over(chunk);
     }
 
@@ -127,9 +128,8 @@ impl Consumer {
     #[inline(always)]
     fn hand_over(&mut self, chunk: u32) {
         self.staged += 1;
-        fence::proxy_async_shared();
         warp::sync();
-        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+        // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
         unsafe { ring::arrive(self.arena.staged(chunk), self.lane()) };
     }
 }
@@ -175,6 +175,7 @@ impl Consumer {
             }
             self.stage(cores::whole::<T, E>(&sum));
         }
+        // Nothing.
         let buffer = self.wait_free();
         self.hand_over(buffer);
     }

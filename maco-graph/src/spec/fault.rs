@@ -123,10 +123,9 @@ impl FaultKind {
             FaultKind::WritesIn { .. } => Code::WritesIn,
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } => Code::Tile,
-            FaultKind::SplitCount { .. }
-            | FaultKind::SplitWithoutSum
-            | FaultKind::ThenWithoutStore
-            | FaultKind::OptionOnGraph { .. } => Code::CallOption,
+            FaultKind::SplitCount { .. } | FaultKind::SplitWithoutSum | FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => {
+                Code::CallOption
+            }
             FaultKind::PartialRead { .. }
             | FaultKind::ThenOnPartial { .. }
             | FaultKind::Collective { .. }
