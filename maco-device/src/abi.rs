@@ -256,8 +256,8 @@ pub struct Launch {
     pub profile: u64,
     /// Most records of one role of a worker.
     pub records: u32,
-    /// Explicit padding.
-    pub reserved: u32,
+    /// Who enters and leaves: a worker each, and a scheduler each unless it is a warp of a worker.
+    pub executors: u32,
     /// `[f32]`: partial sums of tiles that several tasks make, chunk after chunk.
     pub partials: u64,
     /// `[[u32; 2]]`, one per chunk of `partials`; used are those of each tile's first chunk: parts that have arrived, 0 between launches,
@@ -365,8 +365,8 @@ pub struct State {
     pub exited: u32,
     /// Ticket of the dynamic queue, one per bank.
     pub ticket: [u32; 2],
-    /// 1 while a launch runs: two at once are an error.
-    pub busy: u32,
+    /// Workers and schedulers that have entered this launch; 0 while none runs. More than there are: two at once, an error.
+    pub begun: u32,
     /// Padding to one line.
     pub reserved: [u32; 26],
 }
@@ -421,6 +421,8 @@ pub const REPORT_DEADLINE: u32 = 1;
 pub const REPORT_BUSY: u32 = 2;
 /// A task was begun, or pushed, and did not end.
 pub const REPORT_STUCK: u32 = 3;
+/// Not all CTAs of a launch that is not cooperative have begun: [`BlackBox::seen`] of [`BlackBox::expected`].
+pub const REPORT_ABSENT: u32 = 4;
 
 const _: () = {
     assert!(size_of::<Descriptor>() == 64);

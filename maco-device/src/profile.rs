@@ -13,7 +13,7 @@ pub use host::Recorder;
 use crate::abi::{
     Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
 };
-use crate::hardware::{memory, special};
+use crate::hardware::{memory, special, warp};
 use crate::role::ring::{Arena, place};
 
 /// Whether this code notes anything.
@@ -240,23 +240,52 @@ pub unsafe fn stored(arena: Arena, staged: bool) {
     }
 }
 
-/// The store warp has signalled `count` tasks from `n` on, one per lane.
+/// Tasks whose end the store warp signals, one per lane.
+pub struct Ending {
+    task: u32,
+    count: u32,
+}
+
+/// The store warp is about to signal the ends of `count` tasks from `n` on.
 ///
 /// # Safety
-/// Called by the whole store warp, converged, behind [`store`]; the slots hold the tasks.
+/// Called by the whole store warp, converged; the slots hold the tasks.
 #[inline(always)]
-pub unsafe fn signalled(arena: Arena, n: u32, count: u32) {
-    if !ON {
-        return;
-    }
-    let mut at = 0;
-    // SAFETY: passed on from the caller.
-    unsafe {
-        if special::thread_again().is_multiple_of(32) {
-            while at < count {
-                Span::new(arena, ROLE_STORE, KIND_STORE, n + at).write(arena);
-                at += 1;
+pub unsafe fn ending(arena: Arena, n: u32, count: u32) -> Ending {
+    let lane = special::thread_again() % 32;
+    // SAFETY: the caller promises that the slots hold the tasks.
+    let task = if ON && lane < count { unsafe { memory::load_shared(arena.slot(place(n + lane).0) + TASK) } } else { 0 };
+    Ending { task, count }
+}
+
+impl Ending {
+    /// It has. Only now is anything written: the signal's release fence would wait for it.
+    ///
+    /// # Safety
+    /// Called by the whole store warp, converged, behind [`store`].
+    #[inline(always)]
+    pub unsafe fn note(self, arena: Arena) {
+        if !ON {
+            return;
+        }
+        let (lane, now) = (special::thread_again() % 32, special::clock() as u32);
+        let at = arena.profile();
+        let own = at + ROLE_WORDS + ROLE_STORE * ROLE_BYTES;
+        // SAFETY: words of the arena that this warp alone uses; below the capacity there is room for the record.
+        unsafe {
+            let (made, start, capacity) = (memory::load_shared(own), memory::load_shared(own + START), memory::load_shared(at + CAPACITY));
+            // Those behind the first have ended with it.
+            let start = if lane == 0 { start } else { now };
+            if lane < self.count && made + lane < capacity {
+                let record = load_long(at + ADDRESS) + size_of::<Record>() as u64 * (ROLE_STORE * capacity + made + lane) as u64;
+                memory::store4(record as *mut u32, [start, now.wrapping_sub(start), KIND_STORE, self.task]);
             }
+            warp::sync();
+            if lane == 0 {
+                memory::store_shared(own, made + self.count);
+                memory::store_shared(own + START, now);
+            }
+            warp::sync();
         }
     }
 }

@@ -1,5 +1,10 @@
 //! Why a plan refuses to run until it is recovered.
 
+use std::time::Duration;
+
+use maco_device::abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
+use maco_graph::plan::Plan;
+
 use crate::error::Error;
 use crate::hang::Hang;
 
@@ -10,17 +15,29 @@ pub(crate) enum Cause {
     Hang(Hang),
     /// Two launches at once.
     Busy,
+    /// CTAs of a launch that did not begin.
+    Absent { begun: u32, ctas: u32, waited: Duration },
     /// The body of a task panicked.
     Panicked { task: Box<str>, call: u32, tile: Vec<u32>, message: Box<str> },
 }
 
 impl Cause {
+    /// What a black box says that is not empty.
+    pub(crate) fn of(report: &BlackBox, plan: &Plan, gpu: bool) -> Cause {
+        match report.report {
+            REPORT_BUSY => Cause::Busy,
+            REPORT_ABSENT => Cause::Absent { begun: report.seen, ctas: report.expected, waited: Duration::from_nanos(report.elapsed_ns) },
+            _ => Cause::Hang(Hang::new(plan, report, gpu)),
+        }
+    }
+
     /// The error of the run that failed.
     pub(crate) fn error(&self, megakernel: &str) -> Error {
         let megakernel = megakernel.into();
         match self {
             Cause::Hang(hang) => Error::Hang(Box::new(hang.clone())),
             Cause::Busy => Error::InFlight { megakernel },
+            &Cause::Absent { begun, ctas, waited } => Error::NotBegun { megakernel, begun, ctas, waited },
             Cause::Panicked { task, call, tile, message } => {
                 Error::Panicked { megakernel, task: task.clone(), call: *call, tile: tile.clone(), message: message.clone() }
             }

@@ -417,6 +417,20 @@ pub enum Error {
         /// The megakernel.
         megakernel: Box<str>,
     },
+    /// A launch that is not cooperative and did not get room for all its CTAs.
+    #[error(
+        "MACO0066: only {begun} of the {ctas} CTAs of megakernel `{megakernel}` have begun, after {waited:.1?}\nhelp: something else holds the other multiprocessors: free the GPU of it, ask for fewer workers, or plan with `PlanOptions::cooperative(true)`"
+    )]
+    NotBegun {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// CTAs that had begun.
+        begun: u32,
+        /// CTAs of the launch: workers and schedulers.
+        ctas: u32,
+        /// How long the first ones had waited.
+        waited: Duration,
+    },
     /// A trace or a file of costs: MACO0064, MACO0065.
     #[error(transparent)]
     Trace(Box<TraceError>),
@@ -462,6 +476,7 @@ impl Error {
             Error::UnknownTask { .. } | Error::AmbiguousTask { .. } => 61,
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
+            Error::NotBegun { .. } => 66,
             Error::Trace(error) => error.code(),
         }
     }

@@ -19,6 +19,7 @@ pub struct PlanOptions {
     pub(crate) pipelined: bool,
     pub(crate) costs: Option<Costs>,
     pub(crate) shapes: Vec<CallShape>,
+    pub(crate) cooperative: bool,
 }
 
 impl Default for PlanOptions {
@@ -32,12 +33,13 @@ impl Default for PlanOptions {
             pipelined: false,
             costs: None,
             shapes: Vec::new(),
+            cooperative: true,
         }
     }
 }
 
 impl PlanOptions {
-    /// One worker per multiprocessor or thread, static lists, a deadline of 2 seconds, at most 2²⁰ tasks.
+    /// One worker per multiprocessor or thread, static lists, a deadline of 2 seconds, at most 2²⁰ tasks, cooperative launches.
     pub fn new() -> PlanOptions {
         PlanOptions::default()
     }
@@ -85,6 +87,16 @@ impl PlanOptions {
     #[must_use]
     pub fn pipelined(mut self, pipelined: bool) -> PlanOptions {
         self.pipelined = pipelined;
+        self
+    }
+
+    /// Whether a GPU gets cooperative launches, which begin when there is room for all CTAs at once (CUDA C++ Programming Guide, Cooperative
+    /// Groups). A plain launch, with `false`, begins where there is room, and its first CTAs wait for the others: they hold multiprocessors
+    /// meanwhile, and two such launches of two processes might wait for each other. So after eight deadlines without the others it is
+    /// aborted with MACO0066; before that, no deadline counts. For where cooperative launches are not to be had.
+    #[must_use]
+    pub fn cooperative(mut self, cooperative: bool) -> PlanOptions {
+        self.cooperative = cooperative;
         self
     }
 

@@ -9,6 +9,7 @@ use crate::arguments::{Arguments, Placed, ScalarArgument};
 use crate::device::Device;
 use crate::error::Error;
 use crate::lower::{Lowered, Tables};
+use crate::options::PlanOptions;
 use crate::signature::Signature;
 
 /// A plan with its lowering.
@@ -20,6 +21,8 @@ pub(crate) struct Parts {
     pub(crate) signature: Signature,
     /// Tiles are copied by TMA, or by a model of it.
     pub(crate) staging: bool,
+    /// A GPU is asked for room for all CTAs at once.
+    pub(crate) cooperative: bool,
     deadline_ns: AtomicU64,
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
@@ -53,12 +56,12 @@ impl Key {
 }
 
 impl Parts {
-    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, pipelined: bool) -> Result<Parts, Error> {
+    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<Parts, Error> {
         let lowered = Lowered::new(&plan)?;
         let signature = Signature::new(&plan.graph)?;
-        let staging = device.is_gpu() || pipelined;
+        let (staging, cooperative) = (device.is_gpu() || options.pipelined, options.cooperative);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
-        Ok(Parts { device, plan, lowered, signature, staging, deadline_ns, delays, profile })
+        Ok(Parts { device, plan, lowered, signature, staging, cooperative, deadline_ns, delays, profile })
     }
 
     pub(crate) fn megakernel(&self) -> &str {

@@ -74,7 +74,7 @@ impl Plan {
             },
         )?;
         graph_files::write_if_asked(&planned)?;
-        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options.pipelined)?;
+        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?;
         let executor = match (device.pool(), device.context()) {
             (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &parts)?)),
             (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &parts)?)),
@@ -117,7 +117,8 @@ impl Plan {
     ///
     /// # Errors
     /// MACO0030 to MACO0036 and MACO0053, MACO0055 for wrong arguments, MACO0046 while another thread runs the plan, MACO0047
-    /// when a wait passes the deadline, MACO0048 from then until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail.
+    /// when a wait passes the deadline, MACO0066 when a launch that is not cooperative does not get room for all its CTAs, MACO0048 from then
+    /// until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail.
     pub fn run<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Report, Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => cpu.run(&self.0.parts, arguments.borrow()),
@@ -159,7 +160,7 @@ impl Plan {
     /// and its stream synchronised, this finds what the launches in it reported.
     ///
     /// # Errors
-    /// MACO0046 or MACO0047 the first time, MACO0048 after that, MACO0049 when the GPU is lost.
+    /// MACO0046, MACO0047 or MACO0066 the first time, MACO0048 after that, MACO0049 when the GPU is lost.
     pub fn check(&self) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => cpu.check(&self.0.parts),

@@ -34,7 +34,7 @@ const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
 const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
 const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
-const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas");
+const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
 /// A part of a sum is there.
 const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
 /// A barrier of some of the threads.
@@ -218,10 +218,10 @@ impl Rules<'_, '_, '_> {
         self.present(LOAD, "ld.relaxed.gpu.global");
         let flow = &self.flow;
         let place = |at: usize| address(&flow.statements[at], 0).map(|register| flow.value(register));
-        // The abort word is claimed by whoever reports; it orders nothing.
-        let abort: BTreeSet<_> = flow.all(CLAIM).into_iter().map(place).collect();
+        // The abort word is claimed by whoever reports, and whoever enters the launch counts itself; neither orders anything.
+        let claimed: BTreeSet<_> = flow.all(CLAIM).into_iter().map(place).collect();
         let repeated = |at: usize| flow.reach(at, Way::Forward, NEVER).contains(&at);
-        let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !abort.contains(&place(at)) && repeated(at)).collect();
+        let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !claimed.contains(&place(at)) && repeated(at)).collect();
         // A look, between release and signal, at whether there is room for it.
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
         // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.

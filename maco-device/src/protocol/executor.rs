@@ -1,6 +1,6 @@
 //! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
 
-use super::{Machine, Outcome, Queue, Run, leave, notify, schedule, signal, wait};
+use super::{Machine, Outcome, Queue, Run, enter, leave, notify, schedule, signal, wait};
 use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_END, ROLE_CONSUME, ROLE_STORE, Share, View};
 use crate::profile::Recorder;
 
@@ -18,6 +18,7 @@ pub unsafe fn work<M: Machine>(
     // SAFETY: the caller promises a live launch; descriptors, views and overflow are not written while it runs.
     unsafe {
         let run = Run::new(machine, launch, worker);
+        enter(machine, &run);
         run.clear_idle(machine, worker, launch.workers);
         let mut queue = Queue::new(launch, &run);
         let mut recorder = Recorder::new(launch, worker);
@@ -44,7 +45,7 @@ pub unsafe fn work<M: Machine>(
             recorder.note(ROLE_STORE, KIND_STORE, task);
         }
         recorder.finish();
-        leave(machine, run.state, launch.workers + launch.schedulers);
+        leave(machine, run.state, launch.executors);
     }
 }
 
@@ -56,8 +57,9 @@ pub unsafe fn attend<M: Machine>(machine: &M, launch: &Launch, number: u32) {
     // SAFETY: the caller promises a live launch.
     unsafe {
         let run = Run::new(machine, launch, launch.workers + number);
+        enter(machine, &run);
         let memory = (*(launch.shares as *const Share).add(number as usize)).memory as *mut u32;
         schedule(machine, launch, &run, number, memory);
-        leave(machine, run.state, launch.workers + launch.schedulers);
+        leave(machine, run.state, launch.executors);
     }
 }

@@ -16,7 +16,7 @@ mod wait;
 pub use executor::{attend, work};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
-pub use queue::{CLAIMED, Drain, Queue, leave};
+pub use queue::{CLAIMED, Drain, Queue, enter, leave};
 pub use scheduler::{Layout, notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait};

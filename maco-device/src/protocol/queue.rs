@@ -3,7 +3,7 @@
 use super::mailbox::{clear, inbox, peek};
 use super::wait::{Look, Patience};
 use super::{Machine, Run};
-use crate::abi::{Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, State, TICKETS};
+use crate::abi::{BlackBox, Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS};
 
 /// Tasks that a worker that looks ahead may have claimed before it runs them: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
@@ -156,6 +156,23 @@ impl Queue {
     }
 }
 
+/// Counts one more of those that run the launch; false, and the plan is aborted, if there are more than it has: two launches at once.
+/// One lane calls.
+///
+/// # Safety
+/// `run` is a live launch; called once by each worker and scheduler CTA, before it runs or pushes a task.
+#[inline(always)]
+pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
+    // SAFETY: the caller promises a live launch.
+    unsafe {
+        if machine.claim(&raw mut (*run.state).begun, 1) < (*run.launch).executors {
+            return true;
+        }
+        Patience::new().report(machine, run, BlackBox { report: REPORT_BUSY, ..BlackBox::EMPTY });
+    }
+    false
+}
+
 /// The last of `executors` to leave closes the launch: the next one uses the other bank, unless this one was aborted.
 ///
 /// # Safety
@@ -169,7 +186,7 @@ pub unsafe fn leave<M: Machine>(machine: &M, state: *mut State, executors: u32) 
             if machine.load(&raw const (*state).abort) == 0 {
                 machine.add(&raw mut (*state).launch, 1);
             }
-            machine.store(&raw mut (*state).busy, 0);
+            machine.store(&raw mut (*state).begun, 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_DEADLINE, View, Wait};
+use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,8 +16,15 @@ pub enum Outcome {
 #[derive(Clone, Copy, Default)]
 pub struct Patience {
     polls: u32,
+    /// Looks that found CTAs of the launch absent, one at the start and one after each deadline; or [`NONE_ABSENT`].
+    absences: u32,
     began: u64,
 }
+
+/// Deadlines that CTAs of a launch may begin after its first ones: another kernel may hold their multiprocessors.
+const ABSENCES: u32 = 8;
+/// [`Patience::absences`]: all have begun.
+const NONE_ABSENT: u32 = u32::MAX;
 
 /// What a wait should do after one more vain poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +41,7 @@ impl Patience {
     /// A wait that begins now.
     #[inline(always)]
     pub fn new() -> Patience {
-        Patience { polls: 0, began: 0 }
+        Patience { polls: 0, absences: 0, began: 0 }
     }
 
     /// Notes a vain poll; all lanes call together. Looks at clock and abort word only now and then: both are slow to read.
@@ -53,13 +60,33 @@ impl Patience {
             return Look::Abort;
         }
         let now = machine.now();
-        if self.began == 0 {
-            self.began = now;
-        }
         // SAFETY: as above.
         let (deadline, polls) = unsafe { ((*run.launch).deadline_ns, (*run.launch).deadline_polls) };
-        let late = now.wrapping_sub(self.began) > deadline && self.polls >= polls;
-        if machine.all(!late) { Look::Again } else { Look::Late }
+        let first = self.began == 0;
+        let late = !first && now.wrapping_sub(self.began) > deadline && self.polls >= polls;
+        if machine.all(!late && !first) {
+            return Look::Again;
+        }
+        if self.absences == NONE_ABSENT {
+            return Look::Late;
+        }
+        // The deadline counts from when all have begun: whoever should signal may not be there. CTAs of a launch that is not
+        // cooperative begin when there is room for each, and two such launches may wait for each other's room for ever.
+        self.began = now;
+        // SAFETY: as above.
+        let (begun, executors) = unsafe { (machine.load(&raw const (*run.state).begun), (*run.launch).executors) };
+        if machine.all(begun >= executors) {
+            self.absences = NONE_ABSENT;
+            return Look::Again;
+        }
+        self.absences += 1;
+        if self.absences > ABSENCES && machine.lane() == 0 {
+            let report = BlackBox { report: REPORT_ABSENT, expected: executors, seen: begun, ..BlackBox::EMPTY };
+            let whole = Patience { began: now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into())), ..*self };
+            // SAFETY: as above.
+            unsafe { whole.report(machine, run, report) };
+        }
+        Look::Again
     }
 
     /// Sets the abort word and writes `report`, unless somebody else was first. One lane calls.

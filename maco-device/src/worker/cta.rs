@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::machine::{Lane, SharedWarp, Warp};
 use super::{control, fetch, flight, roles};
-use crate::abi::{BlackBox, Launch, REPORT_BUSY, SHARED_BYTES, Share};
+use crate::abi::{Launch, SHARED_BYTES, Share};
 use crate::profile;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
@@ -61,7 +61,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         barrier::sync_cta();
         if special::thread_again() == 0 {
             profile::finish(arena, launch, block);
-            protocol::leave(&Lane, (*launch).state as *mut _, special::blocks());
+            protocol::leave(&Lane, (*launch).state as *mut _, (*launch).executors);
         }
     }
 }
@@ -79,7 +79,7 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
         let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
         copy(&share, memory, words, special::thread(), crate::abi::THREADS);
         barrier::sync_cta();
-        if special::thread() < 32 {
+        if special::thread() < 32 && admitted(&run) {
             if share.memory == 0 {
                 protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32);
             } else {
@@ -109,15 +109,13 @@ pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, t
     }
 }
 
-/// Whether the launch may run: it was not aborted before, and nobody else runs it. The first worker's controller claims it.
+/// Enters the launch. Whether it may run: it was not aborted before, and nobody else runs it. A warp of each CTA calls.
 #[inline(always)]
 pub(super) unsafe fn admitted(run: &Run) -> bool {
     // SAFETY: a live launch.
     unsafe {
         let mut aborted = run.aborted(&Warp);
-        let lane = special::thread() % 32;
-        if run.worker == 0 && lane == 0 && local::compare_exchange(&raw mut (*run.state).busy, 0, 1) != 0 {
-            Patience::new().report(&Lane, run, BlackBox { report: REPORT_BUSY, ..BlackBox::EMPTY });
+        if special::thread() % 32 == 0 && !protocol::enter(&Lane, run) {
             aborted = true;
         }
         Warp.all(!aborted)

@@ -152,7 +152,7 @@ impl Cta {
         unsafe {
             if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
                 Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(arena(), launch, self.block));
-                protocol::leave(machine, launch.state as *mut _, launch.workers + launch.schedulers);
+                protocol::leave(machine, launch.state as *mut _, launch.executors);
             }
         }
     }
@@ -167,6 +167,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
     // SAFETY: the controller of a live launch; a vacant slot is its own.
     unsafe {
         let run = Run::new(machine, launch, worker);
+        protocol::enter(machine, &run);
         let mut queue = Queue::new(launch, &run);
         arena().set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
         // Tasks before `posted` are in slots, those before `n` published.

@@ -228,8 +228,8 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
+            let ending = profile::ending(arena, n, ended);
             if brief {
-                profile::signalled(arena, n, ended);
                 vacate(arena, n, ended, lane);
             }
             if pushed {
@@ -254,9 +254,9 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 warp::sync();
             }
             if !brief {
-                profile::signalled(arena, n, ended);
                 vacate(arena, n, ended, lane);
             }
+            ending.note(arena);
             n += ended;
         }
     }

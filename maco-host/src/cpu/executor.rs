@@ -20,7 +20,7 @@ use super::pool::Pool;
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::hang::{Hang, task_name, tile};
+use crate::hang::{task_name, tile};
 use crate::lower::{Fault, Image, Lowered, Tables};
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
@@ -192,7 +192,7 @@ impl Executor {
             delays: parts.delays(),
             profile: parts.profile().0,
             records: parts.profile().1,
-            reserved: 0,
+            executors: lowered.workers + code.shares.len() as u32,
             partials: self.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
         }
@@ -211,7 +211,7 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::Hang(Hang::new(&parts.plan, &report, false)))
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &parts.plan, false))
     }
 
     /// Later launches record, `records` of each role of a worker at most; 0: none do.

@@ -134,7 +134,7 @@ impl Binding {
             delays: parts.delays(),
             profile: parts.profile().0,
             records: parts.profile().1,
-            reserved: 0,
+            executors: lowered.grid(),
             partials: plan.partials(),
             arrived: plan.arrived(),
         }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
-use maco_device::abi::{self, REPORT_BUSY};
+use maco_device::abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;
@@ -18,7 +18,6 @@ use super::stream::Stream;
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::hang::Hang;
 use crate::lower::Fault;
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
@@ -174,7 +173,7 @@ impl Executor {
             return Err(cause.aborted(parts.megakernel()));
         }
         let Some(report) = self.memory.report() else { return Ok(()) };
-        let cause = if report.report == REPORT_BUSY { Cause::Busy } else { Cause::Hang(Hang::new(&parts.plan, &report, true)) };
+        let cause = Cause::of(&report, &parts.plan, true);
         let error = cause.error(parts.megakernel());
         turn.aborted = Some(cause);
         Err(error)

@@ -16,7 +16,7 @@ use crate::parts::Parts;
 /// Added to the deadline between two looks of the watchdog.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Queues the kernel on `stream`: one cooperative CTA per worker and scheduler, the launch record its one parameter.
+/// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter.
 ///
 /// # Safety
 /// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
@@ -37,7 +37,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
         sharedMemBytes: SHARED_BYTES,
         hStream: stream,
         attrs: &mut attribute,
-        numAttrs: 1,
+        numAttrs: parts.cooperative as u32,
     };
     let mut parameter = launch;
     let mut parameters = [(&raw mut parameter).cast::<c_void>()];
@@ -54,8 +54,8 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
 }
 
 /// Waits until `end` has passed. Every deadline and a half second after `begin`, `fingerprint` must have changed: a launch aborts
-/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help. It is `None` as long as none of its CTAs
-/// runs, for whatever else has the multiprocessors: that is no wait of the launch.
+/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help. It is `None` as long as not all its CTAs
+/// run, for whatever else has the multiprocessors: the first ones know how long to wait for the others.
 pub(super) fn wait(
     context: &Context,
     begin: &EventHandle,

@@ -39,6 +39,8 @@ pub(super) struct PlanMemory {
     arrived: u64,
     black_box: PinnedMemory,
     black_box_address: u64,
+    /// CTAs of a launch.
+    ctas: u32,
     /// A copy of the counters, to see whether a launch makes progress.
     probe: Mutex<PinnedMemory>,
 }
@@ -112,6 +114,7 @@ impl PlanMemory {
             state,
             black_box,
             black_box_address,
+            ctas: lowered.grid(),
             probe: Mutex::new(probe),
         };
         memory.write_tasks(context, lowered, None)?;
@@ -203,7 +206,7 @@ impl PlanMemory {
         upload(context, self.state.address() + std::mem::offset_of!(State, launch) as u64, &[launches])
     }
 
-    /// A hash of state and counters while a launch runs: it changes as long as tasks end. `None` before the launch begins to run.
+    /// A hash of state and counters while a launch runs: it changes as long as tasks end. `None` before all CTAs of the launch have begun.
     pub(super) fn fingerprint(&self, context: &Arc<Context>) -> Result<Option<u64>, Error> {
         let probe = self.probe.lock().unwrap_or_else(PoisonError::into_inner);
         let (stream, bytes) = (context.probe(), probe.bytes());
@@ -223,9 +226,9 @@ impl PlanMemory {
         }
         // SAFETY: the copy has ended; the pinned buffer has a whole number of words.
         let words = unsafe { std::slice::from_raw_parts(probe.pointer().cast::<u32>(), bytes / 4) };
-        // The first thing that a launch does; its CTAs begin together.
-        const BUSY: usize = std::mem::offset_of!(State, busy) / 4;
-        if words[BUSY] == 0 {
+        // The first thing that a CTA does. The first ones know how long to wait for the others.
+        const BEGUN: usize = std::mem::offset_of!(State, begun) / 4;
+        if words[BEGUN] < self.ctas {
             return Ok(None);
         }
         Ok(Some(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3))))

@@ -23,11 +23,15 @@ struct Mlp {
 
 impl Mlp {
     fn new(device: &Device, options: &PlanOptions) -> Result<Mlp, Error> {
-        let (m, h, k) = (DIMS.M as usize, DIMS.H as usize, DIMS.K as usize);
+        Mlp::of(DIMS, device, options)
+    }
+
+    fn of(dims: dense::mlp::Dims, device: &Device, options: &PlanOptions) -> Result<Mlp, Error> {
+        let (m, h, k) = (dims.M as usize, dims.H as usize, dims.K as usize);
         // One input at a time: no sum is rounded.
         let x = Matrix::new(m, k, |r, c| if r % k == c { 3.0 } else { 0.0 });
         let (up, down) = (Matrix::sparse(h, k, 2), Matrix::sparse(k, h, 3));
-        let plan = dense::mlp::plan_with(device, DIMS, options)?;
+        let plan = dense::mlp::plan_with(device, dims, options)?;
         let tensors = [x.upload(device), up.upload(device), down.upload(device)];
         Ok(Mlp { plan, tensors, expected: x.times(&up.t()).map(support::gelu).bf16().times(&down.t()) })
     }
@@ -179,6 +183,67 @@ fn gpu_a_neighbour_that_outstays_the_watchdog() {
     let begin = Instant::now();
     mlp.right("behind a neighbour");
     assert!(begin.elapsed() > LONG / 2, "the neighbour did not hold it up");
+}
+
+/// Of which every worker has tasks, and others wait for them.
+const WIDE: dense::mlp::Dims = dense::mlp::Dims { M: 64 * 132, ..DIMS };
+
+/// A plain launch runs as a cooperative one does, by itself, in a graph, and beside a neighbour that outstays several deadlines.
+#[test]
+#[ignore = "gpu"]
+fn gpu_plain_launches() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    let stream = Stream::new(&device).unwrap();
+    for (dims, schedule) in [DIMS, WIDE].into_iter().flat_map(|dims| SCHEDULES.map(|schedule| (dims, schedule))) {
+        let mlp = Mlp::of(dims, &device, &PlanOptions::new().schedule(schedule).deadline(HELD / 4).cooperative(false)).unwrap();
+        let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(&device, dims.M as usize, DIMS.K as usize));
+        let [x, up, down] = &mlp.tensors;
+        let bound = mlp.plan.bind(Arguments::new().tensor(x).tensor(up).tensor(down).tensor_mut(&mut y)).unwrap();
+        let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
+        (0..20).for_each(|_| mlp.right("alone"));
+
+        neighbour.hold(4, HELD);
+        mlp.plan.run(x, up, down, &mut z).unwrap();
+        mlp.expected.within(&z, 0.02, "beside a neighbour");
+        // With lists nobody else takes what the absent ones have.
+        assert!(dims.M == DIMS.M || schedule != Schedule::Static || !neighbour.holds(), "ended before there was room for all of it");
+
+        neighbour.hold(4, HELD);
+        for _ in 0..3 {
+            graph.launch(&stream).unwrap();
+        }
+        stream.synchronize().unwrap();
+        mlp.plan.check().unwrap();
+        mlp.expected.within(&y, 0.02, "replayed beside a neighbour");
+    }
+}
+
+/// A plain launch that does not get room for CTAs that others wait for says so, and nothing of it is left.
+#[test]
+#[ignore = "gpu"]
+fn gpu_a_plain_launch_without_room() {
+    let device = Device::gpu(0).expect("a GPU");
+    let neighbour = Neighbour::new();
+    for schedule in SCHEDULES {
+        let mlp = Mlp::of(WIDE, &device, &PlanOptions::new().schedule(schedule).deadline(HELD / 50).cooperative(false)).unwrap();
+        mlp.right("alone");
+        neighbour.hold(4, HELD);
+        match mlp.run() {
+            // Who is there takes every ticket.
+            Ok(y) if schedule == Schedule::Tickets => mlp.expected.within(&y, 0.02, "beside a neighbour"),
+            Ok(_) => panic!("{schedule} ran without room"),
+            Err(error) => {
+                println!("{schedule}: {error}");
+                assert_eq!(error.code(), 66, "{error}");
+                let text = error.to_string();
+                assert!(text.contains("`mlp`") && text.contains(&format!("of the {} CTAs", device.workers())), "{text}");
+                assert_eq!(mlp.run().map(drop).unwrap_err().code(), 48);
+                mlp.plan.recover().unwrap();
+            }
+        }
+        mlp.right("afterwards");
+    }
 }
 
 /// Says to the program below that it is the other process.

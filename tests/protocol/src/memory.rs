@@ -19,8 +19,8 @@ pub enum Word {
     Ticket(u32),
     /// The ticket of a drain in a bank.
     Drain(u32, u32),
-    /// [`State::busy`]
-    Busy,
+    /// [`State::begun`]
+    Begun,
     /// A counter of a bank.
     Counter(u32, u32),
     /// A place of a worker's inbox.
@@ -113,7 +113,7 @@ impl Memory {
             1 => Word::Abort,
             2 => Word::Exited,
             3 | 4 => Word::Ticket(index - 3),
-            5 => Word::Busy,
+            5 => Word::Begun,
             _ if index < inboxes => {
                 let (bank, at) = ((index - STATE) / self.bank, (index - STATE) % self.bank);
                 if at < self.counters { Word::Counter(bank, at) } else { Word::Drain(bank, at - self.counters) }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
@@ -46,7 +46,7 @@ pub enum Mutation {
     /// The count of those that left is not zeroed.
     KeepExited,
     /// The launch is not marked as over.
-    KeepBusy,
+    KeepBegun,
     /// The number of the launch stays.
     KeepLaunch,
     /// `add` is a load and a store.
@@ -248,9 +248,6 @@ impl World {
         if deadline == Deadline::Early {
             launch.deadline_ns = 0;
         }
-        // A GPU's first worker claims the plan.
-        let busy = self.order().store(0, self.index(Word::Busy), 1);
-        self.at(Word::Busy).store(busy, Ordering::Relaxed);
         let executors = launch.workers + launch.schedulers;
         let start = |number: u32| {
             let world = self.clone();
@@ -324,10 +321,10 @@ impl World {
         assert_eq!(reports, aborted as u32, "reports in the black box");
         let next = if aborted { number } else { number + 1 };
         for (index, word) in self.memory.all() {
-            let value = self.peek(index);
+            let value = if word == Word::Begun { self.begun().load(Ordering::Relaxed) } else { self.peek(index) };
             match word {
                 Word::Launch => assert_eq!(value, next, "the number of the launch"),
-                Word::Exited | Word::Busy => assert_eq!(value, 0, "{word:?} after a launch"),
+                Word::Exited | Word::Begun => assert_eq!(value, 0, "{word:?} after a launch"),
                 Word::Counter(bank, _) | Word::Drain(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
                     assert!(aborted || value == 0, "{word:?} after a launch")
                 }
@@ -347,6 +344,7 @@ impl World {
 
     /// What the host does after an abort: everything is 0.
     fn recover(&self) {
+        self.begun().store(0, Ordering::Relaxed);
         for (index, _) in self.memory.all() {
             self.words[index as usize].as_ref().expect("a word of the plan").store(0, Ordering::Relaxed);
         }
@@ -363,6 +361,12 @@ impl World {
 
     fn at(&self, word: Word) -> &AtomicU64 {
         self.words[self.index(word) as usize].as_ref().expect("a word of the plan")
+    }
+
+    /// See [`Loom::begun`].
+    fn begun(&self) -> &AtomicU32 {
+        // SAFETY: a word of this world's memory, which is accessed by atomics alone.
+        unsafe { AtomicU32::from_ptr(self.memory.address(self.index(Word::Begun))) }
     }
 
     fn value(&self, word: Word) -> u32 {
@@ -420,12 +424,22 @@ impl<const LOOK: u32> Loom<LOOK> {
             Mutation::KeepInbox => matches!(word, Word::Inbox(..)),
             Mutation::KeepMailbox => matches!(word, Word::Mailbox(..)),
             Mutation::KeepExited => word == Word::Exited,
-            Mutation::KeepBusy => word == Word::Busy,
+            Mutation::KeepBegun => word == Word::Begun,
             _ => false,
         }
     }
 
+    /// The count of those that have entered, if `at` is that: no place where another thread may go on. It orders nothing, and whoever
+    /// enters does it first, so that other threads find it before and after in any case; with `loom`'s atomics there were many times
+    /// more interleavings.
+    fn begun(&self, at: *const u32) -> Option<&AtomicU32> {
+        (self.word(at) == Word::Begun).then(|| self.world.begun())
+    }
+
     fn get(&self, at: *const u32) -> u32 {
+        if let Some(begun) = self.begun(at) {
+            return begun.load(Ordering::Relaxed);
+        }
         let content = self.at(at).load(Ordering::Relaxed);
         self.world.order().load(self.number, self.world.memory.index(at), content);
         content as u32
@@ -433,6 +447,9 @@ impl<const LOOK: u32> Loom<LOOK> {
 
     fn set(&self, at: *const u32, value: u32) {
         self.change();
+        if let Some(begun) = self.begun(at) {
+            return begun.store(value, Ordering::Relaxed);
+        }
         let content = self.world.order().store(self.number, self.world.memory.index(at), value);
         self.at(at).store(content, Ordering::Relaxed);
     }
@@ -446,6 +463,9 @@ impl<const LOOK: u32> Loom<LOOK> {
 
     /// Adds to the lower half of the word; the upper one stays that of the last store.
     fn increase(&self, at: *const u32, value: u32, order: Ordering) -> u32 {
+        if let Some(begun) = self.begun(at) {
+            return begun.fetch_add(value, Ordering::Relaxed);
+        }
         self.change();
         let old = self.at(at).fetch_add(value as u64, order);
         let index = self.world.memory.index(at);

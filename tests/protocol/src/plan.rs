@@ -359,7 +359,7 @@ impl Tables {
             delays: 0,
             profile: 0,
             records: 0,
-            reserved: 0,
+            executors: self.workers + self.schedulers(),
             partials: 0,
             arrived: 0,
         }

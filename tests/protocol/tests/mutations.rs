@@ -54,7 +54,7 @@ mutations! {
     without_emptying_the_inbox: Mutation::KeepInbox => pushed_chain two_launches_of_a_scheduler;
     without_emptying_the_mailbox: Mutation::KeepMailbox => pushed_chain full_mailbox two_launches_of_a_scheduler;
     without_resetting_those_that_left: Mutation::KeepExited => two_launches_of_lists;
-    without_ending_the_launch: Mutation::KeepBusy => producer_and_consumer pushed_join;
+    without_ending_the_launch: Mutation::KeepBegun => producer_and_consumer pushed_join;
     without_counting_the_launch: Mutation::KeepLaunch => two_launches_of_lists;
     with_torn_addition: Mutation::TornAdd => two_producers;
     with_torn_tickets: Mutation::TornClaim => drain long_drain tickets;
