@@ -96,12 +96,13 @@ fn every_shape(device: &Device) {
     }
 }
 
-/// Sums that need rounding: whoever ends last, the parts are added up in one order.
+/// Sums that need rounding at every step, and have bits enough to show it: whoever ends last, the parts are added up in one order.
 fn same_bits(device: &Device) {
     let (m, n, k) = (190, 300, 1000);
-    let fractions = |rows, cols, seed| -> Tensor<bf16> { Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload(device) };
-    let (x, w) = (fractions(m, k, 1), fractions(n, k, 2));
-    let bits = |tensor: &Tensor<bf16>| tensor.download().unwrap().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+    let waves =
+        |rows, cols, seed| -> Tensor<f16> { Matrix::integers(rows, cols, seed, 1000).map(|v| v.sin() * (v / 200.0).exp2()).upload(device) };
+    let (x, w) = (waves(m, k, 1), waves(n, k, 2));
+    let bits = |tensor: &Tensor<f16>| tensor.download().unwrap().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     for parts in [2, 3, 7] {
         for tile in [[64, 128], [128, 256]] {
             let mut expected = None;
@@ -109,9 +110,9 @@ fn same_bits(device: &Device) {
                 let shape = CallShape { call: 0, tile: Some(tile.into()), split: Some(parts) };
                 let options = PlanOptions::new().shapes(vec![shape]).schedule(schedule);
                 for options in variants(device, options) {
-                    let dims = dense::product::Dims { M: m as u64, K: k as u64, N: n as u64 };
-                    let plan = dense::product::plan_with(device, dims, &options).unwrap();
-                    let mut y = poisoned::<bf16>(device, m, n);
+                    let dims = dense::product_f16::Dims { M: m as u64, K: k as u64, N: n as u64 };
+                    let plan = dense::product_f16::plan_with(device, dims, &options).unwrap();
+                    let mut y = poisoned::<f16>(device, m, n);
                     for seed in 0..rounds(40) as u32 / if device.is_gpu() { 1 } else { 10 } {
                         plan.set_delays(seed);
                         plan.run(&x, &w, &mut y).unwrap();
