@@ -20,6 +20,7 @@ mod cta;
 mod model;
 mod profile;
 mod role;
+mod split;
 mod worker;
 
 /// What loader, consumers and store are built on: instructions, or a model of them.

@@ -35,6 +35,10 @@ const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
 const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
 const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
+/// A part of a sum is there.
+const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
+/// A barrier of some of the threads.
+const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 const TMA_LOAD: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().contains("mbarrier::complete_tx");
 const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
 const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
@@ -62,6 +66,7 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     rules.results();
     rules.waits();
     rules.gates();
+    rules.parts();
     rules.signals();
     rules.reports();
 }
@@ -246,8 +251,11 @@ impl Rules<'_, '_, '_> {
     fn gates(&mut self) {
         const STOP: i64 = 2;
         let consumers = self.consumers();
+        let far: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait");
+        // A look whether other parts of a sum are there, in the midst of a task.
+        let in_task = |flow: &Flow<'_>, at| flow.meets(at, Way::Backward, PART, far);
         for at in consumers.into_iter().filter(|&at| LOAD(&self.flow.statements[at])).collect::<Vec<_>>() {
-            if !self.flow.meets(at, Way::Backward, SEQUENTIAL, |s| ARRIVE(s) || op(s, "mbarrier.try_wait")) {
+            if !in_task(&self.flow, at) && !self.flow.meets(at, Way::Backward, SEQUENTIAL, far) {
                 self.broken(
                     at,
                     "a warp may begin what others never do: `fence.sc.cta` belongs between its announcement and its looks at counters",
@@ -266,6 +274,31 @@ impl Rules<'_, '_, '_> {
                 );
             }
         }
+    }
+
+    /// Sums made in parts: the thread that announces its CTA's part has met those that wrote it, and those that read other parts meet it.
+    fn parts(&mut self) {
+        self.always(
+            PART,
+            Way::Backward,
+            MET,
+            WRITE,
+            "a part may not be whole when it is announced: its threads meet (`bar.sync`) between writing it and its arrival",
+        );
+        self.always(
+            PART,
+            Way::Backward,
+            RELEASE,
+            MET,
+            "an arrival may overtake its part of a sum: `fence.release.gpu` belongs between the barrier of its threads and the arrival",
+        );
+        self.always(
+            PART,
+            Way::Forward,
+            ACQUIRE,
+            MET,
+            "other parts may not be visible: `fence.acquire.gpu` belongs between an arrival and the barrier behind which parts are added up",
+        );
     }
 
     /// Statements that consumer warps run.
@@ -349,6 +382,16 @@ bar.warp.sync -1;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta;
 mbarrier.arrive.shared::cta.b64 _, [%r13];
+st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
+bar.sync 5, 256;
+fence.release.gpu; // of a part
+atom.relaxed.gpu.global.inc.u32 %r35, [%rd16], %r36;
+$PARTS:
+ld.relaxed.gpu.global.u32 %r37, [%rd16];
+@%p12 bra $PARTS;
+fence.acquire.gpu; // of parts
+bar.warp.sync -1;
+bar.sync 5, 256;
 st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
 fence.proxy.async.global;
 mbarrier.arrive.shared::cta.b64 _, [%r14];
@@ -437,6 +480,9 @@ bar.sync 0;
             ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
             ("fence.acquire.gpu; // of a gate", 0, "", "may not be visible"),
             ("bar.warp.sync -1;", 0, "", "the warp meets"),
+            ("bar.sync 5, 256;", 0, "", "its threads meet"),
+            ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
+            ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
             ("fence.sc.cta;", 0, "", "its looks at counters"),
             ("fence.sc.cta; // of a stop", 0, "", "closing its gates"),
             ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),

@@ -8,8 +8,9 @@ use super::store::{buffer, columns, parity};
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::hardware::{fence, mbarrier, special, warp};
+use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::row::{RowInputs, RowMut};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -104,20 +105,79 @@ impl Consumer {
         self.waiting -= 1;
     }
 
+    /// Waits until the buffer of the next chunk is free.
+    #[inline(always)]
+    fn wait_free(&self) -> u32 {
+        let chunk = buffer(self.group(), self.staged);
+        // SAFETY: an initialised barrier.
+        unsafe { self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1) };
+        chunk
+    }
+
     /// Writes this warp's 16 rows of the next chunk and hands them to the store role.
     #[inline(always)]
     fn stage(&mut self, words: Chunk) {
-        let chunk = buffer(self.group(), self.staged);
-        // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
-        unsafe {
-            self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1);
-            cores::write(self.arena.chunk(chunk), self.again(), words);
-        }
-        self.staged += 1;
+        let chunk = self.wait_free();
+        // SAFETY: the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
+        unsafe { cores::write(self.arena.chunk(chunk), self.again(), words) };
         fence::proxy_async_shared();
+        self.hand_over(chunk);
+    }
+
+    /// Hands this warp's share of the next chunk, which lies in buffer `chunk`, to the store role.
+    #[inline(always)]
+    fn hand_over(&mut self, chunk: u32) {
+        self.staged += 1;
         warp::sync();
-        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+        // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
         unsafe { ring::arrive(self.arena.staged(chunk), self.lane()) };
+    }
+}
+
+impl Consumer {
+    /// Keeps a part of a tile's sum, and stages what of the whole sum this CTA claims: see [`crate::split`]. The store role learns from a
+    /// word beside each pair of chunks which of the tile's chunks they are, and that there are no more.
+    ///
+    /// # Safety
+    /// `split` is one of several parts, of a live launch; all consumers call.
+    #[inline(always)]
+    unsafe fn sum_up<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split) {
+        let chunks = columns(I, J) as u32 / BOX;
+        // SAFETY: the plan keeps this memory for the part alone.
+        unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), self.again()) };
+        // All that this CTA has written is announced by one thread.
+        barrier::sync_consumers();
+        let first = self.again() == 0;
+        // SAFETY: passed on from the caller; all threads have met.
+        let mut all = first && unsafe { split.arrive() };
+        loop {
+            if first {
+                // The store role reads the word that is there as long as its chunks are not free.
+                self.wait_free();
+                // SAFETY: a word of the arena; chunks are claimed when all parts have arrived.
+                unsafe { memory::store_shared(self.arena.claimed(self.staged), if all { split.claim() } else { chunks }) };
+            }
+            all = true;
+            warp::sync();
+            // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
+            barrier::sync_consumers();
+            // SAFETY: a word of the arena. It is written again two rounds later, when all threads have come to the next one.
+            let chunk = unsafe { memory::load_shared(self.arena.claimed(self.staged)) };
+            if chunk >= chunks {
+                break;
+            }
+            let mut sum = cores::nothing();
+            let mut part = 0;
+            while part < split.parts {
+                // SAFETY: the partial sums of all parts are there.
+                unsafe { cores::add(&mut sum, split.chunk(part, chunks, chunk), self.again()) };
+                part += 1;
+            }
+            self.stage(cores::whole::<T, E>(&sum));
+        }
+        // Nothing.
+        let buffer = self.wait_free();
+        self.hand_over(buffer);
     }
 }
 
@@ -152,7 +212,7 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>) {
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>, split: Split) {
         self.cores.wait_all::<I, J>(&mut acc);
         if self.lane() == 0 {
             // SAFETY: every group is complete for this warp.
@@ -162,6 +222,11 @@ impl Role for Consumer {
 
         self.settle();
 
+        if split.parts > 1 {
+            // SAFETY: the task runs, so its launch is live.
+            unsafe { self.sum_up::<T, E, I, J>(&acc, split) };
+            return;
+        }
         self.stage(cores::first::<T, E>(&acc));
         if columns(I, J) > 64 {
             self.stage(cores::second::<T, E>(&acc));

@@ -8,6 +8,7 @@ use super::store::Store;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
 use crate::row::{RowInputs, RowMut};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -148,15 +149,15 @@ impl Role for Cpu {
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>) {
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>, split: Split) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y),
+            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y, split),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y),
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
             _ => unreachable!("a sum is its role's"),
         }
     }

@@ -6,6 +6,7 @@ use super::ring::{Arena, Ring, pages};
 use crate::abi::BOX;
 use crate::element::MmaElement;
 use crate::hardware::tma;
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Parts, Tile};
 
@@ -70,5 +71,5 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>) {}
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
 }

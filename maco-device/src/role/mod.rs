@@ -3,6 +3,7 @@
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
 use crate::row::{RowInputs, RowMut};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -35,8 +36,13 @@ pub trait Role: Sized {
     /// One step of a contraction.
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
 
-    /// The end of a contraction.
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Self::Accumulator<I, J>, y: Tile<E, I, J>);
+    /// The end of a contraction, or of a part of it.
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: Self::Accumulator<I, J>,
+        y: Tile<E, I, J>,
+        split: Split,
+    );
 
     /// `y = f(inputs)`.
     #[inline(always)]

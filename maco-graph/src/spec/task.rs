@@ -197,7 +197,10 @@ pub enum Param {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// Operands come through the shared-memory ring (the body calls `steps`/`mma`).
-    Staged,
+    Staged {
+        /// Whether a task can make a part of its sum: one accumulator, stored once, and every product in a loop over `steps`.
+        splits: bool,
+    },
     /// The consumer threads load and store global memory themselves.
     Direct,
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
@@ -230,7 +233,16 @@ pub struct TaskSpec {
     pub params: &'static [Param],
 }
 
+/// Most parts that the sum of one tile can be split into.
+pub const MOST_PARTS: u32 = 64;
+
 impl TaskSpec {
+    /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
+    pub const fn splits(&self) -> bool {
+        // The third coordinate of a task is where its parts meet.
+        matches!(self.kind, TaskKind::Staged { splits: true }) && self.axes.len() <= 2
+    }
+
     /// Number of tile variants: the product over the axes.
     pub const fn tile_variants(&self) -> u32 {
         let mut product = 1;
