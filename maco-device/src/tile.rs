@@ -58,6 +58,50 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         (v.base as *mut E).wrapping_offset(offset as isize)
     }
 
+    /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
+    #[inline(always)]
+    pub(crate) fn block(self, wide: bool, row: u32, col: u32) -> E::Eight {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && row < self.rows() && col + 8 <= self.cols() {
+            // SAFETY: eight columns inside the tile, which lies inside a live tensor; `wide` and a multiple of eight promise the alignment.
+            unsafe { E::eight(at) }
+        } else {
+            let step = self.view.col_stride as usize;
+            E::gather(|n| {
+                if row < self.rows() && col + (n as u32) < self.cols() {
+                    // SAFETY: the position is inside the tile.
+                    unsafe { at.add(n * step).read() }
+                } else {
+                    E::element(E::Value::default())
+                }
+            })
+        }
+    }
+
+    /// Writes the eight values that belong to (`row`, `col`) on; those outside the tile are dropped.
+    ///
+    /// # Safety
+    /// Nobody else writes these elements. `wide` is what [`Tile::wide`] says, `row` is inside the tile, `col` a multiple of eight.
+    #[inline(always)]
+    pub(crate) unsafe fn put_block(self, wide: bool, row: u32, col: u32, values: [E::Value; 8]) {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && col + 8 <= self.cols() {
+            // SAFETY: as in `block`.
+            unsafe { E::store8(at, values) };
+        } else {
+            let step = self.view.col_stride as usize;
+            macro_rules! one {
+                ($($n:literal)*) => {$(
+                    if col + $n < self.cols() {
+                        // SAFETY: the position is inside the tile.
+                        unsafe { at.add($n * step).write(E::element(values[$n])) };
+                    }
+                )*};
+            }
+            one!(0 1 2 3 4 5 6 7);
+        }
+    }
+
     /// Names step `k` of the contraction: 64 columns, or 64 rows when the columns are the tile (see [`crate::Cta::mma`]).
     #[inline(always)]
     pub fn tile(self, k: u32) -> Operand<E, R, C> {
@@ -167,6 +211,32 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
         // SAFETY: the position is inside the view, which the plan made from a live tensor.
         unsafe { self.0.pointer(row, col).read() }.value()
     }
+
+    /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
+    /// side by side and rows begin at multiples of 16 bytes.
+    #[inline(always)]
+    pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
+        let v = &self.0.view;
+        let (r, c) = (self.0.row + row, self.0.col + col);
+        if col & 7 == 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && c as u32 + 8 <= v.cols && self.0.wide() {
+            // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
+            return unsafe { E::load8(self.0.pointer(row, col)) };
+        }
+        let at = |n| self.at(row, col + n);
+        [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]
+    }
+
+    /// Rows of the tile inside the tensor.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        self.0.rows()
+    }
+
+    /// Columns of the tile inside the tensor.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.0.cols()
+    }
 }
 
 /// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
@@ -265,3 +335,31 @@ tuple_inputs!(A 0);
 tuple_inputs!(A 0, B 1);
 tuple_inputs!(A 0, B 1, C 2);
 tuple_inputs!(A 0, B 1, C 2, D 3);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Tile;
+    use crate::abi::View;
+    use crate::element::{Element, bf16};
+
+    fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
+        Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64
+    }
+
+    /// Of tensors with more than 2³¹ elements, and 2³² bytes: offsets are 64 bits wide, whichever axis makes them large.
+    #[test]
+    fn offsets_of_large_tensors_do_not_wrap() {
+        let base = 1 << 40;
+        let flat = View { base, rows: 1 << 20, cols: 1 << 16, row_stride: 1 << 16, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(flat, 0, (1_000_000, 64), (7, 9)), base + 4 * (1_000_007 * 65_536 + 73));
+        assert_eq!(address::<bf16>(flat, 0, (0, 0), (1_048_575, 65_535)), base + 2 * ((1 << 36) - 1));
+        let turned = View { base, rows: 1 << 16, cols: 1 << 20, row_stride: 1, col_stride: 1 << 16, ..View::default() };
+        assert_eq!(address::<f32>(turned, 0, (5, 1_000_000), (0, 3)), base + 4 * (5 + 1_000_003 * 65_536));
+        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: 0 };
+        assert_eq!(address::<f32>(planes, 100, (1, 2), (1, 2)), base + 4 * (100 * 4_294_967_295 + 14));
+        let long = View { base, rows: 2, cols: i32::MAX as u32, row_stride: i32::MAX as u32, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(long, 0, (1, 0), (0, i32::MAX - 1)), base + 4 * (2 * 2_147_483_647 - 1));
+        // Before the tile's origin, as a halo is.
+        assert_eq!(address::<f32>(flat, 0, (0, 0), (-1, -2)), base - 4 * 65_538);
+    }
+}

@@ -1,12 +1,15 @@
 //! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
 
 use super::Role;
+use super::share::Share;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
+/// One thread has all the work that consumers share.
+const ALL: Share = Share { thread: 0, threads: 1, lanes: 1 };
 const STEP: usize = crate::abi::BOX as usize;
 
 /// A thread that plays every role, with its scratch memory.
@@ -80,15 +83,8 @@ impl Role for Alone {
         }
     }
 
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-        for row in 0..y.rows() {
-            f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
-        }
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
+        ALL.rows(inputs, y, f);
     }
 
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -104,6 +100,35 @@ impl Role for Alone {
                 unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
             }
         }
+    }
+
+    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+        ALL.blocks(inputs, y, f);
+    }
+
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        ALL.columns(x, y, start, f, combine, finish);
+    }
+
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+    ) {
+        ALL.transpose(x, y);
     }
 
     fn simt(&mut self, _early: bool, f: impl FnOnce(&mut Simt)) {

@@ -2,7 +2,7 @@
 
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -21,6 +21,7 @@ pub mod loader;
 mod maps;
 pub mod notice;
 pub mod ring;
+mod share;
 pub mod store;
 pub mod waits;
 
@@ -50,13 +51,7 @@ pub trait Role: Sized {
 
     /// Row by row.
     #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        _inputs: X,
-        _y: Tile<E, I, J>,
-        _f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-    }
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, _inputs: X, _y: Y, _f: impl Fn(X::Rows, &mut Y::Rows)) {}
 
     /// By position.
     #[inline(always)]
@@ -65,6 +60,38 @@ pub trait Role: Sized {
         _inputs: X,
         _y: Tile<E, I, J>,
         _f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+    ) {
+    }
+
+    /// By position, eight columns at a time.
+    #[inline(always)]
+    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        _inputs: X,
+        _y: Tile<E, I, J>,
+        _f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+    }
+
+    /// Column by column.
+    #[inline(always)]
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        _x: Tile<X, R, C>,
+        _y: Tile<E, I, J>,
+        _start: f32,
+        _f: impl Fn(X::Value) -> f32,
+        _combine: impl Fn(f32, f32) -> f32,
+        _finish: impl Fn(f32) -> E::Value,
+    ) {
+    }
+
+    /// `y = xᵀ`.
+    #[inline(always)]
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        _x: Tile<E, R, C>,
+        _y: Tile<E, I, J>,
     ) {
     }
 

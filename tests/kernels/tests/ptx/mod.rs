@@ -53,6 +53,7 @@ impl Entry {
         Module::parse(&self.text)
     }
 
+    #[allow(dead_code, reason = "not every test that includes this file asks")]
     /// Directives between the parameters and the body.
     pub fn bounds(&self) -> Vec<&str> {
         let entry = self.text.find(".entry ").map_or("", |at| &self.text[at..]);
