@@ -32,7 +32,7 @@ use ptx as hardware;
 pub use cta::{Accumulator, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
 pub use held::Held;
-pub use role::Role;
+pub use role::{Role, Share};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use row::{Entry, Row, RowInputs, RowMut, RowOutputs, RowValues};

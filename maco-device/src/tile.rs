@@ -217,13 +217,21 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     #[inline(always)]
     pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
         let v = &self.0.view;
-        let (r, c) = (self.0.row + row, self.0.col + col);
-        if col & 7 == 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && c as u32 + 8 <= v.cols && self.0.wide() {
+        let (r, c, at) = (self.0.row + row, self.0.col + col, self.0.pointer(row, col));
+        // Also whether they are not negative.
+        let inside = (r as u32) < v.rows;
+        if inside && col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
             // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
-            return unsafe { E::load8(self.0.pointer(row, col)) };
+            return unsafe { E::load8(at) };
         }
-        let at = |n| self.at(row, col + n);
-        [at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7)]
+        E::open(E::gather(|n| {
+            if inside && (((c + n as i32) as u32) < v.cols) {
+                // SAFETY: the position is inside the view.
+                unsafe { at.wrapping_add(n * v.col_stride as usize).read() }
+            } else {
+                E::element(E::Value::default())
+            }
+        }))
     }
 
     /// Rows of the tile inside the tensor.
@@ -245,9 +253,12 @@ pub trait Inputs: Copy {
     type Values: Copy;
     /// What a positional closure gets: a [`Reader`], or a tuple of readers.
     type Readers;
-    /// How many tiles.
+    /// Eight of each, packed.
     #[doc(hidden)]
-    const COUNT: usize;
+    type Blocks: Copy + Default;
+    /// Accesses of 16 bytes that bring them.
+    #[doc(hidden)]
+    const ACCESSES: u32;
     #[doc(hidden)]
     fn readers(self) -> Self::Readers;
     #[doc(hidden)]
@@ -255,19 +266,22 @@ pub trait Inputs: Copy {
     /// Values at a position; zero outside a tile.
     #[doc(hidden)]
     fn at(self, row: u32, col: u32) -> Self::Values;
-    /// Whether `row` and the columns before `end` lie inside every tile.
+    /// Whether every tile has so many rows, or is broadcast over them, and so many columns.
     #[doc(hidden)]
-    fn covers(self, row: u32, end: u32) -> bool;
+    fn covers(self, rows: u32, cols: u32) -> bool;
     /// # Safety
-    /// `covers(row, col + 8)`, `col` is a multiple of eight, and `wide()`.
+    /// `row` and the columns before `col + 8` are covered, `col` is a multiple of eight, and `wide()`.
     #[doc(hidden)]
-    unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8];
+    unsafe fn block(self, row: u32, col: u32) -> Self::Blocks;
+    #[doc(hidden)]
+    fn open(blocks: Self::Blocks) -> [Self::Values; 8];
 }
 
 impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     type Values = E::Value;
     type Readers = Reader<E, R, C>;
-    const COUNT: usize = 1;
+    type Blocks = E::Eight;
+    const ACCESSES: u32 = E::BYTES.div_ceil(2);
     #[inline(always)]
     fn readers(self) -> Reader<E, R, C> {
         Reader(self)
@@ -286,14 +300,18 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
         unsafe { self.pointer(row as i32, col as i32).read() }.value()
     }
     #[inline(always)]
-    fn covers(self, row: u32, end: u32) -> bool {
-        (R == 1 || row < self.rows()) && end <= self.cols()
+    fn covers(self, rows: u32, cols: u32) -> bool {
+        (R == 1 || rows <= self.rows()) && cols <= self.cols()
     }
     #[inline(always)]
-    unsafe fn at8(self, row: u32, col: u32) -> [E::Value; 8] {
+    unsafe fn block(self, row: u32, col: u32) -> E::Eight {
         let row = if R == 1 { 0 } else { row };
         // SAFETY: the caller promises eight columns inside the tile; `wide` promises the alignment.
-        unsafe { E::load8(self.pointer(row as i32, col as i32)) }
+        unsafe { E::eight(self.pointer(row as i32, col as i32)) }
+    }
+    #[inline(always)]
+    fn open(block: E::Eight) -> [E::Value; 8] {
+        E::open(block)
     }
 }
 
@@ -302,7 +320,8 @@ macro_rules! tuple_inputs {
         impl<$($name: Inputs),+> Inputs for ($($name,)+) {
             type Values = ($($name::Values,)+);
             type Readers = ($($name::Readers,)+);
-            const COUNT: usize = 0 $(+ $name::COUNT)+;
+            type Blocks = ($($name::Blocks,)+);
+            const ACCESSES: u32 = 0 $(+ $name::ACCESSES)+;
             #[inline(always)]
             fn readers(self) -> Self::Readers {
                 ($(self.$n.readers(),)+)
@@ -316,13 +335,17 @@ macro_rules! tuple_inputs {
                 ($(self.$n.at(row, col),)+)
             }
             #[inline(always)]
-            fn covers(self, row: u32, end: u32) -> bool {
-                $(self.$n.covers(row, end))&&+
+            fn covers(self, rows: u32, cols: u32) -> bool {
+                $(self.$n.covers(rows, cols))&&+
             }
             #[inline(always)]
-            unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8] {
+            unsafe fn block(self, row: u32, col: u32) -> Self::Blocks {
                 // SAFETY: passed on from the caller.
-                let v = unsafe { ($(self.$n.at8(row, col),)+) };
+                unsafe { ($(self.$n.block(row, col),)+) }
+            }
+            #[inline(always)]
+            fn open(blocks: Self::Blocks) -> [Self::Values; 8] {
+                let v = ($($name::open(blocks.$n),)+);
                 [
                     ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
                     ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),

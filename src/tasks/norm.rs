@@ -11,7 +11,7 @@ use crate::prelude::*;
 ///
 /// Relative error: rounding to E, the sum's, and (d + 4) · 2⁻²³ where the element is d below the maximum; what is smaller than 2⁻¹²⁶
 /// may be zero. As PyTorch: a NaN, a positive infinity, or nothing but negative infinity in a row makes the row NaN.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<E, M, N>) {
     cta.rows(x, y, |x, y| {
         let x = x.hold();
@@ -25,7 +25,7 @@ pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)]
 ///
 /// Relative error: rounding to E, half the sum's, and 2⁻²¹. Squares are `f32`: of elements above 1.8 · 10¹⁹ / √N they are infinite, and the
 /// row becomes 0 as in PyTorch. A NaN makes the row NaN; an infinity makes itself NaN and the others 0.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn rmsnorm(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, N>,
@@ -42,7 +42,7 @@ pub fn rmsnorm(
 
 /// sum = x + residual, rounded to E, and y = [`rmsnorm`] of the rounded sum: a transformer's residual connection and the norm behind it,
 /// with one read of each. Errors, NaN and infinities as there.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn add_rmsnorm(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, N>,
@@ -64,7 +64,7 @@ pub fn add_rmsnorm(
 ///
 /// Error relative to |weight| · max |x − mean| / √(variance + epsilon) + |bias|: rounding to E, twice the sum's of |x| over
 /// max |x − mean|, and 2⁻²⁰. A NaN or an infinity makes the row NaN, as in PyTorch.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn layernorm(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, N>,

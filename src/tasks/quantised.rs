@@ -6,7 +6,7 @@ use crate::prelude::*;
 ///
 /// q · scale differs from x by at most scale (½ + 2⁻¹⁵). A row whose largest number is below 2⁻¹¹⁶ becomes 0. A NaN or an infinity in a
 /// row makes its scale the same, and with it what [`dequantise`] gives for the whole row NaN.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn quantise(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, N>,
@@ -24,7 +24,7 @@ pub fn quantise(
 }
 
 /// y = q · scale, with a scale\[M, 1\] for each row. Relative error: rounding to E, and 2⁻²⁴.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn dequantise(
     cta: &mut Cta,
     #[read(i, ..)] q: Tensor<i8, M, N>,

@@ -8,25 +8,25 @@
 use crate::prelude::*;
 
 /// y\[M, 1\] = the sum of each row of x\[M, N\].
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn sum_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.sum(|v| v)))
 }
 
 /// y\[M, 1\] = the mean of each row of x\[M, N\].
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn mean_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.sum(|v| v) / x.len() as f32))
 }
 
 /// y\[M, 1\] = the largest element of each row of x\[M, N\].
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn max_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.max(|v| v)))
 }
 
 /// y\[M, 1\] = the smallest element of each row of x\[M, N\].
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn min_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.min(|v| v)))
 }

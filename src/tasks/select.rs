@@ -5,7 +5,7 @@
 use crate::prelude::*;
 
 /// y\[M, 1\] = the index of the largest element of each row of x\[M, N\], the first if there are several; `u32::MAX` in an empty row.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<u32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.largest().index))
 }
@@ -14,7 +14,7 @@ pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] 
 /// PyTorch leaves open. Where K is more than N the rest is −∞ and `u32::MAX`.
 ///
 /// The row is searched K times: what [`crate::Held`] keeps in registers, the rest in the cache. Meant for K up to 64 or so.
-#[maco_macros::task(crate = crate, tile(i = 8 | 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn top_k(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, N>,

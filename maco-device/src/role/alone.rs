@@ -4,7 +4,6 @@ use super::Role;
 use super::share::Share;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowOutputs};
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -69,6 +68,10 @@ impl Role for Alone {
         }
     }
 
+    fn share(&self) -> Option<Share> {
+        Some(ALL)
+    }
+
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
@@ -81,10 +84,6 @@ impl Role for Alone {
                 unsafe { y.pointer(row as i32, col as i32).write(E::element(f(inputs.at(row, col)))) };
             }
         }
-    }
-
-    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        ALL.rows(inputs, y, f);
     }
 
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -100,35 +99,6 @@ impl Role for Alone {
                 unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
             }
         }
-    }
-
-    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
-    ) {
-        ALL.blocks(inputs, y, f);
-    }
-
-    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<X, R, C>,
-        y: Tile<E, I, J>,
-        start: f32,
-        f: impl Fn(X::Value) -> f32,
-        combine: impl Fn(f32, f32) -> f32,
-        finish: impl Fn(f32) -> E::Value,
-    ) {
-        ALL.columns(x, y, start, f, combine, finish);
-    }
-
-    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-    ) {
-        ALL.transpose(x, y);
     }
 
     fn simt(&mut self, _early: bool, f: impl FnOnce(&mut Simt)) {

@@ -1,18 +1,17 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
-use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
+use super::cores::{self, Chunk, Cores, Pending, Sum};
 use super::gate::Gate;
 use super::ring::{self, Arena, Ring, Stage, pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
-use crate::abi::{BOX, CONSUMERS};
+use crate::abi::BOX;
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::MmaElement;
 use crate::hardware::{fence, mbarrier, special, warp};
-use crate::row::{RowInputs, RowOutputs};
 use crate::task::Elementwise;
-use crate::tile::{Inputs, Parts, Tile};
+use crate::tile::{Parts, Tile};
 
 /// A consumer thread's state.
 pub struct Consumer {
@@ -66,12 +65,6 @@ impl Consumer {
     #[inline(always)]
     fn lane(&self) -> u32 {
         self.thread % 32
-    }
-
-    /// This thread among the consumers, for work that they share.
-    #[inline(always)]
-    fn share(&self) -> Share {
-        Share { thread: self.again() / (CONSUMERS / ELEMENTWISE), threads: ELEMENTWISE, lanes: warp::LANES }
     }
 
     /// Whether results wait to be staged.
@@ -134,6 +127,7 @@ const fn half(split: bool, kept: usize, group: u32) -> u32 {
 }
 
 impl Role for Consumer {
+    const CALLS: bool = true;
     type Accumulator<const I: usize, const J: usize> = Sum;
 
     #[inline(always)]
@@ -180,60 +174,8 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Values) -> E::Value,
-    ) {
-        self.share().zip(inputs, y, f);
-    }
-
-    #[inline(always)]
-    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        self.share().rows(inputs, y, f);
-    }
-
-    #[inline(always)]
-    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
-    ) {
-        self.share().generate(inputs, y, f);
-    }
-
-    #[inline(always)]
-    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
-    ) {
-        self.share().blocks(inputs, y, f);
-    }
-
-    #[inline(always)]
-    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<X, R, C>,
-        y: Tile<E, I, J>,
-        start: f32,
-        f: impl Fn(X::Value) -> f32,
-        combine: impl Fn(f32, f32) -> f32,
-        finish: impl Fn(f32) -> E::Value,
-    ) {
-        self.share().columns(x, y, start, f, combine, finish);
-    }
-
-    #[inline(always)]
-    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-    ) {
-        self.share().transpose(x, y);
+    fn share(&self) -> Option<Share> {
+        Some(Share::consumers())
     }
 
     #[inline(always)]

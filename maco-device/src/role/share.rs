@@ -2,9 +2,14 @@
 //!
 //! What is computed does not belong here. The same code runs on every device; only how many threads and lanes there are differs.
 
-use crate::element::Element;
+use super::Role;
+use super::cores::ELEMENTWISE;
+use crate::abi::CONSUMERS;
+use crate::element::{Element, MmaElement};
+use crate::hardware::{special, warp};
 use crate::row::{RowInputs, RowOutputs};
-use crate::tile::{Inputs, Tile};
+use crate::task::Elementwise;
+use crate::tile::{Inputs, Parts, Tile};
 
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
@@ -36,6 +41,15 @@ impl Walk {
     }
 }
 
+/// Accesses of 16 bytes that a thread has on their way before it needs the first.
+const FLIGHT: u32 = 8;
+
+/// Blocks of eight elements loaded together, each by this many accesses.
+const fn together(accesses: u32) -> u32 {
+    let most = FLIGHT / accesses;
+    if most == 0 { 1 } else { 1 << most.ilog2() }
+}
+
 /// A thread among those that share.
 #[derive(Clone, Copy)]
 pub struct Share {
@@ -47,7 +61,32 @@ pub struct Share {
     pub lanes: u32,
 }
 
+/// A consumer thread as the body of a task without tensor cores sees it.
+impl Role for Share {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
+
+    #[inline(always)]
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>) {}
+
+    #[inline(always)]
+    fn share(&self) -> Option<Share> {
+        Some(*self)
+    }
+}
+
 impl Share {
+    /// What a consumer thread has. Its number is read anew: what is computed from it is not kept in registers from one task to the next.
+    #[inline(always)]
+    pub fn consumers() -> Share {
+        Share { thread: (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE), threads: ELEMENTWISE, lanes: warp::LANES }
+    }
+
     #[inline(always)]
     fn lane(self) -> u32 {
         self.thread % self.lanes
@@ -63,7 +102,11 @@ impl Share {
         }
     }
 
-    /// `y = f(inputs)`, blocks of eight columns for each thread.
+    /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
+    ///
+    /// A thread has [`FLIGHT`] accesses of 16 bytes on their way before it needs the first: 32 KiB of a multiprocessor with 256 consumers.
+    /// Whole and ragged tiles are one code, and results are made in two halves by one code: registers that are moved cost less than
+    /// instructions in every instance of every task.
     #[inline(always)]
     pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         self,
@@ -72,58 +115,63 @@ impl Share {
         f: impl Fn(X::Values) -> E::Value,
     ) {
         let (rows, cols) = (y.rows(), y.cols());
-        let blocks = cols.div_ceil(8);
-        if blocks == 0 {
+        if rows == 0 || cols == 0 {
             return;
         }
-        let wide = inputs.wide() && y.wide();
-        let walk = Walk::new(self.threads, blocks);
-        let mut at = walk.start(self.thread);
-        let fits = |(row, block): (u32, u32)| row < rows && block * 8 + 8 <= cols && inputs.covers(row, block * 8 + 8);
-        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
-        let load = |(row, block): (u32, u32)| unsafe { inputs.at8(row, block * 8) };
-        let put = |v: [X::Values; 8], (row, block): (u32, u32)| {
-            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-            // SAFETY: as above.
-            unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), out) };
-        };
-        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // two tiles they would not fit the registers, of elements of four bytes four blocks are eight loads, and of
-        // a small tile a thread has no more.
-        macro_rules! together {
-            ($($place:ident $value:ident),*) => {
-                while wide {
-                    let mut after = at;
-                    $(
-                        let $place = after;
-                        after = walk.next($place);
-                    )*
-                    if !($(fits($place))&&*) {
+        // Where blocks of eight end. A tile that reads less than it writes is rare.
+        let whole = if inputs.wide() && y.wide() && inputs.covers(rows, cols) { cols & !7 } else { 0 };
+        let across = (if J > 0 { J.div_ceil(8) as u32 } else { whole.div_ceil(8) }).next_power_of_two().min(self.threads);
+        let down = self.threads / across;
+        let mut col = self.thread % across * 8;
+        while col < whole {
+            let mut row = self.thread / across;
+            while row < rows {
+                // Below the last row a thread reads its own again: a branch for every load would cost more.
+                let place = |n: u32| if row + n * down < rows { row + n * down } else { row };
+                // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                let load = |n: u32| unsafe { inputs.block(place(n), col) };
+                macro_rules! loads {
+                    ($($n:literal)*) => { [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*] };
+                }
+                let mut blocks: [X::Blocks; 8] = loads!(0 1 2 3 4 5 6 7);
+                let half = const { together(X::ACCESSES).div_ceil(2) };
+                // Opaque, or the compiler would write out both halves.
+                let mut left = special::opaque(together(X::ACCESSES));
+                loop {
+                    macro_rules! puts {
+                        ($($n:literal)*) => {$(
+                            if $n < half && row + $n * down < rows {
+                                let v = X::open(blocks[$n]);
+                                let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+                                // SAFETY: as above; nobody else writes these columns.
+                                unsafe { E::store8(y.pointer((row + $n * down) as i32, col as i32), values) };
+                            }
+                        )*};
+                    }
+                    puts!(0 1 2 3);
+                    row += half * down;
+                    left -= half;
+                    if left == 0 {
                         break;
                     }
-                    let ($($value,)*) = ($(load($place),)*);
-                    $(put($value, $place);)*
-                    at = after;
-                }
-            };
-        }
-        if const { X::COUNT == 1 && E::BYTES <= 2 && (J == 0 || J > 256) } {
-            together!(a va, b vb, c vc, d vd, e ve, g vg, h vh, k vk);
-        } else if const { X::COUNT <= 2 } {
-            together!(a va, b vb, c vc, d vd);
-        }
-        while at.0 < rows {
-            if wide && fits(at) {
-                put(load(at), at);
-            } else {
-                let mut col = at.1 * 8;
-                while col < cols && col < at.1 * 8 + 8 {
-                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                    unsafe { y.pointer(at.0 as i32, col as i32).write(E::element(f(inputs.at(at.0, col)))) };
-                    col += 1;
+                    [blocks[0], blocks[1], blocks[2], blocks[3]] = match half {
+                        4 => [blocks[4], blocks[5], blocks[6], blocks[7]],
+                        2 => [blocks[2], blocks[3], blocks[2], blocks[3]],
+                        _ => [blocks[1], blocks[1], blocks[1], blocks[1]],
+                    };
                 }
             }
-            at = walk.next(at);
+            col += across * 8;
+        }
+        if whole < cols {
+            // What is no whole block, or lies in no order that has any.
+            let walk = Walk::new(self.threads, cols - whole);
+            let mut at = walk.start(self.thread);
+            while at.0 < rows {
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(at.0 as i32, (whole + at.1) as i32).write(E::element(f(inputs.at(at.0, whole + at.1)))) };
+                at = walk.next(at);
+            }
         }
     }
 
