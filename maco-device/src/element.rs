@@ -1,5 +1,7 @@
 //! Element types of tensors and how their values look inside a closure.
 
+use crate::ragged;
+
 pub use half::{bf16, f16};
 
 /// A type a tensor may hold.
@@ -27,14 +29,20 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
     unsafe fn put(at: *mut Self, eight: Self::Eight);
-    /// Packs elements 0 to 7.
-    fn gather(element: impl Fn(usize) -> Self) -> Self::Eight;
+    /// Elements `from..to` of eight that lie `step` elements apart from `at` on, the others zero; by a call, or `HERE`.
+    ///
+    /// # Safety
+    /// Elements `from..to` are valid for reads.
+    unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> Self::Eight;
+    /// Writes the first `count` of eight elements, `step` elements apart from `at` on; by a call, or `HERE`.
+    ///
+    /// # Safety
+    /// These are valid for writes, and nobody else writes them.
+    unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, eight: Self::Eight);
     /// Widens eight elements.
     fn open(eight: Self::Eight) -> [Self::Value; 8];
     /// Rounds eight values.
     fn close(values: [Self::Value; 8]) -> Self::Eight;
-    /// The same eight elements, of which the compiler knows nothing: what was computed from them before is computed again, not kept.
-    fn again(eight: Self::Eight) -> Self::Eight;
     /// Eight values from 16-byte aligned memory.
     ///
     /// # Safety
@@ -95,11 +103,31 @@ unsafe fn set_words(at: *mut u32, words: [u32; 4]) {
     }
 }
 
-#[cfg(not(target_arch = "nvptx64"))]
-pub(crate) use core::convert::identity as opaque;
+/// # Safety
+/// As [`ragged::gather`].
+#[inline(always)]
+unsafe fn gather<const HERE: bool, const BYTES: u32>(at: u64, step: u64, from: u32, to: u32) -> ragged::Words {
+    // SAFETY: passed on from the caller.
+    unsafe { if HERE { ragged::gather_here::<BYTES>(at, step, from, to) } else { ragged::gather::<BYTES>(at, step, from, to) } }
+}
 
-#[cfg(target_arch = "nvptx64")]
-pub(crate) use crate::ptx::special::opaque;
+/// # Safety
+/// As [`ragged::scatter`].
+#[inline(always)]
+unsafe fn scatter<const HERE: bool, const BYTES: u32>(at: u64, step: u64, count: u32, words: ragged::Words) {
+    // SAFETY: passed on from the caller.
+    unsafe { if HERE { ragged::scatter_here::<BYTES>(at, step, count, words) } else { ragged::scatter::<BYTES>(at, step, count, words) } }
+}
+
+#[inline(always)]
+fn split((low, high): ragged::Words) -> [u32; 4] {
+    [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+}
+
+#[inline(always)]
+fn join(w: [u32; 4]) -> ragged::Words {
+    (u64::from(w[0]) | u64::from(w[1]) << 32, u64::from(w[2]) | u64::from(w[3]) << 32)
+}
 
 macro_rules! two_bytes {
     ($ty:ident, $pack:ident, $bf16:literal) => {
@@ -126,9 +154,14 @@ macro_rules! two_bytes {
                 unsafe { set_words(at.cast(), w) }
             }
             #[inline(always)]
-            fn gather(element: impl Fn(usize) -> Self) -> [u32; 4] {
-                let pair = |n: usize| element(n).to_bits() as u32 | (element(n + 1).to_bits() as u32) << 16;
-                [pair(0), pair(2), pair(4), pair(6)]
+            unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> [u32; 4] {
+                // SAFETY: passed on from the caller.
+                split(unsafe { gather::<HERE, 2>(at as u64, u64::from(step) * 2, from, to) })
+            }
+            #[inline(always)]
+            unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, w: [u32; 4]) {
+                // SAFETY: passed on from the caller.
+                unsafe { scatter::<HERE, 2>(at as u64, u64::from(step) * 2, count, join(w)) }
             }
             #[inline(always)]
             fn open(w: [u32; 4]) -> [f32; 8] {
@@ -139,10 +172,6 @@ macro_rules! two_bytes {
             #[inline(always)]
             fn close(v: [f32; 8]) -> [u32; 4] {
                 [unpack::$pack(v[0], v[1]), unpack::$pack(v[2], v[3]), unpack::$pack(v[4], v[5]), unpack::$pack(v[6], v[7])]
-            }
-            #[inline(always)]
-            fn again(w: [u32; 4]) -> [u32; 4] {
-                [opaque(w[0]), opaque(w[1]), opaque(w[2]), opaque(w[3])]
             }
         }
         impl MmaElement for $ty {
@@ -182,9 +211,26 @@ macro_rules! four_bytes {
                 }
             }
             #[inline(always)]
-            fn gather(element: impl Fn(usize) -> Self) -> [u32; 8] {
-                let w = |n: usize| u32::from_ne_bytes(element(n).to_ne_bytes());
-                [w(0), w(1), w(2), w(3), w(4), w(5), w(6), w(7)]
+            unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> [u32; 8] {
+                let step = u64::from(step) * 4;
+                // SAFETY: passed on from the caller, for each half.
+                let (a, b) = unsafe {
+                    (
+                        gather::<HERE, 4>(at as u64, step, from, to),
+                        gather::<HERE, 4>((at as u64).wrapping_add(4 * step), step, from.saturating_sub(4), to.saturating_sub(4)),
+                    )
+                };
+                let (a, b) = (split(a), split(b));
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, w: [u32; 8]) {
+                let step = u64::from(step) * 4;
+                // SAFETY: passed on from the caller, for each half.
+                unsafe {
+                    scatter::<HERE, 4>(at as u64, step, count, join([w[0], w[1], w[2], w[3]]));
+                    scatter::<HERE, 4>((at as u64).wrapping_add(4 * step), step, count.saturating_sub(4), join([w[4], w[5], w[6], w[7]]));
+                }
             }
             #[inline(always)]
             fn open(w: [u32; 8]) -> [$ty; 8] {
@@ -195,10 +241,6 @@ macro_rules! four_bytes {
             fn close(v: [$ty; 8]) -> [u32; 8] {
                 let w = |v: $ty| u32::from_ne_bytes(v.to_ne_bytes());
                 [w(v[0]), w(v[1]), w(v[2]), w(v[3]), w(v[4]), w(v[5]), w(v[6]), w(v[7])]
-            }
-            #[inline(always)]
-            fn again(w: [u32; 8]) -> [u32; 8] {
-                [opaque(w[0]), opaque(w[1]), opaque(w[2]), opaque(w[3]), opaque(w[4]), opaque(w[5]), opaque(w[6]), opaque(w[7])]
             }
         }
     };
@@ -247,10 +289,15 @@ unsafe impl Element for i8 {
         }
     }
     #[inline(always)]
-    fn gather(element: impl Fn(usize) -> i8) -> [u32; 2] {
-        let byte = |n: usize| u32::from(element(n) as u8);
-        let four = |n: usize| byte(n) | byte(n + 1) << 8 | byte(n + 2) << 16 | byte(n + 3) << 24;
-        [four(0), four(4)]
+    unsafe fn gather<const HERE: bool>(at: *const i8, step: u32, from: u32, to: u32) -> [u32; 2] {
+        // SAFETY: passed on from the caller.
+        let w = split(unsafe { gather::<HERE, 1>(at as u64, step.into(), from, to) });
+        [w[0], w[1]]
+    }
+    #[inline(always)]
+    unsafe fn scatter<const HERE: bool>(at: *mut i8, step: u32, count: u32, w: [u32; 2]) {
+        // SAFETY: passed on from the caller.
+        unsafe { scatter::<HERE, 1>(at as u64, step.into(), count, join([w[0], w[1], 0, 0])) }
     }
     #[inline(always)]
     fn open(w: [u32; 2]) -> [i32; 8] {
@@ -261,11 +308,9 @@ unsafe impl Element for i8 {
     }
     #[inline(always)]
     fn close(v: [i32; 8]) -> [u32; 2] {
-        Self::gather(|n| Self::element(v[n]))
-    }
-    #[inline(always)]
-    fn again(w: [u32; 2]) -> [u32; 2] {
-        [opaque(w[0]), opaque(w[1])]
+        let byte = |n: usize| u32::from(Self::element(v[n]) as u8);
+        let four = |n: usize| byte(n) | byte(n + 1) << 8 | byte(n + 2) << 16 | byte(n + 3) << 24;
+        [four(0), four(4)]
     }
 }
 

@@ -20,6 +20,7 @@ mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod profile;
+mod ragged;
 mod role;
 mod worker;
 
@@ -32,9 +33,9 @@ use ptx as hardware;
 pub use cta::{Accumulator, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
 pub use held::Held;
-pub use role::{Role, Share};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
+pub use role::{Role, Share};
 pub use row::{Entry, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};

@@ -4,6 +4,7 @@
 //! length of the row alone. Rows kept in registers are in `held.rs`.
 
 use crate::element::Element;
+use crate::hardware::special;
 use crate::held::Held;
 use crate::math;
 use crate::tile::Tile;
@@ -171,31 +172,12 @@ impl<E: Element> Row<E> {
         self.wide
     }
 
-    /// The same row, to be read element by element.
+    /// The block that begins at `j`, a multiple of eight below `whole`, of a wide row.
     #[inline(always)]
-    pub(crate) fn narrow(self) -> Row<E> {
-        Row { wide: false, ..self }
-    }
-
-    /// The block that begins at `j`.
-    ///
-    /// # Safety
-    /// The row is wide, `j` a multiple of eight and `j + 8` not beyond its end.
-    #[inline(always)]
-    pub(crate) unsafe fn block(&self, j: u32) -> E::Eight {
+    pub(crate) fn wide_block(&self, j: u32) -> E::Eight {
+        debug_assert!(self.wide && j + 8 <= self.len);
         // SAFETY: eight elements inside the row, which lies inside a live tensor; `wide` promises the alignment.
-        unsafe { E::eight(self.base.add(j as usize)) }
-    }
-
-    /// The block that begins at `j`, wide or not; it lies inside the row.
-    #[inline(always)]
-    fn any_block(&self, j: u32) -> E::Eight {
-        if self.wide {
-            // SAFETY: callers pass a multiple of eight below `whole`.
-            unsafe { self.block(j) }
-        } else {
-            E::gather(|n| self.element(j + n as u32))
-        }
+        unsafe { E::eight(self.base.wrapping_add(j as usize)) }
     }
 
     /// Combines `f(element)` over the row; `combine` must be associative and commutative. Every lane gets the result.
@@ -203,31 +185,7 @@ impl<E: Element> Row<E> {
     /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
     #[inline(always)]
     pub fn fold(&self, start: f32, f: impl Fn(E::Value) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-        across(self.fold_from(self.first(), start, &f, &combine), &combine)
-    }
-
-    /// This lane's total from block `j` on.
-    #[inline(always)]
-    pub(crate) fn fold_from(&self, j: u32, start: f32, f: &impl Fn(E::Value) -> f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
-        let (mut total, mut j, step, whole) = (start, j, self.step(), self.whole());
-        // Four blocks on their way before the first is needed.
-        while self.wide && j + 3 * step < whole {
-            // SAFETY: the row is wide; multiples of eight below `whole`.
-            let blocks = unsafe { (self.block(j), self.block(j + step), self.block(j + 2 * step), self.block(j + 3 * step)) };
-            total = combine(total, eight(E::open(blocks.0), f, combine));
-            total = combine(total, eight(E::open(blocks.1), f, combine));
-            total = combine(total, eight(E::open(blocks.2), f, combine));
-            total = combine(total, eight(E::open(blocks.3), f, combine));
-            j += 4 * step;
-        }
-        while j < whole {
-            total = combine(total, eight(E::open(self.any_block(j)), f, combine));
-            j += step;
-        }
-        for j in self.tail() {
-            total = combine(total, f(self.element(j).value()));
-        }
-        total
+        across(fold(self, *self, start, &f, &combine), &combine)
     }
 
     /// Sum of `f(element)`.
@@ -253,24 +211,118 @@ impl<E: Element<Value = f32>> Row<E> {
     /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
     #[inline(always)]
     pub fn largest(&self) -> Entry {
-        largest_across(self.largest_from(self.first(), Entry::NONE, None))
+        largest_across(largest(self, *self, None))
+    }
+}
+
+/// This lane's total of a row, whose values are in memory or in registers.
+#[inline(always)]
+pub(crate) fn fold<E: Element, X: RowValues<Values = E::Value>>(
+    values: &X,
+    row: Row<E>,
+    start: f32,
+    f: &impl Fn(E::Value) -> f32,
+    combine: &impl Fn(f32, f32) -> f32,
+) -> f32 {
+    let (mut total, mut group) = (start, Group::first(&row));
+    while group.goes_on::<X>() {
+        let blocks = values.group(group);
+        macro_rules! one {
+            ($($n:literal)*) => {$(
+                if const { $n < X::GROUP } && group.has($n) {
+                    total = combine(total, eight(X::open(blocks[$n]), f, combine));
+                }
+            )*};
+        }
+        one!(0 1 2 3);
+        values.turn(group);
+        group = group.next::<X>();
+    }
+    for j in row.tail() {
+        total = combine(total, f(row.element(j).value()));
+    }
+    total
+}
+
+/// This lane's largest entry, of those below `limit`.
+#[inline(always)]
+pub(crate) fn largest<E: Element<Value = f32>, X: RowValues<Values = f32>>(values: &X, row: Row<E>, limit: Option<Entry>) -> Entry {
+    let (mut best, mut group) = (Entry::NONE, Group::first(&row));
+    while group.goes_on::<X>() {
+        let blocks = values.group(group);
+        macro_rules! one {
+            ($($n:literal)*) => {$(
+                if const { $n < X::GROUP } && group.has($n) {
+                    best = largest_of(best, limit, X::open(blocks[$n]), group.place($n));
+                }
+            )*};
+        }
+        one!(0 1 2 3);
+        values.turn(group);
+        group = group.next::<X>();
+    }
+    for j in row.tail() {
+        let entry = Entry { value: row.at(j), index: j };
+        if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
+            best = entry;
+        }
+    }
+    best
+}
+
+/// Blocks that a lane takes together: loads that are on their way before the first is needed.
+#[derive(Clone, Copy)]
+pub struct Group {
+    /// How many came before.
+    number: u32,
+    /// First element of the warp's first block.
+    base: u32,
+    /// First element of the lane's block behind it.
+    lane: u32,
+    step: u32,
+    /// Where whole blocks end.
+    whole: u32,
+}
+
+impl Group {
+    #[inline(always)]
+    pub(crate) fn first<E: Element>(row: &Row<E>) -> Group {
+        Group { number: 0, base: 0, lane: row.first(), step: row.step(), whole: row.whole() }
     }
 
-    /// This lane's largest entry below `limit` from block `j` on.
     #[inline(always)]
-    pub(crate) fn largest_from(&self, j: u32, best: Entry, limit: Option<Entry>) -> Entry {
-        let (mut best, mut j) = (best, j);
-        while j < self.whole() {
-            best = largest_of(best, limit, E::open(self.any_block(j)), j);
-            j += self.step();
-        }
-        for j in self.tail() {
-            let entry = Entry { value: self.at(j), index: j };
-            if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
-                best = entry;
-            }
-        }
-        best
+    pub(crate) fn next<X: RowValues>(self) -> Group {
+        Group { number: self.number + 1, base: self.base + X::GROUP as u32 * self.step, ..self }
+    }
+
+    /// Whether there is this one; the same for all lanes. Held rows go around in whole turns, unless one group was all.
+    #[inline(always)]
+    pub(crate) fn goes_on<X: RowValues>(self) -> bool {
+        self.base < self.whole || const { X::HELD > 0 } && self.number > 1 && self.number < const { (X::HELD / X::GROUP) as u32 }
+    }
+
+    /// Whether its blocks are in registers.
+    #[inline(always)]
+    pub(crate) fn is_held<X: RowValues>(self) -> bool {
+        self.number < const { (X::HELD / X::GROUP) as u32 }
+    }
+
+    /// Whether nothing of the row comes behind it.
+    #[inline(always)]
+    pub(crate) fn is_all<X: RowValues>(self) -> bool {
+        self.number == 0 && X::GROUP as u32 * self.step >= self.whole
+    }
+
+    /// First element of this lane's `n`-th block.
+    #[inline(always)]
+    pub(crate) fn place(self, n: u32) -> u32 {
+        self.base + self.lane + n * self.step
+    }
+
+    /// Whether that block is one of the row.
+    #[inline(always)]
+    pub(crate) fn has(self, n: u32) -> bool {
+        self.place(n) < self.whole
     }
 }
 
@@ -312,94 +364,55 @@ impl<E: Element> RowMut<E> {
     #[inline(always)]
     pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) {
         let row = self.0;
-        let (mut j, step, whole) = (row.first(), row.step(), row.whole());
-        if row.wide && inputs.wide(whole) {
-            macro_rules! four {
-                ($a:literal $b:literal $c:literal $d:literal) => {
-                    if const { X::HELD > $a } && j < whole {
-                        // SAFETY: all rows are wide, and no input is shorter than `whole`.
-                        unsafe { self.four::<X, $a, $b, $c, $d>(&inputs, j, &f) };
-                        j += 4 * step;
-                    }
+        let mut group = Group::first(&row);
+        while group.goes_on::<X>() {
+            let blocks = inputs.group(group);
+            macro_rules! made {
+                ($($n:literal)*) => {
+                    [$(if const { $n < X::GROUP } && group.has($n) {
+                        let v = X::open(blocks[$n]);
+                        E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
+                    } else {
+                        E::Eight::default()
+                    }),*]
                 };
             }
-            four!(0 1 2 3);
-            four!(4 5 6 7);
-            four!(8 9 10 11);
-            four!(12 13 14 15);
-            while j < whole {
-                // SAFETY: as above.
-                unsafe { self.four::<X, FAR, FAR, FAR, FAR>(&inputs, j, &f) };
-                j += 4 * step;
-            }
-        } else {
-            self.one_by_one(&inputs, &f);
+            self.put_group::<X>(group, made!(0 1 2 3));
+            inputs.turn(group);
+            group = group.next::<X>();
         }
         for j in row.tail() {
             self.put_own(j, f(inputs.value(j)));
         }
     }
 
-    /// Whole blocks, element by element.
+    /// Writes this lane's blocks of a group, wide or not.
     #[inline(always)]
-    pub(crate) fn one_by_one<X: RowValues>(&mut self, inputs: &X, f: &impl Fn(X::Values) -> E::Value) {
-        let (mut j, whole) = (self.0.first(), self.0.whole());
-        while j < whole {
-            // SAFETY: inside a block of this lane.
-            unsafe { self.write(j, f(inputs.value(j))) };
-            j += if j & 7 == 7 { self.0.step() - 7 } else { 1 };
+    pub(crate) fn put_group<X: RowValues>(&mut self, group: Group, blocks: [E::Eight; 4]) {
+        if self.0.wide {
+            macro_rules! put {
+                ($($n:literal)*) => {$(
+                    if const { $n < X::GROUP } && group.has($n) {
+                        // SAFETY: inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
+                        unsafe { E::put(self.0.base.wrapping_add(group.place($n) as usize), blocks[$n]) };
+                    }
+                )*};
+            }
+            put!(0 1 2 3);
+            return;
         }
-    }
-
-    /// Four blocks: all are on their way before the first is needed.
-    ///
-    /// # Safety
-    /// The row and the inputs are wide, and no input is shorter than the row's whole blocks, among which `j` is.
-    #[inline(always)]
-    unsafe fn four<X: RowValues, const A: usize, const B: usize, const C: usize, const D: usize>(
-        &mut self,
-        inputs: &X,
-        j: u32,
-        f: &impl Fn(X::Values) -> E::Value,
-    ) {
-        let (step, whole) = (self.0.step(), self.0.whole());
-        let (b, c, d) = (j + step, j + 2 * step, j + 3 * step);
-        // SAFETY: (of the calls) passed on from the caller; multiples of eight below `whole`.
-        let blocks = unsafe {
-            (
-                inputs.block::<A>(j),
-                if b < whole { inputs.block::<B>(b) } else { X::Blocks::default() },
-                if c < whole { inputs.block::<C>(c) } else { X::Blocks::default() },
-                if d < whole { inputs.block::<D>(d) } else { X::Blocks::default() },
-            )
-        };
-        let close = |blocks: X::Blocks| {
-            let v = X::open(blocks);
-            E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
-        };
-        // SAFETY: (of the calls) as above.
-        unsafe {
-            self.put_block(j, close(blocks.0));
-            if b < whole {
-                self.put_block(b, close(blocks.1));
-            }
-            if c < whole {
-                self.put_block(c, close(blocks.2));
-            }
-            if d < whole {
-                self.put_block(d, close(blocks.3));
-            }
+        let mut blocks = blocks;
+        let mut n = 0;
+        while n < X::GROUP as u32 {
+            let j = group.place(n);
+            let at = self.0.base.wrapping_add(j as usize * self.0.stride as usize);
+            // SAFETY: inside the row, and this lane's.
+            unsafe { E::scatter::<true>(at, self.0.stride, if j < group.whole { 8 } else { 0 }, blocks[0]) };
+            let [a, b, c, d] = blocks;
+            // All go around: see `Share::zip`.
+            blocks = [b, c, d, a];
+            n = special::opaque(n + 1);
         }
-    }
-
-    /// Writes the block that begins at `j`.
-    ///
-    /// # Safety
-    /// The row is wide, `j` a multiple of eight below `whole`, and the block this lane's.
-    #[inline(always)]
-    pub(crate) unsafe fn put_block(&mut self, j: u32, block: E::Eight) {
-        // SAFETY: inside the row, which lies inside a live tensor; `wide` promises the alignment.
-        unsafe { E::put(self.0.base.add(j as usize), block) };
     }
 
     /// Writes an element of this lane, which `tail` names.
@@ -431,18 +444,18 @@ pub trait RowValues: Copy {
     /// Eight of each, packed.
     #[doc(hidden)]
     type Blocks: Copy + Default;
+    /// Blocks of a group: half of [`HELD`](RowValues::HELD) or less, and divides it.
+    #[doc(hidden)]
+    const GROUP: usize;
     /// Blocks of a lane that are in registers.
     #[doc(hidden)]
     const HELD: usize;
-    /// Whether blocks before `end` are one access each, or in registers.
+    /// The blocks of this lane; those after [`RowValues::GROUP`] are not looked at.
     #[doc(hidden)]
-    fn wide(&self, end: u32) -> bool;
-    /// The block that begins at `j`, this lane's number `N`, or any if `N` is [`FAR`].
-    ///
-    /// # Safety
-    /// `wide(j + 8)`, and `j` is a multiple of eight.
+    fn group(&self, group: Group) -> [Self::Blocks; 4];
+    /// Registers go around by a group, so that one code serves all.
     #[doc(hidden)]
-    unsafe fn block<const N: usize>(&self, j: u32) -> Self::Blocks;
+    fn turn(&self, group: Group);
     #[doc(hidden)]
     fn open(blocks: Self::Blocks) -> [Self::Values; 8];
     /// Values at a place; zero after the end.
@@ -450,23 +463,42 @@ pub trait RowValues: Copy {
     fn value(&self, j: u32) -> Self::Values;
 }
 
-/// Not in registers.
-#[doc(hidden)]
-pub const FAR: usize = usize::MAX;
+/// How many blocks of so many bytes an element are a group: with a second row beside it, eight loads of 16 bytes.
+const fn group(bytes: u32) -> usize {
+    if bytes > 2 { 2 } else { 4 }
+}
 
 impl<E: Element> RowValues for Row<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
+    const GROUP: usize = group(E::BYTES);
     const HELD: usize = 0;
     #[inline(always)]
-    fn wide(&self, end: u32) -> bool {
-        self.wide && end <= self.len
+    fn group(&self, group: Group) -> [E::Eight; 4] {
+        if self.wide && group.whole <= self.len {
+            macro_rules! blocks {
+                ($($n:literal)*) => {
+                    [$(if const { $n < Self::GROUP } && group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
+                };
+            }
+            return blocks!(0 1 2 3);
+        }
+        let mut blocks = [E::Eight::default(); 4];
+        let mut n = 0;
+        while n < Self::GROUP as u32 {
+            let j = group.place(n);
+            let left = if j < group.whole { self.len.saturating_sub(j) } else { 0 };
+            let at = self.base.wrapping_add(j as usize * self.stride as usize);
+            // SAFETY: elements inside the row, which lies inside a live tensor.
+            let block = unsafe { E::gather::<true>(at, self.stride, 0, left) };
+            let [_, b, c, d] = blocks;
+            blocks = if const { Self::GROUP == 4 } { [b, c, d, block] } else { [b, block, c, d] };
+            n = special::opaque(n + 1);
+        }
+        blocks
     }
     #[inline(always)]
-    unsafe fn block<const N: usize>(&self, j: u32) -> E::Eight {
-        // SAFETY: passed on from the caller.
-        unsafe { Row::block(self, j) }
-    }
+    fn turn(&self, _: Group) {}
     #[inline(always)]
     fn open(block: E::Eight) -> [E::Value; 8] {
         E::open(block)
@@ -480,15 +512,17 @@ impl<E: Element> RowValues for Row<E> {
 impl<E: Element> RowValues for &Held<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
+    const GROUP: usize = group(E::BYTES);
     const HELD: usize = Held::<E>::BLOCKS;
     #[inline(always)]
-    fn wide(&self, end: u32) -> bool {
-        self.row().wide() && end <= self.len()
+    fn group(&self, group: Group) -> [E::Eight; 4] {
+        if group.is_held::<Self>() { self.front() } else { self.row().group(group) }
     }
     #[inline(always)]
-    unsafe fn block<const N: usize>(&self, j: u32) -> E::Eight {
-        // SAFETY: passed on from the caller.
-        unsafe { self.number::<N>(j) }
+    fn turn(&self, group: Group) {
+        if group.is_held::<Self>() && !group.is_all::<Self>() {
+            self.rotate();
+        }
     }
     #[inline(always)]
     fn open(block: E::Eight) -> [E::Value; 8] {
@@ -505,6 +539,14 @@ macro_rules! tuple_values {
         impl<$($name: RowValues),+> RowValues for ($($name,)+) {
             type Values = ($($name::Values,)+);
             type Blocks = ($($name::Blocks,)+);
+            const GROUP: usize = {
+                let mut least = 4;
+                $(if $name::GROUP < least {
+                    least = $name::GROUP;
+                })+
+                $(assert!($name::HELD == 0 || $name::GROUP == least, "a held row has elements as wide as the widest beside it");)+
+                least
+            };
             const HELD: usize = {
                 let mut most = 0;
                 $(if $name::HELD > most {
@@ -513,13 +555,13 @@ macro_rules! tuple_values {
                 most
             };
             #[inline(always)]
-            fn wide(&self, end: u32) -> bool {
-                $(self.$n.wide(end))&&+
+            fn group(&self, group: Group) -> [Self::Blocks; 4] {
+                let blocks = ($(self.$n.group(group),)+);
+                [($(blocks.$n[0],)+), ($(blocks.$n[1],)+), ($(blocks.$n[2],)+), ($(blocks.$n[3],)+)]
             }
             #[inline(always)]
-            unsafe fn block<const N: usize>(&self, j: u32) -> Self::Blocks {
-                // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.block::<N>(j),)+) }
+            fn turn(&self, group: Group) {
+                $(self.$n.turn(group);)+
             }
             #[inline(always)]
             fn open(blocks: Self::Blocks) -> [Self::Values; 8] {

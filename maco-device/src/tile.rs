@@ -66,15 +66,9 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
             // SAFETY: eight columns inside the tile, which lies inside a live tensor; `wide` and a multiple of eight promise the alignment.
             unsafe { E::eight(at) }
         } else {
-            let step = self.view.col_stride as usize;
-            E::gather(|n| {
-                if row < self.rows() && col + (n as u32) < self.cols() {
-                    // SAFETY: the position is inside the tile.
-                    unsafe { at.add(n * step).read() }
-                } else {
-                    E::element(E::Value::default())
-                }
-            })
+            let left = if row < self.rows() { self.cols().saturating_sub(col) } else { 0 };
+            // SAFETY: the positions are inside the tile.
+            unsafe { E::gather::<false>(at, self.view.col_stride, 0, left) }
         }
     }
 
@@ -89,16 +83,8 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
             // SAFETY: as in `block`.
             unsafe { E::store8(at, values) };
         } else {
-            let step = self.view.col_stride as usize;
-            macro_rules! one {
-                ($($n:literal)*) => {$(
-                    if col + $n < self.cols() {
-                        // SAFETY: the position is inside the tile.
-                        unsafe { at.add($n * step).write(E::element(values[$n])) };
-                    }
-                )*};
-            }
-            one!(0 1 2 3 4 5 6 7);
+            // SAFETY: the positions are inside the tile; passed on from the caller.
+            unsafe { E::scatter::<false>(at, self.view.col_stride, self.cols().saturating_sub(col), E::close(values)) };
         }
     }
 
@@ -224,14 +210,10 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
             // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
             return unsafe { E::load8(at) };
         }
-        E::open(E::gather(|n| {
-            if inside && (((c + n as i32) as u32) < v.cols) {
-                // SAFETY: the position is inside the view.
-                unsafe { at.wrapping_add(n * v.col_stride as usize).read() }
-            } else {
-                E::element(E::Value::default())
-            }
-        }))
+        let from = if c < 0 { c.unsigned_abs() } else { 0 };
+        let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
+        // SAFETY: the positions are inside the view.
+        E::open(unsafe { E::gather::<false>(at, v.col_stride, from, to) })
     }
 
     /// Rows of the tile inside the tensor.

@@ -50,6 +50,11 @@ const fn together(accesses: u32) -> u32 {
     if most == 0 { 1 } else { 1 << most.ilog2() }
 }
 
+/// Of how many of these results are made by one code, which the blocks pass in turn.
+const fn turn(together: u32) -> u32 {
+    if together < 4 { 1 } else { 2 }
+}
+
 /// A thread among those that share.
 #[derive(Clone, Copy)]
 pub struct Share {
@@ -105,8 +110,8 @@ impl Share {
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
     ///
     /// A thread has [`FLIGHT`] accesses of 16 bytes on their way before it needs the first: 32 KiB of a multiprocessor with 256 consumers.
-    /// Whole and ragged tiles are one code, and results are made in two halves by one code: registers that are moved cost less than
-    /// instructions in every instance of every task.
+    /// Whole and ragged tiles are one code, and so are the results of all these: registers that are moved cost less than instructions in
+    /// every instance of every task.
     #[inline(always)]
     pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         self,
@@ -134,13 +139,12 @@ impl Share {
                     ($($n:literal)*) => { [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*] };
                 }
                 let mut blocks: [X::Blocks; 8] = loads!(0 1 2 3 4 5 6 7);
-                let half = const { together(X::ACCESSES).div_ceil(2) };
-                // Opaque, or the compiler would write out both halves.
-                let mut left = special::opaque(together(X::ACCESSES));
+                let made = const { turn(together(X::ACCESSES)) };
+                let mut left = together(X::ACCESSES);
                 loop {
                     macro_rules! puts {
                         ($($n:literal)*) => {$(
-                            if $n < half && row + $n * down < rows {
+                            if $n < made && row + $n * down < rows {
                                 let v = X::open(blocks[$n]);
                                 let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
                                 // SAFETY: as above; nobody else writes these columns.
@@ -148,17 +152,18 @@ impl Share {
                             }
                         )*};
                     }
-                    puts!(0 1 2 3);
-                    row += half * down;
-                    left -= half;
+                    puts!(0 1);
+                    row += made * down;
+                    // Opaque at each turn, or the compiler would write them all out.
+                    left = special::opaque(left - made);
                     if left == 0 {
                         break;
                     }
-                    [blocks[0], blocks[1], blocks[2], blocks[3]] = match half {
-                        4 => [blocks[4], blocks[5], blocks[6], blocks[7]],
-                        2 => [blocks[2], blocks[3], blocks[2], blocks[3]],
-                        _ => [blocks[1], blocks[1], blocks[1], blocks[1]],
-                    };
+                    // All go around, also those that are not needed: of registers that stay, the compiler makes turns of their own.
+                    macro_rules! moved {
+                        ($($n:literal)*) => { [$(blocks[const { ($n + turn(together(X::ACCESSES))) % together(X::ACCESSES) } as usize]),*] };
+                    }
+                    blocks = moved!(0 1 2 3 4 5 6 7);
                 }
             }
             col += across * 8;
