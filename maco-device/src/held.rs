@@ -1,6 +1,7 @@
 //! Rows in registers: read from memory once, however often they are reduced.
 //!
-//! All code is unrolled: an index that is no literal would keep the array in local memory.
+//! An index that is no literal would keep the array in local memory: registers go around by a group instead, past code that is written
+//! once, and are back where they were after each pass.
 
 use core::cell::Cell;
 
@@ -9,8 +10,7 @@ use crate::math;
 use crate::row::{Entry, Group, Row, RowMut, RowValues, across, fold, largest, largest_across};
 
 /// A row whose first [`Held::BLOCKS`] blocks of each lane are in registers: on a GPU 8 KiB of a row of elements of two bytes, 6 KiB
-/// of four, since weights beside it take twice the registers too. What is longer is read again, and so is a row that does not begin at a
-/// multiple of 16 bytes.
+/// of four, since weights beside it take twice the registers too. What is longer is read again.
 pub struct Held<E: Element> {
     row: Row<E>,
     /// Those of the next group in front.
@@ -21,20 +21,20 @@ impl<E: Element> Row<E> {
     /// The row in registers, all loads on their way at once.
     #[inline(always)]
     pub fn hold(self) -> Held<E> {
-        let group = Group::first(&self);
+        let group = Group::first::<&Held<E>, E>(&self);
         if !self.wide() {
             let held = Held::empty(self);
             let mut group = group;
             while group.goes_on::<&Held<E>>() && group.is_held::<&Held<E>>() {
                 held.take(group, RowValues::group(&self, group));
                 (&held).turn(group);
-                group = group.next::<&Held<E>>();
+                group = group.next();
             }
             return held;
         }
         macro_rules! one {
             ($($n:literal)*) => {
-                [$(if const { $n < Held::<E>::BLOCKS } && group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
+                [$(if const { $n < Held::<E>::BLOCKS } && group.place($n) < group.whole() { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
             };
         }
         Held { row: self, blocks: Cell::new(one!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)) }
@@ -46,12 +46,12 @@ impl<E: Element> RowMut<E> {
     #[inline(always)]
     pub fn zip_held<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) -> Held<E> {
         let held = Held::empty(self.read());
-        let mut group = Group::first(&held.row);
+        let mut group = Group::first::<(X, &Held<E>), E>(&held.row);
         while group.goes_on::<(X, &Held<E>)>() {
             let blocks = inputs.group(group);
             macro_rules! one {
                 ($($n:literal)*) => {
-                    [$(if const { $n < X::GROUP } && group.has($n) {
+                    [$(if group.has($n) {
                         let v = X::open(blocks[$n]);
                         E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
                     } else {
@@ -60,11 +60,11 @@ impl<E: Element> RowMut<E> {
                 };
             }
             let made = one!(0 1 2 3);
-            self.put_group::<X>(group, made);
+            self.put_group(group, made);
             held.take(group, made);
             inputs.turn(group);
             (&held).turn(group);
-            group = group.next::<X>();
+            group = group.next();
         }
         for j in held.row.tail() {
             self.put_own(j, f(inputs.value(j)));

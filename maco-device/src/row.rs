@@ -224,19 +224,19 @@ pub(crate) fn fold<E: Element, X: RowValues<Values = E::Value>>(
     f: &impl Fn(E::Value) -> f32,
     combine: &impl Fn(f32, f32) -> f32,
 ) -> f32 {
-    let (mut total, mut group) = (start, Group::first(&row));
+    let (mut total, mut group) = (start, Group::first::<X, E>(&row));
     while group.goes_on::<X>() {
         let blocks = values.group(group);
         macro_rules! one {
             ($($n:literal)*) => {$(
-                if const { $n < X::GROUP } && group.has($n) {
+                if group.has($n) {
                     total = combine(total, eight(X::open(blocks[$n]), f, combine));
                 }
             )*};
         }
         one!(0 1 2 3);
         values.turn(group);
-        group = group.next::<X>();
+        group = group.next();
     }
     for j in row.tail() {
         total = combine(total, f(row.element(j).value()));
@@ -247,19 +247,19 @@ pub(crate) fn fold<E: Element, X: RowValues<Values = E::Value>>(
 /// This lane's largest entry, of those below `limit`.
 #[inline(always)]
 pub(crate) fn largest<E: Element<Value = f32>, X: RowValues<Values = f32>>(values: &X, row: Row<E>, limit: Option<Entry>) -> Entry {
-    let (mut best, mut group) = (Entry::NONE, Group::first(&row));
+    let (mut best, mut group) = (Entry::NONE, Group::first::<X, E>(&row));
     while group.goes_on::<X>() {
         let blocks = values.group(group);
         macro_rules! one {
             ($($n:literal)*) => {$(
-                if const { $n < X::GROUP } && group.has($n) {
+                if group.has($n) {
                     best = largest_of(best, limit, X::open(blocks[$n]), group.place($n));
                 }
             )*};
         }
         one!(0 1 2 3);
         values.turn(group);
-        group = group.next::<X>();
+        group = group.next();
     }
     for j in row.tail() {
         let entry = Entry { value: row.at(j), index: j };
@@ -273,6 +273,8 @@ pub(crate) fn largest<E: Element<Value = f32>, X: RowValues<Values = f32>>(value
 /// Blocks that a lane takes together: loads that are on their way before the first is needed.
 #[derive(Clone, Copy)]
 pub struct Group {
+    /// How many blocks; known at compile time, behind all inlining.
+    size: u32,
     /// How many came before.
     number: u32,
     /// First element of the warp's first block.
@@ -286,31 +288,31 @@ pub struct Group {
 
 impl Group {
     #[inline(always)]
-    pub(crate) fn first<E: Element>(row: &Row<E>) -> Group {
-        Group { number: 0, base: 0, lane: row.first(), step: row.step(), whole: row.whole() }
+    pub(crate) fn first<X: RowValues, E: Element>(row: &Row<E>) -> Group {
+        Group { size: X::GROUP as u32, number: 0, base: 0, lane: row.first(), step: row.step(), whole: row.whole() }
     }
 
     #[inline(always)]
-    pub(crate) fn next<X: RowValues>(self) -> Group {
-        Group { number: self.number + 1, base: self.base + X::GROUP as u32 * self.step, ..self }
+    pub(crate) fn next(self) -> Group {
+        Group { number: self.number + 1, base: self.base + self.size * self.step, ..self }
     }
 
     /// Whether there is this one; the same for all lanes. Held rows go around in whole turns, unless one group was all.
     #[inline(always)]
     pub(crate) fn goes_on<X: RowValues>(self) -> bool {
-        self.base < self.whole || const { X::HELD > 0 } && self.number > 1 && self.number < const { (X::HELD / X::GROUP) as u32 }
+        self.base < self.whole || const { X::HELD > 0 } && self.number > 1 && self.number * self.size < X::HELD as u32
     }
 
     /// Whether its blocks are in registers.
     #[inline(always)]
     pub(crate) fn is_held<X: RowValues>(self) -> bool {
-        self.number < const { (X::HELD / X::GROUP) as u32 }
+        self.number * self.size < X::HELD as u32
     }
 
     /// Whether nothing of the row comes behind it.
     #[inline(always)]
-    pub(crate) fn is_all<X: RowValues>(self) -> bool {
-        self.number == 0 && X::GROUP as u32 * self.step >= self.whole
+    pub(crate) fn is_all(self) -> bool {
+        self.number == 0 && self.size * self.step >= self.whole
     }
 
     /// First element of this lane's `n`-th block.
@@ -319,10 +321,16 @@ impl Group {
         self.base + self.lane + n * self.step
     }
 
-    /// Whether that block is one of the row.
+    /// Where whole blocks of the row end.
+    #[inline(always)]
+    pub(crate) fn whole(self) -> u32 {
+        self.whole
+    }
+
+    /// Whether that block is one of the group and of the row.
     #[inline(always)]
     pub(crate) fn has(self, n: u32) -> bool {
-        self.place(n) < self.whole
+        n < self.size && self.place(n) < self.whole
     }
 }
 
@@ -364,12 +372,12 @@ impl<E: Element> RowMut<E> {
     #[inline(always)]
     pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) {
         let row = self.0;
-        let mut group = Group::first(&row);
+        let mut group = Group::first::<X, E>(&row);
         while group.goes_on::<X>() {
             let blocks = inputs.group(group);
             macro_rules! made {
                 ($($n:literal)*) => {
-                    [$(if const { $n < X::GROUP } && group.has($n) {
+                    [$(if group.has($n) {
                         let v = X::open(blocks[$n]);
                         E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
                     } else {
@@ -377,9 +385,9 @@ impl<E: Element> RowMut<E> {
                     }),*]
                 };
             }
-            self.put_group::<X>(group, made!(0 1 2 3));
+            self.put_group(group, made!(0 1 2 3));
             inputs.turn(group);
-            group = group.next::<X>();
+            group = group.next();
         }
         for j in row.tail() {
             self.put_own(j, f(inputs.value(j)));
@@ -388,11 +396,11 @@ impl<E: Element> RowMut<E> {
 
     /// Writes this lane's blocks of a group, wide or not.
     #[inline(always)]
-    pub(crate) fn put_group<X: RowValues>(&mut self, group: Group, blocks: [E::Eight; 4]) {
+    pub(crate) fn put_group(&mut self, group: Group, blocks: [E::Eight; 4]) {
         if self.0.wide {
             macro_rules! put {
                 ($($n:literal)*) => {$(
-                    if const { $n < X::GROUP } && group.has($n) {
+                    if group.has($n) {
                         // SAFETY: inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
                         unsafe { E::put(self.0.base.wrapping_add(group.place($n) as usize), blocks[$n]) };
                     }
@@ -403,7 +411,7 @@ impl<E: Element> RowMut<E> {
         }
         let mut blocks = blocks;
         let mut n = 0;
-        while n < X::GROUP as u32 {
+        while n < group.size {
             let j = group.place(n);
             let at = self.0.base.wrapping_add(j as usize * self.0.stride as usize);
             // SAFETY: inside the row, and this lane's.
@@ -444,13 +452,13 @@ pub trait RowValues: Copy {
     /// Eight of each, packed.
     #[doc(hidden)]
     type Blocks: Copy + Default;
-    /// Blocks of a group: half of [`HELD`](RowValues::HELD) or less, and divides it.
+    /// Most blocks of a group: 4, or 2; divides [`HELD`](RowValues::HELD).
     #[doc(hidden)]
     const GROUP: usize;
     /// Blocks of a lane that are in registers.
     #[doc(hidden)]
     const HELD: usize;
-    /// The blocks of this lane; those after [`RowValues::GROUP`] are not looked at.
+    /// The blocks of this lane; what the group does not have is not looked at.
     #[doc(hidden)]
     fn group(&self, group: Group) -> [Self::Blocks; 4];
     /// Registers go around by a group, so that one code serves all.
@@ -463,36 +471,31 @@ pub trait RowValues: Copy {
     fn value(&self, j: u32) -> Self::Values;
 }
 
-/// How many blocks of so many bytes an element are a group: with a second row beside it, eight loads of 16 bytes.
-const fn group(bytes: u32) -> usize {
-    if bytes > 2 { 2 } else { 4 }
-}
-
 impl<E: Element> RowValues for Row<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
-    const GROUP: usize = group(E::BYTES);
+    const GROUP: usize = 4;
     const HELD: usize = 0;
     #[inline(always)]
     fn group(&self, group: Group) -> [E::Eight; 4] {
         if self.wide && group.whole <= self.len {
             macro_rules! blocks {
                 ($($n:literal)*) => {
-                    [$(if const { $n < Self::GROUP } && group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
+                    [$(if group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
                 };
             }
             return blocks!(0 1 2 3);
         }
         let mut blocks = [E::Eight::default(); 4];
         let mut n = 0;
-        while n < Self::GROUP as u32 {
+        while n < group.size {
             let j = group.place(n);
             let left = if j < group.whole { self.len.saturating_sub(j) } else { 0 };
             let at = self.base.wrapping_add(j as usize * self.stride as usize);
             // SAFETY: elements inside the row, which lies inside a live tensor.
             let block = unsafe { E::gather::<true>(at, self.stride, 0, left) };
             let [_, b, c, d] = blocks;
-            blocks = if const { Self::GROUP == 4 } { [b, c, d, block] } else { [b, block, c, d] };
+            blocks = if group.size == 4 { [b, c, d, block] } else { [b, block, c, d] };
             n = special::opaque(n + 1);
         }
         blocks
@@ -512,7 +515,8 @@ impl<E: Element> RowValues for Row<E> {
 impl<E: Element> RowValues for &Held<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
-    const GROUP: usize = group(E::BYTES);
+    // With a second row beside it these are eight loads of 16 bytes.
+    const GROUP: usize = if E::BYTES > 2 { 2 } else { 4 };
     const HELD: usize = Held::<E>::BLOCKS;
     #[inline(always)]
     fn group(&self, group: Group) -> [E::Eight; 4] {
@@ -520,7 +524,7 @@ impl<E: Element> RowValues for &Held<E> {
     }
     #[inline(always)]
     fn turn(&self, group: Group) {
-        if group.is_held::<Self>() && !group.is_all::<Self>() {
+        if group.is_held::<Self>() && !group.is_all() {
             self.rotate();
         }
     }
@@ -544,7 +548,7 @@ macro_rules! tuple_values {
                 $(if $name::GROUP < least {
                     least = $name::GROUP;
                 })+
-                $(assert!($name::HELD == 0 || $name::GROUP == least, "a held row has elements as wide as the widest beside it");)+
+                $(assert!($name::HELD == 0 || $name::GROUP == least, "rows held together have elements of one size");)+
                 least
             };
             const HELD: usize = {

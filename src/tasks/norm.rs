@@ -1,6 +1,9 @@
 //! Norms and softmax along rows. Rows of up to 4096 elements of two bytes, or 1536 of four, are read once and stay in
 //! registers; of longer ones the rest is read again.
 //!
+//! In flight: what is held, at most 8 KiB of each of eight rows (of four bytes 6 KiB); of the rest, and of weights, four blocks of
+//! eight elements a lane (of four bytes two).
+//!
 //! Sums are made in `f32`, in an order that the length of the row alone decides: results repeat bit for bit. With u = 2⁻²⁴ and a row of N,
 //! a sum of terms of one sign has a relative error below (N / 256 + 16) u on a GPU and (N / 8 + 8) u on a CPU.
 

@@ -1,4 +1,6 @@
 //! Rows as small integers and a scale each.
+//!
+//! In flight: `quantise` what is held of eight rows, as norms; `dequantise` four blocks of eight integers a lane, 8 KiB a multiprocessor.
 
 use crate::prelude::*;
 

@@ -314,8 +314,14 @@ impl Share {
         while high > 0 && at.0 < broad {
             let (row, col) = (at.1 / 32 * 32 + at.1 % 4 * 8, at.0 * 64 + at.1 / 4 % 8 * 8);
             if row < rows && col < cols {
-                let line = |n: u32| x.block(wide.0, col + n, row);
-                let packed = (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7));
+                let packed = if wide.0 && row + 8 <= x.cols() && col + 8 <= x.rows() {
+                    // SAFETY: a square inside the tile, at a multiple of eight columns of aligned rows.
+                    let line = |n: u32| unsafe { E::eight(x.pointer((col + n) as i32, row as i32)) };
+                    (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7))
+                } else {
+                    let line = |n: u32| x.block(false, col + n, row);
+                    (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7))
+                };
                 let (a, b, c, d) = (E::open(packed.0), E::open(packed.1), E::open(packed.2), E::open(packed.3));
                 let (e, f, g, h) = (E::open(packed.4), E::open(packed.5), E::open(packed.6), E::open(packed.7));
                 macro_rules! put {
