@@ -362,4 +362,4 @@ macro_rules! any_tensor {
         }
     };
 }
-any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32);
+any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32, I8 i8);

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use crate::element::{Element, MmaElement};
 use crate::role::Role;
 use crate::role::gate::Gate;
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::{Elementwise, Identity, Task};
 use crate::tile::{Inputs, MmaOperand, Tile};
@@ -157,14 +157,9 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.zip(inputs, y, f);
     }
 
-    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values.
+    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
+    pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
         self.role.rows(inputs, y, f);
     }
 
@@ -177,6 +172,45 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
         self.role.generate(inputs, y, f);
+    }
+
+    /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
+    /// at a multiple of eight. What lies outside `y` is dropped.
+    #[inline(always)]
+    pub fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+        self.role.blocks(inputs, y, f);
+    }
+
+    /// `y[col] = finish(f(x[.., col]) combined)`: reductions over a column. `combine` must be associative and commutative; `start` is what
+    /// an empty column gives.
+    ///
+    /// Order: fixed per device by the number of rows, so results repeat bit for bit.
+    #[inline(always)]
+    pub fn columns<X: Element, E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, A, B>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        self.role.columns(x, y, start, f, combine, finish);
+    }
+
+    /// `y = xᵀ`: `x` has as many columns as `y` has rows.
+    #[inline(always)]
+    pub fn transpose<E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+    ) {
+        self.role.transpose(x, y);
     }
 
     #[doc(hidden)]

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::flow::{Flow, Way, address, operands, result};
 use super::lint::Report;
-use super::module::{Function, Statement};
+use super::module::{Function, Module, Statement};
 
 type Is = fn(&Statement<'_>) -> bool;
 
@@ -45,8 +45,9 @@ const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 const STAGED: Is = |s| op(s, "stmatrix");
-/// A store of a task's result by its own threads.
-const WRITE: Is = |s| op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+/// A store of a task's result by its own threads, or a call of a body, which stores them.
+const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+const CALL: Is = |s| s.opcode() == "call" || op(s, "call.");
 const WORD: Is = |s| op(s, "st.relaxed.sys");
 const REPORT: Is = |s| op(s, "st.release.sys");
 const NEVER: Is = |_| false;
@@ -54,6 +55,31 @@ const NEVER: Is = |_| false;
 /// Whether a function is an entry that a macro of MACO made: only those keep the protocol.
 pub(super) fn concerns(function: &Function<'_>) -> bool {
     function.name.starts_with("maco_")
+}
+
+/// The functions that entries call: bodies of tasks, and what these call.
+pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
+    let mut called: Vec<&Function<'_>> = Vec::new();
+    let mut callers: Vec<&Function<'_>> = module.functions.iter().filter(|function| concerns(function)).collect();
+    while let Some(caller) = callers.pop() {
+        let calls = caller.body.iter().filter(|statement| CALL(statement));
+        for word in calls.flat_map(|call| call.text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))) {
+            let callee = module.functions.iter().find(|function| function.name == word);
+            if let Some(callee) = callee.filter(|callee| called.iter().all(|known| known.name != callee.name)) {
+                called.push(callee);
+                callers.push(callee);
+            }
+        }
+    }
+    called
+}
+
+/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised.
+pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
+    const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
+        report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+    }
 }
 
 /// Every rule.

@@ -1,14 +1,16 @@
 //! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
 
 use super::Role;
+use super::share::Share;
 use crate::abi::CHUNK_BYTES;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
+/// One thread has all the work that consumers share.
+const ALL: Share = Share { thread: 0, threads: 1, lanes: 1 };
 const STEP: usize = crate::abi::BOX as usize;
 
 /// A thread that plays every role, with its scratch memory.
@@ -108,6 +110,10 @@ impl Role for Alone {
         }
     }
 
+    fn share(&self) -> Option<Share> {
+        Some(ALL)
+    }
+
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
@@ -119,17 +125,6 @@ impl Role for Alone {
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
                 unsafe { y.pointer(row as i32, col as i32).write(E::element(f(inputs.at(row, col)))) };
             }
-        }
-    }
-
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-        for row in 0..y.rows() {
-            f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
         }
     }
 

@@ -1,18 +1,18 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
-use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, ROWWISE, Sum};
+use super::cores::{self, Chunk, Cores, Pending, Sum};
 use super::gate::Gate;
 use super::ring::{self, Arena, Ring, Stage, pages};
+use super::share::Share;
 use super::store::{buffer, columns, parity};
-use crate::abi::{BOX, CONSUMERS};
+use crate::abi::BOX;
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::MmaElement;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
-use crate::row::{RowInputs, RowMut};
 use crate::split::Split;
 use crate::task::Elementwise;
-use crate::tile::{Inputs, Parts, Tile};
+use crate::tile::{Parts, Tile};
 
 /// A consumer thread's state.
 pub struct Consumer {
@@ -187,6 +187,7 @@ const fn half(split: bool, kept: usize, group: u32) -> u32 {
 }
 
 impl Role for Consumer {
+    const CALLS: bool = true;
     type Accumulator<const I: usize, const J: usize> = Sum;
 
     #[inline(always)]
@@ -238,99 +239,8 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Values) -> E::Value,
-    ) {
-        let (rows, cols) = (y.rows(), y.cols());
-        let blocks = cols.div_ceil(8);
-        if blocks == 0 {
-            return;
-        }
-        let wide = inputs.wide() && y.wide();
-        let count = rows * blocks;
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // one tile they would not fit the registers.
-        let place = |at: u32| (at / blocks, at % blocks * 8);
-        let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
-        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
-        let load = |(row, col): (u32, u32)| unsafe { inputs.at8(row, col) };
-        let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
-            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-            // SAFETY: as above.
-            unsafe { E::store8(y.pointer(row as i32, col as i32), out) };
-        };
-        if const { X::COUNT == 1 } {
-            while wide && at + 3 * ELEMENTWISE < count {
-                let (a, b, c, d) = (place(at), place(at + ELEMENTWISE), place(at + 2 * ELEMENTWISE), place(at + 3 * ELEMENTWISE));
-                if !(fits(a) && fits(b) && fits(c) && fits(d)) {
-                    break;
-                }
-                let (va, vb, vc, vd) = (load(a), load(b), load(c), load(d));
-                put(va, a);
-                put(vb, b);
-                put(vc, c);
-                put(vd, d);
-                at += 4 * ELEMENTWISE;
-            }
-        }
-        while at < count {
-            let (row, col) = (at / blocks, at % blocks * 8);
-            if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
-                // SAFETY: as above.
-                unsafe {
-                    let v = inputs.at8(row, col);
-                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    E::store8(y.pointer(row as i32, col as i32), out);
-                }
-            } else {
-                let mut c = col;
-                while c < cols && c < col + 8 {
-                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                    unsafe { y.pointer(row as i32, c as i32).write(E::element(f(inputs.at(row, c)))) };
-                    c += 1;
-                }
-            }
-            at += ELEMENTWISE;
-        }
-    }
-
-    #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-        let mut row = self.again() / (CONSUMERS / ROWWISE);
-        while row < y.rows() {
-            f(inputs.row(row, self.lane(), warp::LANES), &mut y.row_mut(row, self.lane(), warp::LANES));
-            row += ROWWISE;
-        }
-    }
-
-    #[inline(always)]
-    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
-    ) {
-        let readers = inputs.readers();
-        let (rows, cols) = (y.rows(), y.cols());
-        if cols == 0 {
-            return;
-        }
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        while at < rows * cols {
-            let (row, col) = ((at / cols) as i32, (at % cols) as i32);
-            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            at += ELEMENTWISE;
-        }
+    fn share(&self) -> Option<Share> {
+        Some(Share::consumers())
     }
 
     #[inline(always)]

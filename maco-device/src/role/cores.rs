@@ -19,8 +19,6 @@ pub type Chunk = [u32; 16];
 
 /// Consumers that divide elements among themselves, one by one.
 pub const ELEMENTWISE: u32 = CONSUMERS;
-/// Consumers that divide rows among themselves; the lanes of each share a row.
-pub const ROWWISE: u32 = CONSUMERS / 32;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]

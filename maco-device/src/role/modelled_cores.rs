@@ -27,8 +27,6 @@ pub type Chunk = Box<[u16]>;
 
 /// Consumers that divide elements, and rows, among themselves: a thread each.
 pub const ELEMENTWISE: u32 = 2;
-/// See [`ELEMENTWISE`].
-pub const ROWWISE: u32 = 2;
 
 /// Runs the reference of a SIMT body, which is for one thread.
 pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {

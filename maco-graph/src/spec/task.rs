@@ -14,6 +14,8 @@ pub enum Element {
     I32,
     /// Unsigned 32-bit integer (indices).
     U32,
+    /// Signed 8-bit integer (quantised weights and activations).
+    I8,
 }
 
 impl Element {
@@ -22,6 +24,7 @@ impl Element {
         match self {
             Element::Bf16 | Element::F16 => 2,
             Element::F32 | Element::I32 | Element::U32 => 4,
+            Element::I8 => 1,
         }
     }
 
@@ -33,6 +36,7 @@ impl Element {
             Element::F32 => "f32",
             Element::I32 => "i32",
             Element::U32 => "u32",
+            Element::I8 => "i8",
         }
     }
 }

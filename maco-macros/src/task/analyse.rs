@@ -135,7 +135,7 @@ fn bound(task: &Task<'_>) -> Bound {
     for element in list {
         if element == "f32" && bound == Bound::Mma {
             bound = Bound::Float;
-        } else if element == "i32" || element == "u32" {
+        } else if element == "i8" || element == "i32" || element == "u32" {
             bound = Bound::Any;
         }
     }
