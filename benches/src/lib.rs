@@ -1,5 +1,6 @@
 //! Kernels, peers and rows that the bench binaries share.
 pub mod cublas;
+pub mod decode;
 pub mod graphs;
 pub mod kernels;
 pub mod oracle;

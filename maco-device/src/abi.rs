@@ -66,6 +66,10 @@ pub const QUICK: u16 = 16;
 pub const LIGHT: u16 = 64;
 /// [`Descriptor::flags`]: the parts of its tile run at the same time, as far as the plan can tell.
 pub const TOGETHER: u16 = 128;
+/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory; results do not.
+pub const STREAMED: u16 = 256;
+/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run.
+pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -100,7 +104,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,

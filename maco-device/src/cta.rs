@@ -140,6 +140,35 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.store::<T, E, I, J>(acc.0, y, split);
     }
 
+    /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once: at the rate at which the rows of `w` come from
+    /// memory. They come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, 192 KiB ahead of the products, and if no task of the graph
+    /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
+    /// not, results are the same and slower.
+    #[inline(always)]
+    pub fn gemv<E: MmaElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
+        self.gemv_with(x, w, (), y, |sum, ()| sum);
+    }
+
+    /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
+    /// in the shape of `y`.
+    #[inline(always)]
+    pub fn gemv_with<E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        w: Tile<E, J, 0>,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, X::Values) -> f32,
+    ) {
+        const {
+            assert!(
+                (I == 8 || I == 16) && (J == 8 || J == 16 || J == 32),
+                "MACO0017: a task that calls `gemv` must have 8 or 16 rows of x, and 8, 16 or 32 rows of w\nhelp: write `tile(i = 8 | 16, j = 8 | 16 | 32)`"
+            );
+        }
+        self.role.gemv::<T, E, X, I, J>(x, w, inputs, y, f);
+    }
+
     /// `x = f(x)`, in place.
     #[inline(always)]
     pub fn map<E: Element, const I: usize, const J: usize>(&mut self, x: Tile<E, I, J>, f: impl Fn(E::Value) -> E::Value) {

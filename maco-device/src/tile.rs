@@ -297,6 +297,32 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     }
 }
 
+/// No tile.
+impl Inputs for () {
+    type Values = ();
+    type Readers = ();
+    type Blocks = ();
+    const ACCESSES: u32 = 0;
+    #[inline(always)]
+    fn readers(self) {}
+    #[inline(always)]
+    fn wide(self) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn at(self, _: u32, _: u32) {}
+    #[inline(always)]
+    fn covers(self, _: u32, _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn block(self, _: u32, _: u32) {}
+    #[inline(always)]
+    fn open((): ()) -> [(); 8] {
+        [(); 8]
+    }
+}
+
 macro_rules! tuple_inputs {
     ($($name:ident $n:tt),+) => {
         impl<$($name: Inputs),+> Inputs for ($($name,)+) {

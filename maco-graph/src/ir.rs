@@ -2,7 +2,7 @@
 //!
 //! Tiles and order do not belong here. It is made from a const recording (macros) or by the run-time builder.
 
-use crate::spec::{Element, TaskSpec};
+use crate::spec::{Element, Param, TaskSpec};
 
 /// Calls in program order over tensors of known shape.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,23 @@ pub struct Graph {
     pub scalars: Vec<Scalar>,
     /// In program order.
     pub calls: Vec<Call>,
+}
+
+impl Graph {
+    /// Per tensor: whether any call writes it.
+    pub fn written(&self) -> Vec<bool> {
+        let mut written = vec![false; self.tensors.len()];
+        for call in &self.calls {
+            let tensors = call.task.params.iter().filter_map(|param| match param {
+                Param::Tensor(tensor) => Some(tensor),
+                Param::Scalar { .. } => None,
+            });
+            for (view, _) in call.operands.iter().zip(tensors).filter(|(_, tensor)| tensor.access.writes()) {
+                written[view.tensor as usize] = true;
+            }
+        }
+        written
+    }
 }
 
 /// Where a tensor lives.

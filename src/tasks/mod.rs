@@ -13,6 +13,7 @@ mod quantised;
 mod reduce;
 mod rotary;
 mod select;
+mod skinny;
 
 pub use activation::{gelu, relu, sigmoid, silu, silu_mul, tanh};
 pub use collective::all_reduce;
@@ -25,3 +26,4 @@ pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
 pub use rotary::rope;
 pub use select::{argmax, top_k};
+pub use skinny::{skinny_linear, skinny_linear_add, skinny_linear_mul};

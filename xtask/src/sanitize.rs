@@ -64,7 +64,8 @@ pub fn shell_function(tests: &[&str], commit: &str) -> String {
         for tool in memcheck racecheck; do
             echo "== $tool $test"
             begin=$(date +%s)
-            limited {PROGRAM} --tool "$tool" --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
+            # Calls that the driver refuses are what many tests are about.
+            limited {PROGRAM} --tool "$tool" --report-api-errors no --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
             code=$?
             case $code in
                 0) result=ok ;;

@@ -50,10 +50,20 @@ impl Place {
     }
 }
 
+/// What is copied to shared memory.
+pub(super) enum Source {
+    Box(Place),
+    /// Bytes of the host's memory, as they lie.
+    Row {
+        from: u64,
+        bytes: u32,
+    },
+}
+
 /// A copy from a tensor to shared memory.
 pub(super) struct Load {
     pub to: u32,
-    pub from: Place,
+    pub from: Source,
     pub mbarrier: u32,
 }
 
@@ -63,11 +73,20 @@ impl Load {
     /// # Safety
     /// Map and tensor are live, and nobody writes the box; the space is the copy's.
     unsafe fn make(self, shared: &Shared) {
+        let place = match self.from {
+            Source::Box(place) => place,
+            Source::Row { from, bytes } => {
+                // SAFETY: passed on from the caller.
+                unsafe { std::ptr::copy_nonoverlapping(from as *const u8, shared.pointer(self.to, bytes), bytes as usize) };
+                mbarrier::complete(shared, self.mbarrier, bytes);
+                return;
+            }
+        };
         for row in 0..COLUMNS {
             let mut elements = [0u16; COLUMNS];
             // SAFETY: passed on from the caller; the elements are inside the tensor.
             unsafe {
-                if let Some((from, column, count)) = self.from.row(row as i32) {
+                if let Some((from, column, count)) = place.row(row as i32) {
                     std::ptr::copy_nonoverlapping(from, elements[column..][..count].as_mut_ptr(), count);
                 }
                 for (block, elements) in elements.as_chunks::<8>().0.iter().enumerate() {

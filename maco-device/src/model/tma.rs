@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use super::copies::{Load, Place, Stored, check, read, write};
+use super::copies::{Load, Place, Source, Stored, check, read, write};
 use super::thread::with;
 
 /// A box to be stored, before and after it has been read.
@@ -23,7 +23,19 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
     check(shared);
     with(|thread| {
         thread.delay();
-        thread.shared.loads().push(Load { to: shared, from: Place { map, col, row, plane }, mbarrier });
+        thread.shared.loads().push(Load { to: shared, from: Source::Box(Place { map, col, row, plane }), mbarrier });
+        thread.shared.wake();
+    });
+}
+
+/// # Safety
+/// `from` is memory of the host and `shared` space for it, both at 16-byte boundaries, `bytes` a multiple of 16 and not 0, `mbarrier`
+/// initialised and expecting them.
+pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
+    assert!((from | u64::from(shared) | u64::from(bytes)).is_multiple_of(16) && bytes > 0, "{bytes} bytes from {from:#x} to {shared:#x}");
+    with(|thread| {
+        thread.delay();
+        thread.shared.loads().push(Load { to: shared, from: Source::Row { from, bytes }, mbarrier });
         thread.shared.wake();
     });
 }

@@ -1,4 +1,5 @@
-//! Bulk tensor copies (PTX ISA §9.7.9.25.5 `cp.async.bulk.tensor`). Boxes are 64 columns × 64 rows × 1 plane.
+//! Bulk copies: of boxes of 64 columns × 64 rows × 1 plane (PTX ISA §9.7.9.25.5 `cp.async.bulk.tensor`), and of bytes that lie together
+//! (§9.7.9.25.4 `cp.async.bulk`).
 
 use core::arch::asm;
 
@@ -13,6 +14,21 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
     unsafe {
         asm!("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
             in(reg32) shared, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
+    }
+}
+
+/// Global to shared, `bytes` bytes as they lie; `mbarrier` gets them.
+///
+/// # Safety
+/// `from` is global memory and `shared` space for it, both at 16-byte boundaries, `bytes` a multiple of 16 and not 0, `mbarrier`
+/// initialised and expecting them.
+#[inline(always)]
+pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];",
+            in(reg32) shared, in(reg64) from, in(reg32) bytes, in(reg32) mbarrier, options(nostack))
     }
 }
 

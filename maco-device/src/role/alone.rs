@@ -110,6 +110,27 @@ impl Role for Alone {
         }
     }
 
+    /// Adds one product after another in the order of the contraction.
+    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        w: Tile<E, J, 0>,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, X::Values) -> f32,
+    ) {
+        for row in 0..y.rows() {
+            for col in 0..y.cols() {
+                let mut sum = 0.0;
+                for k in 0..w.cols() {
+                    sum += x.at(row, k) * w.at(col, k);
+                }
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(f(sum, inputs.at(row, col))))) };
+            }
+        }
+    }
+
     fn share(&self) -> Option<Share> {
         Some(ALL)
     }

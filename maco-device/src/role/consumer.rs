@@ -1,18 +1,20 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
-use super::cores::{self, Chunk, Cores, Pending, Sum};
+use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
+use super::dots::{self, Dots};
 use super::gate::Gate;
 use super::ring::{self, Arena, Ring, Stage, pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
-use crate::abi::BOX;
+use super::stream;
+use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
 use crate::element::MmaElement;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::split::Split;
 use crate::task::Elementwise;
-use crate::tile::{Parts, Tile};
+use crate::tile::{Inputs, Parts, Tile};
 
 /// A consumer thread's state.
 pub struct Consumer {
@@ -235,6 +237,91 @@ impl Role for Consumer {
         if columns(I, J) > 128 {
             self.pending = cores::last::<T, E>(&acc);
             self.waiting = 2;
+        }
+    }
+
+    #[inline(always)]
+    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        w: Tile<E, J, 0>,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, X::Values) -> f32,
+    ) {
+        let (thread, lane) = (self.again(), self.lane());
+        let put = |row: u32, col: u32, sum: f32| {
+            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+            unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(f(sum, inputs.at(row, col))))) };
+        };
+        let places = || (thread / (CONSUMERS / ELEMENTWISE)..(I * J) as u32).step_by(ELEMENTWISE as usize);
+        if !(x.streams() && w.streams()) {
+            // Nothing comes through the ring.
+            for at in places() {
+                let (row, col) = (at / J as u32, at % J as u32);
+                if row < y.rows() && col < y.cols() {
+                    let (mut k, mut sum) = (0, 0.0);
+                    while k < w.cols() {
+                        sum += x.at(row, k) * w.at(col, k);
+                        k += 1;
+                    }
+                    put(row, col, sum);
+                }
+            }
+            return;
+        }
+        let cols = w.cols();
+        let mut sums = Dots::<I, J>::new();
+        let mut col = 0;
+        // What is read of memory is one stage ahead, if there are registers for it.
+        let ahead = const { I == 8 };
+        // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
+        let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
+        let mut coming = load(0);
+        let (stage, at_stage) = loop {
+            let next = col + stream::columns(J);
+            let now = if ahead { coming } else { load(col) };
+            if ahead {
+                coming = load(next);
+            }
+            // SAFETY: all consumers run the same outline as the loader; whole warps run it.
+            unsafe {
+                let (stage, at_stage) = self.ring.wait_full(stream::PAGES);
+                sums.add::<E>(now, x, w, col, at_stage, thread);
+                col = next;
+                if col >= cols {
+                    break (stage, at_stage);
+                }
+                warp::sync();
+                if lane == 0 {
+                    self.ring.release(stage, stream::PAGES);
+                }
+            }
+        };
+        // SAFETY: (of calls) between barriers the last stage is the consumers', who have all read it.
+        unsafe {
+            barrier::sync_consumers();
+            sums.write(at_stage, thread);
+            barrier::sync_consumers();
+        }
+        for at in places() {
+            let (row, col) = (at / J as u32, at % J as u32);
+            if row < y.rows() && col < y.cols() {
+                let (mut part, mut sum) = (0, 0.0);
+                while part < dots::PARTS {
+                    // SAFETY: as above.
+                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + (part * (I * J) as u32 + at) * 4) });
+                    part += 1;
+                }
+                put(row, col, sum);
+            }
+        }
+        // The stage's next bytes come through the other proxy.
+        fence::proxy_async_shared();
+        warp::sync();
+        if lane == 0 {
+            // SAFETY: the warp no longer reads the stage.
+            unsafe { self.ring.release(stage, stream::PAGES) };
         }
     }
 

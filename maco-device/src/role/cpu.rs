@@ -162,6 +162,17 @@ impl Role for Cpu {
         }
     }
 
+    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        w: Tile<E, J, 0>,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, X::Values) -> f32,
+    ) {
+        play!(self, |role| role.gemv::<T, E, X, I, J>(x, w, inputs, y, f));
+    }
+
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,

@@ -3,12 +3,13 @@
 use super::Role;
 use super::maps::Maps;
 use super::ring::{Arena, Ring, pages};
+use super::stream;
 use crate::abi::BOX;
 use crate::element::MmaElement;
 use crate::hardware::tma;
 use crate::split::Split;
 use crate::task::Elementwise;
-use crate::tile::{Parts, Tile};
+use crate::tile::{Inputs, Parts, Tile};
 
 /// The loader's state.
 pub struct Loader {
@@ -28,6 +29,12 @@ impl Loader {
     #[inline(always)]
     pub fn exaggerate(&mut self, excess: bool) {
         self.ring.exaggerate(excess);
+    }
+
+    /// See [`Ring::precede`].
+    #[inline(always)]
+    pub fn precede(&mut self, n: u32, precedes: bool) {
+        self.ring.precede(n, precedes);
     }
 
     /// Waits for all copies: see [`Ring::drain`].
@@ -68,6 +75,43 @@ impl Role for Loader {
         let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2) }) else { return };
         self.boxes(shared, a, i / BOX, full);
         self.boxes(shared + i * BOX * 2, b, j / BOX, full);
+    }
+
+    #[inline(always)]
+    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        w: Tile<E, J, 0>,
+        _: X,
+        _: Tile<E, I, J>,
+        _: impl Fn(f32, X::Values) -> f32,
+    ) {
+        if !(x.streams() && w.streams()) {
+            return;
+        }
+        let (rows, cols) = (w.rows(), w.cols());
+        let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() * E::BYTES);
+        let mut col = 0;
+        loop {
+            let left = cols - col;
+            // Up to a multiple of 16 bytes: what lies behind the last column is not looked at.
+            let count = if left < stream::columns(J) { left.next_multiple_of(8) } else { stream::columns(J) };
+            let bytes = count * E::BYTES;
+            // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
+            let Some((shared, full)) = (unsafe { self.ring.acquire(stream::PAGES, bytes * rows) }) else { return };
+            let mut from = first + (col * E::BYTES) as u64;
+            let (mut to, end) = (shared, shared + rows * stream::columns(J) * E::BYTES);
+            while bytes > 0 && to < end {
+                // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
+                unsafe { tma::row(to, from, bytes, full) };
+                from += stride as u64;
+                to += stream::columns(J) * E::BYTES;
+            }
+            if left <= stream::columns(J) {
+                return;
+            }
+            col += count;
+        }
     }
 
     #[inline(always)]

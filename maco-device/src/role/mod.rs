@@ -18,6 +18,11 @@ mod cores;
 mod cores;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
+#[cfg(target_arch = "nvptx64")]
+mod dots;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_dots.rs"]
+mod dots;
 pub mod gate;
 pub mod loader;
 mod maps;
@@ -25,6 +30,7 @@ pub mod notice;
 pub mod ring;
 mod share;
 pub mod store;
+mod stream;
 pub mod waits;
 
 /// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`] and [`Role::store`] must agree on the ring.
@@ -74,6 +80,18 @@ pub trait Role: Sized {
         if let Some(share) = self.share() {
             share.rows(inputs, y, f);
         }
+    }
+
+    /// `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
+    #[inline(always)]
+    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+        &mut self,
+        _x: Tile<E, I, 0>,
+        _w: Tile<E, J, 0>,
+        _inputs: X,
+        _y: Tile<E, I, J>,
+        _f: impl Fn(f32, X::Values) -> f32,
+    ) {
     }
 
     /// By position.

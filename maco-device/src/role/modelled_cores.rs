@@ -35,6 +35,11 @@ pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
     }
 }
 
+/// The value of an element, from its bits.
+pub fn value<E: MmaElement>() -> fn(u16) -> f32 {
+    if E::BF16 { |bits| half::bf16::from_bits(bits).to_f32() } else { |bits| half::f16::from_bits(bits).to_f32() }
+}
+
 /// Products that were asked for and not made.
 pub struct Cores(VecDeque<Group>);
 
@@ -99,12 +104,11 @@ impl Cores {
     /// # Safety
     /// `a` and `b` are swizzled boxes in shared memory that stay until a wait says that the product is made.
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
-        let value = if E::BF16 { |bits| half::bf16::from_bits(bits).to_f32() } else { |bits| half::f16::from_bits(bits).to_f32() };
         self.0.push_back(Group {
             sum: sum.clone(),
             a: Operand { at: a, kept: STEP, along_rows: along.0 },
             b: Operand { at: b, kept: columns(I, J), along_rows: along.1 },
-            value,
+            value: value::<E>(),
         });
     }
 

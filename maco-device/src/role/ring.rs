@@ -279,13 +279,17 @@ pub struct Ring {
     arena: Arena,
     next: u32,
     /// One register. Bits 0 to 11, one per page: parity of its next phase; loader: of `empty`, consumer: of `full`. Loader only: bits
-    /// 16 to 27, parity of its next `full` phase; bit 31, announce more bytes than are copied.
+    /// 16 to 27, parity of its next `full` phase; bit 31, announce more bytes than are copied; bit 12, the task that is loaded is not known
+    /// to be published, bits 13 to 15 and 28, its slot and the parity there.
     parity: u32,
 }
 
 const FILLED: u32 = 16;
 const EXCESS: u32 = 1 << 31;
-const _: () = assert!(PAGES <= FILLED && FILLED + PAGES < 31);
+const PRECEDES: u32 = 1 << 12;
+const SLOT: u32 = 13;
+const SLOT_PARITY: u32 = 28;
+const _: () = assert!(PAGES <= 12 && SLOTS <= 8 && FILLED + PAGES <= SLOT_PARITY);
 
 /// A stage: its first page.
 #[derive(Clone, Copy)]
@@ -325,6 +329,38 @@ impl Ring {
         self.parity = if excess { self.parity | EXCESS } else { self.parity & !EXCESS };
     }
 
+    /// Loader: what is loaded from now on is for task `n`, which is not known to be published if it `precedes` its wait.
+    #[inline(always)]
+    pub fn precede(&mut self, n: u32, precedes: bool) {
+        let (slot, parity) = place(n);
+        let others = self.parity & !(PRECEDES | (SLOTS - 1) << SLOT | 1 << SLOT_PARITY);
+        self.parity = others | slot << SLOT | parity << SLOT_PARITY | if precedes { PRECEDES } else { 0 };
+    }
+
+    /// Loader: waits until a page is empty; false if it never will be, since the CTA stops.
+    #[inline(always)]
+    unsafe fn wait_empty(&self, page: u32) -> bool {
+        let (at, parity) = (self.arena.empty(page), (self.parity >> page & 1) ^ 1);
+        // SAFETY: initialised barriers. A fresh one counts as having completed the phase of parity 1.
+        unsafe {
+            while !mbarrier::try_wait(at, parity) {
+                let halted = self.arena.halted();
+                // Whoever stops the CTA has published before all that is ever begun. Consumers give no page back for the sake of a task
+                // that is not.
+                if halted >= FALL_THROUGH {
+                    return false;
+                }
+                if halted >= STOP && self.parity & PRECEDES != 0 {
+                    let (slot, parity) = (self.parity >> SLOT & (SLOTS - 1), self.parity >> SLOT_PARITY & 1);
+                    if !mbarrier::test(self.arena.ready(slot), parity) {
+                        return false;
+                    }
+                }
+            }
+        }
+        true
+    }
+
     /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier. `None`
     /// when the CTA no longer waits: nothing may be copied.
     ///
@@ -335,8 +371,8 @@ impl Ring {
         let first = self.advance(pages);
         let mut page = first;
         while page < first + pages {
-            // SAFETY: an initialised barrier. A fresh one counts as having completed the phase of parity 1.
-            if !unsafe { self.arena.wait(self.arena.empty(page), (self.parity >> page & 1) ^ 1) } {
+            // SAFETY: the loader thread.
+            if !unsafe { self.wait_empty(page) } {
                 return None;
             }
             self.parity ^= 1 << page;

@@ -2,7 +2,7 @@
 
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED};
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
@@ -36,6 +36,15 @@ unsafe fn read(arena: Arena, n: u32) -> Posted {
     Posted { op: head as u16, flags: ways as u16, after: ways >> 16 }
 }
 
+/// Waits until the `n`-th task is posted; `None` at the end of the list, or when the CTA stops.
+#[inline(always)]
+unsafe fn posted(arena: Arena, n: u32) -> Option<Posted> {
+    let (at, parity) = place(n);
+    // SAFETY: an initialised barrier; passed on from the caller.
+    let posted = unsafe { if arena.wait_unless_stopped(arena.posted(at), parity) { read(arena, n) } else { return None } };
+    if posted.op == OP_END { None } else { Some(posted) }
+}
+
 /// Waits until the `n`-th task may run; `None` at the end of the list, or when no more are published.
 #[inline(always)]
 unsafe fn ready(arena: Arena, n: u32) -> Option<Posted> {
@@ -54,13 +63,18 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
     unsafe {
         let mut role = Loader::new(arena, (*launch).maps);
         let mut n = 0;
-        while let Some(published) = ready(arena, n) {
-            if published.flags & STAGED != 0 {
-                // The controller acquired the operands' counters; the copies go through another proxy.
+        while let Some(posted) = posted(arena, n) {
+            if posted.flags & (STAGED | STREAMED) != 0 {
+                let ahead = posted.flags & PRELOADED != 0;
+                if !ahead && ready(arena, n).is_none() {
+                    break;
+                }
+                // The controller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                 fence::proxy_async_global();
-                role.exaggerate(published.flags & EXTRA_BYTES != 0);
+                role.exaggerate(posted.flags & EXTRA_BYTES != 0);
+                role.precede(n, ahead);
                 profile::load(arena);
-                tasks.run(&mut role, task(arena, launch, n % SLOTS), published.op.into());
+                tasks.run(&mut role, task(arena, launch, n % SLOTS), posted.op.into());
                 profile::loaded(arena, n);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));

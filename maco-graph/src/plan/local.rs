@@ -11,6 +11,7 @@
 
 use super::region::tensor_of;
 use super::{Plan, Schedule};
+use crate::ir::Call;
 
 /// Which waits and signals a static plan does without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +33,12 @@ impl Local {
         if plan.schedule != Schedule::Static {
             return Local::default();
         }
-        let direct: Vec<bool> =
-            plan.graph.calls.iter().map(|call| !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)).collect();
+        let written = plan.graph.written();
+        let direct = |call: &Call| {
+            let streamed = call.task.streamed().is_some_and(|operand| written[call.operands[operand].tensor as usize]);
+            !streamed && !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)
+        };
+        let direct: Vec<bool> = plan.graph.calls.iter().map(direct).collect();
         let tasks = plan.tasks.len();
         let (mut list, mut position) = (vec![NOWHERE; tasks], vec![0; tasks]);
         let mut home: Vec<Option<u32>> = vec![None; plan.counters as usize];

@@ -302,8 +302,11 @@ impl Param {
 }
 
 impl TaskSpec {
-    /// Whether the body stores an accumulator, so that an epilogue can be fused into it.
+    /// Whether the body stores sums of its own, so that an epilogue can be fused into it.
     pub const fn stores(&self) -> bool {
+        if self.streamed().is_some() {
+            return true;
+        }
         let mut n = 0;
         while n < self.params.len() {
             if let Param::Tensor(tensor) = &self.params[n]

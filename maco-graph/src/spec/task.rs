@@ -207,6 +207,11 @@ pub enum TaskKind {
     },
     /// The consumer threads load and store global memory themselves.
     Direct,
+    /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
+    Streamed {
+        /// Which tensor parameter.
+        operand: u8,
+    },
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
         /// Whether `cpu = reference_fn` was given.
@@ -241,6 +246,14 @@ pub struct TaskSpec {
 pub const MOST_PARTS: u32 = 64;
 
 impl TaskSpec {
+    /// The tensor parameter that is streamed, counted among the tensor parameters.
+    pub const fn streamed(&self) -> Option<usize> {
+        match self.kind {
+            TaskKind::Streamed { operand } => Some(operand as usize),
+            _ => None,
+        }
+    }
+
     /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
     pub const fn splits(&self) -> bool {
         // The third coordinate of a task is where its parts meet.

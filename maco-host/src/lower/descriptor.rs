@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS,
-    SOLE, STAGED, Wait,
+    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT,
+    SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
@@ -88,7 +88,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
 const SMALL: u64 = 1024;
 
 /// Bytes that one task of a call writes.
-fn written(plan: &Plan, call: usize) -> u64 {
+fn bytes_written(plan: &Plan, call: usize) -> u64 {
     let tile = &plan.calls[call].tile;
     let operands = plan.graph.calls[call].operands.iter().zip(tensor_params(&plan.graph.calls[call]));
     let bytes = operands.filter(|(_, param)| param.access.writes()).map(|(view, param)| {
@@ -105,10 +105,11 @@ fn written(plan: &Plan, call: usize) -> u64 {
 fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for call in &plan.graph.calls {
-        for (view, param) in call.operands.iter().zip(tensor_params(call)) {
-            fetched[view.tensor as usize] |= param.staged && param.access.reads();
+        for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
+            fetched[view.tensor as usize] |= (param.staged || call.task.streamed() == Some(n)) && param.access.reads();
         }
     }
+    let written = plan.graph.written();
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
         let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY } else { 0 };
@@ -119,8 +120,13 @@ fn flags(plan: &Plan) -> Vec<u16> {
         } else {
             0
         };
-        let quick = if copied != STAGED && written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
-        early | copied | quick
+        let streamed = match call.task.streamed() {
+            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
+            Some(_) => STREAMED | PRELOADED,
+            None => 0,
+        };
+        let quick = if copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
+        early | copied | streamed | quick
     });
     flags.collect()
 }

@@ -26,6 +26,11 @@ pub enum Kind {
         splits: bool,
     },
     Direct,
+    /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
+    Streamed {
+        /// Which tensor parameter.
+        operand: u8,
+    },
     Simt {
         cpu: bool,
         prologue: bool,
@@ -89,7 +94,10 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
         (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
         (None, _) if body.contracts => Kind::Staged { splits: body.splits() },
-        (None, _) => Kind::Direct,
+        (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
+            Some(operand) => Kind::Streamed { operand: operand as u8 },
+            None => Kind::Direct,
+        },
     });
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Staged { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
@@ -158,6 +166,8 @@ struct Body {
     tiled: HashSet<String>,
     /// `y` of `.store(acc, y)`.
     stored: HashSet<String>,
+    /// `w` of `.gemv(x, w, y)`.
+    streamed: Option<String>,
 }
 
 impl Body {
@@ -188,6 +198,8 @@ impl Body {
                 self.stored.extend(identifiers(arguments.stream()));
             } else if method == "accumulator" {
                 self.accumulators += 1;
+            } else if method == "gemv" || method == "gemv_with" {
+                self.streamed = identifiers(arguments.stream()).nth(1);
             }
             if method == "mma" {
                 self.products += 1;

@@ -112,6 +112,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let kind = match model.kind {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
+        Kind::Streamed { operand } => quote! { Streamed { operand: #operand } },
         Kind::Simt { cpu, prologue } => quote! { Simt { cpu: #cpu, prologue: #prologue } },
         Kind::Elementwise => quote! { Elementwise },
     };

@@ -1,0 +1,141 @@
+//! Chains of products with few rows beside CUDA graphs of cuBLAS, and beside a copy of as many bytes.
+
+use std::path::PathBuf;
+
+use anyhow::ensure;
+use benches::cublas::Cublas;
+use benches::decode::{PAIRS, gemv};
+use benches::peer::check;
+use benches::rows::{Row, publish};
+use benches::timing::{Clock, System, progress};
+use clap::Parser;
+use cudarc::driver::sys;
+use maco::{CudaGraph, Device, Tensor, bf16};
+
+/// Measures chains of 16 products of one row (GEMV) with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
+///
+/// Times are per product. `copy` is the time in which a device copy moves as many bytes as the weights of one product have: half of them
+/// read, half written. Systems take turns.
+#[derive(Parser)]
+struct Options {
+    /// Write the rows here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Launches of each system.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// GPU.
+    #[arg(long, default_value_t = 0)]
+    gpu: u32,
+    /// Rows of x.
+    #[arg(long, default_value_t = 1)]
+    rows: u64,
+    /// Only products whose weights have at most so many MiB.
+    #[arg(long, default_value_t = 128)]
+    most: u64,
+}
+
+/// Rows and columns of the weights.
+const SHAPES: [(u64, u64); 5] = [(2048, 2048), (4096, 2048), (4096, 4096), (8192, 4096), (8192, 8192)];
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let device = Device::gpu(options.gpu)?;
+    println!("{device}");
+    let clock = Clock::new(&device, options.rounds)?;
+    let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| n * k * 2 >> 20 <= options.most).collect();
+    let bar = progress(shapes.len());
+    let mut rows = Vec::new();
+    for (n, k) in shapes {
+        bar.set_message(format!("M{} N{n} K{k}", options.rows));
+        rows.extend(chain(&device, &clock, options.rows, n, k)?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    publish(&rows, options.json.as_deref())
+}
+
+/// Random numbers, so small that a chain neither grows nor dies.
+fn matrix(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let data: Vec<bf16> = (0..rows * cols)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bf16::from_f32(((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale)
+        })
+        .collect();
+    Ok(device.upload(&data, [rows, cols])?)
+}
+
+fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Result<[Row; 2]> {
+    let calls = 2.0 * PAIRS as f64;
+    let weights = |rows: u64, cols: u64, seed: u64| -> anyhow::Result<[Tensor<bf16>; PAIRS]> {
+        let scale = (3.0 / cols as f32).sqrt();
+        let made: Result<Vec<_>, _> = (0..PAIRS as u64).map(|n| matrix(device, rows, cols, seed + n, scale)).collect();
+        Ok(made?.try_into().unwrap_or_else(|_| unreachable!("as many as asked for")))
+    };
+    let (up, down) = (weights(n, k, 1)?, weights(k, n, 100)?);
+    let x = matrix(device, m, k, 1000, 1.0)?;
+    let (mut ours, mut theirs) = (device.zeros::<bf16>([m, k])?, device.zeros::<bf16>([m, k])?);
+    let plan = gemv::plan(device, gemv::Dims { M: m, N: n, K: k })?;
+    plan.run(&x, &up, &down, &mut ours)?;
+    let cublas = Cublas::new(device, &clock.stream)?;
+    let (mut wide, mut narrow) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, k])?);
+    let mut peer = || -> anyhow::Result<()> {
+        for pair in 0..PAIRS {
+            cublas.linear(if pair == 0 { &x } else { &narrow }, &up[pair], &mut wide)?;
+            cublas.linear(&wide, &down[pair], if pair + 1 < PAIRS { &mut narrow } else { &mut theirs })?;
+        }
+        Ok(())
+    };
+    // The first calls load the library's kernels, which a capture does not allow.
+    peer()?;
+    clock.stream.synchronize()?;
+    let graph = CudaGraph::capture(&clock.stream, |_| peer())?;
+    let bytes = n * k * 2;
+    // As much as all weights of the chain, so that nothing of it stays in the second-level cache.
+    let (from, mut to) = (device.zeros::<u32>([bytes * PAIRS as u64 / 4])?, device.zeros::<u32>([bytes * PAIRS as u64 / 4])?);
+    let (source, target, half) = (from.as_ptr() as u64, to.as_mut_ptr() as u64, (bytes * PAIRS as u64) as usize);
+    let mut arguments = maco::__private::Arguments::new().tensor(&x);
+    for w in up.iter().chain(&down) {
+        arguments = arguments.tensor(w);
+    }
+    let bound = plan.bind(arguments.tensor_mut(&mut ours))?;
+    let times = {
+        let mut systems: [System<'_>; 3] = [
+            Box::new(|| Ok(bound.launch_on(&clock.stream)?)),
+            Box::new(|| Ok(graph.launch(&clock.stream)?)),
+            Box::new(move || {
+                // SAFETY: two live tensors of as many bytes, which lie without gaps.
+                check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, half, clock.stream.as_raw().cast()) })
+            }),
+        ];
+        // Two seconds or so until clocks are steady.
+        let begin = std::time::Instant::now();
+        while begin.elapsed().as_secs_f64() < 1.0 {
+            systems.iter_mut().try_for_each(|system| system())?;
+            clock.stream.synchronize()?;
+        }
+        clock.compare(&mut systems)?
+    };
+    drop(bound);
+    agree(&ours, &theirs)?;
+    let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
+    let case = format!("M{m} N{n} K{k}");
+    Ok([
+        Row::against("gemv", case.clone(), "per product", ours, "graph", graph),
+        Row::against("gemv", case, "per product", ours, "copy", copy),
+    ])
+}
+
+/// Fails unless both systems computed the same, up to the roundings of sixteen products.
+fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>) -> anyhow::Result<()> {
+    let (ours, theirs) = (ours.download()?, theirs.download()?);
+    let difference: f64 = ours.iter().zip(&theirs).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
+    let norm: f64 = theirs.iter().map(|b| b.to_f64().powi(2)).sum();
+    let error = (difference / norm).sqrt();
+    ensure!(error < 3e-2, "the systems disagree: relative error {error:.1e}");
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Products with few rows on one side: their time is that of reading the other side once.
+
+use crate::prelude::*;
+
+/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Streams `w` at the rate of
+/// memory, ahead of what it waits for: see [`Cta::gemv`]. [`linear`](super::linear) is for more rows.
+///
+/// Error: that of a sum in `f32`, in another order than on the CPU: at most (K / 16 + 12) · 2⁻²⁴ · Σ |x·w|, and one rounding.
+#[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
+pub fn skinny_linear(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<E, M, K>,
+    #[read(j, ..)] w: Tensor<E, N, K>,
+    #[write(i, j)] y: Tensor<E, M, N>,
+) {
+    cta.gemv(x, w, y);
+}
+
+/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ + r\[M, N\], otherwise as [`skinny_linear`]: a projection with its residual.
+#[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
+pub fn skinny_linear_add(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<E, M, K>,
+    #[read(j, ..)] w: Tensor<E, N, K>,
+    #[read(i, j)] r: Tensor<E, M, N>,
+    #[write(i, j)] y: Tensor<E, M, N>,
+) {
+    cta.gemv_with(x, w, r, y, |sum, r| sum + r);
+}
+
+/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ · r\[M, N\], element by element, otherwise as [`skinny_linear`]: the second half of a gated unit.
+#[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
+pub fn skinny_linear_mul(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<E, M, K>,
+    #[read(j, ..)] w: Tensor<E, N, K>,
+    #[read(i, j)] r: Tensor<E, M, N>,
+    #[write(i, j)] y: Tensor<E, M, N>,
+) {
+    cta.gemv_with(x, w, r, y, |sum, r| sum * r);
+}

@@ -1,0 +1,40 @@
+//! One product, alone and with what is fused into it, and chains of them.
+use maco::prelude::*;
+
+/// Products of [`chain`].
+pub const LINKS: usize = 6;
+
+#[maco::megakernel]
+pub fn one(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
+    skinny_linear(x, w, y);
+}
+
+#[maco::megakernel]
+pub fn half(x: In<f16, M, K>, w: In<f16, N, K>, y: Out<f16, M, N>) {
+    skinny_linear(x, w, y).then(relu);
+}
+
+/// Each product waits for the one before; weights are known.
+#[maco::megakernel]
+pub fn chain(x: In<bf16, M, K>, w: [In<bf16, K, K>; LINKS], y: [Out<bf16, M, K>; LINKS]) {
+    skinny_linear(x, w[0], y[0]);
+    for n in 1..LINKS {
+        skinny_linear(y[n - 1], w[n], y[n]);
+    }
+}
+
+/// relu(x gateᵀ) · (x upᵀ), then down with the residual.
+#[maco::megakernel]
+pub fn gated(x: In<bf16, M, K>, gate: In<bf16, H, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, h: Out<bf16, M, H>, y: Out<bf16, M, K>) {
+    let open = temp::<bf16, M, H>();
+    skinny_linear(x, gate, open).then(relu);
+    skinny_linear_mul(x, up, open, h);
+    skinny_linear_add(h, down, x, y);
+}
+
+/// x aᵀ, then its product with itself: what is streamed is a result.
+#[maco::megakernel]
+pub fn square(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf16, M, M>) {
+    skinny_linear(x, a, h);
+    skinny_linear(x, h, y);
+}
