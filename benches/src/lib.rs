@@ -3,6 +3,7 @@ pub mod cublas;
 pub mod decode;
 pub mod graphs;
 pub mod kernels;
+pub mod matrix;
 pub mod oracle;
 pub mod peer;
 pub mod rows;

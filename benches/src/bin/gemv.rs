@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::ensure;
 use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
+use benches::matrix::{agree, random};
 use benches::peer::check;
 use benches::rows::{Row, publish};
 use benches::timing::{Clock, System, progress};
@@ -55,29 +55,16 @@ fn main() -> anyhow::Result<()> {
     publish(&rows, options.json.as_deref())
 }
 
-/// Random numbers, so small that a chain neither grows nor dies.
-fn matrix(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let data: Vec<bf16> = (0..rows * cols)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bf16::from_f32(((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale)
-        })
-        .collect();
-    Ok(device.upload(&data, [rows, cols])?)
-}
-
 fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Result<[Row; 2]> {
     let calls = 2.0 * PAIRS as f64;
     let weights = |rows: u64, cols: u64, seed: u64| -> anyhow::Result<[Tensor<bf16>; PAIRS]> {
+        // So small that a chain neither grows nor dies.
         let scale = (3.0 / cols as f32).sqrt();
-        let made: Result<Vec<_>, _> = (0..PAIRS as u64).map(|n| matrix(device, rows, cols, seed + n, scale)).collect();
+        let made: Result<Vec<_>, _> = (0..PAIRS as u64).map(|n| random(device, rows, cols, seed + n, scale)).collect();
         Ok(made?.try_into().unwrap_or_else(|_| unreachable!("as many as asked for")))
     };
     let (up, down) = (weights(n, k, 1)?, weights(k, n, 100)?);
-    let x = matrix(device, m, k, 1000, 1.0)?;
+    let x = random(device, m, k, 1000, 1.0)?;
     let (mut ours, mut theirs) = (device.zeros::<bf16>([m, k])?, device.zeros::<bf16>([m, k])?);
     let plan = gemv::plan(device, gemv::Dims { M: m, N: n, K: k })?;
     plan.run(&x, &up, &down, &mut ours)?;
@@ -121,21 +108,11 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
         clock.compare(&mut systems)?
     };
     drop(bound);
-    agree(&ours, &theirs)?;
+    agree(&ours, &theirs, 3e-2)?;
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
     let case = format!("M{m} N{n} K{k}");
     Ok([
         Row::against("gemv", case.clone(), "per product", ours, "graph", graph),
         Row::against("gemv", case, "per product", ours, "copy", copy),
     ])
-}
-
-/// Fails unless both systems computed the same, up to the roundings of sixteen products.
-fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>) -> anyhow::Result<()> {
-    let (ours, theirs) = (ours.download()?, theirs.download()?);
-    let difference: f64 = ours.iter().zip(&theirs).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
-    let norm: f64 = theirs.iter().map(|b| b.to_f64().powi(2)).sum();
-    let error = (difference / norm).sqrt();
-    ensure!(error < 3e-2, "the systems disagree: relative error {error:.1e}");
-    Ok(())
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use benches::cublas::Cublas;
 use benches::kernels;
+use benches::matrix::{self, agree};
 use benches::rows::{Row, publish};
+use benches::timing::median;
 use clap::Parser;
 use maco::{CallShape, CudaGraph, Device, Event, PlanOptions, Stream, Tensor, bf16};
 use maco_graph::plan::{Plan, PlannedCall};
@@ -38,6 +40,9 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     gpu: u32,
 }
+
+/// Relative error by which two orders of summation may differ.
+const ROUNDED: f64 = 5e-3;
 
 /// Sizes of the MLPs: M, H, K.
 const MLPS: [(u64, u64, u64); 5] = [(4096, 12288, 4096), (2048, 8192, 4096), (1024, 8192, 2048), (512, 8192, 2048), (256, 4096, 2048)];
@@ -151,16 +156,7 @@ impl Bench {
     }
 
     fn matrix(&self, rows: u64, cols: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
-        let mut state = rows.wrapping_mul(0x9E37_79B9).wrapping_add(cols) | 1;
-        let data: Vec<bf16> = (0..rows * cols)
-            .map(|_| {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                bf16::from_f32(((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale)
-            })
-            .collect();
-        Ok(self.device.upload(&data, [rows, cols])?)
+        matrix::random(&self.device, rows, cols, rows ^ cols << 32, scale)
     }
 
     fn linear(&self, m: u64, n: u64, k: u64, shapes: Vec<CallShape>) -> anyhow::Result<Row> {
@@ -181,7 +177,7 @@ impl Bench {
             Box::new(|| Ok(peer.launch(&self.stream)?)),
         ])?;
         drop(bound);
-        agree(&ours, &theirs)?;
+        agree(&ours, &theirs, ROUNDED)?;
         Ok(row(format!("linear {m}"), &times, "cublas"))
     }
 
@@ -228,7 +224,7 @@ impl Bench {
         drop(bound);
         let (mut rows, mut best) = (Vec::new(), (f64::INFINITY, &preferred));
         for ((plan, y), &time) in plans.iter().zip(&times[2..]) {
-            agree(y, &theirs)?;
+            agree(y, &theirs, ROUNDED)?;
             let call = &plan.graph().calls[0];
             if time < best.0 {
                 best = (time, call);
@@ -265,7 +261,7 @@ impl Bench {
             Box::new(|| Ok(mlp.launch_on(&self.stream)?)),
         ])?;
         drop((chain, mlp));
-        agree(&ours, &theirs)?;
+        agree(&ours, &theirs, ROUNDED)?;
         let gelu = [times[3], times[1], times[2]];
         Ok([row(format!("mlp M{m}"), &times, "graph"), row(format!("mlp M{m} with gelu, peer without"), &gelu, "graph")])
     }
@@ -283,22 +279,4 @@ fn row(case: String, times: &[f64], peer: &'static str) -> Row {
         ratio: Some(times[1] / times[0]),
         spread: Some(times[2] / times[1]),
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-/// Fails unless both systems computed the same, up to the rounding of two different orders of summation.
-fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>) -> anyhow::Result<()> {
-    let (ours, theirs) = (ours.download()?, theirs.download()?);
-    let (mut difference, mut norm) = (0f64, 0f64);
-    for (a, b) in ours.iter().zip(&theirs) {
-        difference += (a.to_f64() - b.to_f64()).powi(2);
-        norm += b.to_f64().powi(2);
-    }
-    let error = (difference / norm).sqrt();
-    anyhow::ensure!(error < 5e-3, "the systems disagree: relative error {error:.1e}");
-    Ok(())
 }

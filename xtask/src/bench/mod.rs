@@ -15,6 +15,8 @@ use crate::packages::root;
 pub enum Bench {
     /// `linear` and the MLP beside cuBLAS and CUDA graphs of cuBLAS (needs a GPU)
     Linear(Program),
+    /// Chains of products with one row, whose weights are streamed, beside CUDA graphs of cuBLAS and a copy (needs a GPU)
+    Gemv(Program),
     /// Tasks without work, chains, hops between CTAs, random work dealt, copies (needs a GPU)
     Dispatch(Program),
     /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
@@ -53,6 +55,7 @@ pub struct Program {
 pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
         Bench::Linear(program) => program.run("linear"),
+        Bench::Gemv(program) => program.run("gemv"),
         Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Boundary(program) => program.run("boundary"),
         Bench::Plan(program) => program.run("plan"),

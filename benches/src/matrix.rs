@@ -1,0 +1,28 @@
+//! Operands of matrix products, and whether two systems computed the same.
+
+use anyhow::ensure;
+use maco::{Device, Tensor, bf16};
+
+/// Random numbers between -`scale` and `scale`, the same for the same seed.
+pub fn random(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let data: Vec<bf16> = (0..rows * cols)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bf16::from_f32(((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale)
+        })
+        .collect();
+    Ok(device.upload(&data, [rows, cols])?)
+}
+
+/// Fails unless both are the same up to a relative error, in the Frobenius norm, of `most`: orders of summation differ.
+pub fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>, most: f64) -> anyhow::Result<()> {
+    let (ours, theirs) = (ours.download()?, theirs.download()?);
+    let difference: f64 = ours.iter().zip(&theirs).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
+    let norm: f64 = theirs.iter().map(|b| b.to_f64().powi(2)).sum();
+    let error = (difference / norm).sqrt();
+    ensure!(error < most, "the systems disagree: relative error {error:.1e}");
+    Ok(())
+}
