@@ -5,7 +5,7 @@
 //! the [task library](tasks). Planning, devices and the device runtime live in `maco-graph`, `maco-host` and `maco-device`.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
-pub use maco_device::{Accumulator, Cta, Element, MmaElement, Row, RowMut, Simt, Steps, Tile, bf16, f16, math};
+pub use maco_device::{Accumulator, Cta, Element, Entry, Held, MmaElement, Row, RowMut, Simt, Steps, Tile, bf16, f16, math};
 pub use maco_macros::{graph, megakernel, task, task_set};
 
 pub mod tasks;
@@ -33,8 +33,8 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Callable, Cta, Element, Elementwise, Filter, FloatElement, Identity, MmaElement, Role, Simt, Task, Then, Tile, bf16,
-        f16,
+        After, All, Callable, Cta, Element, Elementwise, Filter, FloatElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
+        bf16, f16,
     };
     pub use maco_graph::spec;
 

@@ -76,6 +76,7 @@ struct Call {
     task: &'static TaskSpec,
     arguments: Vec<Operand>,
     tile: Option<Vec<u32>>,
+    split: Option<u32>,
     drain: bool,
 }
 
@@ -185,13 +186,21 @@ impl TaskGraph {
 
     /// Calls any task of the set, arguments in the order of its signature. What it writes is a [`TaskGraph::temp`].
     pub fn custom(&mut self, task: &'static TaskSpec, arguments: impl IntoIterator<Item = Operand>) {
-        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None, drain: false });
+        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None, split: None, drain: false });
     }
 
     /// Forces the tile of the latest call.
     pub fn tile(&mut self, tile: &[u32]) {
         if let Some(call) = self.calls.last_mut() {
             call.tile = Some(tile.to_vec());
+        }
+    }
+
+    /// Makes the sums of the latest call's tiles in `parts` parts, as `.split_k(n)` does in a megakernel: by so many tasks each, at most one
+    /// per 64 elements of the contraction. By default the planner chooses.
+    pub fn split_k(&mut self, parts: u32) {
+        if let Some(call) = self.calls.last_mut() {
+            call.split = Some(parts);
         }
     }
 
@@ -248,7 +257,7 @@ impl TaskGraph {
                     Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
                 })
                 .collect();
-            let options = CallOptions { tile: call.tile.as_deref(), drain: call.drain, ..CallOptions::default() };
+            let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
             graph.call(call.task, *slot, &arguments, options)?;
         }
         let program = Program {
@@ -353,4 +362,4 @@ macro_rules! any_tensor {
         }
     };
 }
-any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32);
+any_tensor!(Bf16 bf16, F16 f16, F32 f32, I32 i32, U32 u32, I8 i8);

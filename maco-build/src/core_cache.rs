@@ -21,14 +21,16 @@ pub const CPU: &str = "sm_90a";
 /// The LLVM arguments are not tuning. `simplifycfg-max-small-block-size=0`: `asm!` is not convergent, and a barrier in a small block
 /// would be copied into both arms of a branch before it. `unroll-threshold`: a register array indexed by a loop that stays a
 /// loop lives in local memory. `cold-callsite-rel-freq=0`: every arm of a dispatch over many tasks looks cold, and a closure that is not
-/// inlined for that is a call, with its captures in local memory.
-pub const FLAGS: [&str; 8] = [
+/// inlined for that is a call, with its captures in local memory. `inline-threshold`: the same of a closure that is long because it is
+/// unrolled.
+pub const FLAGS: [&str; 9] = [
     "-Ctarget-cpu=sm_90a",
     "-Ctarget-feature=+ptx86",
     "-Copt-level=3",
     "-Ccodegen-units=1",
     "-Cpanic=abort",
     "-Cllvm-args=-unroll-threshold=1000",
+    "-Cllvm-args=-inline-threshold=4000",
     "-Cllvm-args=-cold-callsite-rel-freq=0",
     "-Cllvm-args=-simplifycfg-max-small-block-size=0",
 ];

@@ -28,6 +28,8 @@ pub const SLOTS: u32 = 8;
 pub const AHEAD: u32 = 16;
 /// Tensor parameters of one task.
 pub const OPERANDS: usize = 6;
+/// Bytes of a chunk of a partial sum: 64 columns of both consumer warpgroups, in `f32`.
+pub const CHUNK_BYTES: u32 = 64 * 128 * 4;
 /// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle).
 pub const BOX: u32 = 64;
 
@@ -62,10 +64,12 @@ pub const EARLY: u16 = 32;
 pub const QUICK: u16 = 16;
 /// [`Descriptor::flags`]: the task writes little, so that what counts is when it begins: its consumers look at counters themselves.
 pub const LIGHT: u16 = 64;
+/// [`Descriptor::flags`]: the parts of its tile run at the same time, as far as the plan can tell.
+pub const TOGETHER: u16 = 128;
 /// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory; results do not.
-pub const STREAMED: u16 = 128;
+pub const STREAMED: u16 = 256;
 /// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run.
-pub const PRELOADED: u16 = 256;
+pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -89,6 +93,9 @@ pub const PUSH_END: u32 = u32::MAX;
 /// Bit of a task in a scheduler's image, a fault for tests: its push is lost.
 pub const LOST_PUSH: u32 = 1 << 31;
 
+/// See [`Descriptor::split`].
+pub const PARTS_SHIFT: u32 = 8;
+
 /// One task, 64 bytes. Indices only: no pointers.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +104,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
@@ -108,7 +115,8 @@ pub struct Descriptor {
     pub views: u32,
     /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
     pub wait: [Wait; 2],
-    /// Tile coordinates, one per grid axis.
+    /// Tile coordinates, one per grid axis. Of a part of a tile's sum the third one is the tile's first chunk of [`CHUNK_BYTES`] in
+    /// [`Launch::partials`].
     pub coord: [u32; 3],
     /// Index of the task in the plan, for the black box.
     pub task: u32,
@@ -120,8 +128,8 @@ pub struct Descriptor {
     pub extra_signals: u16,
     /// Waits whose counters are named by data.
     pub indirect: u16,
-    /// Explicit padding.
-    pub reserved: u16,
+    /// Which part of its tile's sum the task makes, and above [`PARTS_SHIFT`] how many there are; 0 if it makes all of it.
+    pub split: u16,
 }
 
 impl Descriptor {
@@ -140,7 +148,7 @@ impl Descriptor {
         extra_waits: 0,
         extra_signals: 0,
         indirect: 0,
-        reserved: 0,
+        split: 0,
     };
 
     /// The entry at which a worker claims tasks until none is left: ticket `n`, drawn from word `ticket` of the counter bank, is for
@@ -254,6 +262,11 @@ pub struct Launch {
     pub records: u32,
     /// Who enters and leaves: a worker each, and a scheduler each unless it is a warp of a worker.
     pub executors: u32,
+    /// `[f32]`: partial sums of tiles that several tasks make, chunk after chunk.
+    pub partials: u64,
+    /// `[[u32; 2]]`, one per chunk of `partials`; used are those of each tile's first chunk: parts that have arrived, 0 between launches,
+    /// and chunks of the sum that tasks have claimed.
+    pub arrived: u64,
 }
 
 /// Roles of a worker that record what they do, each in records of its own: [`ROLE_CONSUME`], [`ROLE_LOAD`], [`ROLE_STORE`].
@@ -419,7 +432,7 @@ const _: () = {
     assert!(size_of::<Descriptor>() == 64);
     assert!(size_of::<View>() == 32);
     assert!(size_of::<TensorMap>() == 128);
-    assert!(size_of::<Launch>() == 136 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Launch>() == 152 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Profile>() == 64);
     assert!(size_of::<Share>() == 40);

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use crate::element::{Element, MmaElement};
 use crate::role::Role;
 use crate::role::gate::Gate;
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
+use crate::split::Split;
 use crate::task::{Elementwise, Identity, Task};
 use crate::tile::{Inputs, MmaOperand, Tile};
 
@@ -15,6 +16,7 @@ use crate::tile::{Inputs, MmaOperand, Tile};
 /// Element values exist only inside closures.
 pub struct Cta<'a, R, T = Identity> {
     role: &'a mut R,
+    task: Task,
     epilogue: PhantomData<T>,
 }
 
@@ -82,8 +84,14 @@ impl Simt<'_> {
 impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     #[doc(hidden)]
     #[inline(always)]
-    pub fn new(role: &'a mut R, _task: Task) -> Self {
-        Cta { role, epilogue: PhantomData }
+    pub fn new(role: &'a mut R, task: Task) -> Self {
+        Cta { role, task, epilogue: PhantomData }
+    }
+
+    /// Read anew wherever it is needed: a register across all steps is worth more.
+    #[inline(always)]
+    fn split(&self) -> Split {
+        self.task.split()
     }
 
     /// A new accumulator, all zero.
@@ -98,7 +106,8 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         Accumulator(self.role.zeros())
     }
 
-    /// Steps of a contraction over `a` and `b`: 64 elements each, the last one zero-filled; never empty.
+    /// Steps of a contraction over `a` and `b`: 64 elements each, the last one zero-filled; never empty. Where several tasks make the sum
+    /// of one tile in parts, the steps of this one's part.
     #[inline(always)]
     pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
         &self,
@@ -106,7 +115,10 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         _b: Tile<E, BR, BC>,
     ) -> Steps {
         let steps = a.contraction().div_ceil(crate::abi::BOX);
-        Steps { next: 0, end: if steps == 0 { 1 } else { steps } }
+        let steps = if steps == 0 { 1 } else { steps };
+        let split = self.split();
+        let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
+        Steps { first, next: 0, count: end - first }
     }
 
     /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`).
@@ -120,10 +132,12 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.mma::<A::Element, I, J>(&mut acc.0, a.parts(), b.parts());
     }
 
-    /// Applies the fused epilogue, rounds, and writes the tile; elements outside the tensor are dropped.
+    /// Applies the fused epilogue, rounds, and writes the tile; elements outside the tensor are dropped. Where several tasks make the sum of
+    /// one tile, they do that when all parts are there.
     #[inline(always)]
     pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
-        self.role.store::<T, E, I, J>(acc.0, y);
+        let split = self.split();
+        self.role.store::<T, E, I, J>(acc.0, y, split);
     }
 
     /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
@@ -172,14 +186,9 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.zip(inputs, y, f);
     }
 
-    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values.
+    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
+    pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
         self.role.rows(inputs, y, f);
     }
 
@@ -194,6 +203,45 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         self.role.generate(inputs, y, f);
     }
 
+    /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
+    /// at a multiple of eight. What lies outside `y` is dropped.
+    #[inline(always)]
+    pub fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+        self.role.blocks(inputs, y, f);
+    }
+
+    /// `y[col] = finish(f(x[.., col]) combined)`: reductions over a column. `combine` must be associative and commutative; `start` is what
+    /// an empty column gives.
+    ///
+    /// Order: fixed per device by the number of rows, so results repeat bit for bit.
+    #[inline(always)]
+    pub fn columns<X: Element, E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, A, B>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        self.role.columns(x, y, start, f, combine, finish);
+    }
+
+    /// `y = xᵀ`: `x` has as many columns as `y` has rows.
+    #[inline(always)]
+    pub fn transpose<E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+    ) {
+        self.role.transpose(x, y);
+    }
+
     #[doc(hidden)]
     #[inline(always)]
     pub fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
@@ -203,8 +251,10 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
 
 /// Iterator over the steps of a contraction.
 pub struct Steps {
+    first: u32,
+    /// Counts from `first`.
     next: u32,
-    end: u32,
+    count: u32,
 }
 
 impl Iterator for Steps {
@@ -212,12 +262,12 @@ impl Iterator for Steps {
     #[inline(always)]
     fn next(&mut self) -> Option<u32> {
         // A loop that could run zero times makes ptxas serialise every wgmma in it (C7515).
-        // SAFETY: `steps` makes `end` at least 1, and `next` grows by one up to `end`.
-        unsafe { core::hint::assert_unchecked(self.end > 0) };
-        if self.next >= self.end {
+        // SAFETY: `steps` makes `count` at least 1, since no part is empty, and `next` grows by one up to `count`.
+        unsafe { core::hint::assert_unchecked(self.count > 0) };
+        if self.next >= self.count {
             return None;
         }
-        let k = self.next;
+        let k = self.first + self.next;
         self.next += 1;
         Some(k)
     }

@@ -1,5 +1,7 @@
 //! Element types of tensors and how their values look inside a closure.
 
+use crate::ragged;
+
 pub use half::{bf16, f16};
 
 /// A type a tensor may hold.
@@ -15,16 +17,50 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     fn value(self) -> Self::Value;
     /// Rounds to nearest, ties to even.
     fn element(value: Self::Value) -> Self;
+    /// Eight elements as they lie in memory, packed into registers.
+    type Eight: Copy + Default;
     /// Eight elements from 16-byte aligned memory.
     ///
     /// # Safety
     /// `at` is valid for reads of eight elements and aligned to 16 bytes.
-    unsafe fn load8(at: *const Self) -> [Self::Value; 8];
+    unsafe fn eight(at: *const Self) -> Self::Eight;
     /// Eight elements to 16-byte aligned memory.
     ///
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
-    unsafe fn store8(at: *mut Self, values: [Self::Value; 8]);
+    unsafe fn put(at: *mut Self, eight: Self::Eight);
+    /// Elements `from..to` of eight that lie `step` elements apart from `at` on, the others zero; by a call, or `HERE`.
+    ///
+    /// # Safety
+    /// Elements `from..to` are valid for reads.
+    unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> Self::Eight;
+    /// Writes the first `count` of eight elements, `step` elements apart from `at` on; by a call, or `HERE`.
+    ///
+    /// # Safety
+    /// These are valid for writes, and nobody else writes them.
+    unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, eight: Self::Eight);
+    /// Widens eight elements.
+    fn open(eight: Self::Eight) -> [Self::Value; 8];
+    /// Rounds eight values.
+    fn close(values: [Self::Value; 8]) -> Self::Eight;
+    /// Eight values from 16-byte aligned memory.
+    ///
+    /// # Safety
+    /// `at` is valid for reads of eight elements and aligned to 16 bytes.
+    #[inline(always)]
+    unsafe fn load8(at: *const Self) -> [Self::Value; 8] {
+        // SAFETY: passed on from the caller.
+        Self::open(unsafe { Self::eight(at) })
+    }
+    /// Eight values to 16-byte aligned memory.
+    ///
+    /// # Safety
+    /// `at` is valid for writes of eight elements and aligned to 16 bytes.
+    #[inline(always)]
+    unsafe fn store8(at: *mut Self, values: [Self::Value; 8]) {
+        // SAFETY: passed on from the caller.
+        unsafe { Self::put(at, Self::close(values)) }
+    }
 }
 
 /// A floating-point element: closures see `f32`.
@@ -67,6 +103,32 @@ unsafe fn set_words(at: *mut u32, words: [u32; 4]) {
     }
 }
 
+/// # Safety
+/// As [`ragged::gather`].
+#[inline(always)]
+unsafe fn gather<const HERE: bool, const BYTES: u32>(at: u64, step: u64, from: u32, to: u32) -> ragged::Words {
+    // SAFETY: passed on from the caller.
+    unsafe { if HERE { ragged::gather_here::<BYTES>(at, step, from, to) } else { ragged::gather::<BYTES>(at, step, from, to) } }
+}
+
+/// # Safety
+/// As [`ragged::scatter`].
+#[inline(always)]
+unsafe fn scatter<const HERE: bool, const BYTES: u32>(at: u64, step: u64, count: u32, words: ragged::Words) {
+    // SAFETY: passed on from the caller.
+    unsafe { if HERE { ragged::scatter_here::<BYTES>(at, step, count, words) } else { ragged::scatter::<BYTES>(at, step, count, words) } }
+}
+
+#[inline(always)]
+fn split((low, high): ragged::Words) -> [u32; 4] {
+    [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
+}
+
+#[inline(always)]
+fn join(w: [u32; 4]) -> ragged::Words {
+    (u64::from(w[0]) | u64::from(w[1]) << 32, u64::from(w[2]) | u64::from(w[3]) << 32)
+}
+
 macro_rules! two_bytes {
     ($ty:ident, $pack:ident, $bf16:literal) => {
         // SAFETY: `half` types are `repr(transparent)` over `u16`.
@@ -80,19 +142,36 @@ macro_rules! two_bytes {
             fn element(value: f32) -> Self {
                 Self::from_bits(unpack::$pack(value, 0.0) as u16)
             }
+            type Eight = [u32; 4];
             #[inline(always)]
-            unsafe fn load8(at: *const Self) -> [f32; 8] {
+            unsafe fn eight(at: *const Self) -> [u32; 4] {
                 // SAFETY: passed on from the caller.
-                let w = unsafe { words(at.cast()) };
+                unsafe { words(at.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn put(at: *mut Self, w: [u32; 4]) {
+                // SAFETY: passed on from the caller.
+                unsafe { set_words(at.cast(), w) }
+            }
+            #[inline(always)]
+            unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> [u32; 4] {
+                // SAFETY: passed on from the caller.
+                split(unsafe { gather::<HERE, 2>(at as u64, u64::from(step) * 2, from, to) })
+            }
+            #[inline(always)]
+            unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, w: [u32; 4]) {
+                // SAFETY: passed on from the caller.
+                unsafe { scatter::<HERE, 2>(at as u64, u64::from(step) * 2, count, join(w)) }
+            }
+            #[inline(always)]
+            fn open(w: [u32; 4]) -> [f32; 8] {
                 let low = |w: u32| unpack::$ty(w as u16);
                 let high = |w: u32| unpack::$ty((w >> 16) as u16);
                 [low(w[0]), high(w[0]), low(w[1]), high(w[1]), low(w[2]), high(w[2]), low(w[3]), high(w[3])]
             }
             #[inline(always)]
-            unsafe fn store8(at: *mut Self, v: [f32; 8]) {
-                let w = [unpack::$pack(v[0], v[1]), unpack::$pack(v[2], v[3]), unpack::$pack(v[4], v[5]), unpack::$pack(v[6], v[7])];
-                // SAFETY: passed on from the caller.
-                unsafe { set_words(at.cast(), w) }
+            fn close(v: [f32; 8]) -> [u32; 4] {
+                [unpack::$pack(v[0], v[1]), unpack::$pack(v[2], v[3]), unpack::$pack(v[4], v[5]), unpack::$pack(v[6], v[7])]
             }
         }
         impl MmaElement for $ty {
@@ -116,21 +195,52 @@ macro_rules! four_bytes {
             fn element(value: $ty) -> Self {
                 value
             }
+            type Eight = [u32; 8];
             #[inline(always)]
-            unsafe fn load8(at: *const Self) -> [$ty; 8] {
+            unsafe fn eight(at: *const Self) -> [u32; 8] {
                 // SAFETY: passed on from the caller: 32 bytes at a 16-byte boundary.
                 let (a, b) = unsafe { (words(at.cast()), words(at.add(4).cast())) };
-                let v = |w: u32| $ty::from_ne_bytes(w.to_ne_bytes());
-                [v(a[0]), v(a[1]), v(a[2]), v(a[3]), v(b[0]), v(b[1]), v(b[2]), v(b[3])]
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
             }
             #[inline(always)]
-            unsafe fn store8(at: *mut Self, v: [$ty; 8]) {
-                let w = |v: $ty| u32::from_ne_bytes(v.to_ne_bytes());
+            unsafe fn put(at: *mut Self, w: [u32; 8]) {
                 // SAFETY: passed on from the caller.
                 unsafe {
-                    set_words(at.cast(), [w(v[0]), w(v[1]), w(v[2]), w(v[3])]);
-                    set_words(at.add(4).cast(), [w(v[4]), w(v[5]), w(v[6]), w(v[7])]);
+                    set_words(at.cast(), [w[0], w[1], w[2], w[3]]);
+                    set_words(at.add(4).cast(), [w[4], w[5], w[6], w[7]]);
                 }
+            }
+            #[inline(always)]
+            unsafe fn gather<const HERE: bool>(at: *const Self, step: u32, from: u32, to: u32) -> [u32; 8] {
+                let step = u64::from(step) * 4;
+                // SAFETY: passed on from the caller, for each half.
+                let (a, b) = unsafe {
+                    (
+                        gather::<HERE, 4>(at as u64, step, from, to),
+                        gather::<HERE, 4>((at as u64).wrapping_add(4 * step), step, from.saturating_sub(4), to.saturating_sub(4)),
+                    )
+                };
+                let (a, b) = (split(a), split(b));
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn scatter<const HERE: bool>(at: *mut Self, step: u32, count: u32, w: [u32; 8]) {
+                let step = u64::from(step) * 4;
+                // SAFETY: passed on from the caller, for each half.
+                unsafe {
+                    scatter::<HERE, 4>(at as u64, step, count, join([w[0], w[1], w[2], w[3]]));
+                    scatter::<HERE, 4>((at as u64).wrapping_add(4 * step), step, count.saturating_sub(4), join([w[4], w[5], w[6], w[7]]));
+                }
+            }
+            #[inline(always)]
+            fn open(w: [u32; 8]) -> [$ty; 8] {
+                let v = |w: u32| $ty::from_ne_bytes(w.to_ne_bytes());
+                [v(w[0]), v(w[1]), v(w[2]), v(w[3]), v(w[4]), v(w[5]), v(w[6]), v(w[7])]
+            }
+            #[inline(always)]
+            fn close(v: [$ty; 8]) -> [u32; 8] {
+                let w = |v: $ty| u32::from_ne_bytes(v.to_ne_bytes());
+                [w(v[0]), w(v[1]), w(v[2]), w(v[3]), w(v[4]), w(v[5]), w(v[6]), w(v[7])]
             }
         }
     };
@@ -138,6 +248,71 @@ macro_rules! four_bytes {
 four_bytes!(f32);
 four_bytes!(i32);
 four_bytes!(u32);
+
+// SAFETY: a primitive of one byte, valid for any bit pattern.
+unsafe impl Element for i8 {
+    /// Values outside −128 to 127 become the nearest of these.
+    type Value = i32;
+    type Eight = [u32; 2];
+    #[inline(always)]
+    fn value(self) -> i32 {
+        self.into()
+    }
+    #[inline(always)]
+    fn element(value: i32) -> i8 {
+        value.clamp(-128, 127) as i8
+    }
+    #[inline(always)]
+    unsafe fn eight(at: *const i8) -> [u32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::load2(at.cast())
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            at.cast::<[u32; 2]>().read()
+        }
+    }
+    #[inline(always)]
+    unsafe fn put(at: *mut i8, w: [u32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::store2(at.cast(), w)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            at.cast::<[u32; 2]>().write(w)
+        }
+    }
+    #[inline(always)]
+    unsafe fn gather<const HERE: bool>(at: *const i8, step: u32, from: u32, to: u32) -> [u32; 2] {
+        // SAFETY: passed on from the caller.
+        let w = split(unsafe { gather::<HERE, 1>(at as u64, step.into(), from, to) });
+        [w[0], w[1]]
+    }
+    #[inline(always)]
+    unsafe fn scatter<const HERE: bool>(at: *mut i8, step: u32, count: u32, w: [u32; 2]) {
+        // SAFETY: passed on from the caller.
+        unsafe { scatter::<HERE, 1>(at as u64, step.into(), count, join([w[0], w[1], 0, 0])) }
+    }
+    #[inline(always)]
+    fn open(w: [u32; 2]) -> [i32; 8] {
+        let byte = |w: u32, n: u32| (w << (24 - 8 * n)) as i32 >> 24;
+        let four = |w| (byte(w, 0), byte(w, 1), byte(w, 2), byte(w, 3));
+        let (low, high) = (four(w[0]), four(w[1]));
+        [low.0, low.1, low.2, low.3, high.0, high.1, high.2, high.3]
+    }
+    #[inline(always)]
+    fn close(v: [i32; 8]) -> [u32; 2] {
+        let byte = |n: usize| u32::from(Self::element(v[n]) as u8);
+        let four = |n: usize| byte(n) | byte(n + 1) << 8 | byte(n + 2) << 16 | byte(n + 3) << 24;
+        [four(0), four(4)]
+    }
+}
 
 /// Two `f32` rounded and packed, first one in the low half.
 #[inline(always)]

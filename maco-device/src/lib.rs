@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod element;
+pub mod held;
 pub mod math;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
@@ -19,7 +20,9 @@ mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod profile;
+mod ragged;
 mod role;
+mod split;
 mod worker;
 
 /// What loader, consumers and store are built on: instructions, or a model of them.
@@ -30,10 +33,11 @@ use ptx as hardware;
 
 pub use cta::{Accumulator, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
-pub use role::Role;
+pub use held::Held;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
-pub use row::{Row, RowMut};
+pub use role::{Role, Share};
+pub use row::{Entry, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]

@@ -1,6 +1,12 @@
 //! Rows: the unit of reductions. On a GPU one warp owns a row and its lanes share it; on the CPU one thread has it alone.
+//!
+//! Lanes take blocks of eight elements in turn, whether or not eight elements are one access: what a reduction adds to what depends on the
+//! length of the row alone. Rows kept in registers are in `held.rs`.
 
 use crate::element::Element;
+use crate::hardware::special;
+use crate::held::Held;
+use crate::math;
 use crate::tile::Tile;
 
 /// A row of an input, inside a closure of [`crate::Cta::rows`].
@@ -11,10 +17,100 @@ pub struct Row<E> {
     stride: u32,
     lane: u32,
     lanes: u32,
+    /// Whether a block of eight is one aligned access.
+    wide: bool,
 }
 
 /// A row of the result.
 pub struct RowMut<E>(Row<E>);
+
+/// An element and where it stands: what [`Row::largest`] finds. NaN is larger than any number, and the first of equals is the larger.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// The element; negative infinity where there is none.
+    pub value: f32,
+    /// Its index; `u32::MAX` where there is none.
+    pub index: u32,
+}
+
+impl Entry {
+    /// Less than any element.
+    pub const NONE: Entry = Entry { value: f32::NEG_INFINITY, index: u32::MAX };
+
+    /// Whether this one is the larger.
+    #[inline(always)]
+    pub fn beats(self, other: Entry) -> bool {
+        let (nan, than) = (self.value.is_nan(), other.value.is_nan());
+        let same = self.value == other.value || nan && than;
+        self.value > other.value || nan && !than || same && self.index < other.index
+    }
+}
+
+/// `f` of eight elements, combined in pairs.
+#[inline(always)]
+pub(crate) fn eight<V: Copy>(v: [V; 8], f: &impl Fn(V) -> f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
+    let low = combine(combine(f(v[0]), f(v[1])), combine(f(v[2]), f(v[3])));
+    let high = combine(combine(f(v[4]), f(v[5])), combine(f(v[6]), f(v[7])));
+    combine(low, high)
+}
+
+/// Every lane's total, combined; every lane gets the result. The whole warp comes here: a row is handed to all its lanes alike.
+#[inline(always)]
+pub(crate) fn across(total: f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut total = total;
+        let mut distance = 16;
+        while distance > 0 {
+            total = combine(total, crate::ptx::warp::shuffle_xor(total, distance));
+            distance /= 2;
+        }
+        total
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let _ = combine;
+        total
+    }
+}
+
+/// The largest of every lane's entry; every lane gets it.
+#[inline(always)]
+pub(crate) fn largest_across(best: Entry) -> Entry {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        use crate::ptx::warp::shuffle_xor;
+        let mut best = best;
+        let mut distance = 16;
+        while distance > 0 {
+            let index = shuffle_xor(f32::from_bits(best.index), distance).to_bits();
+            let other = Entry { value: shuffle_xor(best.value, distance), index };
+            if other.beats(best) {
+                best = other;
+            }
+            distance /= 2;
+        }
+        best
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    best
+}
+
+/// The larger of `best` and the elements of a block that are below `limit`.
+#[inline(always)]
+pub(crate) fn largest_of(best: Entry, limit: Option<Entry>, v: [f32; 8], index: u32) -> Entry {
+    let mut best = best;
+    macro_rules! one {
+        ($($n:literal)*) => {$(
+            let entry = Entry { value: v[$n], index: index + $n };
+            if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
+                best = entry;
+            }
+        )*};
+    }
+    one!(0 1 2 3 4 5 6 7);
+    best
+}
 
 impl<E: Element> Row<E> {
     /// Number of elements.
@@ -29,35 +125,67 @@ impl<E: Element> Row<E> {
         self.len == 0
     }
 
-    /// Element `j`, which must be below `len`; larger ones are clamped.
+    /// Element `j`; zero at and after the end.
     #[inline(always)]
     pub fn at(&self, j: u32) -> E::Value {
-        let j = if j < self.len { j } else { self.len - 1 };
-        // SAFETY: `j` is inside the row, which lies inside a live tensor of the plan.
-        unsafe { self.base.add(j as usize * self.stride as usize).read() }.value()
+        if j < self.len { self.element(j).value() } else { E::Value::default() }
+    }
+
+    #[inline(always)]
+    fn element(&self, j: u32) -> E {
+        // SAFETY: callers stay inside the row, which lies inside a live tensor of the plan.
+        unsafe { self.base.add(j as usize * self.stride as usize).read() }
+    }
+
+    /// First element of this lane's first block.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> u32 {
+        self.lane * 8
+    }
+
+    /// From one block of this lane to its next.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> u32 {
+        self.lanes * 8
+    }
+
+    /// Where whole blocks end.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> u32 {
+        self.len & !7
+    }
+
+    /// This lane's element after the whole blocks, if it has one: each lane one, on a GPU.
+    #[inline(always)]
+    pub(crate) fn tail(&self) -> impl Iterator<Item = u32> + use<E> {
+        let (mut j, len, lanes) = (self.whole() + self.lane, self.len, self.lanes);
+        core::iter::from_fn(move || {
+            let now = j;
+            j += lanes;
+            (now < len).then_some(now)
+        })
+    }
+
+    /// Whether whole blocks are one aligned access each.
+    #[inline(always)]
+    pub(crate) fn wide(&self) -> bool {
+        self.wide
+    }
+
+    /// The block that begins at `j`, a multiple of eight below `whole`, of a wide row.
+    #[inline(always)]
+    pub(crate) fn wide_block(&self, j: u32) -> E::Eight {
+        debug_assert!(self.wide && j + 8 <= self.len);
+        // SAFETY: eight elements inside the row, which lies inside a live tensor; `wide` promises the alignment.
+        unsafe { E::eight(self.base.wrapping_add(j as usize)) }
     }
 
     /// Combines `f(element)` over the row; `combine` must be associative and commutative. Every lane gets the result.
     ///
-    /// Order: fixed per device (lane-strided, then a butterfly), so results repeat bit for bit.
+    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
     #[inline(always)]
     pub fn fold(&self, start: f32, f: impl Fn(E::Value) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
-        let mut total = start;
-        let mut j = self.lane;
-        while j < self.len {
-            total = combine(total, f(self.at(j)));
-            j += self.lanes;
-        }
-        #[cfg(target_arch = "nvptx64")]
-        {
-            // The whole warp is here: `rows` hands a row to all 32 lanes alike.
-            let mut distance = 16;
-            while distance > 0 {
-                total = combine(total, crate::ptx::warp::shuffle_xor(total, distance));
-                distance /= 2;
-            }
-        }
-        total
+        across(fold(self, *self, start, &f, &combine), &combine)
     }
 
     /// Sum of `f(element)`.
@@ -66,24 +194,248 @@ impl<E: Element> Row<E> {
         self.fold(0.0, f, |a, b| a + b)
     }
 
-    /// Largest `f(element)`; negative infinity for an empty row.
+    /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
     #[inline(always)]
     pub fn max(&self, f: impl Fn(E::Value) -> f32) -> f32 {
-        self.fold(f32::NEG_INFINITY, f, |a, b| if b > a || b.is_nan() { b } else { a })
+        self.fold(f32::NEG_INFINITY, f, math::max)
+    }
+
+    /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
+    #[inline(always)]
+    pub fn min(&self, f: impl Fn(E::Value) -> f32) -> f32 {
+        self.fold(f32::INFINITY, f, math::min)
+    }
+}
+
+impl<E: Element<Value = f32>> Row<E> {
+    /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
+    #[inline(always)]
+    pub fn largest(&self) -> Entry {
+        largest_across(largest(self, *self, None))
+    }
+}
+
+/// This lane's total of a row, whose values are in memory or in registers.
+#[inline(always)]
+pub(crate) fn fold<E: Element, X: RowValues<Values = E::Value>>(
+    values: &X,
+    row: Row<E>,
+    start: f32,
+    f: &impl Fn(E::Value) -> f32,
+    combine: &impl Fn(f32, f32) -> f32,
+) -> f32 {
+    let (mut total, mut group) = (start, Group::first::<X, E>(&row));
+    while group.goes_on::<X>() {
+        let blocks = values.group(group);
+        macro_rules! one {
+            ($($n:literal)*) => {$(
+                if group.has($n) {
+                    total = combine(total, eight(X::open(blocks[$n]), f, combine));
+                }
+            )*};
+        }
+        one!(0 1 2 3);
+        values.turn(group);
+        group = group.next();
+    }
+    for j in row.tail() {
+        total = combine(total, f(row.element(j).value()));
+    }
+    total
+}
+
+/// This lane's largest entry, of those below `limit`.
+#[inline(always)]
+pub(crate) fn largest<E: Element<Value = f32>, X: RowValues<Values = f32>>(values: &X, row: Row<E>, limit: Option<Entry>) -> Entry {
+    let (mut best, mut group) = (Entry::NONE, Group::first::<X, E>(&row));
+    while group.goes_on::<X>() {
+        let blocks = values.group(group);
+        macro_rules! one {
+            ($($n:literal)*) => {$(
+                if group.has($n) {
+                    best = largest_of(best, limit, X::open(blocks[$n]), group.place($n));
+                }
+            )*};
+        }
+        one!(0 1 2 3);
+        values.turn(group);
+        group = group.next();
+    }
+    for j in row.tail() {
+        let entry = Entry { value: row.at(j), index: j };
+        if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
+            best = entry;
+        }
+    }
+    best
+}
+
+/// Blocks that a lane takes together: loads that are on their way before the first is needed.
+#[derive(Clone, Copy)]
+pub struct Group {
+    /// How many blocks; known at compile time, behind all inlining.
+    size: u32,
+    /// How many came before.
+    number: u32,
+    /// First element of the warp's first block.
+    base: u32,
+    /// First element of the lane's block behind it.
+    lane: u32,
+    step: u32,
+    /// Where whole blocks end.
+    whole: u32,
+}
+
+impl Group {
+    #[inline(always)]
+    pub(crate) fn first<X: RowValues, E: Element>(row: &Row<E>) -> Group {
+        Group { size: X::GROUP as u32, number: 0, base: 0, lane: row.first(), step: row.step(), whole: row.whole() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn next(self) -> Group {
+        Group { number: self.number + 1, base: self.base + self.size * self.step, ..self }
+    }
+
+    /// Whether there is this one; the same for all lanes. Held rows go around in whole turns, unless one group was all.
+    #[inline(always)]
+    pub(crate) fn goes_on<X: RowValues>(self) -> bool {
+        self.base < self.whole || const { X::HELD > 0 } && self.number > 1 && self.number * self.size < X::HELD as u32
+    }
+
+    /// Whether its blocks are in registers.
+    #[inline(always)]
+    pub(crate) fn is_held<X: RowValues>(self) -> bool {
+        self.number * self.size < X::HELD as u32
+    }
+
+    /// Whether nothing of the row comes behind it.
+    #[inline(always)]
+    pub(crate) fn is_all(self) -> bool {
+        self.number == 0 && self.size * self.step >= self.whole
+    }
+
+    /// First element of this lane's `n`-th block.
+    #[inline(always)]
+    pub(crate) fn place(self, n: u32) -> u32 {
+        self.base + self.lane + n * self.step
+    }
+
+    /// Where whole blocks of the row end.
+    #[inline(always)]
+    pub(crate) fn whole(self) -> u32 {
+        self.whole
+    }
+
+    /// Whether that block is one of the group and of the row.
+    #[inline(always)]
+    pub(crate) fn has(self, n: u32) -> bool {
+        n < self.size && self.place(n) < self.whole
     }
 }
 
 impl<E: Element> RowMut<E> {
+    /// Number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    /// Whether the row has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
     /// Writes `f(j)` to every element `j`.
     #[inline(always)]
     pub fn set(&mut self, f: impl Fn(u32) -> E::Value) {
-        let row = &self.0;
+        let row = self.0;
         let mut j = row.lane;
         while j < row.len {
             // SAFETY: `j` is inside the row; no other lane or task writes this element.
-            unsafe { row.base.add(j as usize * row.stride as usize).write(E::element(f(j))) };
+            unsafe { self.write(j, f(j)) };
             j += row.lanes;
         }
+    }
+
+    /// Writes one element, the same for all lanes; outside the row nothing.
+    #[inline(always)]
+    pub fn put(&mut self, j: u32, value: E::Value) {
+        if j < self.0.len && j % self.0.lanes == self.0.lane {
+            // SAFETY: `j` is inside the row; one lane writes.
+            unsafe { self.write(j, value) };
+        }
+    }
+
+    /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place; zero after an input's end.
+    #[inline(always)]
+    pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) {
+        let row = self.0;
+        let mut group = Group::first::<X, E>(&row);
+        while group.goes_on::<X>() {
+            let blocks = inputs.group(group);
+            macro_rules! made {
+                ($($n:literal)*) => {
+                    [$(if group.has($n) {
+                        let v = X::open(blocks[$n]);
+                        E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
+                    } else {
+                        E::Eight::default()
+                    }),*]
+                };
+            }
+            self.put_group(group, made!(0 1 2 3));
+            inputs.turn(group);
+            group = group.next();
+        }
+        for j in row.tail() {
+            self.put_own(j, f(inputs.value(j)));
+        }
+    }
+
+    /// Writes this lane's blocks of a group, wide or not.
+    #[inline(always)]
+    pub(crate) fn put_group(&mut self, group: Group, blocks: [E::Eight; 4]) {
+        if self.0.wide {
+            macro_rules! put {
+                ($($n:literal)*) => {$(
+                    if group.has($n) {
+                        // SAFETY: inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
+                        unsafe { E::put(self.0.base.wrapping_add(group.place($n) as usize), blocks[$n]) };
+                    }
+                )*};
+            }
+            put!(0 1 2 3);
+            return;
+        }
+        let mut blocks = blocks;
+        let mut n = 0;
+        while n < group.size {
+            let j = group.place(n);
+            let at = self.0.base.wrapping_add(j as usize * self.0.stride as usize);
+            // SAFETY: inside the row, and this lane's.
+            unsafe { E::scatter::<true>(at, self.0.stride, if j < group.whole { 8 } else { 0 }, blocks[0]) };
+            let [a, b, c, d] = blocks;
+            // All go around: see `Share::zip`.
+            blocks = [b, c, d, a];
+            n = special::opaque(n + 1);
+        }
+    }
+
+    /// Writes an element of this lane, which `tail` names.
+    #[inline(always)]
+    pub(crate) fn put_own(&mut self, j: u32, value: E::Value) {
+        // SAFETY: `tail` stays inside the row, and is each lane's own.
+        unsafe { self.write(j, value) };
+    }
+
+    /// # Safety
+    /// `j` is inside the row, and no other lane writes it.
+    #[inline(always)]
+    unsafe fn write(&mut self, j: u32, value: E::Value) {
+        // SAFETY: inside the row, which lies inside a live tensor of the plan; tiles of one grid do not overlap.
+        unsafe { self.0.base.add(j as usize * self.0.stride as usize).write(E::element(value)) };
     }
 
     /// The row as it is, for in-place updates.
@@ -93,6 +445,147 @@ impl<E: Element> RowMut<E> {
     }
 }
 
+/// Rows read together, place by place: rows, rows in registers, and tuples of them.
+pub trait RowValues: Copy {
+    /// What a closure gets.
+    type Values: Copy;
+    /// Eight of each, packed.
+    #[doc(hidden)]
+    type Blocks: Copy + Default;
+    /// Most blocks of a group: 4, or 2; divides [`HELD`](RowValues::HELD).
+    #[doc(hidden)]
+    const GROUP: usize;
+    /// Blocks of a lane that are in registers.
+    #[doc(hidden)]
+    const HELD: usize;
+    /// The blocks of this lane; what the group does not have is not looked at.
+    #[doc(hidden)]
+    fn group(&self, group: Group) -> [Self::Blocks; 4];
+    /// Registers go around by a group, so that one code serves all.
+    #[doc(hidden)]
+    fn turn(&self, group: Group);
+    #[doc(hidden)]
+    fn open(blocks: Self::Blocks) -> [Self::Values; 8];
+    /// Values at a place; zero after the end.
+    #[doc(hidden)]
+    fn value(&self, j: u32) -> Self::Values;
+}
+
+impl<E: Element> RowValues for Row<E> {
+    type Values = E::Value;
+    type Blocks = E::Eight;
+    const GROUP: usize = 4;
+    const HELD: usize = 0;
+    #[inline(always)]
+    fn group(&self, group: Group) -> [E::Eight; 4] {
+        if self.wide && group.whole <= self.len {
+            macro_rules! blocks {
+                ($($n:literal)*) => {
+                    [$(if group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
+                };
+            }
+            return blocks!(0 1 2 3);
+        }
+        let mut blocks = [E::Eight::default(); 4];
+        let mut n = 0;
+        while n < group.size {
+            let j = group.place(n);
+            let left = if j < group.whole { self.len.saturating_sub(j) } else { 0 };
+            let at = self.base.wrapping_add(j as usize * self.stride as usize);
+            // SAFETY: elements inside the row, which lies inside a live tensor.
+            let block = unsafe { E::gather::<true>(at, self.stride, 0, left) };
+            let [_, b, c, d] = blocks;
+            blocks = if group.size == 4 { [b, c, d, block] } else { [b, block, c, d] };
+            n = special::opaque(n + 1);
+        }
+        blocks
+    }
+    #[inline(always)]
+    fn turn(&self, _: Group) {}
+    #[inline(always)]
+    fn open(block: E::Eight) -> [E::Value; 8] {
+        E::open(block)
+    }
+    #[inline(always)]
+    fn value(&self, j: u32) -> E::Value {
+        self.at(j)
+    }
+}
+
+impl<E: Element> RowValues for &Held<E> {
+    type Values = E::Value;
+    type Blocks = E::Eight;
+    // With a second row beside it these are eight loads of 16 bytes.
+    const GROUP: usize = if E::BYTES > 2 { 2 } else { 4 };
+    const HELD: usize = Held::<E>::BLOCKS;
+    #[inline(always)]
+    fn group(&self, group: Group) -> [E::Eight; 4] {
+        if group.is_held::<Self>() { self.front() } else { self.row().group(group) }
+    }
+    #[inline(always)]
+    fn turn(&self, group: Group) {
+        if group.is_held::<Self>() && !group.is_all() {
+            self.rotate();
+        }
+    }
+    #[inline(always)]
+    fn open(block: E::Eight) -> [E::Value; 8] {
+        E::open(block)
+    }
+    #[inline(always)]
+    fn value(&self, j: u32) -> E::Value {
+        self.row().at(j)
+    }
+}
+
+macro_rules! tuple_values {
+    ($($name:ident $n:tt),+) => {
+        impl<$($name: RowValues),+> RowValues for ($($name,)+) {
+            type Values = ($($name::Values,)+);
+            type Blocks = ($($name::Blocks,)+);
+            const GROUP: usize = {
+                let mut least = 4;
+                $(if $name::GROUP < least {
+                    least = $name::GROUP;
+                })+
+                $(assert!($name::HELD == 0 || $name::GROUP == least, "rows held together have elements of one size");)+
+                least
+            };
+            const HELD: usize = {
+                let mut most = 0;
+                $(if $name::HELD > most {
+                    most = $name::HELD;
+                })+
+                most
+            };
+            #[inline(always)]
+            fn group(&self, group: Group) -> [Self::Blocks; 4] {
+                let blocks = ($(self.$n.group(group),)+);
+                [($(blocks.$n[0],)+), ($(blocks.$n[1],)+), ($(blocks.$n[2],)+), ($(blocks.$n[3],)+)]
+            }
+            #[inline(always)]
+            fn turn(&self, group: Group) {
+                $(self.$n.turn(group);)+
+            }
+            #[inline(always)]
+            fn open(blocks: Self::Blocks) -> [Self::Values; 8] {
+                let v = ($($name::open(blocks.$n),)+);
+                [
+                    ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
+                    ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),
+                ]
+            }
+            #[inline(always)]
+            fn value(&self, j: u32) -> Self::Values {
+                ($(self.$n.value(j),)+)
+            }
+        }
+    };
+}
+tuple_values!(A 0, B 1);
+tuple_values!(A 0, B 1, C 2);
+tuple_values!(A 0, B 1, C 2, D 3);
+
 /// Tiles handed out row by row. A tile of one row is the same row every time.
 pub trait RowInputs: Copy {
     /// What the closure gets.
@@ -101,16 +594,22 @@ pub trait RowInputs: Copy {
     fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
 }
 
+/// Tiles written row by row, all with as many rows as the first.
+pub trait RowOutputs: Copy {
+    /// What the closure gets.
+    type Rows;
+    #[doc(hidden)]
+    fn count(self) -> u32;
+    #[doc(hidden)]
+    fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
+}
+
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     fn row_view(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         let row = if R == 1 { 0 } else { row };
-        Row { base: self.pointer(row as i32, 0), len: self.cols(), stride: self.view.col_stride, lane, lanes }
-    }
-
-    #[inline(always)]
-    pub(crate) fn row_mut(self, row: u32, lane: u32, lanes: u32) -> RowMut<E> {
-        RowMut(self.row_view(row, lane, lanes))
+        let (base, stride) = (self.pointer(row as i32, 0), self.view.col_stride);
+        Row { base, len: self.cols(), stride, lane, lanes, wide: stride == 1 && base as usize & 15 == 0 }
     }
 }
 
@@ -119,6 +618,18 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
     #[inline(always)]
     fn row(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         self.row_view(row, lane, lanes)
+    }
+}
+
+impl<E: Element, const R: usize, const C: usize> RowOutputs for Tile<E, R, C> {
+    type Rows = RowMut<E>;
+    #[inline(always)]
+    fn count(self) -> u32 {
+        self.rows()
+    }
+    #[inline(always)]
+    fn row(self, row: u32, lane: u32, lanes: u32) -> RowMut<E> {
+        RowMut(self.row_view(row, lane, lanes))
     }
 }
 
@@ -142,3 +653,40 @@ macro_rules! tuple_rows {
 tuple_rows!(A 0, B 1);
 tuple_rows!(A 0, B 1, C 2);
 tuple_rows!(A 0, B 1, C 2, D 3);
+
+macro_rules! tuple_outputs {
+    ($($name:ident $n:tt),+) => {
+        impl<$($name: RowOutputs),+> RowOutputs for ($($name,)+) {
+            type Rows = ($($name::Rows,)+);
+            #[inline(always)]
+            fn count(self) -> u32 {
+                self.0.count()
+            }
+            #[inline(always)]
+            fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
+                ($(self.$n.row(row, lane, lanes),)+)
+            }
+        }
+    };
+}
+tuple_outputs!(A 0, B 1);
+tuple_outputs!(A 0, B 1, C 2);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Entry;
+
+    /// A total order: exactly one of two different entries is the larger.
+    #[test]
+    fn entries_are_ordered() {
+        let values = [f32::NAN, f32::INFINITY, 1.0, 1.0, 0.0, -0.0, -1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        let entries: Vec<Entry> = values.into_iter().zip(0..).map(|(value, index)| Entry { value, index }).collect();
+        for (n, &a) in entries.iter().enumerate() {
+            for (m, &b) in entries.iter().enumerate() {
+                assert_eq!(a.beats(b), n < m, "{a:?} and {b:?}");
+            }
+            assert!(a.beats(Entry::NONE));
+        }
+        assert!(!Entry::NONE.beats(Entry::NONE));
+    }
+}

@@ -1,8 +1,9 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, OPERANDS, View};
+use crate::abi::{Descriptor, Launch, OPERANDS, PARTS_SHIFT, TOGETHER, View};
 use crate::element::Element;
 use crate::role::Role;
+use crate::split::Split;
 use crate::tile::Tile;
 
 /// A descriptor with its views beside it: what the controller puts into shared memory, 256 bytes.
@@ -18,13 +19,17 @@ pub struct Slot {
 const _: () = assert!(size_of::<Slot>() == 256);
 /// Words of a descriptor.
 const COORD: usize = core::mem::offset_of!(Descriptor, coord) / 4;
+const FLAGS: usize = core::mem::offset_of!(Descriptor, flags) / 4;
+/// In its upper half.
+const SPLIT: usize = core::mem::offset_of!(Descriptor, split) / 4;
+const _: () = assert!(core::mem::offset_of!(Descriptor, flags) % 4 == 0 && core::mem::offset_of!(Descriptor, split) % 4 == 2);
 const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::offset_of!(Descriptor, scalar) == 2);
 
 /// A task in flight. Another thread writes the slot between tasks: nothing of it is behind a reference.
 #[derive(Clone, Copy)]
 pub struct Task {
     place: Place,
-    scalars: *const u64,
+    launch: *const Launch,
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -35,14 +40,13 @@ pub type Place = *const Slot;
 pub type Place = u32;
 
 impl Task {
-    /// `scalars` is where the launch keeps the address of its table: few tasks need it, and a pointer into the launch costs no
-    /// register.
+    /// Not what a task needs of the launch: few need anything, and a pointer to the launch costs no register.
     ///
     /// # Safety
-    /// The slot stays valid and unchanged, and `scalars` (of [`crate::abi::Launch`]) valid, for as long as the value is used.
+    /// The slot stays valid and unchanged, and the launch live, for as long as the value is used.
     #[inline(always)]
-    pub unsafe fn new(place: Place, scalars: *const u64) -> Task {
-        Task { place, scalars }
+    pub unsafe fn new(place: Place, launch: *const Launch) -> Task {
+        Task { place, launch }
     }
 
     /// Word `at` of the slot.
@@ -71,6 +75,22 @@ impl Task {
         self.word(COORD + if axis < 3 { axis } else { 0 }) as i32
     }
 
+    /// Its part of its tile's sum.
+    #[inline(always)]
+    pub(crate) fn split(self) -> Split {
+        // How long others that began at the same time may take to end: about 3 µs.
+        const LOOKS: u32 = 16;
+        let split = self.word(SPLIT) >> 16;
+        let parts = split >> PARTS_SHIFT;
+        Split {
+            part: split & ((1 << PARTS_SHIFT) - 1),
+            parts: if parts == 0 { 1 } else { parts },
+            first: self.word(COORD + 2),
+            looks: if self.word(FLAGS) & TOGETHER as u32 != 0 { LOOKS } else { 0 },
+            launch: self.launch,
+        }
+    }
+
     /// The tile of operand `operand` whose origin is element (`plane`, `row`, `col`).
     #[inline(always)]
     pub fn tile<E: Element, const R: usize, const C: usize>(self, operand: usize, plane: i32, row: i32, col: i32) -> Tile<E, R, C> {
@@ -93,8 +113,8 @@ impl Task {
     #[inline(always)]
     pub fn scalar<S: Scalar>(self, n: usize) -> S {
         let first = self.word(0) >> 16;
-        // SAFETY: `new` promises a valid table; the plan gave this call as many scalars as its task has.
-        let bits = unsafe { (self.scalars.read() as *const u32).add(first as usize + n).read() };
+        // SAFETY: `new` promises a live launch; the plan gave this call as many scalars as its task has.
+        let bits = unsafe { ((*self.launch).scalars as *const u32).add(first as usize + n).read() };
         S::from_bits(bits)
     }
 }

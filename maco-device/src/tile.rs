@@ -58,6 +58,36 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         (v.base as *mut E).wrapping_offset(offset as isize)
     }
 
+    /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
+    #[inline(always)]
+    pub(crate) fn block(self, wide: bool, row: u32, col: u32) -> E::Eight {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && row < self.rows() && col + 8 <= self.cols() {
+            // SAFETY: eight columns inside the tile, which lies inside a live tensor; `wide` and a multiple of eight promise the alignment.
+            unsafe { E::eight(at) }
+        } else {
+            let left = if row < self.rows() { self.cols().saturating_sub(col) } else { 0 };
+            // SAFETY: the positions are inside the tile.
+            unsafe { E::gather::<false>(at, self.view.col_stride, 0, left) }
+        }
+    }
+
+    /// Writes the eight values that belong to (`row`, `col`) on; those outside the tile are dropped.
+    ///
+    /// # Safety
+    /// Nobody else writes these elements. `wide` is what [`Tile::wide`] says, `row` is inside the tile, `col` a multiple of eight.
+    #[inline(always)]
+    pub(crate) unsafe fn put_block(self, wide: bool, row: u32, col: u32, values: [E::Value; 8]) {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && col + 8 <= self.cols() {
+            // SAFETY: as in `block`.
+            unsafe { E::store8(at, values) };
+        } else {
+            // SAFETY: the positions are inside the tile; passed on from the caller.
+            unsafe { E::scatter::<false>(at, self.view.col_stride, self.cols().saturating_sub(col), E::close(values)) };
+        }
+    }
+
     /// Names step `k` of the contraction: 64 columns, or 64 rows when the columns are the tile (see [`crate::Cta::mma`]).
     #[inline(always)]
     pub fn tile(self, k: u32) -> Operand<E, R, C> {
@@ -167,6 +197,36 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
         // SAFETY: the position is inside the view, which the plan made from a live tensor.
         unsafe { self.0.pointer(row, col).read() }.value()
     }
+
+    /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
+    /// side by side and rows begin at multiples of 16 bytes.
+    #[inline(always)]
+    pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
+        let v = &self.0.view;
+        let (r, c, at) = (self.0.row + row, self.0.col + col, self.0.pointer(row, col));
+        // Also whether they are not negative.
+        let inside = (r as u32) < v.rows;
+        if inside && col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
+            // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
+            return unsafe { E::load8(at) };
+        }
+        let from = if c < 0 { c.unsigned_abs() } else { 0 };
+        let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
+        // SAFETY: the positions are inside the view.
+        E::open(unsafe { E::gather::<false>(at, v.col_stride, from, to) })
+    }
+
+    /// Rows of the tile inside the tensor.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        self.0.rows()
+    }
+
+    /// Columns of the tile inside the tensor.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.0.cols()
+    }
 }
 
 /// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
@@ -175,9 +235,12 @@ pub trait Inputs: Copy {
     type Values: Copy;
     /// What a positional closure gets: a [`Reader`], or a tuple of readers.
     type Readers;
-    /// How many tiles.
+    /// Eight of each, packed.
     #[doc(hidden)]
-    const COUNT: usize;
+    type Blocks: Copy + Default;
+    /// Accesses of 16 bytes that bring them.
+    #[doc(hidden)]
+    const ACCESSES: u32;
     #[doc(hidden)]
     fn readers(self) -> Self::Readers;
     #[doc(hidden)]
@@ -185,19 +248,22 @@ pub trait Inputs: Copy {
     /// Values at a position; zero outside a tile.
     #[doc(hidden)]
     fn at(self, row: u32, col: u32) -> Self::Values;
-    /// Whether `row` and the columns before `end` lie inside every tile.
+    /// Whether every tile has so many rows, or is broadcast over them, and so many columns.
     #[doc(hidden)]
-    fn covers(self, row: u32, end: u32) -> bool;
+    fn covers(self, rows: u32, cols: u32) -> bool;
     /// # Safety
-    /// `covers(row, col + 8)`, `col` is a multiple of eight, and `wide()`.
+    /// `row` and the columns before `col + 8` are covered, `col` is a multiple of eight, and `wide()`.
     #[doc(hidden)]
-    unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8];
+    unsafe fn block(self, row: u32, col: u32) -> Self::Blocks;
+    #[doc(hidden)]
+    fn open(blocks: Self::Blocks) -> [Self::Values; 8];
 }
 
 impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     type Values = E::Value;
     type Readers = Reader<E, R, C>;
-    const COUNT: usize = 1;
+    type Blocks = E::Eight;
+    const ACCESSES: u32 = E::BYTES.div_ceil(2);
     #[inline(always)]
     fn readers(self) -> Reader<E, R, C> {
         Reader(self)
@@ -216,14 +282,18 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
         unsafe { self.pointer(row as i32, col as i32).read() }.value()
     }
     #[inline(always)]
-    fn covers(self, row: u32, end: u32) -> bool {
-        (R == 1 || row < self.rows()) && end <= self.cols()
+    fn covers(self, rows: u32, cols: u32) -> bool {
+        (R == 1 || rows <= self.rows()) && cols <= self.cols()
     }
     #[inline(always)]
-    unsafe fn at8(self, row: u32, col: u32) -> [E::Value; 8] {
+    unsafe fn block(self, row: u32, col: u32) -> E::Eight {
         let row = if R == 1 { 0 } else { row };
         // SAFETY: the caller promises eight columns inside the tile; `wide` promises the alignment.
-        unsafe { E::load8(self.pointer(row as i32, col as i32)) }
+        unsafe { E::eight(self.pointer(row as i32, col as i32)) }
+    }
+    #[inline(always)]
+    fn open(block: E::Eight) -> [E::Value; 8] {
+        E::open(block)
     }
 }
 
@@ -231,7 +301,8 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
 impl Inputs for () {
     type Values = ();
     type Readers = ();
-    const COUNT: usize = 0;
+    type Blocks = ();
+    const ACCESSES: u32 = 0;
     #[inline(always)]
     fn readers(self) {}
     #[inline(always)]
@@ -245,7 +316,9 @@ impl Inputs for () {
         true
     }
     #[inline(always)]
-    unsafe fn at8(self, _: u32, _: u32) -> [(); 8] {
+    unsafe fn block(self, _: u32, _: u32) {}
+    #[inline(always)]
+    fn open((): ()) -> [(); 8] {
         [(); 8]
     }
 }
@@ -255,7 +328,8 @@ macro_rules! tuple_inputs {
         impl<$($name: Inputs),+> Inputs for ($($name,)+) {
             type Values = ($($name::Values,)+);
             type Readers = ($($name::Readers,)+);
-            const COUNT: usize = 0 $(+ $name::COUNT)+;
+            type Blocks = ($($name::Blocks,)+);
+            const ACCESSES: u32 = 0 $(+ $name::ACCESSES)+;
             #[inline(always)]
             fn readers(self) -> Self::Readers {
                 ($(self.$n.readers(),)+)
@@ -269,13 +343,17 @@ macro_rules! tuple_inputs {
                 ($(self.$n.at(row, col),)+)
             }
             #[inline(always)]
-            fn covers(self, row: u32, end: u32) -> bool {
-                $(self.$n.covers(row, end))&&+
+            fn covers(self, rows: u32, cols: u32) -> bool {
+                $(self.$n.covers(rows, cols))&&+
             }
             #[inline(always)]
-            unsafe fn at8(self, row: u32, col: u32) -> [Self::Values; 8] {
+            unsafe fn block(self, row: u32, col: u32) -> Self::Blocks {
                 // SAFETY: passed on from the caller.
-                let v = unsafe { ($(self.$n.at8(row, col),)+) };
+                unsafe { ($(self.$n.block(row, col),)+) }
+            }
+            #[inline(always)]
+            fn open(blocks: Self::Blocks) -> [Self::Values; 8] {
+                let v = ($($name::open(blocks.$n),)+);
                 [
                     ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
                     ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),
@@ -288,3 +366,31 @@ tuple_inputs!(A 0);
 tuple_inputs!(A 0, B 1);
 tuple_inputs!(A 0, B 1, C 2);
 tuple_inputs!(A 0, B 1, C 2, D 3);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Tile;
+    use crate::abi::View;
+    use crate::element::{Element, bf16};
+
+    fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
+        Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64
+    }
+
+    /// Of tensors with more than 2³¹ elements, and 2³² bytes: offsets are 64 bits wide, whichever axis makes them large.
+    #[test]
+    fn offsets_of_large_tensors_do_not_wrap() {
+        let base = 1 << 40;
+        let flat = View { base, rows: 1 << 20, cols: 1 << 16, row_stride: 1 << 16, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(flat, 0, (1_000_000, 64), (7, 9)), base + 4 * (1_000_007 * 65_536 + 73));
+        assert_eq!(address::<bf16>(flat, 0, (0, 0), (1_048_575, 65_535)), base + 2 * ((1 << 36) - 1));
+        let turned = View { base, rows: 1 << 16, cols: 1 << 20, row_stride: 1, col_stride: 1 << 16, ..View::default() };
+        assert_eq!(address::<f32>(turned, 0, (5, 1_000_000), (0, 3)), base + 4 * (5 + 1_000_003 * 65_536));
+        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: 0 };
+        assert_eq!(address::<f32>(planes, 100, (1, 2), (1, 2)), base + 4 * (100 * 4_294_967_295 + 14));
+        let long = View { base, rows: 2, cols: i32::MAX as u32, row_stride: i32::MAX as u32, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(long, 0, (1, 0), (0, i32::MAX - 1)), base + 4 * (2 * 2_147_483_647 - 1));
+        // Before the tile's origin, as a halo is.
+        assert_eq!(address::<f32>(flat, 0, (0, 0), (-1, -2)), base - 4 * 65_538);
+    }
+}

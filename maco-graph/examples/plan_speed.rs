@@ -19,7 +19,7 @@ const I_J: &[Index] = &[Index::Tile(0), Index::Tile(1)];
 
 static LINEAR: TaskSpec = TaskSpec {
     name: "linear",
-    kind: TaskKind::Staged,
+    kind: TaskKind::Staged { splits: false },
     axes: &[Axis { name: "i", tiles: &[64, 128] }, Axis { name: "j", tiles: &[128, 256] }],
     dims: &["M", "N", "K"],
     equal: &[],
@@ -32,7 +32,7 @@ static LINEAR: TaskSpec = TaskSpec {
 };
 static SCALE: TaskSpec = TaskSpec {
     name: "scale",
-    kind: TaskKind::Staged,
+    kind: TaskKind::Staged { splits: false },
     axes: &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[64] }],
     dims: &["M", "N"],
     equal: &[],
@@ -52,7 +52,18 @@ impl Chain {
 
     fn call(&mut self, task: &'static TaskSpec, tensors: &[u32], tile: Option<Vec<u32>>) {
         let operands = tensors.iter().map(|&tensor| View::whole(tensor, &self.0.tensors[tensor as usize])).collect();
-        self.0.calls.push(Call { task, slot: 0, element: 0, operands, scalars: vec![], tile, then: vec![], priority: 0, drain: false });
+        self.0.calls.push(Call {
+            task,
+            slot: 0,
+            element: 0,
+            operands,
+            scalars: vec![],
+            tile,
+            then: vec![],
+            priority: 0,
+            split: None,
+            drain: false,
+        });
     }
 
     /// `layers` times up and down: h (m × wide) = x · wᵀ, x (m × k) = h · wᵀ.

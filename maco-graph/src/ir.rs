@@ -84,6 +84,8 @@ pub struct Call {
     pub scalars: Vec<ScalarSource>,
     /// Forced tile sizes, one per grid axis (`.tile(64, 128)`).
     pub tile: Option<Vec<u32>>,
+    /// Forced number of parts that each tile's sum is made in (`.split_k(4)`).
+    pub split: Option<u32>,
     /// Names of the fused epilogues (`.then(gelu)`), for display.
     pub then: Vec<String>,
     /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.

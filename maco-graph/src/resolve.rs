@@ -193,6 +193,7 @@ impl Recording<'_> {
                 operands,
                 scalars,
                 tile,
+                split: (row.split > 0).then_some(row.split),
                 then: row.then.iter().map(|&name| name.to_owned()).collect(),
                 priority: row.priority,
                 drain: row.drain,

@@ -213,7 +213,14 @@ fn a_graph_built_at_run_time_resolves() {
     let part = graph.slice(x, 0, 2..6).unwrap();
     let part = graph.slice(part, 1, 6..12).unwrap();
     let turned = graph.transposed(part).unwrap();
-    graph.call(&COPY, 0, &[Argument::Tensor(turned), h], CallOptions { tile: Some(&[64, 256]), priority: 3, drain: true }).unwrap();
+    graph
+        .call(
+            &COPY,
+            0,
+            &[Argument::Tensor(turned), h],
+            CallOptions { tile: Some(&[64, 256]), priority: 3, drain: true, ..CallOptions::default() },
+        )
+        .unwrap();
     graph.call(&SCALE, 4, &[h, Argument::Scalar(by)], CallOptions::default()).unwrap();
     let back = graph.transposed(h.view()).unwrap();
     graph.call(&COPY, 0, &[Argument::Tensor(back), y], CallOptions::default()).unwrap();

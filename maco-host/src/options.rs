@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maco_graph::plan::{Costs, Schedule};
+use maco_graph::plan::{CallShape, Costs, Schedule};
 
 use crate::error::Error;
 
@@ -18,6 +18,7 @@ pub struct PlanOptions {
     pub(crate) placement: Option<Vec<u32>>,
     pub(crate) pipelined: bool,
     pub(crate) costs: Option<Costs>,
+    pub(crate) shapes: Vec<CallShape>,
     pub(crate) cooperative: bool,
 }
 
@@ -31,6 +32,7 @@ impl Default for PlanOptions {
             placement: None,
             pipelined: false,
             costs: None,
+            shapes: Vec::new(),
             cooperative: true,
         }
     }
@@ -70,6 +72,13 @@ impl PlanOptions {
     #[must_use]
     pub fn costs(mut self, costs: Costs) -> PlanOptions {
         self.costs = Some(costs);
+        self
+    }
+
+    /// Tiles and parts of calls, by their place in program order, for whoever measures which are best. What the source says counts more.
+    #[must_use]
+    pub fn shapes(mut self, shapes: Vec<CallShape>) -> PlanOptions {
+        self.shapes = shapes;
         self
     }
 

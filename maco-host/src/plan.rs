@@ -68,6 +68,9 @@ impl Plan {
                 workers,
                 placement: options.placement.clone(),
                 costs: options.costs.clone(),
+                // On a CPU a sum is split only if somebody says so: results then do not depend on the number of threads.
+                splits: device.is_gpu(),
+                shapes: options.shapes.clone(),
             },
         )?;
         graph_files::write_if_asked(&planned)?;

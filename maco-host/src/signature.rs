@@ -228,6 +228,7 @@ mod tests {
             tile: None,
             then: vec![],
             priority: 0,
+            split: None,
             drain: false,
         };
         let graph = Graph { name: "g".into(), tensors: vec![], scalars: vec![ir::Scalar { name: "by".into() }], calls: vec![call] };

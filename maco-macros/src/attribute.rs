@@ -170,10 +170,10 @@ impl Arguments {
         let content;
         bracketed!(content in input);
         let list: Vec<Ident> = Punctuated::<Ident, Token![,]>::parse_terminated(&content)?.into_iter().collect();
-        let known = ["bf16", "f16", "f32", "i32", "u32"];
+        let known = ["bf16", "f16", "f32", "i8", "i32", "u32"];
         for (n, element) in list.iter().enumerate() {
             if !known.iter().any(|known| element == known) {
-                let help = "elements are bf16, f16, f32, i32 and u32";
+                let help = "elements are bf16, f16, f32, i8, i32 and u32";
                 return Err(error(Code::Attribute, element, format!("`{element}` is not an element type"), help));
             }
             if list[..n].contains(element) {
@@ -268,6 +268,7 @@ pub fn element_variant(name: &Ident) -> Option<Ident> {
         "f32" => "F32",
         "i32" => "I32",
         "u32" => "U32",
+        "i8" => "I8",
         _ => return None,
     };
     Some(Ident::new(variant, Span::call_site()))

@@ -1,23 +1,50 @@
 //! Activation functions: tasks of their own, and epilogues by `.then(..)`.
+//!
+//! In flight: as the tasks of `elementwise.rs`, 32 KiB a multiprocessor.
+//!
+//! Relative errors are those of `f32` arithmetic on a GPU, before the rounding to the element; what is smaller than 2⁻¹²⁶ may be zero. NaN
+//! stays NaN, and infinities give what the formula gives, as in PyTorch.
 
-use crate::math::{mul_add, sigmoid};
+use crate::math::{mul_add, sigmoid as logistic};
+use crate::prelude::*;
 
 /// Gaussian error linear unit, tanh form (Hendrycks and Gimpel, 2016): ½ v (1 + tanh(√(2/π) (v + 0.044715 v³))).
 ///
 /// Computed as v · sigmoid(2 √(2/π) (v + 0.044715 v³)), which is the same function with half of the operations.
+/// Relative error: 2⁻²⁰ (1 + |v|³ / 16). −∞ gives NaN, as in PyTorch.
 #[maco_macros::task(crate = crate, elementwise)]
 pub fn gelu(v: f32) -> f32 {
-    v * sigmoid(v * mul_add(v * v, 0.071_354_81, 1.595_769))
+    v * logistic(v * mul_add(v * v, 0.071_354_81, 1.595_769))
 }
 
-/// max(v, 0); NaN stays NaN.
+/// max(v, 0). Exact.
 #[maco_macros::task(crate = crate, elementwise)]
 pub fn relu(v: f32) -> f32 {
     if v < 0.0 { 0.0 } else { v }
 }
 
-/// Sigmoid linear unit: v · sigmoid(v) = v / (1 + e⁻ᵛ).
+/// Sigmoid linear unit: v · sigmoid(v) = v / (1 + e⁻ᵛ). Relative error: 2⁻²¹ (1 + |v| / 4). −∞ gives NaN.
 #[maco_macros::task(crate = crate, elementwise)]
 pub fn silu(v: f32) -> f32 {
-    v * sigmoid(v)
+    v * logistic(v)
+}
+
+/// 1 / (1 + e⁻ᵛ). Relative error: 2⁻²¹ (1 + |v| / 4).
+#[maco_macros::task(crate = crate, elementwise)]
+pub fn sigmoid(v: f32) -> f32 {
+    logistic(v)
+}
+
+/// Hyperbolic tangent. Relative error: 2⁻¹⁹.
+#[maco_macros::task(crate = crate, elementwise)]
+pub fn tanh(v: f32) -> f32 {
+    math::tanh(v)
+}
+
+/// y = silu(gate) · up (Shazeer, 2020). Of one projection \[M, 2 H\] the two are `h.slice(1, 0..H)` and `h.slice(1, H..2 * H)`.
+///
+/// Relative error: rounding to E, and 2⁻²¹ (1 + |gate| / 4).
+#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32])]
+pub fn silu_mul(cta: &mut Cta, #[read(i, j)] gate: Tensor<E, M, N>, #[read(i, j)] up: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
+    cta.zip((gate, up), y, |(gate, up)| gate * logistic(gate) * up)
 }

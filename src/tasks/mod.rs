@@ -5,13 +5,25 @@
 mod activation;
 mod collective;
 mod elementwise;
+mod layout;
+mod lookup;
 mod norm;
 mod product;
+mod quantised;
+mod reduce;
+mod rotary;
+mod select;
 mod skinny;
 
-pub use activation::{gelu, relu, silu};
+pub use activation::{gelu, relu, sigmoid, silu, silu_mul, tanh};
 pub use collective::all_reduce;
 pub use elementwise::{add, bias, copy, mul, scale};
-pub use norm::{rmsnorm, softmax, sum_rows};
+pub use layout::{to_bf16, to_f16, to_f32, transpose};
+pub use lookup::{embedding, gather, gather_sum};
+pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
 pub use product::{linear, matmul};
+pub use quantised::{dequantise, quantise};
+pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
+pub use rotary::rope;
+pub use select::{argmax, top_k};
 pub use skinny::{skinny_linear, skinny_linear_add, skinny_linear_mul};

@@ -74,6 +74,7 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
                 tile: None,
                 then: Vec::new(),
                 priority: 0,
+                split: None,
                 drain: false,
             });
         }

@@ -28,6 +28,10 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             protocol::check(function, &mut report);
         }
     }
+    for function in protocol::called(&module) {
+        let mut report = Report { module: &module, function, findings: &mut findings };
+        protocol::check_called(function, &mut report);
+    }
     findings
 }
 
@@ -271,6 +275,21 @@ mod tests {
         none("ld.global.nc.b32 %r1, [table+4];");
         none("mov.b64 %rd1, table;\nadd.s64 %rd2, %rd1, %rd9;\nld.global.nc.b32 %r1, [%rd2];");
         none("// maco:allow(ld.global.nc)\nld.global.nc.b32 %r1, [%rd2];");
+    }
+
+    /// Also in a function that a function calls; not in one that nobody calls.
+    #[test]
+    fn the_protocol_stays_in_entries() {
+        let found = |callee: &str| -> Vec<String> {
+            let ptx = format!(
+                ".version 8.6\n.func inner(\n)\n{{\nfence.proxy.async.global;\nret;\n}}\n.func outer(\n)\n{{\ncall.uni (r), inner, (p);\nret;\n}}\n\
+                 .visible .entry maco_mlp_0(\n)\n{{\ncall.uni {callee}, (p);\nret;\n}}\n"
+            );
+            let findings = check(&ptx, &Rules::default());
+            findings.into_iter().filter(|finding| finding.text.contains("belongs into the entry")).map(|finding| finding.function).collect()
+        };
+        let expected: [Vec<String>; 2] = [vec!["inner".to_owned()], vec![]];
+        assert_eq!([found("outer"), found("other")], expected);
     }
 
     #[test]

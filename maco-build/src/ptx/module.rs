@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The name in `.visible .entry name(` or `.func (.param .b32 x) name(`.
-fn symbol(code: &str) -> &str {
+pub(super) fn symbol(code: &str) -> &str {
     let after = code.split_once(".entry").or_else(|| code.split_once(".func")).map_or(code, |(_, after)| after).trim_start();
     let after = after.strip_prefix('(').and_then(|result| result.split_once(')')).map_or(after, |(_, after)| after).trim_start();
     after.split(['(', ' ', ';', '{']).next().unwrap_or(after)

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::flow::{Flow, Way, address, operands, result};
 use super::lint::Report;
-use super::module::{Function, Statement};
+use super::module::{Function, Module, Statement};
 
 type Is = fn(&Statement<'_>) -> bool;
 
@@ -35,14 +35,19 @@ const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
 const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
 const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
+/// A part of a sum is there.
+const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
+/// A barrier of some of the threads.
+const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 const TMA_LOAD: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().contains("mbarrier::complete_tx");
 const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
 const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 const STAGED: Is = |s| op(s, "stmatrix");
-/// A store of a task's result by its own threads.
-const WRITE: Is = |s| op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+/// A store of a task's result by its own threads, or a call of a body, which stores them.
+const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+const CALL: Is = |s| s.opcode() == "call" || op(s, "call.");
 const WORD: Is = |s| op(s, "st.relaxed.sys");
 const REPORT: Is = |s| op(s, "st.release.sys");
 const NEVER: Is = |_| false;
@@ -50,6 +55,31 @@ const NEVER: Is = |_| false;
 /// Whether a function is an entry that a macro of MACO made: only those keep the protocol.
 pub(super) fn concerns(function: &Function<'_>) -> bool {
     function.name.starts_with("maco_")
+}
+
+/// The functions that entries call: bodies of tasks, and what these call.
+pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
+    let mut called: Vec<&Function<'_>> = Vec::new();
+    let mut callers: Vec<&Function<'_>> = module.functions.iter().filter(|function| concerns(function)).collect();
+    while let Some(caller) = callers.pop() {
+        let calls = caller.body.iter().filter(|statement| CALL(statement));
+        for word in calls.flat_map(|call| call.text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))) {
+            let callee = module.functions.iter().find(|function| function.name == word);
+            if let Some(callee) = callee.filter(|callee| called.iter().all(|known| known.name != callee.name)) {
+                called.push(callee);
+                callers.push(callee);
+            }
+        }
+    }
+    called
+}
+
+/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised.
+pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
+    const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
+        report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+    }
 }
 
 /// Every rule.
@@ -62,6 +92,7 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     rules.results();
     rules.waits();
     rules.gates();
+    rules.parts();
     rules.signals();
     rules.reports();
 }
@@ -246,8 +277,11 @@ impl Rules<'_, '_, '_> {
     fn gates(&mut self) {
         const STOP: i64 = 2;
         let consumers = self.consumers();
+        let far: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait");
+        // A look whether other parts of a sum are there, in the midst of a task.
+        let in_task = |flow: &Flow<'_>, at| flow.meets(at, Way::Backward, PART, far);
         for at in consumers.into_iter().filter(|&at| LOAD(&self.flow.statements[at])).collect::<Vec<_>>() {
-            if !self.flow.meets(at, Way::Backward, SEQUENTIAL, |s| ARRIVE(s) || op(s, "mbarrier.try_wait")) {
+            if !in_task(&self.flow, at) && !self.flow.meets(at, Way::Backward, SEQUENTIAL, far) {
                 self.broken(
                     at,
                     "a warp may begin what others never do: `fence.sc.cta` belongs between its announcement and its looks at counters",
@@ -266,6 +300,31 @@ impl Rules<'_, '_, '_> {
                 );
             }
         }
+    }
+
+    /// Sums made in parts: the thread that announces its CTA's part has met those that wrote it, and those that read other parts meet it.
+    fn parts(&mut self) {
+        self.always(
+            PART,
+            Way::Backward,
+            MET,
+            WRITE,
+            "a part may not be whole when it is announced: its threads meet (`bar.sync`) between writing it and its arrival",
+        );
+        self.always(
+            PART,
+            Way::Backward,
+            RELEASE,
+            MET,
+            "an arrival may overtake its part of a sum: `fence.release.gpu` belongs between the barrier of its threads and the arrival",
+        );
+        self.always(
+            PART,
+            Way::Forward,
+            ACQUIRE,
+            MET,
+            "other parts may not be visible: `fence.acquire.gpu` belongs between an arrival and the barrier behind which parts are added up",
+        );
     }
 
     /// Statements that consumer warps run.
@@ -349,6 +408,16 @@ bar.warp.sync -1;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta;
 mbarrier.arrive.shared::cta.b64 _, [%r13];
+st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
+bar.sync 5, 256;
+fence.release.gpu; // of a part
+atom.relaxed.gpu.global.inc.u32 %r35, [%rd16], %r36;
+$PARTS:
+ld.relaxed.gpu.global.u32 %r37, [%rd16];
+@%p12 bra $PARTS;
+fence.acquire.gpu; // of parts
+bar.warp.sync -1;
+bar.sync 5, 256;
 st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
 fence.proxy.async.global;
 mbarrier.arrive.shared::cta.b64 _, [%r14];
@@ -437,6 +506,9 @@ bar.sync 0;
             ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
             ("fence.acquire.gpu; // of a gate", 0, "", "may not be visible"),
             ("bar.warp.sync -1;", 0, "", "the warp meets"),
+            ("bar.sync 5, 256;", 0, "", "its threads meet"),
+            ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
+            ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
             ("fence.sc.cta;", 0, "", "its looks at counters"),
             ("fence.sc.cta; // of a stop", 0, "", "closing its gates"),
             ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),

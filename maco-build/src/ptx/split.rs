@@ -1,38 +1,68 @@
 //! One PTX file per entry: a program loads the kernels it plans, and carries each text once.
 
-/// The entries of `ptx`, each as a file of its own: everything outside functions, and that entry's body.
-///
-/// Functions that are called (panics: everything else is inlined) stay in every file.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::module::symbol;
+
+/// The entries of `ptx`, each as a file of its own: everything outside functions, that entry, and the functions that it calls.
 pub fn entries(ptx: &str) -> Vec<(String, String)> {
-    let mut pieces = Vec::new();
-    let mut rest = ptx;
-    let mut shared = String::new();
-    while let Some((start, name)) = next_entry(rest) {
-        let length = body_end(&rest[start..]);
-        shared.push_str(&rest[..start]);
-        pieces.push((name.to_owned(), shared.len(), &rest[start..start + length]));
-        rest = &rest[start + length..];
+    let pieces = pieces(ptx);
+    let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for piece in &pieces {
+        if let Piece::Entry(name, text) | Piece::Function(name, text) = piece {
+            calls.entry(name).or_default().extend(called(text));
+        }
     }
-    shared.push_str(rest);
+    let file = |entry: &str| {
+        let mut needed = BTreeSet::from([entry]);
+        let mut new = vec![entry];
+        while let Some(name) = new.pop() {
+            new.extend(calls.get(name).into_iter().flatten().filter(|callee| needed.insert(callee)));
+        }
+        let kept = pieces.iter().filter_map(|piece| match piece {
+            Piece::Outside(text) => Some(*text),
+            Piece::Entry(name, text) => (*name == entry).then_some(*text),
+            Piece::Function(name, text) => needed.contains(name).then_some(*text),
+        });
+        kept.collect::<String>()
+    };
+    let names = pieces.iter().filter_map(|piece| if let Piece::Entry(name, _) = piece { Some(*name) } else { None });
+    names.map(|name| (name.to_owned(), file(name))).collect()
+}
+
+/// A part of a file.
+enum Piece<'a> {
+    /// Directives and declarations of variables.
+    Outside(&'a str),
+    /// An entry: its name and text.
+    Entry(&'a str, &'a str),
+    /// A function, or its declaration.
+    Function(&'a str, &'a str),
+}
+
+fn pieces(ptx: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut outside, mut at) = (0, 0);
+    while at < ptx.len() {
+        let line = ptx[at..].split_inclusive('\n').next().unwrap_or_default();
+        let code = line.split("//").next().unwrap_or_default();
+        let is_entry = code.contains(".entry ");
+        if !is_entry && !code.contains(".func ") {
+            at += line.len();
+            continue;
+        }
+        let (name, end) = (symbol(code.trim()), at + length(&ptx[at..]));
+        pieces.push(Piece::Outside(&ptx[outside..at]));
+        let text = &ptx[at..end];
+        pieces.push(if is_entry { Piece::Entry(name, text) } else { Piece::Function(name, text) });
+        (outside, at) = (end, end);
+    }
+    pieces.push(Piece::Outside(&ptx[outside..]));
     pieces
-        .into_iter()
-        .map(|(name, at, body)| {
-            let text = [&shared[..at], body, &shared[at..]].concat();
-            (name, text)
-        })
-        .collect()
 }
 
-/// Where the next entry's header begins, and its name.
-fn next_entry(text: &str) -> Option<(usize, &str)> {
-    const HEADER: &str = ".visible .entry ";
-    let start = if text.starts_with(HEADER) { 0 } else { text.find(&format!("\n{HEADER}"))? + 1 };
-    let name = text[start + HEADER.len()..].split('(').next()?.trim();
-    Some((start, name))
-}
-
-/// Length of an entry that begins the text: to the brace that closes its body.
-fn body_end(text: &str) -> usize {
+/// Length of an entry or function that begins the text: to the brace that closes its body, or to the end of a declaration.
+fn length(text: &str) -> usize {
     let mut depth = 0usize;
     for (at, c) in text.char_indices() {
         match c {
@@ -43,10 +73,17 @@ fn body_end(text: &str) -> usize {
                     return at + 1;
                 }
             }
+            ';' if depth == 0 => return at + 1,
             _ => {}
         }
     }
     text.len()
+}
+
+/// What may be the name of a function in a call: `call.uni (retval), name, (parameters);`, over several lines.
+fn called(text: &str) -> impl Iterator<Item = &str> {
+    let calls = text.split("call.").skip(1).map(|rest| rest.split(';').next().unwrap_or_default());
+    calls.flat_map(|call| call.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).filter(|word| !word.is_empty()))
 }
 
 #[cfg(test)]
@@ -68,6 +105,20 @@ mod tests {
         }
         assert!(entries[0].1.contains("asm {x;}\nret;\n}") && !entries[0].1.contains("exit"));
         assert!(entries[1].1.contains("exit;\n}") && !entries[1].1.contains("asm"));
+    }
+
+    /// Functions go with whoever calls them, declared before or not, also from a function.
+    #[test]
+    fn functions_go_where_they_are_called() {
+        let call = "{ // callseq 0, 0\ncall.uni (retval0), \n";
+        let ptx = format!(
+            ".version 8.6\n.func  (.param .b32 r) inner\n(\n.param .b32 p\n)\n;\n.func outer(\n.param .b32 p\n)\n{{\n{call}inner, \n(\np\n);\n}}\nret;\n}}\n\
+             .visible .entry a(\n)\n{{\n{call}outer, \n(\np\n);\n}}\nret;\n}}\n.visible .entry b(\n)\n{{\nexit;\n}}\n\
+             .func  (.param .b32 r) inner(\n.param .b32 p\n)\n{{\nadd;\n}}\n.file 1 \"kernels.rs\"\n"
+        );
+        let [(_, a), (_, b)] = &*entries(&ptx) else { panic!("two entries") };
+        assert_eq!(*a, ptx.replace(".visible .entry b(\n)\n{\nexit;\n}", ""));
+        assert!(!b.contains("inner") && !b.contains("outer") && b.contains("exit") && b.contains(".file 1"), "{b}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-/// Behind a wait for counters: the thread goes on.
+/// Behind a wait for counters: the thread goes on. A thread that plays all roles comes here too, and always works.
 pub fn acquire_gpu() {
-    super::thread::with(|thread| thread.work(true));
+    super::thread::if_modelled(|thread| thread.work(true));
     fence(Ordering::Acquire);
 }
 

@@ -15,3 +15,18 @@ pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.store(value, Ordering::Relaxed);
 }
+
+/// # Safety
+/// As [`load_relaxed`].
+pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe { AtomicU32::from_ptr(at) }.fetch_add(value, Ordering::Relaxed)
+}
+
+/// # Safety
+/// As [`load_relaxed`].
+pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
+    let next = |value| Some(if value >= last { 0 } else { value + 1 });
+    // SAFETY: passed on from the caller.
+    unsafe { AtomicU32::from_ptr(at) }.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|value| value)
+}

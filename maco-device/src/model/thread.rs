@@ -124,6 +124,15 @@ pub(super) fn with<T>(f: impl FnOnce(&Modelled<'_>) -> T) -> T {
     f(unsafe { &*current })
 }
 
+/// The same, for what threads outside of a modelled CTA do too.
+pub(super) fn if_modelled(f: impl FnOnce(&Modelled<'_>)) {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        // SAFETY: as above.
+        f(unsafe { &*current });
+    }
+}
+
 /// Waits in the midst of a task for `condition`, looked at now and then; false when the CTA is let through first. `None` outside of a
 /// modelled CTA.
 pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {

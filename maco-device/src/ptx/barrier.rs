@@ -1,5 +1,5 @@
 //! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 4: SIMT bodies (256 consumers); 5: consumers between
-//! tasks.
+//! tasks, and between the steps of adding up parts.
 
 use core::arch::asm;
 
@@ -17,10 +17,10 @@ pub fn sync_user() {
     unsafe { asm!("bar.sync 4, 256;", options(nostack)) }
 }
 
-/// The 256 consumer threads, between two tasks.
+/// The 256 consumer threads, between two tasks, or in one that makes a part of a sum.
 #[inline(always)]
 pub fn sync_consumers() {
-    // SAFETY: all consumer warps run the same tasks, and come here for each that follows another.
+    // SAFETY: all consumer warps run the same tasks and add up the same chunks, and come here for each in the same order.
     unsafe { asm!("bar.sync 5, 256;", options(nostack)) }
 }
 

@@ -41,6 +41,19 @@ pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
     old
 }
 
+/// `atom.relaxed.gpu.inc`: one more, but 0 after `last`; the old value.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
+    super::delay::delay();
+    let old: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("atom.relaxed.gpu.global.inc.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) last, options(nostack)) };
+    old
+}
+
 /// `atom.acq_rel.gpu.add`; the old value.
 ///
 /// # Safety

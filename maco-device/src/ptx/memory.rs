@@ -46,6 +46,28 @@ pub unsafe fn store4(at: *mut u32, words: [u32; 4]) {
     }
 }
 
+/// Two words in one access.
+///
+/// # Safety
+/// `at` is 8 readable bytes of global memory at an 8-byte boundary.
+#[inline(always)]
+pub unsafe fn load2(at: *const u32) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.global.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg64) at, options(nostack)) };
+    [a, b]
+}
+
+/// Two words in one access.
+///
+/// # Safety
+/// `at` is 8 writable bytes of global memory at an 8-byte boundary.
+#[inline(always)]
+pub unsafe fn store2(at: *mut u32, words: [u32; 2]) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.global.v2.b32 [{2}], {{{0}, {1}}};", in(reg32) words[0], in(reg32) words[1], in(reg64) at, options(nostack)) }
+}
+
 /// One word.
 ///
 /// # Safety

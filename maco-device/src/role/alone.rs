@@ -1,12 +1,16 @@
 //! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
 
 use super::Role;
+use super::share::Share;
+use crate::abi::CHUNK_BYTES;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
+/// One thread has all the work that consumers share.
+const ALL: Share = Share { thread: 0, threads: 1, lanes: 1 };
 const STEP: usize = crate::abi::BOX as usize;
 
 /// A thread that plays every role, with its scratch memory.
@@ -35,6 +39,47 @@ fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f
     }
 }
 
+/// Writes a part of a tile's sum; once all others are there, calls `each` with those elements of the whole sum that nobody else has
+/// claimed, and the number of the first one.
+///
+/// # Safety
+/// The launch of `split` is live, which is one of several parts; called once for a task.
+unsafe fn sum_up(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32])) {
+    const CHUNK: usize = CHUNK_BYTES as usize / size_of::<f32>();
+    let chunks = (acc.len() / CHUNK) as u32;
+    // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
+    unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
+    // SAFETY: passed on from the caller.
+    if !unsafe { split.arrive() } {
+        return;
+    }
+    loop {
+        // SAFETY: all parts have arrived.
+        let chunk = unsafe { split.claim() };
+        if chunk >= chunks {
+            return;
+        }
+        let mut sum = vec![0.0; CHUNK];
+        for part in 0..split.parts {
+            // SAFETY: as above, so nobody writes partial sums any more.
+            let partial = unsafe { core::slice::from_raw_parts(split.chunk(part, chunks, chunk).cast::<f32>(), CHUNK) };
+            sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+        }
+        each(chunk as usize * CHUNK, &sum);
+    }
+}
+
+/// Writes the elements of a tile of `J` columns from element `first` on, after the epilogue `T`.
+fn put<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(y: Tile<E, I, J>, first: usize, sums: &[f32]) {
+    for (at, &sum) in (first..).zip(sums) {
+        let (row, col) = (at / J, at % J);
+        if row < y.rows() as usize && col < y.cols() as usize {
+            // SAFETY: the position is inside the tile; tiles of one grid do not overlap, and each element of one is written once.
+            unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(sum))) };
+        }
+    }
+}
+
 impl Role for Alone {
     type Accumulator<const I: usize, const J: usize> = Vec<f32>;
 
@@ -56,13 +101,12 @@ impl Role for Alone {
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Vec<f32>, y: Tile<E, I, J>) {
-        for row in 0..y.rows() {
-            for col in 0..y.cols() {
-                let value = T::apply(acc[row as usize * J + col as usize]);
-                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                unsafe { y.pointer(row as i32, col as i32).write(E::element(value)) };
-            }
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Vec<f32>, y: Tile<E, I, J>, split: Split) {
+        if split.parts > 1 {
+            // SAFETY: the task runs, so its launch is live; a body that can be split stores once.
+            unsafe { sum_up(&acc, split, |first, sums| put::<T, E, I, J>(y, first, sums)) };
+        } else {
+            put::<T, E, I, J>(y, 0, &acc);
         }
     }
 
@@ -87,6 +131,10 @@ impl Role for Alone {
         }
     }
 
+    fn share(&self) -> Option<Share> {
+        Some(ALL)
+    }
+
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
@@ -98,17 +146,6 @@ impl Role for Alone {
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
                 unsafe { y.pointer(row as i32, col as i32).write(E::element(f(inputs.at(row, col)))) };
             }
-        }
-    }
-
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-        for row in 0..y.rows() {
-            f(inputs.row(row, 0, 1), &mut y.row_mut(row, 0, 1));
         }
     }
 

@@ -1,17 +1,18 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
-use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, ROWWISE, Sum};
+use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
 use super::dots::{self, Dots};
 use super::gate::Gate;
 use super::ring::{self, Arena, Ring, Stage, pages};
+use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::stream;
 use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::MmaElement;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
-use crate::row::{RowInputs, RowMut};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -106,20 +107,79 @@ impl Consumer {
         self.waiting -= 1;
     }
 
+    /// Waits until the buffer of the next chunk is free.
+    #[inline(always)]
+    fn wait_free(&self) -> u32 {
+        let chunk = buffer(self.group(), self.staged);
+        // SAFETY: an initialised barrier.
+        unsafe { self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1) };
+        chunk
+    }
+
     /// Writes this warp's 16 rows of the next chunk and hands them to the store role.
     #[inline(always)]
     fn stage(&mut self, words: Chunk) {
-        let chunk = buffer(self.group(), self.staged);
-        // SAFETY: initialised barriers; the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
-        unsafe {
-            self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1);
-            cores::write(self.arena.chunk(chunk), self.again(), words);
-        }
-        self.staged += 1;
+        let chunk = self.wait_free();
+        // SAFETY: the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
+        unsafe { cores::write(self.arena.chunk(chunk), self.again(), words) };
         fence::proxy_async_shared();
+        self.hand_over(chunk);
+    }
+
+    /// Hands this warp's share of the next chunk, which lies in buffer `chunk`, to the store role.
+    #[inline(always)]
+    fn hand_over(&mut self, chunk: u32) {
+        self.staged += 1;
         warp::sync();
-        // SAFETY: an initialised barrier; the warp's rows are written and fenced.
+        // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
         unsafe { ring::arrive(self.arena.staged(chunk), self.lane()) };
+    }
+}
+
+impl Consumer {
+    /// Keeps a part of a tile's sum, and stages what of the whole sum this CTA claims: see [`crate::split`]. The store role learns from a
+    /// word beside each pair of chunks which of the tile's chunks they are, and that there are no more.
+    ///
+    /// # Safety
+    /// `split` is one of several parts, of a live launch; all consumers call.
+    #[inline(always)]
+    unsafe fn sum_up<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split) {
+        let chunks = columns(I, J) as u32 / BOX;
+        // SAFETY: the plan keeps this memory for the part alone.
+        unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), self.again()) };
+        // All that this CTA has written is announced by one thread.
+        barrier::sync_consumers();
+        let first = self.again() == 0;
+        // SAFETY: passed on from the caller; all threads have met.
+        let mut all = first && unsafe { split.arrive() };
+        loop {
+            if first {
+                // The store role reads the word that is there as long as its chunks are not free.
+                self.wait_free();
+                // SAFETY: a word of the arena; chunks are claimed when all parts have arrived.
+                unsafe { memory::store_shared(self.arena.claimed(self.staged), if all { split.claim() } else { chunks }) };
+            }
+            all = true;
+            warp::sync();
+            // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
+            barrier::sync_consumers();
+            // SAFETY: a word of the arena. It is written again two rounds later, when all threads have come to the next one.
+            let chunk = unsafe { memory::load_shared(self.arena.claimed(self.staged)) };
+            if chunk >= chunks {
+                break;
+            }
+            let mut sum = cores::nothing();
+            let mut part = 0;
+            while part < split.parts {
+                // SAFETY: the partial sums of all parts are there.
+                unsafe { cores::add(&mut sum, split.chunk(part, chunks, chunk), self.again()) };
+                part += 1;
+            }
+            self.stage(cores::whole::<T, E>(&sum));
+        }
+        // Nothing.
+        let buffer = self.wait_free();
+        self.hand_over(buffer);
     }
 }
 
@@ -129,6 +189,7 @@ const fn half(split: bool, kept: usize, group: u32) -> u32 {
 }
 
 impl Role for Consumer {
+    const CALLS: bool = true;
     type Accumulator<const I: usize, const J: usize> = Sum;
 
     #[inline(always)]
@@ -154,7 +215,7 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>) {
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>, split: Split) {
         self.cores.wait_all::<I, J>(&mut acc);
         if self.lane() == 0 {
             // SAFETY: every group is complete for this warp.
@@ -164,6 +225,11 @@ impl Role for Consumer {
 
         self.settle();
 
+        if split.parts > 1 {
+            // SAFETY: the task runs, so its launch is live.
+            unsafe { self.sum_up::<T, E, I, J>(&acc, split) };
+            return;
+        }
         self.stage(cores::first::<T, E>(&acc));
         if columns(I, J) > 64 {
             self.stage(cores::second::<T, E>(&acc));
@@ -171,81 +237,6 @@ impl Role for Consumer {
         if columns(I, J) > 128 {
             self.pending = cores::last::<T, E>(&acc);
             self.waiting = 2;
-        }
-    }
-
-    #[inline(always)]
-    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Values) -> E::Value,
-    ) {
-        let (rows, cols) = (y.rows(), y.cols());
-        let blocks = cols.div_ceil(8);
-        if blocks == 0 {
-            return;
-        }
-        let wide = inputs.wide() && y.wide();
-        let count = rows * blocks;
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        // Several blocks of eight at once: all loads are on their way before the first result is needed. Of more than
-        // one tile they would not fit the registers.
-        let place = |at: u32| (at / blocks, at % blocks * 8);
-        let fits = |(row, col): (u32, u32)| col + 8 <= cols && inputs.covers(row, col + 8);
-        // SAFETY: (of calls) eight columns inside all tiles, at a multiple of eight columns of aligned rows; nobody else writes them.
-        let load = |(row, col): (u32, u32)| unsafe { inputs.at8(row, col) };
-        let put = |v: [X::Values; 8], (row, col): (u32, u32)| {
-            let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-            // SAFETY: as above.
-            unsafe { E::store8(y.pointer(row as i32, col as i32), out) };
-        };
-        if const { X::COUNT == 1 } {
-            while wide && at + 3 * ELEMENTWISE < count {
-                let (a, b, c, d) = (place(at), place(at + ELEMENTWISE), place(at + 2 * ELEMENTWISE), place(at + 3 * ELEMENTWISE));
-                if !(fits(a) && fits(b) && fits(c) && fits(d)) {
-                    break;
-                }
-                let (va, vb, vc, vd) = (load(a), load(b), load(c), load(d));
-                put(va, a);
-                put(vb, b);
-                put(vc, c);
-                put(vd, d);
-                at += 4 * ELEMENTWISE;
-            }
-        }
-        while at < count {
-            let (row, col) = (at / blocks, at % blocks * 8);
-            if wide && col + 8 <= cols && inputs.covers(row, col + 8) {
-                // SAFETY: as above.
-                unsafe {
-                    let v = inputs.at8(row, col);
-                    let out = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    E::store8(y.pointer(row as i32, col as i32), out);
-                }
-            } else {
-                let mut c = col;
-                while c < cols && c < col + 8 {
-                    // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                    unsafe { y.pointer(row as i32, c as i32).write(E::element(f(inputs.at(row, c)))) };
-                    c += 1;
-                }
-            }
-            at += ELEMENTWISE;
-        }
-    }
-
-    #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
-        let mut row = self.again() / (CONSUMERS / ROWWISE);
-        while row < y.rows() {
-            f(inputs.row(row, self.lane(), warp::LANES), &mut y.row_mut(row, self.lane(), warp::LANES));
-            row += ROWWISE;
         }
     }
 
@@ -335,24 +326,8 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
-    ) {
-        let readers = inputs.readers();
-        let (rows, cols) = (y.rows(), y.cols());
-        if cols == 0 {
-            return;
-        }
-        let mut at = self.again() / (CONSUMERS / ELEMENTWISE);
-        while at < rows * cols {
-            let (row, col) = ((at / cols) as i32, (at % cols) as i32);
-            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            at += ELEMENTWISE;
-        }
+    fn share(&self) -> Option<Share> {
+        Some(Share::consumers())
     }
 
     #[inline(always)]

@@ -5,10 +5,10 @@
 
 use super::gate::Gate;
 use super::store::columns;
-use crate::abi::BOX;
+use crate::abi::{BOX, CONSUMERS};
 use crate::cta::Simt;
 use crate::element::{MmaElement, pack};
-use crate::ptx::{matrix, wgmma};
+use crate::ptx::{matrix, memory, wgmma};
 use crate::task::Elementwise;
 
 /// This thread's part of a sum.
@@ -18,14 +18,12 @@ pub type Sum = [f32; 128];
 pub type Chunk = [u32; 16];
 
 /// Consumers that divide elements among themselves, one by one.
-pub const ELEMENTWISE: u32 = crate::abi::CONSUMERS;
-/// Consumers that divide rows among themselves; the lanes of each share a row.
-pub const ROWWISE: u32 = crate::abi::CONSUMERS / 32;
+pub const ELEMENTWISE: u32 = CONSUMERS;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]
 pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
-    f(&mut Simt { thread, threads: crate::abi::CONSUMERS, gate: Some(gate) });
+    f(&mut Simt { thread, threads: CONSUMERS, gate: Some(gate) });
 }
 
 /// The tensor cores of this thread's warpgroup.
@@ -152,6 +150,73 @@ pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
 #[inline(always)]
 pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
     Pending(pairs!(sum: 64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126))
+}
+
+/// This thread's part of 64 columns of a sum that is added up from parts.
+pub type Columns = [f32; 32];
+
+/// Writes this thread's part of `sum`, chunk after chunk from `at` on: 16 bytes of every thread lie together, so that a warp writes whole
+/// lines.
+///
+/// # Safety
+/// `at` is the memory of a partial sum of an `I` × `J` tile.
+#[inline(always)]
+pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, thread: u32) {
+    let at = at.wrapping_add(4 * thread as usize);
+    macro_rules! put {
+        ($($quad:literal)*) => {{
+            // SAFETY: inside the partial sum, and nobody else's.
+            $(unsafe {
+                let words = [
+                    sum[4 * $quad].to_bits(), sum[4 * $quad + 1].to_bits(), sum[4 * $quad + 2].to_bits(), sum[4 * $quad + 3].to_bits(),
+                ];
+                memory::store4(at.wrapping_add(4 * CONSUMERS as usize * $quad), words);
+            })*
+        }};
+    }
+    put!(0 1 2 3 4 5 6 7);
+    if columns(I, J) > 64 {
+        put!(8 9 10 11 12 13 14 15);
+    }
+    if columns(I, J) > 128 {
+        put!(16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    }
+}
+
+/// No part yet.
+#[inline(always)]
+pub fn nothing() -> Columns {
+    // SAFETY: all bits zero is 0.0; an array literal would be a loop over local memory.
+    unsafe { core::mem::zeroed() }
+}
+
+/// Adds this thread's part of the chunk at `at` of a partial sum.
+///
+/// # Safety
+/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
+#[inline(always)]
+pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
+    let at = at.wrapping_add(4 * thread as usize);
+    macro_rules! get {
+        ($($quad:literal)*) => {{
+            // All loads first: they are on their way at the same time.
+            // SAFETY: inside the chunk.
+            let quads = unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] };
+            $(
+                sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
+                sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
+                sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
+                sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
+            )*
+        }};
+    }
+    get!(0 1 2 3 4 5 6 7);
+}
+
+/// 64 columns of a sum that was added up, after the epilogue `T`.
+#[inline(always)]
+pub fn whole<T: Elementwise, E: MmaElement>(sum: &Columns) -> Chunk {
+    pairs!(sum: 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
 }
 
 /// Writes this warp's 16 rows of 64 columns, in accumulator order, to the swizzled box at `chunk`.

@@ -7,7 +7,8 @@ use super::loader::Loader;
 use super::store::Store;
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -148,15 +149,15 @@ impl Role for Cpu {
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>) {
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>, split: Split) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y),
+            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y, split),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y),
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y),
+            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -181,12 +182,7 @@ impl Role for Cpu {
         play!(self, |role| role.zip(inputs, y, f));
     }
 
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
         play!(self, |role| role.rows(inputs, y, f));
     }
 
@@ -197,6 +193,35 @@ impl Role for Cpu {
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
         play!(self, |role| role.generate(inputs, y, f));
+    }
+
+    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+        play!(self, |role| role.blocks(inputs, y, f));
+    }
+
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        play!(self, |role| role.columns(x, y, start, f, combine, finish));
+    }
+
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+    ) {
+        play!(self, |role| role.transpose(x, y));
     }
 
     fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {

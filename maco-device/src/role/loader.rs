@@ -7,6 +7,7 @@ use super::stream;
 use crate::abi::BOX;
 use crate::element::MmaElement;
 use crate::hardware::tma;
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -114,5 +115,5 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>) {}
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
 }

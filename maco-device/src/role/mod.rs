@@ -2,9 +2,11 @@
 
 use crate::cta::Simt;
 use crate::element::{Element, MmaElement};
-use crate::row::{RowInputs, RowMut};
+use crate::row::{RowInputs, RowOutputs};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
+pub use share::Share;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod alone;
@@ -26,12 +28,16 @@ pub mod loader;
 mod maps;
 pub mod notice;
 pub mod ring;
+mod share;
 pub mod store;
 mod stream;
 pub mod waits;
 
-/// A role. The default of every operation is to do nothing; [`Role::mma`] and [`Role::store`] must agree on the ring.
+/// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`] and [`Role::store`] must agree on the ring.
 pub trait Role: Sized {
+    /// Whether bodies without tensor cores are functions of their own, run by [`Share::consumers`].
+    const CALLS: bool = false;
+
     /// Where a sum lives: registers of a consumer, nothing for the others.
     type Accumulator<const I: usize, const J: usize>;
 
@@ -41,27 +47,39 @@ pub trait Role: Sized {
     /// One step of a contraction.
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
 
-    /// The end of a contraction.
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Self::Accumulator<I, J>, y: Tile<E, I, J>);
+    /// The end of a contraction, or of a part of it.
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: Self::Accumulator<I, J>,
+        y: Tile<E, I, J>,
+        split: Split,
+    );
+
+    /// What this role does of work without tensor cores.
+    #[inline(always)]
+    fn share(&self) -> Option<Share> {
+        None
+    }
 
     /// `y = f(inputs)`.
     #[inline(always)]
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
-        _inputs: X,
-        _y: Tile<E, I, J>,
-        _f: impl Fn(X::Values) -> E::Value,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
     ) {
+        if let Some(share) = self.share() {
+            share.zip(inputs, y, f);
+        }
     }
 
     /// Row by row.
     #[inline(always)]
-    fn rows<X: RowInputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        _inputs: X,
-        _y: Tile<E, I, J>,
-        _f: impl Fn(X::Rows, &mut RowMut<E>),
-    ) {
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
+        if let Some(share) = self.share() {
+            share.rows(inputs, y, f);
+        }
     }
 
     /// `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
@@ -80,10 +98,54 @@ pub trait Role: Sized {
     #[inline(always)]
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
-        _inputs: X,
-        _y: Tile<E, I, J>,
-        _f: impl Fn(&X::Readers, i32, i32) -> E::Value,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
+        if let Some(share) = self.share() {
+            share.generate(inputs, y, f);
+        }
+    }
+
+    /// By position, eight columns at a time.
+    #[inline(always)]
+    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
+    ) {
+        if let Some(share) = self.share() {
+            share.blocks(inputs, y, f);
+        }
+    }
+
+    /// Column by column.
+    #[inline(always)]
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        if let Some(share) = self.share() {
+            share.columns(x, y, start, f, combine, finish);
+        }
+    }
+
+    /// `y = xᵀ`.
+    #[inline(always)]
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+    ) {
+        if let Some(share) = self.share() {
+            share.transpose(x, y);
+        }
     }
 
     /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself.

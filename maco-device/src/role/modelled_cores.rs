@@ -27,8 +27,6 @@ pub type Chunk = Box<[u16]>;
 
 /// Consumers that divide elements, and rows, among themselves: a thread each.
 pub const ELEMENTWISE: u32 = 2;
-/// See [`ELEMENTWISE`].
-pub const ROWWISE: u32 = 2;
 
 /// Runs the reference of a SIMT body, which is for one thread.
 pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
@@ -145,9 +143,7 @@ impl Pending {
 fn chunk<T: Elementwise, E: MmaElement>(sum: &Sum, number: usize) -> Chunk {
     let sum = sum.borrow();
     let columns = sum.len() / STEP;
-    // An element is what `pack` puts into the low half.
-    let packed = |value: f32| crate::element::pack::<E>(T::apply(value), 0.0) as u16;
-    sum.chunks_exact(columns).flat_map(|row| row[number * STEP..][..STEP].iter().map(|&value| packed(value))).collect()
+    sum.chunks_exact(columns).flat_map(|row| row[number * STEP..][..STEP].iter().map(|&value| packed::<T, E>(value))).collect()
 }
 
 /// The first 64 columns of this warpgroup.
@@ -163,6 +159,57 @@ pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
 /// The last 128 of 256 columns.
 pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
     Pending(vec![chunk::<T, E>(sum, 2), chunk::<T, E>(sum, 3)])
+}
+
+/// 64 rows of 64 columns of a sum that is added up from parts.
+pub type Columns = Vec<f32>;
+
+/// Elements of 64 rows of 64 columns.
+const COLUMNS: usize = STEP * STEP;
+
+/// Where the part of consumer thread `thread`, which stands for its warpgroup, lies in a chunk.
+fn own(chunk: *const u32, thread: u32) -> *mut f32 {
+    chunk.cast::<f32>().wrapping_add(thread as usize / 128 * COLUMNS).cast_mut()
+}
+
+/// Writes this warpgroup's part of `sum`, chunk after chunk from `at` on.
+///
+/// # Safety
+/// `at` is the memory of a partial sum of an `I` × `J` tile.
+pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, thread: u32) {
+    let sum = sum.borrow();
+    for (chunk, first) in (0..columns(I, J)).step_by(STEP).enumerate() {
+        let to = own(at.wrapping_add(2 * COLUMNS * chunk), thread);
+        for (row, values) in sum.chunks_exact(columns(I, J)).enumerate() {
+            // SAFETY: inside the partial sum, and nobody else's.
+            unsafe { to.add(row * STEP).copy_from_nonoverlapping(values[first..].as_ptr(), STEP) };
+        }
+    }
+}
+
+/// No part yet.
+pub fn nothing() -> Columns {
+    vec![0.0; COLUMNS]
+}
+
+/// Adds this warpgroup's part of the chunk at `at` of a partial sum.
+///
+/// # Safety
+/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
+pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
+    // SAFETY: inside the chunk, which nobody writes any more.
+    let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
+    sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+}
+
+/// 64 columns of a sum that was added up, after the epilogue `T`.
+pub fn whole<T: Elementwise, E: MmaElement>(sum: &Columns) -> Chunk {
+    sum.iter().map(|&value| packed::<T, E>(value)).collect()
+}
+
+/// An element is what `pack` puts into the low half.
+fn packed<T: Elementwise, E: MmaElement>(value: f32) -> u16 {
+    crate::element::pack::<E>(T::apply(value), 0.0) as u16
 }
 
 /// Writes 64 rows of 64 columns to the swizzled box at `at`.

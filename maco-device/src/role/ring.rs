@@ -24,7 +24,8 @@ const HALT: u32 = TAILS + MAX_SCHEDULERS;
 const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
 const NOTICES: u32 = BEGUN + WARPS * 4;
-const END: u32 = NOTICES + SLOTS * 4;
+const CLAIMED: u32 = NOTICES + SLOTS * 4;
+const END: u32 = CLAIMED + CHUNKS / 2 * 4;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
 /// Consumer warps.
@@ -146,6 +147,13 @@ impl Arena {
     #[inline(always)]
     pub fn begun(self, warp: u32) -> u32 {
         self.base() + BEGUN + warp * 4
+    }
+
+    /// Which chunk of a sum made in parts the `n`-th chunks of both warpgroups are: a word per pair of buffers, which stays until they are
+    /// free.
+    #[inline(always)]
+    pub fn claimed(self, n: u32) -> u32 {
+        self.base() + CLAIMED + n % (CHUNKS / 2) * 4
     }
 
     /// Words of [`crate::profile`].

@@ -5,7 +5,8 @@ use super::maps::Maps;
 use super::ring::{Arena, CHUNKS};
 use crate::abi::BOX;
 use crate::element::MmaElement;
-use crate::hardware::{mbarrier, tma};
+use crate::hardware::{mbarrier, memory, tma};
+use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Parts, Tile};
 
@@ -71,31 +72,42 @@ impl Role for Store {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>) {
+    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split) {
         let map = self.maps.get(y.view.map);
         let chunks = columns(I, J) as u32 / BOX;
-        let mut chunk = 0;
-        while chunk < chunks {
+        let in_parts = split.parts > 1;
+        let mut next = 0;
+        // All chunks of a tile, or of one made in parts those that the consumers claim.
+        while in_parts || next < chunks {
+            let mut chunk = next;
             let mut group = 0;
             while group < 2 {
-                let (row, col) = place::<I, J>(group, chunk);
+                let (row, col);
                 let source = buffer(group, self.sent);
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
-                // async proxy. The plan gave every staged result a tensor map.
+                // async proxy, or there is none and its word says so. The plan gave every staged result a tensor map.
                 unsafe {
-                    if self.arena.wait(self.arena.staged(source), parity(self.sent)) {
+                    let staged = self.arena.wait(self.arena.staged(source), parity(self.sent));
+                    if in_parts {
+                        chunk = if staged { memory::load_shared(self.arena.claimed(self.sent)) } else { chunks };
+                    }
+                    (row, col) = place::<I, J>(group, chunk);
+                    if staged && chunk < chunks {
                         tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
                     }
                 }
                 group += 1;
             }
             tma::commit();
-            if chunk > 0 {
+            if next > 0 {
                 tma::wait_read::<1>();
                 self.free(self.sent - 1);
             }
             self.sent += 1;
-            chunk += 1;
+            next += 1;
+            if chunk >= chunks {
+                break;
+            }
         }
         tma::wait_read::<0>();
         self.free(self.sent - 1);

@@ -33,7 +33,7 @@ pub unsafe fn task(arena: Arena, launch: *const Launch, at: u32) -> Task {
     #[cfg(not(target_arch = "nvptx64"))]
     let place = slot(arena, at);
     // SAFETY: passed on from the caller.
-    unsafe { Task::new(place, &raw const (*launch).scalars) }
+    unsafe { Task::new(place, launch) }
 }
 
 /// Nanoseconds that published tasks get to complete after an abort.

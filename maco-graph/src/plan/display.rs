@@ -27,6 +27,9 @@ impl Display for Plan {
             let (call, planned) = (&self.graph.calls[index], &self.calls[index]);
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
+            if planned.parts > 1 {
+                write!(f, "  split in {}", planned.parts)?;
+            }
             match self.waves_of(index) {
                 Some((first, last)) if first == last => write!(f, "  wave {first}")?,
                 Some((first, last)) => write!(f, "  waves {first}-{last}")?,
@@ -70,8 +73,9 @@ impl Plan {
         writeln!(dot, "  edge [fontname=\"monospace\"];")?;
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
+            let split = if planned.parts > 1 { format!(" in {} parts", planned.parts) } else { String::new() };
             let label = format!(
-                "#{index} {name}\n{} tiles of {}\n{}",
+                "#{index} {name}\n{} tiles of {}{split}\n{}",
                 by(&planned.grid),
                 by(&planned.tile),
                 self.arguments(&self.graph.calls[index])

@@ -214,6 +214,30 @@ pub enum PlanError {
         /// Sizes there are.
         allowed: &'static [u32],
     },
+    /// A sum that has no such parts.
+    #[error(
+        "MACO0018: {site} cannot be split into {found} parts\n  \
+         = help: it can be split into at most {max}; a task without a sum over `cta.steps(..)`, or with three grid axes, has no parts"
+    )]
+    Split {
+        /// The call.
+        site: Site,
+        /// Parts asked for.
+        found: u32,
+        /// Most that there can be.
+        max: u32,
+    },
+    /// A shape for a call that does not exist.
+    #[error(
+        "MACO0017: a shape is given for call #{call}, but the graph has {calls} calls\n  \
+         = help: calls count from 0, in program order"
+    )]
+    ShapeCall {
+        /// The call.
+        call: u32,
+        /// Calls there are.
+        calls: usize,
+    },
     /// Tiles of one grid add into the same elements.
     #[error(
         "MACO0018: tiles of {site} that differ in `{axis}` would all reduce into the same part of `{tensor}` (as `{param}`), \
@@ -381,8 +405,8 @@ impl PlanError {
             PlanError::WritesIn { .. } => 9,
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
-            PlanError::TileCount { .. } | PlanError::TileVariant { .. } => 17,
-            PlanError::ReduceOverlap { .. } => 18,
+            PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::ShapeCall { .. } => 17,
+            PlanError::ReduceOverlap { .. } | PlanError::Split { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Placement { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,

@@ -106,7 +106,8 @@ impl Emitter<'_> {
         let needs = &found.sets.needs;
         let (events, tables, used) = (&mut self.events, &self.tables, &mut self.numbers);
         let mut most = 0;
-        for_each_tile(self.regions.grid(call), |coord| {
+        let parts = self.regions.parts(call);
+        let mut add = |coord, part| {
             let first = events.waits.len();
             for (lookup, &own) in tables.lookups.iter().zip(&own) {
                 let relation = &mut relations[own];
@@ -126,13 +127,16 @@ impl Emitter<'_> {
             events.tasks.push(TaskNode {
                 call,
                 coord,
+                part,
                 wave: 0,
                 first_wait: first as u32,
                 waits: waits as u16,
                 first_signal: 0,
                 signals: 0,
             });
-        });
+        };
+        // Parts of one tile end at about the same time if they begin so.
+        for_each_tile(self.regions.grid(call), |coord| (0..parts).for_each(|part| add(coord, part)));
         self.events.edges += relations.iter().map(|relation| relation.edges).sum::<u64>();
         let site = self.site(call);
         fits(site, "waits of one task", most, u64::from(u16::MAX))?;
@@ -144,7 +148,7 @@ impl Emitter<'_> {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;
         self.numbers[range.start as usize..range.end as usize].fill(1);
-        let tasks: u32 = self.regions.grid(call).iter().product();
+        let tasks = self.regions.grid(call).iter().product::<u32>() * self.regions.parts(call);
         let written = |relation: &Relation| relation.consumer_operand == naming.operand && relation.hazard == Hazard::Raw;
         let known = !found.relations[relations.clone()].iter().any(written);
         let relation = &mut found.relations[index];

@@ -153,7 +153,7 @@ impl CounterSets {
         Ok(set)
     }
 
-    /// Appends to `needs` how many tiles of `region` touch each group.
+    /// Appends to `needs` how many tasks of `region` touch each group.
     fn count_signals(&mut self, regions: &Regions, region: &Region, groups: &[AxisGroups; RANK], count: u32) {
         let grid = regions.grid(region.call);
         let rank = usize::from(region.rank);
@@ -167,7 +167,7 @@ impl CounterSets {
             return;
         }
         let elsewhere: u32 = (0..AXES).filter(|g| all & (1 << g) == 0).map(|g| grid[g]).product();
-        self.needs.push(elsewhere);
+        self.needs.push(elsewhere * regions.parts(region.call));
         for (axis, groups) in groups[..rank].iter().enumerate() {
             if groups.count == 1 && region.axes[axis].drivers == 0 {
                 continue;
@@ -209,7 +209,7 @@ impl CounterSets {
                 let index: u32 = (0..AXES).map(|g| coord[g] * weights[axis][g]).sum();
                 ranges[axis] = touched[axis][index as usize];
             }
-            for_each_cell(&ranges, groups, |cell| self.needs[base + cell as usize] += 1);
+            for_each_cell(&ranges, groups, |cell| self.needs[base + cell as usize] += regions.parts(region.call));
         });
     }
 }

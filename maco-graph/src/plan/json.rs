@@ -38,6 +38,8 @@ struct CallJson<'a> {
     axes: Vec<&'static str>,
     tile: &'a [u32],
     grid: &'a [u32],
+    /// Tasks per tile.
+    parts: u32,
     /// First task and end.
     tasks: [u32; 2],
     /// First and last wave; absent when there is no task.
@@ -132,6 +134,7 @@ impl Plan {
             axes: call.task.axes.iter().map(|axis| axis.name).collect(),
             tile: &planned.tile,
             grid: &planned.grid,
+            parts: planned.parts,
             tasks: [planned.tasks.start, planned.tasks.end],
             waves: self.waves_of(index),
             operands: operands.collect(),

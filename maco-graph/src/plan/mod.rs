@@ -62,13 +62,29 @@ pub struct Options {
     pub placement: Option<Vec<u32>>,
     /// What tasks cost, for static lists without a placement: tasks are then placed by the longest path, where each ends earliest.
     pub costs: Option<Costs>,
+    /// Whether sums may be split that no `.split_k(..)` asks for.
+    pub splits: bool,
+    /// Tiles and parts of calls, where the graph leaves them open.
+    pub shapes: Vec<CallShape>,
 }
 
 impl Options {
-    /// Static lists for `workers` workers and at most 2²⁰ tasks.
+    /// Static lists for `workers` workers and at most 2²⁰ tasks; sums are split where that is faster.
     pub const fn new(workers: u32) -> Options {
-        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None, costs: None }
+        let shapes = Vec::new();
+        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None, costs: None, splits: true, shapes }
     }
+}
+
+/// The tile and the parts of one call, for whoever measures which are best. What the graph says counts more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallShape {
+    /// Position of the call in program order, from 0.
+    pub call: u32,
+    /// Tile size in elements, one per grid axis; `None`: the planner chooses.
+    pub tile: Option<Vec<u32>>,
+    /// Parts of each tile's sum; `None`: the planner chooses.
+    pub split: Option<u32>,
 }
 
 /// How tasks reach the workers.
@@ -182,19 +198,23 @@ pub struct PlannedCall {
     pub tile: Vec<u32>,
     /// Tiles along each grid axis; a zero means that the call has no task.
     pub grid: Vec<u32>,
+    /// Tasks per tile: each makes a part of the tile's sum, and the last one to end adds them up. 1 where a task makes all of it.
+    pub parts: u32,
     /// Dispatch number of the instance: the call's slot plus the instance of its element and tile.
     pub op: u32,
     /// Its tasks.
     pub tasks: Range<u32>,
 }
 
-/// One task: one tile of one call.
+/// One task: one tile of one call, or one part of the tile's sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskNode {
     /// Index into [`Plan::calls`].
     pub call: u32,
     /// Tile coordinates, one per grid axis; 0 beyond them.
     pub coord: [u32; AXES],
+    /// Which part of the tile's sum.
+    pub part: u32,
     /// Longest chain of tasks before it.
     pub wave: u32,
     /// Its first entry in [`Plan::waits`].
@@ -382,10 +402,13 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut tasks = 0;
     let mut chooser = tiles::Chooser::default();
+    if let Some(shape) = options.shapes.iter().find(|shape| shape.call as usize >= graph.calls.len()) {
+        return Err(PlanError::ShapeCall { call: shape.call, calls: graph.calls.len() });
+    }
     for index in 0..graph.calls.len() {
         let site = check::call(&graph, index)?;
         let call = &graph.calls[index];
-        let choice = chooser.choose(site, call, options.workers)?;
+        let choice = chooser.choose(site, call, options)?;
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
@@ -431,6 +454,6 @@ fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> 
     let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
     let tiles =
         if choice.grid.contains(&0) { 0 } else { choice.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(u64::from(along))) };
-    let found = before.saturating_add(tiles);
+    let found = before.saturating_add(tiles.saturating_mul(u64::from(choice.parts)));
     if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

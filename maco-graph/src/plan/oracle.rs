@@ -85,7 +85,8 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
 }
 
 /// The first pair of tasks that touch an element, one of them to write it, and are not ordered as the program says by
-/// counters alone. Writes of one grid through data-dependent regions count as disjoint.
+/// counters alone. Writes of one grid through data-dependent regions count as disjoint, and parts of one tile as one task: the last of
+/// them to end writes the tile, and whoever reads it waits for all.
 pub fn conflict(plan: &Plan) -> Option<Conflict> {
     let before = reachable(plan);
     let all: Vec<Vec<Footprint>> = (0..plan.tasks.len() as u32).map(|task| footprints(plan, task)).collect();
@@ -102,7 +103,8 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
             for (x, one) in &sets[earlier] {
                 for (y, other) in &sets[later] {
                     let writes = one.access.writes() || other.access.writes();
-                    let promised = same_call && (one.data || other.data);
+                    let one_tile = plan.tasks[a].coord == plan.tasks[b].coord;
+                    let promised = same_call && (one.data || other.data || one_tile);
                     if one.tensor == other.tensor
                         && writes
                         && !promised

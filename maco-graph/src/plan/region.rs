@@ -19,6 +19,8 @@ pub(super) struct Regions {
     first: Vec<u32>,
     /// Tiles along each grid axis of each call, 1 beyond the last axis.
     grids: Vec<[u32; AXES]>,
+    /// Tasks per tile of each call.
+    parts: Vec<u32>,
 }
 
 /// What a call touches of one argument.
@@ -112,6 +114,7 @@ impl Regions {
             all: Vec::with_capacity(4 * calls),
             first: vec![0],
             grids: Vec::with_capacity(calls),
+            parts: Vec::with_capacity(calls),
         }
     }
 
@@ -119,6 +122,7 @@ impl Regions {
     pub fn add(&mut self, call: &Call, choice: &Choice) {
         let index = self.grids.len() as u32;
         self.grids.push(choice.grid);
+        self.parts.push(choice.parts);
         let parameters = call.task.params.iter().filter_map(tensor_of);
         for (operand, (param, view)) in parameters.zip(&call.operands).enumerate() {
             self.add_operand(index, operand as u32, call, param, view, choice);
@@ -204,6 +208,11 @@ impl Regions {
     /// Tiles along each grid axis of call `call`.
     pub fn grid(&self, call: u32) -> [u32; AXES] {
         self.grids[call as usize]
+    }
+
+    /// Tasks per tile of call `call`, each of which touches all that the tile does.
+    pub fn parts(&self, call: u32) -> u32 {
+        self.parts[call as usize]
     }
 
     /// Calls `each` with the interval of every combination of the coordinates that drive `axis`, last grid axis fastest.

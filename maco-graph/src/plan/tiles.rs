@@ -1,12 +1,13 @@
-//! Chooses the tile of every call: forced by `.tile(..)`, or the variant that a small cost model likes best.
+//! Chooses the tile of every call, and in how many parts each tile's sum is made: forced by `.tile(..)` and `.split_k(..)`, or what a
+//! small cost model likes best.
 //!
-//! The model is that of a call alone on the device: waves of tasks over the workers, each as long as one tile takes. It is
-//! meant to rank the variants of one task, not to predict times.
+//! The model is that of a call alone on the device: waves of tasks over the workers, each as long as one tile, or part of one, takes. It
+//! is meant to rank the variants of one task, not to predict times.
 
 use super::region::tensor_of;
-use super::{AXES, PlanError, PlannedCall, Site};
-use crate::ir::Call;
-use crate::spec::{Access, ElementSpec, Index, TaskKind, TaskSpec, TensorParam};
+use super::{AXES, Options, PlanError, PlannedCall, Site};
+use crate::ir::{Call, View, ViewAxis};
+use crate::spec::{Access, ElementSpec, Index, MOST_PARTS, TaskKind, TaskSpec, TensorParam};
 
 /// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
@@ -15,7 +16,22 @@ const BYTES_PER_CYCLE: f64 = 40.0;
 /// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense).
 const PRODUCTS_PER_CYCLE: f64 = 2048.0;
 
-/// The tile and grid of one call.
+/// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
+const PART_CYCLES: f64 = 2000.0;
+/// Elements of a sum that one task adds up at a time, from all parts.
+const CHUNK: f64 = 64.0 * 128.0;
+/// Most parts that the model tries: more of them cost more than the steps that they spare.
+const TRIED: u32 = 16;
+/// Bytes of partial sums of one call, and of all, that the model may ask for: they should stay in the second-level cache, and a plan of
+/// many calls should not need more memory than its weights.
+const CALL_BYTES: f64 = (32 << 20) as f64;
+const ALL_BYTES: f64 = (256 << 20) as f64;
+/// Bytes of an element of a partial sum.
+const PARTIAL_BYTES: f64 = 4.0;
+/// Elements of one step of a contraction.
+const STEP: u64 = 64;
+
+/// The tile, parts and grid of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     axes: usize,
@@ -25,13 +41,15 @@ pub(super) struct Choice {
     pub tile: [u32; AXES],
     /// Tiles along each grid axis; 1 beyond the last.
     pub grid: [u32; AXES],
+    /// Parts of each tile's sum.
+    pub parts: u32,
 }
 
 impl Choice {
     /// The call as the plan lists it, without its tasks.
     pub fn planned(&self, call: &Call) -> PlannedCall {
         let op = call.slot.saturating_add(call.task.instance(call.element, &self.variants[..self.axes]));
-        PlannedCall { tile: self.tile[..self.axes].to_vec(), grid: self.grid[..self.axes].to_vec(), op, tasks: 0..0 }
+        PlannedCall { tile: self.tile[..self.axes].to_vec(), grid: self.grid[..self.axes].to_vec(), parts: self.parts, op, tasks: 0..0 }
     }
 }
 
@@ -47,21 +65,27 @@ struct Use {
 #[derive(Default)]
 pub(super) struct Chooser {
     uses: Vec<Use>,
+    /// Bytes of partial sums that nobody asked for.
+    partial: f64,
 }
 
 impl Chooser {
-    /// The tile and grid of `call`, which has passed [`super::check::call`].
-    pub fn choose(&mut self, site: Site, call: &Call, workers: u32) -> Result<Choice, PlanError> {
+    /// The tile, parts and grid of `call`, which has passed [`super::check::call`].
+    pub fn choose(&mut self, site: Site, call: &Call, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
         self.collect_uses(call);
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
         }
-        if let Some(tile) = &call.tile {
-            let variants = forced(site, task, tile)?;
-            return self.place(site, task, variants);
+        let shape = options.shapes.iter().find(|shape| shape.call == site.call);
+        let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
+        let split = call.split.or(shape.and_then(|shape| shape.split));
+        let parts = parts(site, call, split, options)?;
+        let cost = Cost::new(call, options.workers);
+        if let Some(tile) = tile {
+            let choice = self.place(site, task, forced(site, task, tile)?)?;
+            return Ok(self.split(&cost, choice, parts, split.is_some()).1);
         }
-        let cost = Cost::new(call, workers);
         let mut best: Option<(f64, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
@@ -69,7 +93,7 @@ impl Chooser {
             match self.place(site, task, digits(task, index)) {
                 Err(error) => refused = Some(error),
                 Ok(choice) => {
-                    let time = cost.of(&choice);
+                    let (time, choice) = self.split(&cost, choice, parts, split.is_some());
                     if best.is_none_or(|(least, _)| time < least) {
                         best = Some((time, choice));
                     }
@@ -77,10 +101,33 @@ impl Chooser {
             }
         }
         match (best, refused) {
-            (Some((_, choice)), _) => Ok(choice),
+            (Some((_, choice)), _) => {
+                if split.is_none() {
+                    self.partial += cost.partial_bytes(&choice);
+                }
+                Ok(choice)
+            }
             (None, Some(error)) => Err(error),
             (None, None) => self.place(site, task, [0; AXES]),
         }
+    }
+
+    /// `choice` in `parts` parts if that is forced, else in as many up to that as are fastest; and its time.
+    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: bool) -> (f64, Choice) {
+        let first = if forced { parts } else { 1 };
+        let mut best = (cost.of(&Choice { parts: first, ..choice }), Choice { parts: first, ..choice });
+        for parts in first + 1..=parts {
+            let split = Choice { parts, ..choice };
+            let bytes = cost.partial_bytes(&split);
+            if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
+                break;
+            }
+            let time = cost.of(&split);
+            if time < best.0 {
+                best = (time, split);
+            }
+        }
+        best
     }
 
     fn collect_uses(&mut self, call: &Call) {
@@ -100,7 +147,7 @@ impl Chooser {
 
     /// The grid of one variant; all uses of an axis must agree on it.
     fn place(&self, site: Site, task: &'static TaskSpec, variants: [u32; AXES]) -> Result<Choice, PlanError> {
-        let mut choice = Choice { axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES] };
+        let mut choice = Choice { axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1 };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -124,6 +171,21 @@ impl Chooser {
             choice.grid[axis] = u32::try_from(tiles(first)).map_err(|_| PlanError::TooManyTasks { site, found: tiles(first), max })?;
         }
         Ok(choice)
+    }
+}
+
+/// The forced number of parts, or the largest one to try. Every part has a step at least.
+fn parts(site: Site, call: &Call, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
+    let most = if call.task.splits() { MOST_PARTS } else { 1 };
+    let contracted = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
+    let extents = contracted.flat_map(|(param, view)| param.region.iter().zip(&view.axes));
+    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent.div_ceil(STEP).max(1)).min();
+    let steps = steps.map_or(1, |steps| steps.min(u64::from(most)) as u32);
+    match forced {
+        Some(found) if !(1..=most).contains(&found) => Err(PlanError::Split { site, found, max: most }),
+        Some(parts) => Ok(parts.min(steps)),
+        None if options.splits => Ok(steps.min(TRIED)),
+        None => Ok(1),
     }
 }
 
@@ -164,18 +226,11 @@ impl<'a> Cost<'a> {
     }
 
     fn of(&self, choice: &Choice) -> f64 {
-        let tasks: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
+        let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
         let task = self.call.task;
         let (mut bytes, mut factors, mut result) = (0.0, [0.0f64; 2], 0.0f64);
         for (param, view) in task.params.iter().filter_map(tensor_of).zip(&self.call.operands) {
-            let mut volume = 1.0;
-            for (&index, view_axis) in param.region.iter().zip(&view.axes) {
-                volume *= match index {
-                    Index::All | Index::Data(_) => view_axis.extent as f64,
-                    Index::Tile(axis) | Index::TileOver(axis, _) => f64::from(choice.tile[usize::from(axis)]),
-                    Index::Halo { axis, before, after } => f64::from(choice.tile[usize::from(axis)]) + f64::from(before) + f64::from(after),
-                };
-            }
+            let volume = volume(choice, param, view);
             bytes += volume * self.element_bytes(param) * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
@@ -184,9 +239,26 @@ impl<'a> Cost<'a> {
             }
         }
         // A tile of x (m × k), of w (n × k) and of y (m × n): the square root of the volumes' product is m × n × k.
-        let products = if task.kind == TaskKind::Staged { (factors[0] * factors[1] * result).sqrt() } else { 0.0 };
-        let tile = TILE_CYCLES + (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE);
-        (tasks / self.workers).ceil() * tile
+        let products = if matches!(task.kind, TaskKind::Staged { .. }) { (factors[0] * factors[1] * result).sqrt() } else { 0.0 };
+        let parts = f64::from(choice.parts);
+        let mut time = TILE_CYCLES + (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;
+        if choice.parts > 1 {
+            // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
+            let shared = if tiles * parts <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
+            time += PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE;
+        }
+        (tiles * parts / self.workers).ceil() * time
+    }
+
+    /// Bytes of all partial sums.
+    fn partial_bytes(&self, choice: &Choice) -> f64 {
+        if choice.parts == 1 {
+            return 0.0;
+        }
+        let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
+        let params = self.call.task.params.iter().filter_map(tensor_of).zip(&self.call.operands);
+        let written = params.filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
+        tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
 
     fn element_bytes(&self, param: &TensorParam) -> f64 {
@@ -196,4 +268,14 @@ impl<'a> Cost<'a> {
         };
         element.map_or(4.0, |element| f64::from(element.bytes()))
     }
+}
+
+/// Elements of one tile of a parameter.
+fn volume(choice: &Choice, param: &TensorParam, view: &View) -> f64 {
+    let extent = |(&index, axis): (&Index, &ViewAxis)| match index {
+        Index::All | Index::Data(_) => axis.extent as f64,
+        Index::Tile(axis) | Index::TileOver(axis, _) => f64::from(choice.tile[usize::from(axis)]),
+        Index::Halo { axis, before, after } => f64::from(choice.tile[usize::from(axis)]) + f64::from(before) + f64::from(after),
+    };
+    param.region.iter().zip(&view.axes).map(extent).product()
 }

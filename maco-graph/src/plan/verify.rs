@@ -11,8 +11,8 @@ use super::{Plan, Schedule};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Defect {
-    /// The tasks of a call are not the tiles of its grid, once each.
-    #[error("the tasks of call #{call} are not the tiles of its grid, once each")]
+    /// The tasks of a call are not the parts of the tiles of its grid, once each.
+    #[error("the tasks of call #{call} are not the parts of the tiles of its grid, once each")]
     Grid {
         /// Index of the call.
         call: u32,
@@ -116,8 +116,9 @@ impl Plan {
             let defect = Defect::Grid { call: index as u32 };
             let tasks = self.tasks.get(call.tasks.start as usize..call.tasks.end as usize).ok_or(defect)?;
             let tiles = if call.grid.contains(&0) { 0 } else { call.grid.iter().map(|&tiles| u64::from(tiles)).product() };
-            total += tiles;
-            if tasks.len() as u64 != tiles {
+            let expected = tiles * u64::from(call.parts);
+            total += expected;
+            if tasks.len() as u64 != expected {
                 return Err(defect);
             }
             for task in tasks {
@@ -128,7 +129,8 @@ impl Plan {
                     }
                     position = position * u64::from(tiles) + u64::from(coord);
                 }
-                let beyond = task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
+                position = position * u64::from(call.parts) + u64::from(task.part);
+                let beyond = task.part >= call.parts || task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
                 if task.call != index as u32 || beyond || !seen.insert(call.tasks.start as usize + position as usize) {
                     return Err(defect);
                 }

@@ -54,7 +54,7 @@ impl Plan {
             }
         }
         // A tile of x (m × k), of w (n × k) and of y (m × n): the square root of the volumes' product is m × n × k.
-        let contracts = call.task.kind == TaskKind::Staged && result > 0.0;
+        let contracts = matches!(call.task.kind, TaskKind::Staged { .. }) && result > 0.0;
         let products = if contracts { (factors[0] * factors[1] * result).sqrt() * (results / result) } else { 0.0 };
         Work { bytes, flops: (2.0 * products).round() as u64 }
     }

@@ -5,7 +5,7 @@
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, Index, Param, Recorder, TaskSpec, View};
+use super::{Access, Argument, Collective, Element, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -27,6 +27,10 @@ pub struct CallSite<'a> {
     pub tile: Option<&'a [u32]>,
     /// Token of the first of them; the others follow.
     pub tile_site: u32,
+    /// Parts in `.split_k(n)`.
+    pub split: Option<u32>,
+    /// Token of the number.
+    pub split_site: u32,
     /// `.priority(n)`
     pub priority: i32,
     /// `.drain()`
@@ -145,12 +149,29 @@ impl Recorder<'_> {
             Some(tile) => self.tiles(spec, site, tile),
             None => ([0; 3], None),
         };
+        let split = match site.split {
+            Some(parts) => self.parts(spec, site, parts),
+            None => 0,
+        };
         if !site.then.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
         self.mark(spec, site, slot, element, forced);
         let (then, priority, drain) = (site.then, site.priority, site.drain);
-        self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, then, priority, drain });
+        self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, split, then, priority, drain });
+    }
+
+    /// `.split_k(4)`: the number of parts, 0 after a fault.
+    const fn parts(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, parts: u32) -> u32 {
+        let fault = if !spec.splits() {
+            FaultKind::SplitWithoutSum
+        } else if parts == 0 || parts > MOST_PARTS {
+            FaultKind::SplitCount { found: parts }
+        } else {
+            return parts;
+        };
+        self.fault(site.split_site, spec.name, "", fault);
+        0
     }
 
     /// `.then(gelu)` needs a store to be fused into, of a whole result.

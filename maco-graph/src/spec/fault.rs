@@ -72,6 +72,10 @@ pub enum FaultKind {
     TileCount { expected: u32, found: u32 },
     /// `.tile(..)` with a size that is not a variant.
     Tile { axis: &'static str, tiles: &'static [u32], found: u32 },
+    /// `.split_k(..)` into no part, or too many.
+    SplitCount { found: u32 },
+    /// `.split_k(..)` on a task whose sum cannot be split.
+    SplitWithoutSum,
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
     /// `.then(..)` on a write to a partial sum.
@@ -119,7 +123,9 @@ impl FaultKind {
             FaultKind::WritesIn { .. } => Code::WritesIn,
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } => Code::Tile,
-            FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => Code::CallOption,
+            FaultKind::SplitCount { .. } | FaultKind::SplitWithoutSum | FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => {
+                Code::CallOption
+            }
             FaultKind::PartialRead { .. }
             | FaultKind::ThenOnPartial { .. }
             | FaultKind::Collective { .. }

@@ -96,6 +96,9 @@ impl Recorder<'_> {
         if site.tile.is_some() {
             self.fault(site.tile_site, spec.name, "", FaultKind::OptionOnGraph { option: "tile" });
         }
+        if site.split.is_some() {
+            self.fault(site.split_site, spec.name, "", FaultKind::OptionOnGraph { option: "split_k" });
+        }
         // Both passes must agree on whether the body is replayed, so this looks at the sorts of arguments only.
         let mut possible = arguments.len() == spec.params.len();
         let mut n = 0;

@@ -27,6 +27,10 @@ impl Fault {
             FaultKind::NeverWritten { .. } => "write it, or remove the parameter",
             FaultKind::TileCount { .. } => "give one size for each axis of the task's `tile(..)`, in that order",
             FaultKind::Tile { .. } => "use one of these, or add a variant to the task's `tile(..)`",
+            FaultKind::SplitCount { .. } => "name 1 to 64 parts, or leave it out to let the plan choose",
+            FaultKind::SplitWithoutSum => {
+                "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"
+            }
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
             FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
             FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",

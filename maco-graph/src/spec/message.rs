@@ -199,6 +199,14 @@ impl Fault {
                 text.push(": it can be ");
                 text.push_numbers(tiles);
             }
+            FaultKind::SplitCount { found } => {
+                text.push("a sum cannot be split into ");
+                text.push_count(*found, "part");
+            }
+            FaultKind::SplitWithoutSum => {
+                self.task(text);
+                text.push(" has no sum that `.split_k` could split");
+            }
             FaultKind::ThenWithoutStore => {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");

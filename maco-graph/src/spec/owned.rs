@@ -39,11 +39,13 @@ pub struct BuildError {
     pub text: String,
 }
 
-/// What follows a call: `linear(x, w, y).tile(64, 128).priority(1).drain()`.
+/// What follows a call: `linear(x, w, y).tile(64, 128).split_k(2).priority(1).drain()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions<'a> {
     /// Forced tile sizes, one per grid axis.
     pub tile: Option<&'a [u32]>,
+    /// Forced parts of each tile's sum.
+    pub split: Option<u32>,
     /// Larger is earlier among ready tasks.
     pub priority: i32,
     /// Static lists leave the tasks to whichever worker is free.
@@ -183,9 +185,21 @@ impl Owned {
         arguments: &[Argument<'_>],
         options: CallOptions<'_>,
     ) -> Result<(), BuildError> {
-        let CallOptions { tile, priority, drain } = options;
+        let CallOptions { tile, split, priority, drain } = options;
         let first_tile = arguments.len() as u32 + 1;
-        let site = CallSite { slot, path: 0, arguments: 1, then: &[], then_site: 0, tile, tile_site: first_tile, priority, drain };
+        let site = CallSite {
+            slot,
+            path: 0,
+            arguments: 1,
+            then: &[],
+            then_site: 0,
+            tile,
+            tile_site: first_tile,
+            split,
+            split_site: 0,
+            priority,
+            drain,
+        };
         let sites = first_tile as usize + tile.map_or(0, <[u32]>::len) + 1;
         self.recorder(sites).call(task, &site, arguments);
         self.outcome(())

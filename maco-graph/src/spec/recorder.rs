@@ -89,6 +89,8 @@ pub struct CallRow {
     pub first_value: u32,
     /// Forced tile sizes; 0 where none.
     pub tile: [u32; 3],
+    /// Forced parts of each tile's sum; 0 where none.
+    pub split: u32,
     /// Fused epilogues.
     pub then: &'static [&'static str],
     /// Larger is earlier.
@@ -106,6 +108,7 @@ impl CallRow {
         first_operand: 0,
         first_value: 0,
         tile: [0; 3],
+        split: 0,
         then: &[],
         priority: 0,
         drain: false,

@@ -14,6 +14,8 @@ pub enum Element {
     I32,
     /// Unsigned 32-bit integer (indices).
     U32,
+    /// Signed 8-bit integer (quantised weights and activations).
+    I8,
 }
 
 impl Element {
@@ -22,6 +24,7 @@ impl Element {
         match self {
             Element::Bf16 | Element::F16 => 2,
             Element::F32 | Element::I32 | Element::U32 => 4,
+            Element::I8 => 1,
         }
     }
 
@@ -33,6 +36,7 @@ impl Element {
             Element::F32 => "f32",
             Element::I32 => "i32",
             Element::U32 => "u32",
+            Element::I8 => "i8",
         }
     }
 }
@@ -197,7 +201,10 @@ pub enum Param {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// Operands come through the shared-memory ring (the body calls `steps`/`mma`).
-    Staged,
+    Staged {
+        /// Whether a task can make a part of its sum: one accumulator, stored once, and every product in a loop over `steps`.
+        splits: bool,
+    },
     /// The consumer threads load and store global memory themselves.
     Direct,
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
@@ -235,6 +242,9 @@ pub struct TaskSpec {
     pub params: &'static [Param],
 }
 
+/// Most parts that the sum of one tile can be split into.
+pub const MOST_PARTS: u32 = 64;
+
 impl TaskSpec {
     /// The tensor parameter that is streamed, counted among the tensor parameters.
     pub const fn streamed(&self) -> Option<usize> {
@@ -242,6 +252,12 @@ impl TaskSpec {
             TaskKind::Streamed { operand } => Some(operand as usize),
             _ => None,
         }
+    }
+
+    /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
+    pub const fn splits(&self) -> bool {
+        // The third coordinate of a task is where its parts meet.
+        matches!(self.kind, TaskKind::Staged { splits: true }) && self.axes.len() <= 2
     }
 
     /// Number of tile variants: the product over the axes.

@@ -26,7 +26,7 @@ pub const fn axis(name: &'static str, tiles: &'static [u32]) -> Axis {
 
 /// The GEMM of the built-in library, with its real tiles.
 pub static GEMM: TaskSpec = TaskSpec {
-    kind: TaskKind::Staged,
+    kind: TaskKind::Staged { splits: false },
     ..task(
         "linear",
         &[axis("i", &[64, 128]), axis("j", &[128, 256])],
@@ -145,6 +145,7 @@ impl Build {
             tile: None,
             then: Vec::new(),
             priority: 0,
+            split: None,
             drain: false,
         });
         self.0.calls.last_mut().expect("just pushed")

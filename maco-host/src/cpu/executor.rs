@@ -39,7 +39,9 @@ pub(crate) struct Executor {
     pool: Arc<Pool>,
     dispatch: Dispatch,
     arena: HostMemory,
-    /// [`State`], two counter banks, then the rings.
+    /// Partial sums, which need not be anything at first.
+    partials: HostMemory,
+    /// [`State`], two counter banks, the rings, then where parts of sums meet.
     state: HostMemory,
     black_box: HostMemory,
     turn: Mutex<Turn>,
@@ -99,11 +101,12 @@ impl Executor {
         }
         let what = |what: &str| format!("the {what} of megakernel `{}`", parts.megakernel());
         let lowered = &parts.lowered;
-        let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * lowered.ring_words();
+        let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * (lowered.ring_words() + lowered.arrival_words());
         Ok(Executor {
             pool: pool.clone(),
             dispatch,
             arena: HostMemory::zeroed(parts.lowered.arena.bytes, &what("temps"))?,
+            partials: HostMemory::zeroed(lowered.partial_bytes(), &what("partial sums"))?,
             state: HostMemory::zeroed(words, &what("counters"))?,
             black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
             turn: Mutex::new(Turn {
@@ -165,6 +168,7 @@ impl Executor {
     /// What a worker reads.
     fn launch(&self, parts: &Parts, tables: &Tables, maps: &[TensorMap], code: &Code) -> Launch {
         let lowered = &parts.lowered;
+        let rings = self.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
             starts: lowered.starts.as_ptr() as u64,
@@ -175,7 +179,7 @@ impl Executor {
             state: self.state.address(),
             black_box: self.black_box.address(),
             shares: code.shares.as_ptr() as u64,
-            rings: self.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64,
+            rings,
             counters: lowered.counters,
             workers: lowered.workers,
             tasks: lowered.tasks,
@@ -189,6 +193,8 @@ impl Executor {
             profile: parts.profile().0,
             records: parts.profile().1,
             executors: lowered.workers + code.shares.len() as u32,
+            partials: self.partials.address(),
+            arrived: rings + 4 * lowered.ring_words(),
         }
     }
 
@@ -289,7 +295,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
             if (*descriptor).op != OP_NONE {
                 let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
-                let task = Task::new(&slot, &raw const launch.scalars);
+                let task = Task::new(&slot, launch);
                 // A body that waits for a flag is not at work: its own patience ends.
                 let patience = Cell::new(Patience::new());
                 let give_up = || {

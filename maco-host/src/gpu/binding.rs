@@ -135,6 +135,8 @@ impl Binding {
             profile: parts.profile().0,
             records: parts.profile().1,
             executors: lowered.grid(),
+            partials: plan.partials(),
+            arrived: plan.arrived(),
         }
     }
 }

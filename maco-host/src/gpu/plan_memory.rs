@@ -31,9 +31,12 @@ pub(super) struct PlanMemory {
     starts: u64,
     overflow: u64,
     shares: Shares,
-    /// [`State`], two counter banks, then the rings.
+    /// Partial sums.
+    partials: DeviceMemory,
+    /// [`State`], two counter banks, the rings, then where parts of sums meet.
     state: DeviceMemory,
     rings: u64,
+    arrived: u64,
     black_box: PinnedMemory,
     black_box_address: u64,
     /// CTAs of a launch.
@@ -91,7 +94,9 @@ impl PlanMemory {
         let tasks = DeviceMemory::zeroed(context, shares.end, &what("descriptors"))?;
         shares.base = tasks.address();
         let banks = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
-        let words = banks + 4 * lowered.ring_words();
+        let arrived = banks + 4 * lowered.ring_words();
+        let words = arrived + 4 * lowered.arrival_words();
+        let partials = DeviceMemory::zeroed(context, lowered.partial_bytes(), &what("partial sums"))?;
         let state = DeviceMemory::zeroed(context, words, &what("counters"))?;
         let black_box = PinnedMemory::new(context, size_of::<BlackBox>(), &what("black box"))?;
         let black_box_address = black_box.device_address(context)?;
@@ -104,6 +109,8 @@ impl PlanMemory {
             tasks,
             shares,
             rings: state.address() + banks,
+            arrived: state.address() + arrived,
+            partials,
             state,
             black_box,
             black_box_address,
@@ -161,6 +168,14 @@ impl PlanMemory {
 
     pub(super) fn rings(&self) -> u64 {
         self.rings
+    }
+
+    pub(super) fn partials(&self) -> u64 {
+        self.partials.address()
+    }
+
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
     }
 
     pub(super) fn state(&self) -> u64 {

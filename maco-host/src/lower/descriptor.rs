@@ -7,6 +7,7 @@ use maco_device::abi::{
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
 
+use super::partials::Partials;
 use super::{tensor_params, too_many};
 use crate::error::Error;
 
@@ -23,7 +24,7 @@ pub(super) struct Lists {
 
 /// One list per worker, or one for all in task order. `views` and `first_scalar` are by call, `tickets` is the word of the first
 /// drain's ticket in a counter bank.
-pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], tickets: u32) -> Result<Lists, Error> {
+pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: &Partials, tickets: u32) -> Result<Lists, Error> {
     let count = plan.lists.starts.len().saturating_sub(1);
     let drains = &plan.lists.drains;
     let total = plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
@@ -43,6 +44,10 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], tickets: u
         let call = plan.tasks[task as usize].call as usize;
         let mut descriptor =
             Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
+        if let Some((chunk, split, flags)) = partials.of(plan, task) {
+            (descriptor.coord[2], descriptor.split) = (chunk, split);
+            descriptor.flags |= flags;
+        }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
         named(plan, call as u32, &mut descriptor, &mut made.overflow);

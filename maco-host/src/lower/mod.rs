@@ -2,6 +2,7 @@
 
 mod arena;
 mod descriptor;
+mod partials;
 mod plane;
 mod share;
 mod view;
@@ -18,6 +19,7 @@ pub(crate) use view::Tables;
 
 use crate::arguments::{Placed, ScalarArgument};
 use crate::error::Error;
+use partials::Partials;
 use view::{Bound, Views};
 
 /// Counter banks and the state before them start at multiples of a line.
@@ -44,6 +46,8 @@ pub(crate) struct Lowered {
     pub(crate) images: Vec<Image>,
     /// Memory of the temps.
     pub(crate) arena: Arena,
+    /// Chunks of partial sums.
+    chunks: u32,
     views: Views,
     scalars: Vec<ScalarSource>,
     /// Descriptor of each task.
@@ -59,7 +63,8 @@ impl Lowered {
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;
-        let lists = descriptor::lists(plan, &first_view, &first_scalar, spare.saturating_add(1))?;
+        let partials = Partials::new(plan)?;
+        let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, spare.saturating_add(1))?;
         let counters = spare
             .checked_add(1 + plan.lists.drains.len() as u32)
             .and_then(|counters| counters.checked_next_multiple_of(BANK_WORDS))
@@ -74,6 +79,7 @@ impl Lowered {
             schedule: plan.schedule,
             images: share::images(plan, &lists.place),
             arena,
+            chunks: partials.chunks,
             views,
             scalars,
             place: lists.place,
@@ -138,6 +144,16 @@ impl Lowered {
             Schedule::Tickets => abi::TICKETS,
             Schedule::Schedulers(_) | Schedule::SpareWarps(_) => abi::PUSHED,
         }
+    }
+
+    /// Bytes of partial sums.
+    pub(crate) fn partial_bytes(&self) -> u64 {
+        self.chunks as u64 * abi::CHUNK_BYTES as u64
+    }
+
+    /// Words where parts of sums meet.
+    pub(crate) fn arrival_words(&self) -> u64 {
+        2 * self.chunks as u64
     }
 
     /// Words of inboxes and mailboxes.

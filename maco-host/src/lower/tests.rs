@@ -35,7 +35,7 @@ static MAP: TaskSpec = TaskSpec {
 /// y[i, ..] = f(x[i, ..]), x by TMA
 static ROWS: TaskSpec = TaskSpec {
     name: "rows",
-    kind: TaskKind::Staged,
+    kind: TaskKind::Staged { splits: false },
     axes: &[Axis { name: "i", tiles: &[8] }],
     dims: &["M", "N"],
     equal: &[],
@@ -49,7 +49,7 @@ fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
     let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
-    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0, drain: false }
+    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0, split: None, drain: false }
 }
 
 /// x → map → h → rows → y, with h a temp.

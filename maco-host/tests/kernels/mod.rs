@@ -178,6 +178,7 @@ impl Builder {
             tile: None,
             then: vec![],
             priority: 0,
+            split: None,
             drain: false,
         });
         self

@@ -254,7 +254,7 @@ impl Replay<'_> {
     /// A tensor's element as a variant of `spec::Element`.
     pub(super) fn element(&mut self, element: &Ident) -> syn::Result<Ident> {
         element_variant(element).ok_or_else(|| {
-            error(Code::Attribute, element, format!("`{element}` is not an element type"), "elements are bf16, f16, f32, i32 and u32")
+            error(Code::Attribute, element, format!("`{element}` is not an element type"), "elements are bf16, f16, f32, i8, i32 and u32")
         })
     }
 }

@@ -14,6 +14,7 @@ use crate::spans::{Site, hidden};
 struct Options {
     then: Vec<Path>,
     tile: Option<Vec<Expr>>,
+    split: Option<Expr>,
     priority: Option<Expr>,
     drain: bool,
 }
@@ -62,11 +63,19 @@ impl Replay<'_> {
         };
         let tile_sites: Vec<u32> = options.tile.iter().flatten().map(|size| self.site(size)).collect();
         let tile_site = tile_sites.first().copied().unwrap_or(path_site);
+        let split_site = match &options.split {
+            Some(parts) => self.site(parts),
+            None => path_site,
+        };
         let operation = self.operation(path, options.then.clone());
         let (p, recorder) = (&self.p, recorder());
         let then = options.then.iter().map(|path| path.segments.last().map(|last| last.ident.to_string()));
         let tile = match &options.tile {
             Some(sizes) => quote! { ::core::option::Option::Some(&[#((#sizes) as u32),*]) },
+            None => quote! { ::core::option::Option::None },
+        };
+        let split = match &options.split {
+            Some(parts) => quote! { ::core::option::Option::Some((#parts) as u32) },
             None => quote! { ::core::option::Option::None },
         };
         let priority = match &options.priority {
@@ -87,6 +96,8 @@ impl Replay<'_> {
                     then_site: #then_site,
                     tile: #tile,
                     tile_site: #tile_site,
+                    split: #split,
+                    split_site: #split_site,
                     priority: #priority,
                     drain: #drain,
                 };
@@ -115,17 +126,18 @@ impl Options {
                     ));
                 }
             },
-            ("tile" | "priority" | "drain", _) if self.has(&name) => {
+            ("tile" | "split_k" | "priority" | "drain", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }
             ("tile", sizes) if !sizes.is_empty() => self.tile = Some(sizes.iter().map(|&size| size.clone()).collect()),
+            ("split_k", [parts]) => self.split = Some((*parts).clone()),
             ("priority", [level]) => self.priority = Some((*level).clone()),
             ("drain", []) => self.drain = true,
-            ("split_k" | "via", _) => {
+            ("via", _) => {
                 let help = "the plan chooses; remove the option";
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}(..)` is not supported yet"), help));
             }
-            ("then" | "tile" | "priority" | "drain", _) => {
+            ("then" | "tile" | "split_k" | "priority" | "drain", _) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
             }
             _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
@@ -137,6 +149,7 @@ impl Options {
     fn has(&self, name: &str) -> bool {
         match name {
             "tile" => self.tile.is_some(),
+            "split_k" => self.split.is_some(),
             "priority" => self.priority.is_some(),
             "drain" => self.drain,
             _ => false,
@@ -144,7 +157,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)`, `.priority(1)` and `.drain()`";
+const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
 
 fn callee(call: &ExprCall) -> syn::Result<Path> {
     let Expr::Path(path) = strip(&call.func) else {

@@ -20,7 +20,7 @@ pub fn check(kernel: &Kernel<'_>, errors: &mut Errors) {
         }
         let ParamKind::Tensor { element, dims, .. } = &param.kind else { continue };
         if element_variant(element).is_none() {
-            let help = "elements are bf16, f16, f32, i32 and u32";
+            let help = "elements are bf16, f16, f32, i8, i32 and u32";
             errors.push(Code::Attribute, element, format!("`{element}` is not an element type"), help);
         }
         if let Some(extra) = dims.get(RANK) {

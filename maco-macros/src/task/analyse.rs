@@ -21,7 +21,10 @@ const STEP: u64 = 64;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The body calls `.steps(` or `.mma(`: operands travel through the ring.
-    Staged,
+    Staged {
+        /// See [`maco_graph::spec::TaskKind::Staged`].
+        splits: bool,
+    },
     Direct,
     /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
     Streamed {
@@ -90,13 +93,13 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let body = Body::read(task.function.body.stream());
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
         (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
-        (None, _) if body.contracts => Kind::Staged,
+        (None, _) if body.contracts => Kind::Staged { splits: body.splits() },
         (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
             Some(operand) => Kind::Streamed { operand: operand as u8 },
             None => Kind::Direct,
         },
     });
-    let staged: Vec<bool> = task.tensors().map(|tensor| kind == Kind::Staged && body.stages(&tensor.name)).collect();
+    let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Staged { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
     let model = Model { kind, symbols, equal, staged, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
@@ -140,7 +143,7 @@ fn bound(task: &Task<'_>) -> Bound {
     for element in list {
         if element == "f32" && bound == Bound::Mma {
             bound = Bound::Float;
-        } else if element == "i32" || element == "u32" {
+        } else if element == "i8" || element == "i32" || element == "u32" {
             bound = Bound::Any;
         }
     }
@@ -148,9 +151,17 @@ fn bound(task: &Task<'_>) -> Bound {
 }
 
 /// What the tokens of a body mention. Syntactic: a helper function that calls `mma` on behalf of the body does not count.
+#[derive(Default)]
 struct Body {
     /// `.steps(` or `.mma(`.
     contracts: bool,
+    /// `.accumulator(`, `.store(` and `.mma(` in all, and `.mma(` in loops over `.steps(`.
+    accumulators: usize,
+    stores: usize,
+    products: usize,
+    steps: usize,
+    /// `break`, `continue` or `return`.
+    leaves: bool,
     /// `x` of `x.tile(`.
     tiled: HashSet<String>,
     /// `y` of `.store(acc, y)`.
@@ -161,12 +172,19 @@ struct Body {
 
 impl Body {
     fn read(tokens: TokenStream) -> Body {
-        let mut body = Body { contracts: false, tiled: HashSet::new(), stored: HashSet::new(), streamed: None };
-        body.visit(tokens);
+        let mut body = Body::default();
+        body.visit(tokens, false);
         body
     }
 
-    fn visit(&mut self, tokens: TokenStream) {
+    /// Whether the steps may be divided among tasks whose accumulators are then added up.
+    fn splits(&self) -> bool {
+        let one_sum = self.accumulators == 1 && self.stores == 1;
+        one_sum && self.products > 0 && self.products == self.steps && !self.leaves
+    }
+
+    /// `in_steps`: inside a loop over `.steps(`.
+    fn visit(&mut self, tokens: TokenStream, in_steps: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         for window in tokens.windows(3) {
             let [TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = window else { continue };
@@ -176,9 +194,16 @@ impl Body {
             if method == "steps" || method == "mma" {
                 self.contracts = true;
             } else if method == "store" {
+                self.stores += 1;
                 self.stored.extend(identifiers(arguments.stream()));
+            } else if method == "accumulator" {
+                self.accumulators += 1;
             } else if method == "gemv" || method == "gemv_with" {
                 self.streamed = identifiers(arguments.stream()).nth(1);
+            }
+            if method == "mma" {
+                self.products += 1;
+                self.steps += usize::from(in_steps);
             }
         }
         for window in tokens.windows(4) {
@@ -189,9 +214,18 @@ impl Body {
                 self.tiled.insert(name.to_string());
             }
         }
+        // Between `for` and the braces of its body: whether it names steps.
+        let mut header = None;
         for token in tokens {
-            if let TokenTree::Group(group) = token {
-                self.visit(group.stream());
+            match token {
+                TokenTree::Ident(word) if word == "for" => header = Some(false),
+                TokenTree::Ident(word) if word == "steps" => header = header.map(|_| true),
+                TokenTree::Ident(word) => self.leaves |= word == "break" || word == "continue" || word == "return",
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
+                    self.visit(group.stream(), in_steps || header.take() == Some(true));
+                }
+                TokenTree::Group(group) => self.visit(group.stream(), in_steps),
+                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
             }
         }
     }
@@ -227,7 +261,7 @@ fn accumulators(task: &Task<'_>, model: &Model, errors: &mut Errors) {
 
 /// Two stages of every variant must fit the ring.
 fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
-    if model.kind != Kind::Staged {
+    if !matches!(model.kind, Kind::Staged { .. }) {
         return;
     }
     let Some(axes) = &task.arguments.axes else { return };

@@ -87,8 +87,8 @@ fn element(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
         return;
     }
     let help = match task.generic() {
-        Some(generic) => format!("elements are `{generic}`, bf16, f16, f32, i32 and u32"),
-        None => format!("elements are bf16, f16, f32, i32 and u32; `{} in [bf16, f16]` makes the task generic", tensor.element),
+        Some(generic) => format!("elements are `{generic}`, bf16, f16, f32, i8, i32 and u32"),
+        None => format!("elements are bf16, f16, f32, i8, i32 and u32; `{} in [bf16, f16]` makes the task generic", tensor.element),
     };
     errors.push(Code::Attribute, &tensor.element, format!("`{}` is not an element type", tensor.element), help);
 }

@@ -16,6 +16,9 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
         Some(elements) => elements.list.iter().map(Some).collect(),
         None => vec![None],
     };
+    // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
+    // time. An epilogue is fused into stores of accumulators, which it has none of.
+    let called = matches!(model.kind, Kind::Direct | Kind::Elementwise);
     let mut arms = Vec::new();
     for element in elements {
         for variant in variants(&model.tiles) {
@@ -32,10 +35,25 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                 quote! { #element, }
             });
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
+            let sizes = quote! { #element #(#sizes),* };
             let arguments = arguments(task, &variant, &descriptor);
-            arms.push(quote! {
-                #n #guard => __body::<__R, __T, #element #(#sizes),*>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*),
+            let here = quote! { __body::<__R, __T, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            let apart = called.then(|| {
+                quote! {
+                    #[cfg(target_arch = "nvptx64")]
+                    #n #guard => if const { __R::CALLS } {
+                        #[inline(never)]
+                        fn __apart(#descriptor: #p::Task) {
+                            __body::<#p::Share, #p::Identity, #sizes>(&mut #p::Cta::new(&mut #p::Share::consumers(), #descriptor), #(#arguments),*)
+                        }
+                        __apart(#descriptor)
+                    } else {
+                        #here
+                    },
+                    #[cfg(not(target_arch = "nvptx64"))]
+                }
             });
+            arms.push(quote! { #apart #n #guard => #here, });
         }
     }
     quote! {

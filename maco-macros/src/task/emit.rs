@@ -110,7 +110,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
 fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let name = task.function.signature.ident.to_string();
     let kind = match model.kind {
-        Kind::Staged => quote! { Staged },
+        Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
         Kind::Streamed { operand } => quote! { Streamed { operand: #operand } },
         Kind::Simt { cpu, prologue } => quote! { Simt { cpu: #cpu, prologue: #prologue } },

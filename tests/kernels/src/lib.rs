@@ -6,6 +6,7 @@ pub mod inputs;
 pub mod random;
 pub mod readme;
 pub mod regions;
+pub mod split;
 pub mod uneven;
 
 /// Where the build script left the device code.

@@ -32,7 +32,7 @@ macro_rules! mistake {
     (
         $($tensor:ident: $kind:ident<$element:ident> [$($size:literal),*];)*
         =>
-        $($task:ident($($argument:expr),*) $(.tile($($tile:literal),+))?;)*
+        $($task:ident($($argument:expr),*) $(.tile($($tile:literal),+))? $(.split_k($parts:literal))?;)*
     ) => {{
         const TOLD: (Code, Text) = {
             let mut storage = Storage::<128, 8, 1, 8, 32, 8, 64>::new(&[]);
@@ -51,9 +51,11 @@ macro_rules! mistake {
                 let tile_site = site + 1 + arguments.len() as u32;
                 #[allow(unused_mut, unused_assignments)]
                 let mut call = CallSite {
-                    slot: 0, path: site, arguments: site + 1, then: &[], then_site: site, tile: None, tile_site, priority: 0, drain: false,
+                    slot: 0, path: site, arguments: site + 1, then: &[], then_site: site, tile: None, tile_site, split: None, split_site: site,
+                    priority: 0, drain: false,
                 };
                 $(call.tile = Some(&[$($tile),+]);)?
+                $(call.split = Some($parts);)?
                 recorder.call(&$task::SPEC, &call, &arguments);
                 site = tile_site + 3;
             )*
@@ -71,6 +73,7 @@ macro_rules! mistake {
         $(
             graph.custom(&$task::SPEC, [$(maco::Operand::from($argument)),*]);
             $(graph.tile(&[$($tile),+]);)?
+            $(graph.split_k($parts);)?
         )*
         Mistake { graph, told: TOLD }
     }};
@@ -224,6 +227,13 @@ fn mistakes() -> Vec<(Code, Mistake)> {
             mistake! {
                 x: In<f32> [8, 8]; y: Out<f32> [8, 8];
                 => copy(x, y).tile(64);
+            },
+        ),
+        (
+            Code::CallOption,
+            mistake! {
+                x: In<f32> [64, 64]; y: Out<f32> [64, 64];
+                => copy(x, y).split_k(2);
             },
         ),
         (

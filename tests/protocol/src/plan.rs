@@ -360,6 +360,8 @@ impl Tables {
             profile: 0,
             records: 0,
             executors: self.workers + self.schedulers(),
+            partials: 0,
+            arrived: 0,
         }
     }
 }

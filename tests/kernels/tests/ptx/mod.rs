@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use maco_build::ptx::module::Module;
+use maco_build::ptx::split;
 
 /// One entry of the embedded device code.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The megakernel or task set: `product` of `maco_product_15a7d8663a0b7782`.
     pub name: String,
-    /// The whole file that holds it.
+    /// The file of its own: with the functions that it calls.
     pub text: String,
 }
 
@@ -20,10 +21,10 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for file in files(out) {
         let text = fs::read_to_string(&file).expect("PTX is text");
-        for function in Module::parse(&text).functions {
-            let Some((name, _hash)) = function.name.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
-            let entry = Entry { name: name.to_owned(), text: only(&text, function.name) };
-            found.insert(function.name.to_owned(), entry);
+        for (symbol, text) in split::entries(&text) {
+            let Some((name, _hash)) = symbol.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
+            let entry = Entry { name: name.to_owned(), text };
+            found.insert(symbol, entry);
         }
     }
     found
@@ -39,20 +40,12 @@ fn files(directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The head of a module and one entry of it.
-fn only(text: &str, entry: &str) -> String {
-    const MARK: &str = ".visible .entry ";
-    let head = &text[..text.find(MARK).unwrap_or(text.len())];
-    let start = text.find(&format!("{MARK}{entry}(")).expect("the parser has seen it");
-    let end = text[start + 1..].find(MARK).map_or(text.len(), |end| start + 1 + end);
-    format!("{head}{}", &text[start..end])
-}
-
 impl Entry {
     pub fn module(&self) -> Module<'_> {
         Module::parse(&self.text)
     }
 
+    #[allow(dead_code, reason = "not every test that includes this file asks")]
     /// Directives between the parameters and the body.
     pub fn bounds(&self) -> Vec<&str> {
         let entry = self.text.find(".entry ").map_or("", |at| &self.text[at..]);

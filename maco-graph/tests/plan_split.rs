@@ -1,0 +1,145 @@
+//! Sums made in parts: who chooses them, how many there are, and that everything still waits for what it must.
+mod plan_graphs;
+
+use maco_graph::ir::{Graph, TensorKind};
+use maco_graph::plan::{CallShape, Defect, Options, Plan, PlanError, Schedule, oracle, plan};
+use maco_graph::spec::{Access, Index, Param, TaskKind, TaskSpec, TensorParam};
+use plan_graphs::random::Draw;
+use plan_graphs::{ADD, Build, GEMM, SCALE, axis, simulate, tensor};
+use proptest::prelude::*;
+
+const fn staged(param: Param) -> Param {
+    match param {
+        Param::Tensor(tensor) => Param::Tensor(TensorParam { staged: true, ..tensor }),
+        other => other,
+    }
+}
+
+const SPLITS: TaskKind = TaskKind::Staged { splits: true };
+
+/// [`GEMM`], as its body is.
+static LINEAR: TaskSpec = TaskSpec {
+    kind: SPLITS,
+    params: &[
+        staged(tensor("x", Access::Read, &[Index::Tile(0), Index::All])),
+        staged(tensor("w", Access::Read, &[Index::Tile(1), Index::All])),
+        staged(tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])),
+    ],
+    ..GEMM
+};
+
+/// The same with tiles so small that small tensors have many.
+static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..LINEAR };
+
+/// y = down · (up · x)
+fn mlp(m: u64, h: u64, k: u64) -> Graph {
+    let mut build = Build::default();
+    let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
+    let (hidden, y) = (build.temp("h", &[m, h]), build.tensor("y", TensorKind::Out, &[m, k]));
+    build.call(&LINEAR, &[x, up, hidden]);
+    build.call(&LINEAR, &[hidden, down, y]);
+    build.0
+}
+
+/// Tile and parts of each call.
+fn cut(plan: &Plan) -> Vec<(&[u32], u32)> {
+    plan.calls.iter().map(|call| (&call.tile[..], call.parts)).collect()
+}
+
+#[test]
+fn large_products_stay_whole() {
+    for (m, h, k) in [(8192, 8192, 8192), (4096, 12288, 4096), (2048, 8192, 4096)] {
+        let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
+        assert_eq!(cut(&plan), [(&[128, 256][..], 1), (&[128, 256], 1)], "M {m}");
+    }
+}
+
+#[test]
+fn small_ones_are_split_so_that_all_workers_have_a_part() {
+    for (m, h, k) in [(1024, 8192, 2048), (512, 8192, 2048), (256, 4096, 2048), (128, 4096, 4096)] {
+        let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
+        let second = &plan.calls[1];
+        assert!(second.parts > 1 && (100..=132).contains(&second.tasks.len()), "M {m}: {:?}", cut(&plan));
+    }
+    // Not for one worker, nor where nobody asked and nobody may choose.
+    for options in [Options::new(1), Options { splits: false, ..Options::new(132) }] {
+        assert!(plan(mlp(256, 4096, 2048), &options).unwrap().calls.iter().all(|call| call.parts == 1));
+    }
+}
+
+#[test]
+fn what_is_forced_counts() {
+    let mut graph = mlp(256, 640, 128);
+    graph.calls[0].split = Some(2);
+    let force = |call, tile: Option<[u32; 2]>, split| CallShape { call, tile: tile.map(Vec::from), split };
+    let shapes_of = |shapes| plan(graph.clone(), &Options { shapes, ..Options::new(8) }).map(|plan| format!("{:?}", cut(&plan)));
+    let shaped = shapes_of(vec![force(0, Some([64, 256]), Some(1)), force(1, Some([128, 128]), Some(3))]).unwrap();
+    // The graph's own option counts more.
+    assert_eq!(shaped, "[([64, 256], 2), ([128, 128], 3)]");
+    // There are two steps of 64, and ten.
+    let shaped = shapes_of(vec![force(1, Some([64, 128]), Some(64))]).unwrap();
+    assert!(shaped.ends_with(", ([64, 128], 10)]"), "{shaped}");
+    assert_eq!(shapes_of(vec![force(1, None, Some(65))]).unwrap_err().code(), 18);
+    assert_eq!(shapes_of(vec![force(1, None, Some(0))]).unwrap_err().code(), 18);
+    assert_eq!(shapes_of(vec![force(2, None, None)]).unwrap_err(), PlanError::ShapeCall { call: 2, calls: 2 });
+    let mut build = Build::default();
+    let x = build.tensor("x", TensorKind::InOut, &[8, 8]);
+    build.call(&SCALE, &[x]).split = Some(2);
+    assert!(matches!(plan(build.0, &Options::new(8)), Err(PlanError::Split { found: 2, max: 1, .. })));
+}
+
+#[test]
+fn parts_are_verified() {
+    let mut graph = mlp(256, 640, 128);
+    graph.calls[1].split = Some(3);
+    let plan = plan(graph, &Options::new(8)).unwrap();
+    let first = plan.calls[1].tasks.start as usize;
+    assert_eq!(plan.tasks[first..first + 4].iter().map(|task| task.part).collect::<Vec<_>>(), [0, 1, 2, 0]);
+    let tampered = |tamper: fn(&mut Plan, usize)| {
+        let mut plan = plan.clone();
+        tamper(&mut plan, first);
+        plan.verify().unwrap_err()
+    };
+    assert_eq!(tampered(|plan, first| plan.tasks[first + 1].part = 0), Defect::Grid { call: 1 });
+    assert_eq!(tampered(|plan, first| plan.tasks[first + 2].part = 3), Defect::Grid { call: 1 });
+    assert_eq!(tampered(|plan, _| plan.calls[1].parts = 2), Defect::Grid { call: 1 });
+}
+
+#[test]
+fn readers_wait_for_all_parts() {
+    let mut graph = mlp(256, 640, 128);
+    graph.calls[0].split = Some(2);
+    let mut plan = plan(graph, &Options::new(8)).unwrap();
+    // For one part of each tile only.
+    plan.waits[0].need /= 2;
+    assert!(matches!(plan.verify(), Err(Defect::Need { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Chains of sums in parts, with a temp that is written again: ordered by counters alone, and right in any legal run.
+    #[test]
+    fn parts_wait_and_are_waited_for(
+        (m, h, k) in (1u64..9, 65u64..150, 65u64..150),
+        splits in [1u32..4, 1u32..4, 1u32..4],
+        workers in 1u32..7,
+        dice in proptest::collection::vec(any::<u16>(), 64),
+    ) {
+        let mut build = Build::default();
+        let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
+        let (hidden, z) = (build.temp("h", &[m, h]), build.temp("z", &[m, k]));
+        let y = build.tensor("y", TensorKind::Out, &[m, h]);
+        for (operands, split) in [[x, up, hidden], [hidden, down, z], [z, up, hidden]].iter().zip(splits) {
+            build.call(&SMALL, operands).split = Some(split);
+        }
+        build.call(&SCALE, &[hidden]);
+        build.call(&ADD, &[hidden, hidden, y]);
+        for schedule in [Schedule::Static, Schedule::Tickets] {
+            let plan = plan(build.0.clone(), &Options { schedule, ..Options::new(workers) }).unwrap();
+            prop_assert_eq!(plan.calls[0].parts, splits[0].min(k.div_ceil(64) as u32));
+            prop_assert_eq!(oracle::conflict(&plan), None);
+            simulate::agree(&plan, &mut Draw::endless(&dice), 2).map_err(TestCaseError::fail)?;
+        }
+    }
+}

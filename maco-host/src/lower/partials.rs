@@ -1,0 +1,47 @@
+//! Where the partial sums of tiles that several tasks make lie: chunks of [`CHUNK_BYTES`], tile after tile.
+
+use maco_device::abi::{CHUNK_BYTES, PARTS_SHIFT, TOGETHER};
+use maco_graph::plan::Plan;
+
+use super::too_many;
+use crate::error::Error;
+
+/// The partial sums of a plan.
+#[derive(Debug)]
+pub(super) struct Partials {
+    /// Per call: its first chunk, and chunks of one tile.
+    calls: Vec<(u32, u32)>,
+    /// Chunks of all.
+    pub(super) chunks: u32,
+}
+
+impl Partials {
+    pub(super) fn new(plan: &Plan) -> Result<Partials, Error> {
+        let mut end = 0u64;
+        let mut calls = Vec::with_capacity(plan.calls.len());
+        for call in &plan.calls {
+            let bytes = call.tile.iter().fold(size_of::<f32>() as u64, |bytes, &size| bytes.saturating_mul(size.into()));
+            let tile = if call.parts > 1 { bytes.div_ceil(CHUNK_BYTES.into()) * u64::from(call.parts) } else { 0 };
+            // Where they do not fit, the sum of all is refused below.
+            calls.push((end as u32, tile as u32));
+            end = end.saturating_add(tile * (call.tasks.len() as u64 / u64::from(call.parts)));
+        }
+        let chunks = u32::try_from(end).map_err(|_| too_many(&plan.graph, "chunks of partial sums", end, u32::MAX.into()))?;
+        Ok(Partials { calls, chunks })
+    }
+
+    /// What the descriptor of task `task` says of its part: the tile's first chunk, the part and how many there are, and flags. `None` if
+    /// it makes all of its tile.
+    pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(u32, u16, u16)> {
+        let node = &plan.tasks[task as usize];
+        let call = &plan.calls[node.call as usize];
+        if call.parts == 1 {
+            return None;
+        }
+        let (first, chunks) = self.calls[node.call as usize];
+        // The parts of a tile follow one another.
+        let tile = (task - call.tasks.start) / call.parts;
+        let flags = if call.tasks.len() as u64 <= plan.workers.into() { TOGETHER } else { 0 };
+        Some((first + tile * chunks, (call.parts << PARTS_SHIFT | node.part) as u16, flags))
+    }
+}

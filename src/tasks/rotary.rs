@@ -1,0 +1,39 @@
+//! Rotary position embedding.
+//!
+//! In flight, of each of 256 threads: two blocks of eight elements, each with its pair and the angle's sine and cosine.
+
+use crate::math::{each8, zip8};
+use crate::prelude::*;
+
+/// y = x with each pair (x\[f\], x\[f + F\]) of a head turned by the angle of its token's position (Su et al., 2021; the pairing of Llama):
+/// y\[f\] = x\[f\] cos − x\[f + F\] sin, y\[f + F\] = x\[f + F\] cos + x\[f\] sin, where `cos` and `sin` are row `positions[t]` of the tables.
+///
+/// x is \[heads, tokens, 2 F\]; of a projection \[T, H · 2 F\] that is `q.split(1, H).swap(0, 1)`. F a multiple of 8 is fast.
+/// Error: rounding to E, and 2⁻²³ (|x\[f\]| + |x\[f + F\]|). A NaN or an infinity in a pair makes both NaN or infinite, as the formula does. A
+/// position outside the tables gives 0.
+#[maco_macros::task(crate = crate, tile(h = 1, t = 64), E in [bf16, f16, f32])]
+pub fn rope(
+    cta: &mut Cta,
+    #[read(h, t, ..)] x: Tensor<E, H, T, { 2 * F }>,
+    #[read(t)] positions: Tensor<u32, T>,
+    #[read(positions[t], ..)] cos: Tensor<f32, P, F>,
+    #[read(positions[t], ..)] sin: Tensor<f32, P, F>,
+    #[write(h, t, ..)] y: Tensor<E, H, T, { 2 * F }>,
+) {
+    cta.blocks((x, positions, cos, sin), y, |(x, positions, cos, sin), t, c| {
+        let (half, at) = (cos.cols() as i32, positions.at(0, t) as i32);
+        // The other of the pair, the angle's column, and the sign of its sine.
+        let pair = |c: i32| if c < half { (c + half, c, -1.0) } else { (c - half, c - half, 1.0) };
+        if half & 7 == 0 {
+            let (other, angle, sign) = pair(c);
+            let turned = zip8(x.at8(t, other), sin.at8(at, angle), |v, sin| v * (sin * sign));
+            let kept = zip8(x.at8(t, c), cos.at8(at, angle), |v, cos| v * cos);
+            zip8(kept, turned, |a, b| a + b)
+        } else {
+            each8(|n| {
+                let (other, angle, sign) = pair(c + n);
+                x.at(t, c + n) * cos.at(at, angle) + x.at(t, other) * (sin.at(at, angle) * sign)
+            })
+        }
+    })
+}

@@ -1,0 +1,38 @@
+//! The largest elements of a row.
+//!
+//! In flight: `argmax` four blocks of eight elements a lane, of two bytes 16 KiB a multiprocessor; `top_k` what is held, as norms.
+//!
+//! NaN is larger than any number, as in `torch.argmax` and `torch.topk`; of equal elements (−0 and 0 are) the first comes first. Exact.
+
+use crate::prelude::*;
+
+/// y\[M, 1\] = the index of the largest element of each row of x\[M, N\], the first if there are several; `u32::MAX` in an empty row.
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
+pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<u32, M, 1>) {
+    cta.rows(x, y, |x, y| y.put(0, x.largest().index))
+}
+
+/// The K largest elements of each row of x\[M, N\], from the largest down, and their indices; of equal ones the lower index first, which
+/// PyTorch leaves open. Where K is more than N the rest is −∞ and `u32::MAX`.
+///
+/// The row is searched K times: what [`crate::Held`] keeps in registers, the rest in the cache. Meant for K up to 64 or so.
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
+pub fn top_k(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<E, M, N>,
+    #[write(i, ..)] values: Tensor<E, M, K>,
+    #[write(i, ..)] indices: Tensor<u32, M, K>,
+) {
+    cta.rows(x, (values, indices), |x, (values, indices)| {
+        let x = x.hold();
+        let mut last = None;
+        let mut k = 0;
+        while k < values.len() {
+            let entry = x.largest_after(last);
+            values.put(k, entry.value);
+            indices.put(k, entry.index);
+            last = Some(entry);
+            k += 1;
+        }
+    })
+}

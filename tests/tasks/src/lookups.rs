@@ -1,0 +1,58 @@
+//! Rows and elements that indices name, and rotary embedding.
+use maco::prelude::*;
+
+pub const HEADS: usize = 3;
+
+#[maco::megakernel]
+pub fn lookups_bf16(
+    table: In<bf16, V, N>,
+    ids: In<u32, M>,
+    many: In<u32, M, K>,
+    weights: In<f32, M, K>,
+    embedded: Out<bf16, M, N>,
+    combined: Out<bf16, M, N>,
+    picked: Out<bf16, M, K>,
+) {
+    embedding(ids, table, embedded);
+    gather_sum(many, weights, table, combined);
+    gather(embedded, many, picked);
+}
+
+/// Heads that lie side by side in a row, as a projection leaves them.
+#[maco::megakernel]
+pub fn rotated_bf16(
+    x: In<bf16, T, { 2 * HEADS * F }>,
+    positions: In<u32, T>,
+    cos: In<f32, P, F>,
+    sin: In<f32, P, F>,
+    y: Out<bf16, T, { 2 * HEADS * F }>,
+) {
+    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, y.split(1, HEADS).swap(0, 1));
+}
+
+#[maco::megakernel]
+pub fn lookups_f32(
+    table: In<f32, V, N>,
+    ids: In<u32, M>,
+    many: In<u32, M, K>,
+    weights: In<f32, M, K>,
+    embedded: Out<f32, M, N>,
+    combined: Out<f32, M, N>,
+    picked: Out<f32, M, K>,
+) {
+    embedding(ids, table, embedded);
+    gather_sum(many, weights, table, combined);
+    gather(embedded, many, picked);
+}
+
+/// Heads that lie side by side in a row, as a projection leaves them.
+#[maco::megakernel]
+pub fn rotated_f32(
+    x: In<f32, T, { 2 * HEADS * F }>,
+    positions: In<u32, T>,
+    cos: In<f32, P, F>,
+    sin: In<f32, P, F>,
+    y: Out<f32, T, { 2 * HEADS * F }>,
+) {
+    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, y.split(1, HEADS).swap(0, 1));
+}

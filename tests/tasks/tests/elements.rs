@@ -1,0 +1,139 @@
+//! Activations, conversions and transposes, element by element.
+mod support;
+
+use maco::{bf16, f16};
+use support::{Number, Numbers, Place, exact, kind, near, poisoned, upload};
+use tasks::{elements, layouts};
+
+on_every_device! {
+    bf16_elements up to [150, 300], edges EDGES;
+    f32_elements up to [150, 300], edges EDGES;
+    bf16_transposed up to [300, 300], edges EDGES;
+    f32_transposed up to [300, 300], edges EDGES;
+    converted up to [150, 300], edges EDGES;
+    bf16_quantised up to [40, 5000], edges LONG;
+    f32_quantised up to [40, 5000], edges LONG;
+}
+
+const EDGES: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [64, 128], [65, 136], [128, 257], [200, 264]];
+
+const LONG: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000], [3, 4096], [2, 4107], [1, 9000]];
+
+macro_rules! elements {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+            let both: Vec<$ty> = Numbers::new(seed).fill(m * 2 * n, kind(seed));
+            let plan = elements::$kernel::plan_with(&place.device, elements::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+            let mut outputs = [(); 6].map(|()| poisoned::<$ty>(place, &shape));
+            let [product, one, two, three, four, five] = &mut outputs;
+            plan.run(&upload(place, &both, &[m, 2 * n]), product, one, two, three, four, five).unwrap();
+            let n = n as usize;
+            let gate = |at: usize| both[at / n * 2 * n + at % n].to64();
+            let up = |at: usize| both[at / n * 2 * n + n + at % n].to64();
+            let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
+            let [product, one, two, three, four, five] = &outputs;
+            let what = |name: &str| format!("{name} of {shape:?}");
+            // Inputs are below 4, or special.
+            let error = 2f64.powi(-20);
+            near(product, |at| gate(at) * sigmoid(gate(at)) * up(at), error, |_| 0.0, &what("silu_mul"));
+            near(one, |at| if gate(at) < 0.0 { 0.0 } else { gate(at) }, 0.0, |_| 0.0, &what("relu"));
+            near(two, |at| gate(at).tanh(), 2.0 * error, |_| 0.0, &what("tanh"));
+            near(three, |at| sigmoid(gate(at)), error, |_| 0.0, &what("sigmoid"));
+            near(four, |at| gate(at) * sigmoid(gate(at)), error, |_| 0.0, &what("silu"));
+            let gelu = |v: f64| v * sigmoid(2.0 * (2.0 / std::f64::consts::PI).sqrt() * (v + 0.044715 * v * v * v));
+            near(five, |at| gelu(gate(at)), 8.0 * error, |_| 0.0, &what("gelu"));
+        }
+    };
+}
+elements!(bf16_elements, elements_bf16, bf16);
+elements!(f32_elements, elements_f32, f32);
+
+macro_rules! transposed {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
+            let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+            let mut y = poisoned::<$ty>(place, &[n, m]);
+            plan.run(&upload(place, &x, &shape), &mut y).unwrap();
+            let (m, n) = (m as usize, n as usize);
+            exact(&y, |at| x[at % m * n + at / m], &format!("transpose of {shape:?}"));
+        }
+    };
+}
+transposed!(bf16_transposed, transposed_bf16, bf16);
+transposed!(f32_transposed, transposed_f32, f32);
+
+fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    // Every exponent, ties between two f16 and two bf16, too large for either.
+    let x: Vec<f32> = (0..m * n)
+        .map(|at| match at % 4 {
+            0 => f32::from_bits(numbers.next() as u32),
+            1 => f32::from_bits((numbers.next() as u32) << 12),
+            2 => f32::from_bits((numbers.next() as u32) << 15),
+            _ => numbers.number(kind(seed)) as f32,
+        })
+        .collect();
+    let plan = layouts::converted::plan_with(&place.device, layouts::converted::Dims { M: m, N: n }, &place.options).unwrap();
+    let (mut brain, mut half) = (poisoned::<bf16>(place, &shape), poisoned::<f16>(place, &shape));
+    let (mut back, mut other) = (poisoned::<f32>(place, &shape), poisoned::<f32>(place, &shape));
+    let (mut across, mut over) = (poisoned::<f16>(place, &shape), poisoned::<bf16>(place, &shape));
+    plan.run(&upload(place, &x, &shape), &mut brain, &mut half, &mut back, &mut other, &mut across, &mut over).unwrap();
+    exact(&brain, |at| bf16::from_f32(x[at]), "to_bf16");
+    exact(&half, |at| f16::from_f32(x[at]), "to_f16");
+    exact(&back, |at| bf16::from_f32(x[at]).to_f32(), "to_f32 of bf16");
+    exact(&other, |at| f16::from_f32(x[at]).to_f32(), "to_f32 of f16");
+    exact(&across, |at| f16::from_f32(bf16::from_f32(x[at]).to_f32()), "to_f16 of bf16");
+    exact(&over, |at| bf16::from_f32(f16::from_f32(x[at]).to_f32()), "to_bf16 of f16");
+}
+
+macro_rules! quantised {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
+            let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+            let (mut q, mut scale, mut y) =
+                (poisoned::<i8>(place, &shape), poisoned::<f32>(place, &[m, 1]), poisoned::<$ty>(place, &shape));
+            plan.run(&upload(place, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
+            let n = n as usize;
+            let steps: Vec<f64> = (0..m as usize)
+                .map(|r| {
+                    x[r * n..(r + 1) * n].iter().map(|v| v.to64().abs()).fold(0.0, |a, b| if b > a || b.is_nan() { b } else { a }) / 127.0
+                })
+                .collect();
+            let finite = |at: usize| steps[at / n].is_finite();
+            near(&scale, |r| steps[r], 2f64.powi(-23), |_| 0.0, &format!("scales of {shape:?}"));
+            // Within half a step, and where it is not close to a tie the very number.
+            near(
+                &y,
+                |at| if finite(at) { x[at].to64() } else { f64::NAN },
+                2f64.powi(-23),
+                |at| steps[at / n] * (0.5 + 2f64.powi(-14)),
+                &format!("quantised {shape:?}"),
+            );
+            for (at, q) in q.download().unwrap().into_iter().enumerate() {
+                let ratio = x[at].to64() / steps[at / n];
+                let tie = (ratio - ratio.floor() - 0.5).abs() < 1e-4;
+                assert!(
+                    !finite(at) || tie || !ratio.is_finite() || f64::from(q) == ratio.round(),
+                    "element {at} of {shape:?}: {q} for {ratio}"
+                );
+            }
+        }
+    };
+}
+quantised!(bf16_quantised, quantised_bf16, bf16);
+quantised!(f32_quantised, quantised_f32, f32);
+
+/// More numbers than inputs of the other tests have: small steps through every tie of a row of integers.
+#[test]
+fn ties_are_rounded_to_even() {
+    let place = Place::plain(1);
+    let mut x: Vec<f32> = (-253..=253).map(|v| v as f32 * 0.5).collect();
+    x.push(127.0);
+    let n = x.len() as u64;
+    let plan = layouts::quantised_f32::plan_with(&place.device, layouts::quantised_f32::Dims { M: 1, N: n }, &place.options).unwrap();
+    let (mut q, mut scale, mut y) = (poisoned::<i8>(&place, &[1, n]), poisoned::<f32>(&place, &[1, 1]), poisoned::<f32>(&place, &[1, n]));
+    plan.run(&upload(&place, &x, &[1, n]), &mut q, &mut scale, &mut y).unwrap();
+    exact(&q, |at| x[at].round_ties_even() as i8, "rows whose scale is 1");
+}

@@ -1,0 +1,98 @@
+//! Rows and elements by index, weighted sums of rows, rotary embedding.
+mod support;
+
+use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use tasks::lookups::{self, HEADS};
+
+on_every_device! {
+    bf16_lookups up to [60, 1200, 40, 9], edges LOOKUPS;
+    f32_lookups up to [60, 1200, 40, 9], edges LOOKUPS;
+    bf16_rotated up to [150, 80, 40], edges ROTATED;
+    f32_rotated up to [150, 80, 40], edges ROTATED;
+}
+
+/// M, N, V, K.
+const LOOKUPS: [[u64; 4]; 8] =
+    [[0, 4, 3, 2], [3, 0, 3, 2], [3, 4, 0, 2], [3, 4, 5, 0], [1, 1, 1, 1], [17, 130, 9, 3], [16, 1024, 5, 2], [5, 2100, 7, 8]];
+/// T, F, P.
+const ROTATED: [[u64; 3]; 8] = [[0, 8, 4], [4, 8, 0], [1, 1, 1], [64, 64, 64], [65, 32, 10], [3, 7, 5], [130, 24, 9], [2, 100, 3]];
+
+macro_rules! lookups {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
+            let mut numbers = Numbers::new(seed);
+            let table: Vec<$ty> = numbers.fill(v * n, kind(seed));
+            // A few are outside, and the largest that there is.
+            let mut id = || match numbers.below(20) {
+                0 => u32::MAX,
+                1 => i32::MAX as u32,
+                _ => numbers.below(v + 1) as u32,
+            };
+            let ids: Vec<u32> = (0..m).map(|_| id()).collect();
+            let many: Vec<u32> = (0..m * k).map(|_| id()).collect();
+            let weights: Vec<f32> = numbers.fill(m * k, Kind::Plain);
+            let run = || {
+                let dims = lookups::$kernel::Dims { M: m, N: n, V: v, K: k };
+                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
+                let (mut embedded, mut combined) = (poisoned::<$ty>(place, &[m, n]), poisoned::<$ty>(place, &[m, n]));
+                let mut picked = poisoned::<$ty>(place, &[m, k]);
+                let (ids, many) = (upload(place, &ids, &[m]), upload(place, &many, &[m, k]));
+                let (table, weights) = (upload(place, &table, &[v, n]), upload(place, &weights, &[m, k]));
+                plan.run(&table, &ids, &many, &weights, &mut embedded, &mut combined, &mut picked).unwrap();
+                (embedded, combined, picked)
+            };
+            let (embedded, combined, picked) = run();
+            let (n, k) = (n as usize, k as usize);
+            let row = |id: u32, c: usize| if u64::from(id) < v { table[id as usize * n + c] } else { <$ty as Number>::from64(0.0) };
+            exact(&embedded, |at| row(ids[at / n], at % n), &format!("embedding {shape:?}"));
+            exact(
+                &picked,
+                |at| {
+                    let c = many[at] as usize;
+                    if c < n { row(ids[at / k], c) } else { <$ty as Number>::from64(0.0) }
+                },
+                &format!("gather {shape:?}"),
+            );
+            let term = |at: usize, i: usize| f64::from(weights[at / n * k + i]) * row(many[at / n * k + i], at % n).to64();
+            let terms = |at: usize| (0..k).map(move |i| term(at, i));
+            let error = |at: usize| k as f64 * 2f64.powi(-23) * terms(at).map(f64::abs).sum::<f64>();
+            near(&combined, |at| terms(at).sum(), 0.0, error, &format!("gather_sum {shape:?}"));
+            let again = run();
+            assert_eq!([bits(&embedded), bits(&combined), bits(&picked)], [bits(&again.0), bits(&again.1), bits(&again.2)]);
+        }
+    };
+}
+lookups!(bf16_lookups, lookups_bf16, maco::bf16);
+lookups!(f32_lookups, lookups_f32, f32);
+
+macro_rules! rotated {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [t, f, p]: [u64; 3], seed: u64) {
+            let mut numbers = Numbers::new(seed);
+            let width = 2 * HEADS as u64 * f;
+            let x: Vec<$ty> = numbers.fill(t * width, Kind::Plain);
+            let positions: Vec<u32> = (0..t).map(|_| numbers.below(p + 1) as u32).collect();
+            let angles: Vec<f64> =
+                (0..p * f).map(|at| (at / f.max(1)) as f64 * 10000f64.powf(-((at % f.max(1)) as f64) / f as f64)).collect();
+            let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|v| (v.cos() as f32, v.sin() as f32)).unzip();
+            let dims = lookups::$kernel::Dims { T: t, F: f, P: p };
+            let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
+            let mut y = poisoned::<$ty>(place, &[t, width]);
+            let (up_x, up_positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
+            plan.run(&up_x, &up_positions, &upload(place, &cos, &[p, f]), &upload(place, &sin, &[p, f]), &mut y).unwrap();
+            let (f, width) = (f as usize, width as usize);
+            let parts = |at: usize| {
+                let (token, in_head) = (at / width, at % width % (2 * f));
+                let position = positions[token] as usize;
+                let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + in_head % f]) } else { 0.0 };
+                let other = if in_head < f { at + f } else { at - f };
+                let sign = if in_head < f { -1.0 } else { 1.0 };
+                (x[at].to64() * angle(&cos), sign * x[other].to64() * angle(&sin))
+            };
+            let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + 4.0);
+            near(&y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("rope {shape:?}"));
+        }
+    };
+}
+rotated!(bf16_rotated, rotated_bf16, maco::bf16);
+rotated!(f32_rotated, rotated_f32, f32);

@@ -1,0 +1,122 @@
+//! Softmax and norms against f64, for every element type, any length of rows, special numbers.
+mod support;
+
+use maco::Tensor;
+use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use tasks::norms;
+
+on_every_device! {
+    bf16_norms up to [70, 5000], edges EDGES;
+    f16_norms up to [70, 5000], edges EDGES;
+    f32_norms up to [70, 5000], edges EDGES;
+}
+
+/// Nothing, one, less than a block, blocks and a tail, more than a warp's registers hold, rows that do not begin at 16 bytes.
+const EDGES: [[u64; 2]; 14] = [
+    [0, 5],
+    [3, 0],
+    [1, 1],
+    [9, 7],
+    [8, 8],
+    [17, 255],
+    [5, 256],
+    [3, 1000],
+    [2, 2048],
+    [3, 2055],
+    [2, 4096],
+    [3, 4104],
+    [2, 9000],
+    [1, 20001],
+];
+
+const EPSILON: f64 = 1e-5;
+
+struct Inputs<E> {
+    x: Vec<E>,
+    residual: Vec<E>,
+    weight: Vec<E>,
+    bias: Vec<E>,
+}
+
+fn inputs<E: Number>([m, n]: [u64; 2], seed: u64) -> Inputs<E> {
+    let mut numbers = Numbers::new(seed);
+    let x = numbers.fill(m * n, kind(seed));
+    Inputs { x, residual: numbers.fill(m * n, Kind::Plain), weight: numbers.fill(n, Kind::Plain), bias: numbers.fill(n, Kind::Plain) }
+}
+
+/// Softmax, rmsnorm, layernorm, sum, rmsnorm of the sum.
+fn check<E: Number>(shape @ [_, n]: [u64; 2], given: &Inputs<E>, outputs: &[Tensor<E>; 5]) {
+    let values = |data: &[E]| data.iter().map(|v| v.to64()).collect::<Vec<f64>>();
+    let (x, residual, weight, bias) = (values(&given.x), values(&given.residual), values(&given.weight), values(&given.bias));
+    let n = n as usize;
+    let what = |name: &str| format!("{name} of {shape:?}");
+    // The documented error of a sum, on the CPU, the larger one.
+    let sum_error = (n as f64 / 8.0 + 16.0) * 2f64.powi(-24);
+    let rows = |data: &[f64], f: &dyn Fn(&[f64]) -> Vec<f64>| -> Vec<f64> {
+        if n == 0 { Vec::new() } else { data.chunks(n).flat_map(f).collect() }
+    };
+    let soft = rows(&x, &|row| {
+        let max = row.iter().fold(f64::NEG_INFINITY, |a, &b| if b > a || b.is_nan() { b } else { a });
+        let sum: f64 = row.iter().map(|v| (v - max).exp()).sum();
+        row.iter().map(|v| (v - max).exp() / sum).collect()
+    });
+    // No two inputs differ by more than 8, but for infinities.
+    near(&outputs[0], |at| soft[at], sum_error + 14.0 * 2f64.powi(-23), |_| 0.0, &what("softmax"));
+
+    let rms = |data: &[f64]| {
+        rows(data, &|row| {
+            let factor = 1.0 / (row.iter().map(|v| v * v).sum::<f64>() / n as f64 + EPSILON).sqrt();
+            row.iter().zip(&weight).map(|(v, w)| v * factor * w).collect()
+        })
+    };
+    let expected = rms(&x);
+    near(&outputs[1], |at| expected[at], sum_error / 2.0 + 2f64.powi(-21), |_| 0.0, &what("rmsnorm"));
+
+    let scale = |row: &[f64]| {
+        let mean = row.iter().sum::<f64>() / n as f64;
+        (mean, 1.0 / (row.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64 + EPSILON).sqrt())
+    };
+    let layer = rows(&x, &|row| {
+        let (mean, factor) = scale(row);
+        row.iter().zip(weight.iter().zip(&bias)).map(|(v, (w, b))| (v - mean) * factor * w + b).collect()
+    });
+    let allowed = rows(&x, &|row| {
+        let (mean, factor) = scale(row);
+        let sum = row.iter().map(|v| v.abs()).sum::<f64>() / n as f64;
+        let largest = row.iter().map(|v| (v - mean).abs()).fold(0.0, f64::max);
+        let error = |(w, b): (&f64, &f64)| (largest * 2f64.powi(-20) + 2.0 * sum * sum_error) * factor * w.abs() + b.abs() * 2f64.powi(-20);
+        weight.iter().zip(&bias).map(error).collect()
+    });
+    near(&outputs[2], |at| layer[at], sum_error, |at| allowed[at], &what("layernorm"));
+
+    let sum: Vec<f64> = x.iter().zip(&residual).map(|(a, b)| E::from64(a + b).to64()).collect();
+    near(&outputs[3], |at| x[at] + residual[at], 0.0, |_| 0.0, &what("add_rmsnorm's sum"));
+    // Of what the task itself rounded: one step of E in the sum is no mistake of the norm.
+    let rounded: Vec<f64> = outputs[3].download().expect("download").into_iter().map(E::to64).collect();
+    assert!(rounded.iter().zip(&sum).all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 2.0 * E::UNIT * b.abs()));
+    let expected = rms(&rounded);
+    near(&outputs[4], |at| expected[at], sum_error / 2.0 + 2f64.powi(-21), |_| 0.0, &what("add_rmsnorm"));
+}
+
+macro_rules! norms {
+    ($name:ident, $kernel:ident) => {
+        fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+            let given = inputs(shape, seed);
+            let run = || {
+                let plan = norms::$kernel::plan_with(&place.device, norms::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+                let mut outputs = [(); 5].map(|()| poisoned(place, &shape));
+                let [soft, rms, layer, sum, added] = &mut outputs;
+                let (x, residual) = (upload(place, &given.x, &shape), upload(place, &given.residual, &shape));
+                let (weight, bias) = (upload(place, &given.weight, &[n]), upload(place, &given.bias, &[n]));
+                plan.run(&x, &residual, &weight, &bias, EPSILON as f32, soft, rms, layer, sum, added).unwrap();
+                outputs
+            };
+            let outputs = run();
+            check(shape, &given, &outputs);
+            assert_eq!(outputs.each_ref().map(bits), run().each_ref().map(bits), "other bits in a second run of {shape:?}");
+        }
+    };
+}
+norms!(bf16_norms, norms_bf16);
+norms!(f16_norms, norms_f16);
+norms!(f32_norms, norms_f32);

@@ -1,0 +1,105 @@
+//! Reductions of rows against f64, ties, NaN before any number, K beyond the row.
+mod support;
+
+use maco::Tensor;
+use support::{Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use tasks::rows;
+
+on_every_device! {
+    bf16_rows up to [40, 5000, 9], edges EDGES;
+    f32_rows up to [40, 5000, 9], edges EDGES;
+}
+
+/// M, N, K.
+const EDGES: [[u64; 3]; 11] = [
+    [0, 5, 2],
+    [3, 0, 2],
+    [1, 1, 3],
+    [9, 7, 7],
+    [17, 256, 1],
+    [3, 1000, 40],
+    [5, 2048, 3],
+    [2, 4096, 4],
+    [3, 4100, 5],
+    [2, 9000, 2],
+    [1, 20001, 8],
+];
+
+/// Whether element `a` at `i` comes before `b` at `j`: NaN first, then from the largest down, equal ones in order.
+fn before((a, i): (f64, usize), (b, j): (f64, usize)) -> bool {
+    (a.is_nan() && !b.is_nan()) || a > b || ((a == b || a.is_nan() && b.is_nan()) && i < j)
+}
+
+struct Outputs<E: Number> {
+    sums: [Tensor<f32>; 4],
+    arg: Tensor<u32>,
+    values: Tensor<E>,
+    indices: Tensor<u32>,
+}
+
+impl<E: Number> Outputs<E> {
+    fn bits(&self) -> Vec<Vec<u32>> {
+        let sums = self.sums.iter().map(bits);
+        sums.chain([bits(&self.arg), bits(&self.values), bits(&self.indices)]).collect()
+    }
+}
+
+fn check<E: Number>([m, n, k]: [u64; 3], x: &[E], outputs: &Outputs<E>) {
+    let (n, k) = (n as usize, k as usize);
+    let what = |name: &str| format!("{name} of {m} × {n}, K {k}");
+    let value = |row: usize, col: usize| x[row * n + col].to64();
+    let row = |row: usize| (0..n).map(move |col| value(row, col));
+    let larger = |a: f64, b: f64| if b > a || b.is_nan() { b } else { a };
+    let smaller = |a: f64, b: f64| if b < a || b.is_nan() { b } else { a };
+    let error = |at: usize| (n as f64 / 8.0 + 16.0) * 2f64.powi(-24) * row(at).map(f64::abs).sum::<f64>();
+    let [sum, mean, max, min] = &outputs.sums;
+    near(sum, |at| row(at).sum(), 0.0, error, &what("sum_rows"));
+    near(mean, |at| row(at).sum::<f64>() / n as f64, 2f64.powi(-23), |at| error(at) / n as f64, &what("mean_rows"));
+    exact(max, |at| row(at).fold(f64::NEG_INFINITY, larger) as f32 + 0.0, &what("max_rows"));
+    exact(min, |at| row(at).fold(f64::INFINITY, smaller) as f32 + 0.0, &what("min_rows"));
+    let sorted: Vec<Vec<usize>> = (0..m as usize)
+        .map(|r| {
+            let mut order: Vec<usize> = (0..n).collect();
+            order.sort_by(
+                |&a, &b| if before((value(r, a), a), (value(r, b), b)) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
+            );
+            order
+        })
+        .collect();
+    exact(&outputs.arg, |r| sorted[r].first().map_or(u32::MAX, |&at| at as u32), &what("argmax"));
+    let nth = |at: usize| sorted[at / k].get(at % k).copied();
+    exact(&outputs.indices, |at| nth(at).map_or(u32::MAX, |at| at as u32), &what("indices of top_k"));
+    exact(&outputs.values, |at| nth(at).map_or(E::from64(f64::NEG_INFINITY), |col| x[at / k * n + col]), &what("values of top_k"));
+}
+
+macro_rules! rows {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+            let mut x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
+            // −0 and 0 are equal: which of them a maximum is, is not promised.
+            for v in &mut x {
+                if v.to64() == 0.0 {
+                    *v = <$ty as Number>::from64(0.0);
+                }
+            }
+            let run = || {
+                let plan = rows::$kernel::plan_with(&place.device, rows::$kernel::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+                let mut outputs = Outputs::<$ty> {
+                    sums: [(); 4].map(|()| poisoned(place, &[m, 1])),
+                    arg: poisoned(place, &[m, 1]),
+                    values: poisoned(place, &[m, k]),
+                    indices: poisoned(place, &[m, k]),
+                };
+                let [sum, mean, max, min] = &mut outputs.sums;
+                let (arg, values, indices) = (&mut outputs.arg, &mut outputs.values, &mut outputs.indices);
+                plan.run(&upload(place, &x, &[m, n]), sum, mean, max, min, arg, values, indices).unwrap();
+                outputs
+            };
+            let outputs = run();
+            check(shape, &x, &outputs);
+            assert_eq!(outputs.bits(), run().bits(), "other bits in a second run of {shape:?}");
+        }
+    };
+}
+rows!(bf16_rows, rows_bf16, maco::bf16);
+rows!(f32_rows, rows_f32, f32);

@@ -1,0 +1,207 @@
+//! Inputs with every kind of number, comparisons with references in `f64`, and tests made twice: for the CPU, and for a GPU where there
+//! is one.
+#![allow(dead_code)]
+
+use maco::{Device, Schedule, Tensor, TensorElement, bf16, f16};
+use proptest::test_runner::{Config, TestRunner};
+
+/// What a test runs on. The pipelined executor of the CPU, which models a CTA's threads, is a device of its own here.
+#[derive(Clone)]
+pub struct Place {
+    pub device: Device,
+    pub options: maco::PlanOptions,
+}
+
+impl Place {
+    pub fn gpu() -> Place {
+        Place { device: Device::gpu(0).expect("a GPU"), options: maco::PlanOptions::new() }
+    }
+
+    pub fn plain(workers: u32) -> Place {
+        Place { device: Device::cpu_with(workers), options: maco::PlanOptions::new() }
+    }
+
+    pub fn pipelined(workers: u32) -> Place {
+        Place { device: Device::cpu_with(workers), options: maco::PlanOptions::new().pipelined(true).schedule(Schedule::Static) }
+    }
+}
+
+/// Makes `cpu::name`, `pipelined::name` and `gpu::name` of every function that takes a place, a shape and a seed. Shapes are those of
+/// `$edges`, and on the CPU random ones: `$most` are the largest extents.
+#[macro_export]
+macro_rules! on_every_device {
+    ($($name:ident up to $most:expr, edges $edges:ident);* $(;)?) => {
+        mod cpu {
+            $(#[test]
+            fn $name() {
+                for edge in super::$edges {
+                    super::$name(&super::support::Place::plain(1), edge, 1);
+                    super::$name(&super::support::Place::plain(3), edge, 2);
+                }
+                super::support::random($most, |shape, seed| super::$name(&super::support::Place::plain(2), shape, seed));
+            })*
+        }
+        mod pipelined {
+            $(#[test]
+            fn $name() {
+                for edge in super::$edges {
+                    super::$name(&super::support::Place::pipelined(2), edge, 3);
+                }
+            })*
+        }
+        mod gpu {
+            $(#[test]
+            #[ignore = "gpu"]
+            fn $name() {
+                let place = super::support::Place::gpu();
+                for edge in super::$edges {
+                    for seed in 0..4 {
+                        super::$name(&place, edge, seed);
+                    }
+                }
+                super::support::random($most, |shape, seed| super::$name(&place, shape, seed));
+            })*
+        }
+    };
+}
+
+/// Random shapes and seeds; what fails shrinks.
+pub fn random<const N: usize>(most: [u64; N], check: impl Fn([u64; N], u64)) {
+    use proptest::prelude::*;
+    let cases = if cfg!(debug_assertions) { 12 } else { 60 };
+    let config = Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };
+    let shape: Vec<_> = most.iter().map(|&most| prop_oneof![0..=most.min(17), 0..=most]).collect();
+    TestRunner::new(config)
+        .run(&(shape, any::<u64>()), |(shape, seed)| {
+            let shape: [u64; N] = shape.try_into().expect("as many as asked for");
+            check(shape, seed);
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// An element and its value.
+pub trait Number: TensorElement + PartialEq {
+    /// 2 to this is the largest relative error of a rounding.
+    const UNIT: f64;
+    fn from64(value: f64) -> Self;
+    fn to64(self) -> f64;
+    fn bits(self) -> u32;
+}
+
+macro_rules! number {
+    ($($ty:ty, $unit:expr, $from:expr, $to:expr, $bits:expr;)*) => {$(
+        impl Number for $ty {
+            const UNIT: f64 = $unit;
+            fn from64(value: f64) -> Self {
+                $from(value)
+            }
+            fn to64(self) -> f64 {
+                $to(self)
+            }
+            fn bits(self) -> u32 {
+                $bits(self) as u32
+            }
+        }
+    )*};
+}
+number! {
+    bf16, 1.0 / 256.0, bf16::from_f64, bf16::to_f64, bf16::to_bits;
+    f16, 1.0 / 2048.0, f16::from_f64, f16::to_f64, f16::to_bits;
+    f32, 1.0 / 16777216.0, |v| v as f32, f64::from, f32::to_bits;
+    u32, 0.0, |v| v as u32, f64::from, |v: u32| v;
+    i8, 0.0, |v| v as i8, f64::from, |v: i8| v;
+}
+
+/// Which numbers an input has.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// Between −4 and 4, one of eight repeated from before: ties.
+    Plain,
+    /// Also NaN, infinities, −0, the smallest numbers.
+    Special,
+}
+
+/// A generator of numbers: xorshift.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    /// Below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    pub fn number(&mut self, kind: Kind) -> f64 {
+        const SPECIAL: [f64; 8] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e-40, -1e-40, 1e-30];
+        match self.below(64) {
+            0 | 1 if kind == Kind::Special => SPECIAL[self.below(8) as usize],
+            0..8 => (self.below(9) as f64 - 4.0) * 0.5,
+            _ => self.below(1 << 20) as f64 / (1 << 17) as f64 - 4.0,
+        }
+    }
+
+    pub fn fill<E: Number>(&mut self, count: u64, kind: Kind) -> Vec<E> {
+        (0..count).map(|_| E::from64(self.number(kind))).collect()
+    }
+}
+
+/// Every second seed has special numbers.
+pub fn kind(seed: u64) -> Kind {
+    if seed.is_multiple_of(2) { Kind::Plain } else { Kind::Special }
+}
+
+pub fn upload<E: Number>(place: &Place, data: &[E], shape: &[u64]) -> Tensor<E> {
+    match *shape {
+        [n] => place.device.upload(data, [n]),
+        [m, n] => place.device.upload(data, [m, n]),
+        [p, m, n] => place.device.upload(data, [p, m, n]),
+        _ => unreachable!("one to three axes"),
+    }
+    .expect("upload")
+}
+
+/// An output full of a number that no reference gives, so that an element nobody writes shows.
+pub fn poisoned<E: Number>(place: &Place, shape: &[u64]) -> Tensor<E> {
+    let poison = vec![E::from64(12345.0); shape.iter().product::<u64>() as usize];
+    upload(place, &poison, shape)
+}
+
+pub fn bits<E: Number>(tensor: &Tensor<E>) -> Vec<u32> {
+    tensor.download().expect("download").into_iter().map(E::bits).collect()
+}
+
+/// Fails unless every element is `expected` within a relative and an absolute error before its rounding, and NaN and infinities are
+/// where they should be.
+#[track_caller]
+pub fn near<E: Number>(tensor: &Tensor<E>, expected: impl Fn(usize) -> f64, relative: f64, absolute: impl Fn(usize) -> f64, what: &str) {
+    for (n, found) in tensor.download().expect("download").into_iter().enumerate() {
+        let (found, expected) = (found.to64(), expected(n));
+        let rounded = E::from64(expected).to64();
+        // Near the largest number a rounding may go either way.
+        let good = found == rounded
+            || found.is_nan() && expected.is_nan()
+            || (found - expected).abs() <= (relative + E::UNIT) * expected.abs() + absolute(n) + 1e-37 + E::UNIT * 6e-5;
+        assert!(good, "{what}: element {n} is {found}, expected {expected}");
+    }
+}
+
+/// Fails unless every element has exactly these bits, or both are NaN.
+#[track_caller]
+pub fn exact<E: Number>(tensor: &Tensor<E>, expected: impl Fn(usize) -> E, what: &str) {
+    for (n, found) in tensor.download().expect("download").into_iter().enumerate() {
+        let expected = expected(n);
+        let nan = found.to64().is_nan() && expected.to64().is_nan();
+        assert!(nan || found.bits() == expected.bits(), "{what}: element {n} is {}, expected {}", found.to64(), expected.to64());
+    }
+}
