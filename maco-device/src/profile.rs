@@ -94,10 +94,13 @@ pub unsafe fn stamp(arena: Arena) {
 /// # Safety
 /// `launch` is live; [`stamp`] and everything that was noted happened before.
 #[inline(always)]
-pub unsafe fn finish(arena: Arena, launch: *const Launch, worker: u32) {
+pub unsafe fn finish(launch: *const Launch) {
     if !ON {
         return;
     }
+    // Anew: registers that live through a whole launch are worth more.
+    let (worker, base) = special::place_again();
+    let arena = Arena(base);
     // SAFETY: words of the arena; the host made room for a profile per worker.
     unsafe {
         // Schedulers run no tasks.

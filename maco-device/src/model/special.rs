@@ -28,6 +28,11 @@ pub fn block() -> u32 {
     with(|thread| thread.block)
 }
 
+/// [`block`] and [`shared_base`].
+pub fn place_again() -> (u32, u32) {
+    (block(), shared_base())
+}
+
 /// Nanoseconds of the clock that deadlines count.
 pub fn global_timer() -> u64 {
     with(|thread| thread.surroundings.now())

@@ -69,6 +69,15 @@ pub fn thread_again() -> u32 {
     value
 }
 
+/// [`block`] and [`shared_base`], likewise.
+#[inline(always)]
+pub fn place_again() -> (u32, u32) {
+    let (block, base): (u32, u32);
+    // SAFETY: reads a special register and a symbol's address; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u32 {0}, %ctaid.x; mov.u32 {1}, maco_shared;", out(reg32) block, out(reg32) base, options(nostack, nomem)) };
+    (block, base)
+}
+
 /// Nanoseconds of the GPU's global timer (resolution: tens of nanoseconds to a microsecond).
 #[inline(always)]
 pub fn global_timer() -> u64 {

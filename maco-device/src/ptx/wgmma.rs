@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+use super::warp;
+
 /// Orders register and shared-memory accesses before the next `wgmma`.
 #[inline(always)]
 pub fn fence() {
@@ -23,13 +25,34 @@ pub fn wait<const PENDING: u32>() {
     unsafe { asm!("wgmma.wait_group.sync.aligned {0};", const PENDING, options(nostack)) }
 }
 
-/// A shared-memory matrix descriptor (PTX ISA §9.7.16.5.1.2): 128-byte swizzle, offsets in bytes.
-///
-/// Along the contraction (K-major): `stride` is from 8 rows to the next 8, `leading` is unused. Across it (MN-major): `leading` is from
-/// 64 columns to the next 64, `stride` from 8 steps of K to the next 8.
-#[inline(always)]
-pub fn descriptor(address: u32, leading: u32, stride: u32) -> u64 {
-    ((address & 0x3FFFF) >> 4) as u64 | ((leading >> 4) as u64) << 16 | ((stride >> 4) as u64) << 32 | 1u64 << 62
+/// A shared-memory matrix descriptor (PTX ISA §9.7.16.5.1.2) with 128-byte swizzle.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    low: u32,
+    high: u32,
+}
+
+impl Descriptor {
+    /// Of a tile at `address`, the same in all lanes; distances in bytes. Called by whole warps in convergent code.
+    ///
+    /// Along the contraction (K-major): `stride` is from 8 rows to the next 8, `leading` is unused. Across it (MN-major): `leading` is
+    /// from 64 columns to the next 64, `stride` from 8 steps of K to the next 8.
+    #[inline(always)]
+    pub fn new(address: u32, leading: u32, stride: u32) -> Descriptor {
+        // wgmma takes descriptors from uniform registers, and an address out of a loop over mbarriers is not seen to be uniform.
+        Descriptor { low: warp::broadcast((address & 0x3FFFF) >> 4 | (leading >> 4) << 16, 0), high: stride >> 4 | 1 << 30 }
+    }
+
+    /// Of the tile `bytes` further on. The halves stay apart: a carry between them would be computed in every lane.
+    #[inline(always)]
+    pub fn after(self, bytes: u32) -> Descriptor {
+        Descriptor { low: self.low + (bytes >> 4), ..self }
+    }
+
+    #[inline(always)]
+    fn word(self) -> u64 {
+        (self.high as u64) << 32 | self.low as u64
+    }
 }
 
 macro_rules! settle {
@@ -107,8 +130,9 @@ n256!(mma_256_f16_11, "f16", "1" "1");
 /// Run by a converged warpgroup after [`fence`]; `a` and `b` describe tiles in shared memory that stay until the group is complete;
 /// `d` is not touched until then.
 #[inline(always)]
-pub unsafe fn step<const N: usize, const BF16: bool, const ACROSS_A: bool, const ACROSS_B: bool>(d: &mut [f32; 128], a: u64, b: u64) {
+pub unsafe fn step<const N: usize, const BF16: bool, const ACROSS_A: bool, const ACROSS_B: bool>(d: &mut [f32; 128], a: Descriptor, b: Descriptor) {
     const { assert!(N == 64 || N == 128 || N == 256) };
+    let (a, b) = (a.word(), b.word());
     // SAFETY: passed on from the caller.
     unsafe {
         match (N, BF16, ACROSS_A, ACROSS_B) {

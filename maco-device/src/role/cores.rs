@@ -53,8 +53,8 @@ impl Cores {
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
         const STRIDE: u32 = 1024;
         let leading = BOX * BOX * 2;
-        let da = wgmma::descriptor(a, leading, STRIDE);
-        let db = wgmma::descriptor(b, leading, STRIDE);
+        let da = wgmma::Descriptor::new(a, leading, STRIDE);
+        let db = wgmma::Descriptor::new(b, leading, STRIDE);
         wgmma::fence();
         macro_rules! steps {
             ($n:literal, $a:literal, $b:literal) => {
@@ -62,13 +62,13 @@ impl Cores {
             };
             (@typed $n:literal, $bf16:literal, $a:literal, $b:literal) => {{
                 // A k16 step is 32 bytes along the contraction, or 16 rows of 128 bytes across it.
-                let (sa, sb) = (if $a { 128 } else { 2 }, if $b { 128 } else { 2 });
+                let (sa, sb) = (if $a { 2048 } else { 32 }, if $b { 2048 } else { 32 });
                 // SAFETY: passed on from the caller.
                 unsafe {
                     wgmma::step::<$n, $bf16, $a, $b>(sum, da, db);
-                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + sa, db + sb);
-                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + 2 * sa, db + 2 * sb);
-                    wgmma::step::<$n, $bf16, $a, $b>(sum, da + 3 * sa, db + 3 * sb);
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da.after(sa), db.after(sb));
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da.after(2 * sa), db.after(2 * sb));
+                    wgmma::step::<$n, $bf16, $a, $b>(sum, da.after(3 * sa), db.after(3 * sb));
                 }
             }};
         }

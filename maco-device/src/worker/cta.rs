@@ -60,7 +60,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         }
         barrier::sync_cta();
         if special::thread_again() == 0 {
-            profile::finish(arena, launch, block);
+            profile::finish(launch);
             protocol::leave(&Lane, (*launch).state as *mut _, (*launch).executors);
         }
     }

@@ -151,7 +151,7 @@ impl Cta {
         // SAFETY: passed on from the caller.
         unsafe {
             if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
-                Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(arena(), launch, self.block));
+                Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(launch));
                 protocol::leave(machine, launch.state as *mut _, launch.executors);
             }
         }
