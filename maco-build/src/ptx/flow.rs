@@ -36,6 +36,7 @@ impl<'a> Flow<'a> {
             let after = (n + 1 < statements.len()).then_some(n + 1);
             next[n] = match (statement.opcode(), statement.branch()) {
                 ("ret" | "exit" | "trap", _) => vec![],
+                _ if statement.last => vec![],
                 // LLVM writes `bra.uni` where nothing decides.
                 ("bra.uni", Some(label)) => at(label).into_iter().collect(),
                 (_, Some(label)) => [at(label), after].into_iter().flatten().collect(),

@@ -1,6 +1,6 @@
 //! PTX text as functions and instructions: as much structure as the lints need, and no more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A PTX file.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub struct Module<'a> {
     /// Entries and functions with a body.
     pub functions: Vec<Function<'a>>,
     files: BTreeMap<u32, &'a str>,
+    /// Functions that never return: `.noreturn`.
+    endless: BTreeSet<&'a str>,
 }
 
 /// A function with a body.
@@ -30,6 +32,8 @@ pub struct Statement<'a> {
     pub text: &'a str,
     /// What a comment `// maco:allow(…)` on this line or alone on the line before permits.
     pub allowed: Option<&'a str>,
+    /// A call of a function that never returns, as of a panic.
+    pub last: bool,
     /// `.loc`: file number and line.
     place: Option<(u32, u32)>,
 }
@@ -63,6 +67,9 @@ impl<'a> Module<'a> {
         let mut reader = Reader { ptx, ..Reader::default() };
         for line in ptx.lines() {
             reader.line(line, &mut module);
+        }
+        for function in &mut module.functions {
+            mark_last(&mut function.body, &module.endless);
         }
         module
     }
@@ -124,6 +131,9 @@ impl<'a> Reader<'a> {
                 self.header = None;
             }
         }
+        if let (Some(name), true) = (self.header, code.starts_with(".noreturn")) {
+            module.endless.insert(name);
+        }
         if code.ends_with(';') {
             self.header = None; // a declaration
         }
@@ -152,9 +162,17 @@ impl<'a> Reader<'a> {
             match part {
                 "{" => self.depth += 1,
                 "}" => self.depth -= 1,
-                text => function.body.push(Statement { text: unpredicated(text), allowed: self.allowed, place: self.place }),
+                text => function.body.push(Statement { text: unpredicated(text), allowed: self.allowed, last: false, place: self.place }),
             }
         }
+    }
+}
+
+/// Finds the calls of functions that never return. LLVM writes a call with parameters over several lines, of which the second has the name.
+fn mark_last(body: &mut [Statement<'_>], endless: &BTreeSet<&str>) {
+    for n in 0..body.len() {
+        let called = body[n..].iter().take(2).flat_map(|statement| statement.text.split([',', ' ', '\t']));
+        body[n].last = body[n].opcode().starts_with("call") && called.into_iter().any(|word| endless.contains(word));
     }
 }
 
@@ -251,6 +269,17 @@ $L__BB0_1:
 	fence.proxy.async;
 	ld.global.v2.b32 	{%r1, %r2}, [%rd1];
 	ret;
+	call.uni helper, ();
+	call.uni 
+	panics, 
+	(
+	param0
+	);
+}
+.func panics(.param .b64 a)
+.noreturn
+{
+	trap;
 }
 	.file	2 "/user/src/kernels.rs"
 "#;
@@ -260,7 +289,7 @@ $L__BB0_1:
         let module = Module::parse(TEXT);
         assert_eq!(module.version, (8, 6));
         assert_eq!(module.missing, ["missing"]);
-        let [entry] = &*module.functions else { panic!("{:?}", module.functions) };
+        let [entry, _] = &*module.functions else { panic!("{:?}", module.functions) };
         assert_eq!(entry.name, "mlp");
         let texts: Vec<&str> = entry.body.iter().map(|statement| statement.text).collect();
         assert_eq!(
@@ -277,11 +306,24 @@ $L__BB0_1:
                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {\n%r1\n, %r2\n}, %rd2, %rd3, p, 1, 1, 0, 0",
                 "fence.proxy.async",
                 "ld.global.v2.b32 \t{%r1, %r2}, [%rd1]",
-                "ret"
+                "ret",
+                "call.uni helper, ()",
+                "call.uni",
+                "panics,",
+                "(",
+                "param0",
+                ")"
             ]
         );
         assert_eq!(entry.body[1].label(), Some("$L__BB0_1"));
         assert_eq!(entry.body[5].branch(), Some("$L__BB0_1"));
+    }
+
+    #[test]
+    fn a_call_that_never_returns_is_known() {
+        let module = Module::parse(TEXT);
+        let last: Vec<usize> = module.functions[0].body.iter().enumerate().filter(|(_, statement)| statement.last).map(|(n, _)| n).collect();
+        assert_eq!(last, [13]);
     }
 
     #[test]

@@ -45,9 +45,9 @@ const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 const STAGED: Is = |s| op(s, "stmatrix");
-/// A store of a task's result by its own threads, or a call of a body, which stores them.
+/// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
-const CALL: Is = |s| s.opcode() == "call" || op(s, "call.");
+const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
 const WORD: Is = |s| op(s, "st.relaxed.sys");
 const REPORT: Is = |s| op(s, "st.release.sys");
 const NEVER: Is = |_| false;

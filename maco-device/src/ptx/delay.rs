@@ -26,7 +26,8 @@ pub fn delay() {
             let clock: u32;
             // SAFETY: reads a special register.
             unsafe { asm!("mov.u32 {0}, %clock;", out(reg32) clock, options(nostack, nomem)) };
-            let warp = super::special::thread() / 32 + super::special::block() * 12;
+            // Anew: whoever waits has no registers for it.
+            let warp = super::special::thread_again() / 32 + super::special::place_again().0 * 12;
             let mut hash = (seed ^ clock.rotate_left(16)).wrapping_mul(0x9e37_79b1) ^ warp.wrapping_mul(0x85eb_ca77);
             hash = (hash ^ hash >> 15).wrapping_mul(0x2c1b_3c6d);
             hash ^= hash >> 12;
