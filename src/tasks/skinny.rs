@@ -5,7 +5,8 @@ use crate::prelude::*;
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Streams `w`
 /// ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) is for more rows.
 ///
-/// On a GPU products are added in another order than on the CPU, the same at every run.
+/// Error: at most (K + 16) · 2⁻²⁴ · Σ |x · w|, and one rounding. On a GPU products are added in another order than on the CPU, the same at
+/// every run.
 #[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
 pub fn skinny_linear(
     cta: &mut Cta,

@@ -79,11 +79,12 @@ impl<'a> Flow<'a> {
         reached
     }
 
-    /// Whether every path from `from` meets `hit` before it meets `stop` or the end (the beginning) of the function.
+    /// Whether every path from `from` meets `hit` before it meets `stop` or the end (the beginning) of the function. A trap ends everything.
     pub fn meets(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
         let reached = self.reach(from, way, &hit);
         // Debugging labels after a jump have nothing before them, and never run.
-        let edge = |n: usize| if way == Way::Forward { self.next[n].is_empty() } else { n == 0 };
+        let ended = |n: usize| self.next[n].is_empty() && !self.statements[n].last && self.statements[n].opcode() != "trap";
+        let edge = |n: usize| if way == Way::Forward { ended(n) } else { n == 0 };
         reached.iter().all(|&n| hit(&self.statements[n]) || (!stop(&self.statements[n]) && !edge(n)))
     }
 

@@ -322,7 +322,8 @@ $L__BB0_1:
     #[test]
     fn a_call_that_never_returns_is_known() {
         let module = Module::parse(TEXT);
-        let last: Vec<usize> = module.functions[0].body.iter().enumerate().filter(|(_, statement)| statement.last).map(|(n, _)| n).collect();
+        let last: Vec<usize> =
+            module.functions[0].body.iter().enumerate().filter(|(_, statement)| statement.last).map(|(n, _)| n).collect();
         assert_eq!(last, [13]);
     }
 

@@ -39,12 +39,16 @@ const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxe
 const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
 /// A barrier of some of the threads.
 const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
-const TMA_LOAD: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().contains("mbarrier::complete_tx");
+/// Boxes of a tensor, or rows as they lie.
+const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
+const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
 const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
 const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 const STAGED: Is = |s| op(s, "stmatrix");
+/// Sums of several warps, which consumers leave in a stage of the ring.
+const SUMS: Is = |s| op(s, "st.shared.v2");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
 const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
@@ -178,9 +182,9 @@ impl Rules<'_, '_, '_> {
     /// TMA reads through another proxy than threads write.
     fn copies(&mut self) {
         let fenced = "TMA may not see what threads wrote: `fence.proxy.async.global` belongs before the loads of each task";
-        self.always(TMA_LOAD, Way::Backward, PROXY_GLOBAL, NEVER, fenced);
+        self.always(COPY, Way::Backward, PROXY_GLOBAL, NEVER, fenced);
         // Behind the last load too: one fence for all tasks is too early.
-        self.sometimes(TMA_LOAD, Way::Forward, PROXY_GLOBAL, NEVER, fenced);
+        self.sometimes(COPY, Way::Forward, PROXY_GLOBAL, NEVER, fenced);
         for at in self.flow.all(|s| TMA_LOAD(s) || TMA_STORE(s)) {
             let statement = &self.flow.statements[at];
             // A load's first pair of brackets is its target in shared memory.
@@ -200,6 +204,15 @@ impl Rules<'_, '_, '_> {
             ARRIVE,
             "TMA may not see what `stmatrix` wrote: `fence.proxy.async.shared::cta` belongs before the arrival that hands it over",
         );
+        let consumers = self.consumers();
+        for at in consumers.into_iter().filter(|&at| SUMS(&self.flow.statements[at])).collect::<Vec<_>>() {
+            if !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
+                self.broken(
+                    at,
+                    "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the arrival that gives it back",
+                );
+            }
+        }
     }
 
     /// Results on their way to global memory.
@@ -227,7 +240,7 @@ impl Rules<'_, '_, '_> {
             "threads may not see what TMA wrote: `fence.proxy.async.global` belongs between its completion and the signal",
         );
         // Nobody reads by TMA what threads write if nobody reads by TMA.
-        if self.flow.statements.iter().any(TMA_LOAD) {
+        if self.flow.statements.iter().any(COPY) {
             for at in self.consumers().into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
                 if !self.flow.may_meet(at, Way::Forward, PROXY_GLOBAL, ALL_THREADS) {
                     self.broken(at, "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end");
@@ -395,6 +408,7 @@ $LOADER:
 fence.proxy.async.global;
 fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
 cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3, {%r4, %r5, %r6}], [%r7];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3], %r4, [%r7];
 @%p4 bra $LOADER;
 bra.uni $END;
 $CONSUMER:
@@ -418,7 +432,13 @@ ld.relaxed.gpu.global.u32 %r37, [%rd16];
 fence.acquire.gpu; // of parts
 bar.warp.sync -1;
 bar.sync 5, 256;
+st.shared.v2.b32 [%r38], {%r9, %r10};
 st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
+@%p13 bra $ENDED;
+call.uni panics, ();
+$ENDED:
+fence.proxy.async.shared::cta; // of sums
+mbarrier.arrive.shared::cta.b64 _, [%r14];
 fence.proxy.async.global;
 mbarrier.arrive.shared::cta.b64 _, [%r14];
 bra.uni $END;
@@ -471,7 +491,9 @@ bar.sync 0;
 ";
 
     fn lint(body: &str) -> Vec<String> {
-        let ptx = format!(".version 8.6\n.target sm_90a\n.visible .entry maco_small(\n)\n{{\n{body}ret;\n}}\n");
+        let ptx = format!(
+            ".version 8.6\n.target sm_90a\n.visible .entry maco_small(\n)\n{{\n{body}ret;\n}}\n.func panics()\n.noreturn\n{{\ntrap;\n}}\n"
+        );
         lint::check(&ptx, &Rules::default()).into_iter().map(|finding| finding.text).collect()
     }
 
@@ -495,6 +517,7 @@ bar.sync 0;
             ("fence.proxy.async.global;", 1, "", "the task's body and its end"),
             ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
             ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
+            ("fence.proxy.async.shared::cta; // of sums", 0, "", "next bytes"),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
             ("cp.async.bulk.commit_group;", 0, "", "not committed"),

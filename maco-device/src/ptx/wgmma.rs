@@ -130,7 +130,11 @@ n256!(mma_256_f16_11, "f16", "1" "1");
 /// Run by a converged warpgroup after [`fence`]; `a` and `b` describe tiles in shared memory that stay until the group is complete;
 /// `d` is not touched until then.
 #[inline(always)]
-pub unsafe fn step<const N: usize, const BF16: bool, const ACROSS_A: bool, const ACROSS_B: bool>(d: &mut [f32; 128], a: Descriptor, b: Descriptor) {
+pub unsafe fn step<const N: usize, const BF16: bool, const ACROSS_A: bool, const ACROSS_B: bool>(
+    d: &mut [f32; 128],
+    a: Descriptor,
+    b: Descriptor,
+) {
     const { assert!(N == 64 || N == 128 || N == 256) };
     let (a, b) = (a.word(), b.word());
     // SAFETY: passed on from the caller.

@@ -4,12 +4,11 @@ mod ptx;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maco_build::ptx::module::Statement;
-use maco_build::ptx::{Rules, lint, ptxas};
-use ptx::{Entry, entries};
+use maco_build::ptx::{Rules, lint};
+use ptx::{Entry, FENCES, device_code, unseen};
 
 /// Entries with a summary. Some use tensor cores, some do not; all kinds of tasks.
 const GOLDEN: [&str; 8] = ["product", "product_f16", "plain_product", "layers", "blurred", "normed", "reversed", "ops"];
@@ -35,20 +34,6 @@ const WGMMA: [(&str, usize); 17] = [
     ("starved", 0),
     ("alone", 0),
 ];
-
-/// Says so on the terminal, past the capture of the test harness.
-fn left_out(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "left out: {what}: {why}");
-}
-
-/// Entries, or a word on the terminal that there are none.
-fn device_code(what: &str) -> Vec<Entry> {
-    let entries: Vec<Entry> = entries(Path::new(kernels::OUT_DIR)).into_values().collect();
-    if entries.is_empty() {
-        left_out(what, "this package was built without device code");
-    }
-    entries
-}
 
 type Is = fn(&Statement<'_>) -> bool;
 
@@ -103,14 +88,14 @@ fn broken(entry: &Entry) -> Vec<String> {
 
 #[test]
 fn every_entry_keeps_the_protocol() {
-    for entry in device_code("the protocol in PTX") {
+    for entry in device_code(kernels::OUT_DIR, "the protocol in PTX") {
         assert_eq!(broken(&entry), Vec::<String>::new(), "`{}`", entry.name);
     }
 }
 
 #[test]
 fn tensor_cores_are_used_where_they_should_be() {
-    let entries = device_code("tensor cores in PTX");
+    let entries = device_code(kernels::OUT_DIR, "tensor cores in PTX");
     for (name, expected) in WGMMA {
         for entry in entries.iter().filter(|entry| entry.name == name) {
             assert_eq!(count(entry, MULTIPLY), expected, "`{name}`");
@@ -143,7 +128,7 @@ fn summaries_are_as_blessed() {
     let bless = std::env::var_os("MACO_BLESS").is_some_and(|value| value == "1");
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let mut wrong = Vec::new();
-    for entry in device_code("summaries of PTX").iter().filter(|entry| GOLDEN.contains(&&*entry.name)) {
+    for entry in device_code(kernels::OUT_DIR, "summaries of PTX").iter().filter(|entry| GOLDEN.contains(&&*entry.name)) {
         let (file, found) = (directory.join(format!("{}.txt", entry.name)), summary(entry));
         if bless {
             fs::create_dir_all(&directory).and_then(|()| fs::write(&file, &found)).expect("a summary is written");
@@ -162,7 +147,7 @@ fn summaries_are_as_blessed() {
 /// Each rule above sees the mistake that it is for.
 #[test]
 fn broken_code_is_seen() {
-    let entries = device_code("mistakes in PTX");
+    let entries = device_code(kernels::OUT_DIR, "mistakes in PTX");
     let Some(entry) = entries.iter().find(|entry| entry.name == "layers") else { return };
     assert_eq!(broken(entry), Vec::<String>::new());
     for (from, to, rule) in [
@@ -191,128 +176,17 @@ fn broken_code_is_seen() {
     }
 }
 
-/// The instruction on a line, if it orders memory or has a scope.
-fn ordering(line: &str) -> Option<&str> {
-    const STARTS: [&str; 10] = [
-        "fence.",
-        "ld.relaxed",
-        "st.relaxed",
-        "st.release",
-        "red.",
-        "atom.",
-        "mbarrier.arrive",
-        "mbarrier.test_wait",
-        "mbarrier.try_wait",
-        "cp.async.bulk.wait_group",
-    ];
-    line.split([' ', '\t', ';']).find(|word| STARTS.iter().any(|start| word.starts_with(start)))
-}
-
-/// What a line with this instruction could wrongly be: one without it, or with another order or scope.
-fn mistakes(line: &str, opcode: &str) -> Vec<String> {
-    let other = [
-        (".gpu", ".cta"),
-        (".gpu", ".sys"),
-        (".cta.", ".gpu."),
-        (".cta.", ".sys."),
-        (".sys", ".gpu"),
-        ("acq_rel", "relaxed"),
-        ("st.release", "st.relaxed"),
-        ("proxy.async.global", "proxy.async"),
-        ("proxy.async.shared::cta", "proxy.async"),
-        ("mbarrier.arrive.", "mbarrier.arrive.relaxed.cta."),
-        (".parity.", ".parity.relaxed.cta."),
-        (".parity.", ".parity.acquire.cluster."),
-    ];
-    let other = other.into_iter().filter(|(from, _)| opcode.contains(from));
-    let mut lines: Vec<String> = other.map(|(from, to)| line.replacen(opcode, &opcode.replacen(from, to, 1), 1)).collect();
-    if ["fence.", "cp.", "st.relaxed.sys"].iter().any(|start| opcode.starts_with(start)) {
-        lines.push("\n".to_owned());
-    }
-    lines
-}
-
-/// Every fence, one at a time, and accesses of every kind: the lint sees when one is missing, or of another scope. Neither the compiler nor
-/// a model of the protocol does.
+/// Contractions and element-wise tasks, so that every role needs its fences.
 #[test]
 fn no_fence_and_no_scope_can_be_spared() {
-    let entries = device_code("fences and scopes of PTX");
-    // Contractions and element-wise tasks, so that every role needs its fences.
+    let entries = device_code(kernels::OUT_DIR, "fences and scopes of PTX");
     let Some(entry) = entries.iter().find(|entry| entry.name == "layers") else { return };
-    let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut missed = Vec::new();
-    let mut at = 0;
-    for line in entry.text.split_inclusive('\n') {
-        let (before, after) = (&entry.text[..at], &entry.text[at + line.len()..]);
-        at += line.len();
-        let Some(opcode) = ordering(line) else { continue };
-        let times = tried.entry(opcode).or_default();
-        *times += 1;
-        // Rules about accesses look at one alone, those about fences at its place.
-        if !opcode.starts_with("fence.") && *times > 2 {
-            continue;
-        }
-        for mistake in mistakes(line, opcode) {
-            if lint::check(&format!("{before}{mistake}{after}"), &Rules::default()).is_empty() {
-                missed.push(format!("line {}: {} → {}", before.lines().count() + 1, line.trim(), mistake.trim()));
-            }
-        }
-    }
-    assert_eq!(missed, Vec::<String>::new());
-    let kinds: Vec<&str> = tried.keys().filter(|opcode| opcode.starts_with("fence.")).copied().collect();
-    assert_eq!(
-        kinds,
-        [
-            "fence.acquire.gpu",
-            "fence.mbarrier_init.release.cluster",
-            "fence.proxy.async.global",
-            "fence.proxy.async.shared::cta",
-            "fence.proxy.tensormap::generic.acquire.gpu",
-            "fence.release.gpu",
-            "fence.sc.cta"
-        ]
-    );
+    let (unseen, fences) = unseen(entry);
+    assert_eq!(unseen, Vec::<String>::new());
+    assert_eq!(fences, FENCES);
 }
 
-/// What only the assembler knows: registers, spills, tensor-core instructions that it serialises.
 #[test]
 fn nothing_spills() {
-    let entries = device_code("registers and spills");
-    // target/release/build/kernels-0123/out
-    let target = Path::new(kernels::OUT_DIR).ancestors().nth(4).unwrap_or(Path::new("."));
-    let Some(program) = ptxas::find(&target.join("maco")) else {
-        return left_out("registers and spills", "no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
-    };
-    let directory = Directory::new();
-    for entry in entries {
-        let file = directory.0.join(format!("{}.ptx", entry.name));
-        fs::write(&file, &entry.text).expect("PTX is written");
-        let Some(verdict) = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name))
-        else {
-            return left_out("registers and spills", "this ptxas is too old for the PTX");
-        };
-        assert_eq!(verdict.findings, [], "`{}`", entry.name);
-        for usage in &verdict.usage {
-            assert_eq!((usage.stack, usage.spills), (0, 0), "`{}`", entry.name);
-            // 384 threads and 65,536 registers, handed out by eights.
-            assert!(usage.registers <= 168, "`{}` uses {} registers", entry.name, usage.registers);
-        }
-    }
-}
-
-/// A directory that goes away.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        let path = std::env::temp_dir().join(format!("maco-golden-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary directory");
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+    ptx::nothing_spills(kernels::OUT_DIR);
 }

@@ -38,3 +38,10 @@ pub fn square(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<b
     skinny_linear(x, a, h);
     skinny_linear(x, h, y);
 }
+
+/// The same with a first product by larger tiles, which are stored by TMA and not by threads.
+#[maco::megakernel]
+pub fn stored(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf16, M, M>) {
+    linear(x, a, h);
+    skinny_linear(x, h, y);
+}

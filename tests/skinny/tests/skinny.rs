@@ -3,7 +3,7 @@
 mod support;
 
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16, f16};
-use skinny::kernels::{LINKS, chain, gated, half, one, square};
+use skinny::kernels::{LINKS, chain, gated, half, one, square, stored};
 use support::{Matrix, poisoned};
 
 on_every_device!(shapes, halves, chains, gates, what_is_streamed_may_be_a_result, schedules);
@@ -99,20 +99,27 @@ fn gates(device: &Device) {
     }
 }
 
-/// Then it is not loaded before it is there.
+/// Then it is not loaded before it is there, whether threads stored it or TMA.
 fn what_is_streamed_may_be_a_result(device: &Device) {
     for options in options(device) {
         for (m, k) in [(16, 512), (7, 24)] {
             let (x, a) = (Matrix::integers(m, k, 9, 1), Matrix::new(k, k, |r, c| if (r + 1) % k == c { 2.0 } else { 0.0 }));
-            let plan = square::plan_with(device, square::Dims { M: m as u64, K: k as u64 }, &options).unwrap();
-            let (mut h, mut y) = (poisoned::<bf16>(device, m, k), poisoned::<bf16>(device, m, m));
             let (x_, a_): (Tensor<bf16>, Tensor<bf16>) = (x.upload(device), a.upload(device));
-            for _ in 0..if device.is_gpu() { 50 } else { 2 } {
-                plan.run(&x_, &a_, &mut h, &mut y).unwrap();
-                let turned = x.times(&a.t());
-                turned.within(&h, 0.0, "the operand");
-                x.times(&turned.t()).bf16().within(&y, 0.0, "the product");
+            let turned = x.times(&a.t());
+            let squared = x.times(&turned.t()).bf16();
+            macro_rules! check {
+                ($kernel:ident) => {
+                    let plan = $kernel::plan_with(device, $kernel::Dims { M: m as u64, K: k as u64 }, &options).unwrap();
+                    for _ in 0..if device.is_gpu() { 50 } else { 2 } {
+                        let (mut h, mut y) = (poisoned::<bf16>(device, m, k), poisoned::<bf16>(device, m, m));
+                        plan.run(&x_, &a_, &mut h, &mut y).unwrap();
+                        turned.within(&h, 0.0, concat!(stringify!($kernel), ": the operand"));
+                        squared.within(&y, 0.0, concat!(stringify!($kernel), ": the product"));
+                    }
+                };
             }
+            check!(square);
+            check!(stored);
         }
     }
 }

@@ -2,12 +2,8 @@
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-
-use maco_build::ptx::{Rules, lint, ptxas};
-use ptx::{Entry, entries};
+use maco_build::ptx::{Rules, lint};
+use ptx::device_code;
 
 const LOAD: &str = "ld.global.v4.b32";
 const STORE: &str = "st.global.v4.b32";
@@ -36,18 +32,9 @@ const WIDE: [(&str, usize, usize, usize); 18] = [
     ("rotated_bf16", 8, 2, 2),
 ];
 
-fn device_code(what: &str) -> Vec<Entry> {
-    let entries: Vec<Entry> = entries(Path::new(tasks::OUT_DIR)).into_values().collect();
-    if entries.is_empty() {
-        // On the terminal, past the capture of the test harness.
-        let _ = writeln!(std::io::stderr(), "left out: {what}: this package was built without device code");
-    }
-    entries
-}
-
 #[test]
 fn accesses_are_wide_and_on_their_way_together() {
-    let entries = device_code("wide accesses");
+    let entries = device_code(tasks::OUT_DIR, "wide accesses");
     for (name, loads, stores, together) in WIDE {
         for entry in entries.iter().filter(|entry| entry.name == name) {
             let (mut found, mut run, mut longest) = ((0, 0), 0, 0);
@@ -75,34 +62,13 @@ fn accesses_are_wide_and_on_their_way_together() {
 
 #[test]
 fn nothing_is_in_local_memory() {
-    for entry in device_code("local memory") {
+    for entry in device_code(tasks::OUT_DIR, "local memory") {
         assert_eq!(lint::check(&entry.text, &Rules::default()), [], "`{}`", entry.name);
         assert!(!entry.text.contains(".local"), "`{}`", entry.name);
     }
 }
 
-/// What only the assembler knows.
 #[test]
 fn nothing_spills() {
-    let entries = device_code("registers and spills");
-    // target/release/build/tasks-0123/out
-    let target = Path::new(tasks::OUT_DIR).ancestors().nth(4).unwrap_or(Path::new("."));
-    let Some(program) = ptxas::find(&target.join("maco")) else {
-        let _ = writeln!(std::io::stderr(), "left out: registers and spills: no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
-        return;
-    };
-    let directory = std::env::temp_dir().join(format!("maco-tasks-golden-{}", std::process::id()));
-    fs::create_dir_all(&directory).expect("a temporary directory");
-    for entry in entries {
-        let file = directory.join(format!("{}.ptx", entry.name));
-        fs::write(&file, &entry.text).expect("PTX is written");
-        let verdict = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name));
-        for (findings, usage) in verdict.iter().map(|verdict| (&verdict.findings, &verdict.usage)) {
-            assert_eq!(*findings, [], "`{}`", entry.name);
-            for usage in usage {
-                assert_eq!((usage.stack, usage.spills), (0, 0), "`{}`", entry.name);
-            }
-        }
-    }
-    let _ = fs::remove_dir_all(&directory);
+    ptx::nothing_spills(tasks::OUT_DIR);
 }

@@ -1,11 +1,20 @@
-//! The entries that the build script embedded. Which rules they keep does not belong here.
+//! The entries that the build script embedded, and what holds for those of every package. What one of them should look like does not
+//! belong here.
+#![allow(dead_code, reason = "not every test that includes this file asks everything")]
+
+mod order;
+mod registers;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use maco_build::ptx::module::Module;
 use maco_build::ptx::split;
+
+pub use order::{FENCES, unseen};
+pub use registers::nothing_spills;
 
 /// One entry of the embedded device code.
 #[derive(Clone, Debug)]
@@ -30,6 +39,20 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
+/// Says so on the terminal, past the capture of the test harness.
+pub fn left_out(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "left out: {what}: {why}");
+}
+
+/// The entries under `out`, or a word on the terminal that there are none.
+pub fn device_code(out: &str, what: &str) -> Vec<Entry> {
+    let entries: Vec<Entry> = entries(Path::new(out)).into_values().collect();
+    if entries.is_empty() {
+        left_out(what, "this package was built without device code");
+    }
+    entries
+}
+
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     entries
@@ -45,7 +68,6 @@ impl Entry {
         Module::parse(&self.text)
     }
 
-    #[allow(dead_code, reason = "not every test that includes this file asks")]
     /// Directives between the parameters and the body.
     pub fn bounds(&self) -> Vec<&str> {
         let entry = self.text.find(".entry ").map_or("", |at| &self.text[at..]);

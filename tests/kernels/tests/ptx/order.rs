@@ -1,0 +1,84 @@
+//! Fences and scopes, one at a time: that the lint sees when one is missing, or is another one. Neither the compiler nor a model of the
+//! protocol does.
+
+use std::collections::BTreeMap;
+
+use maco_build::ptx::{Rules, lint};
+
+use super::Entry;
+
+/// Every kind of fence that an entry has which uses tensor cores.
+pub const FENCES: [&str; 7] = [
+    "fence.acquire.gpu",
+    "fence.mbarrier_init.release.cluster",
+    "fence.proxy.async.global",
+    "fence.proxy.async.shared::cta",
+    "fence.proxy.tensormap::generic.acquire.gpu",
+    "fence.release.gpu",
+    "fence.sc.cta",
+];
+
+/// Mistakes that the lint does not see, and which kinds of fences there were to make them with.
+pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
+    let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unseen = Vec::new();
+    let mut at = 0;
+    for line in entry.text.split_inclusive('\n') {
+        let (before, after) = (&entry.text[..at], &entry.text[at + line.len()..]);
+        at += line.len();
+        let Some(opcode) = ordering(line) else { continue };
+        let times = tried.entry(opcode).or_default();
+        *times += 1;
+        // Rules about accesses look at one alone, those about fences at its place.
+        if !opcode.starts_with("fence.") && *times > 2 {
+            continue;
+        }
+        for mistake in mistakes(line, opcode) {
+            if lint::check(&format!("{before}{mistake}{after}"), &Rules::default()).is_empty() {
+                unseen.push(format!("{}, line {}: {} → {}", entry.name, before.lines().count() + 1, line.trim(), mistake.trim()));
+            }
+        }
+    }
+    (unseen, tried.into_keys().filter(|opcode| opcode.starts_with("fence.")).collect())
+}
+
+/// The instruction on a line, if it orders memory or has a scope.
+fn ordering(line: &str) -> Option<&str> {
+    const STARTS: [&str; 10] = [
+        "fence.",
+        "ld.relaxed",
+        "st.relaxed",
+        "st.release",
+        "red.",
+        "atom.",
+        "mbarrier.arrive",
+        "mbarrier.test_wait",
+        "mbarrier.try_wait",
+        "cp.async.bulk.wait_group",
+    ];
+    line.split([' ', '\t', ';']).find(|word| STARTS.iter().any(|start| word.starts_with(start)))
+}
+
+/// What a line with this instruction could wrongly be: one without it, or with another order or scope.
+fn mistakes(line: &str, opcode: &str) -> Vec<String> {
+    let other = [
+        (".gpu", ".cta"),
+        (".gpu", ".sys"),
+        (".cta.", ".gpu."),
+        (".cta.", ".sys."),
+        (".sys", ".gpu"),
+        ("acq_rel", "relaxed"),
+        ("st.release", "st.relaxed"),
+        ("proxy.async.global", "proxy.async"),
+        ("proxy.async.shared::cta", "proxy.async"),
+        ("mbarrier.arrive.", "mbarrier.arrive.relaxed.cta."),
+        (".parity.", ".parity.relaxed.cta."),
+        (".parity.", ".parity.acquire.cluster."),
+    ];
+    let other = other.into_iter().filter(|(from, _)| opcode.contains(from));
+    let mut lines: Vec<String> = other.map(|(from, to)| line.replacen(opcode, &opcode.replacen(from, to, 1), 1)).collect();
+    if ["fence.", "cp.", "st.relaxed.sys"].iter().any(|start| opcode.starts_with(start)) {
+        lines.push("\n".to_owned());
+    }
+    lines
+}

@@ -1,0 +1,50 @@
+//! What only the assembler knows: registers, spills, tensor-core instructions that it serialises.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use maco_build::ptx::{Rules, ptxas};
+
+use super::{device_code, left_out};
+
+/// Assembles every entry under `out`, a build script's directory.
+pub fn nothing_spills(out: &str) {
+    let entries = device_code(out, "registers and spills");
+    // target/release/build/kernels-0123/out
+    let target = Path::new(out).ancestors().nth(4).unwrap_or(Path::new("."));
+    let Some(program) = ptxas::find(&target.join("maco")) else {
+        return left_out("registers and spills", "no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
+    };
+    let directory = Directory::new();
+    for entry in entries {
+        let file = directory.0.join(format!("{}.ptx", entry.name));
+        fs::write(&file, &entry.text).expect("PTX is written");
+        let Some(verdict) = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name))
+        else {
+            return left_out("registers and spills", "this ptxas is too old for the PTX");
+        };
+        assert_eq!(verdict.findings, [], "`{}`", entry.name);
+        for usage in &verdict.usage {
+            assert_eq!((usage.stack, usage.spills), (0, 0), "`{}`", entry.name);
+            // 384 threads and 65,536 registers, handed out by eights.
+            assert!(usage.registers <= 168, "`{}` uses {} registers", entry.name, usage.registers);
+        }
+    }
+}
+
+/// A directory that goes away.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        let path = std::env::temp_dir().join(format!("maco-golden-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary directory");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,39 @@
+//! The device code of products with few rows: copies by rows, `mma`, and every fence that these need.
+#[path = "../../kernels/tests/ptx/mod.rs"]
+mod ptx;
+
+use ptx::{Entry, FENCES, device_code, unseen};
+use skinny::OUT_DIR;
+
+/// How often an instruction is in an entry.
+fn count(entry: &Entry, start: &str) -> usize {
+    let module = entry.module();
+    module.functions.iter().flat_map(|function| &function.body).filter(|statement| statement.opcode().starts_with(start)).count()
+}
+
+/// Weights come in bulk, and go from shared memory 16 bytes at a time; a stage has eight products for each tile, of two halves each.
+#[test]
+fn weights_come_in_bulk_to_the_tensor_cores() {
+    for entry in device_code(OUT_DIR, "instructions of products with few rows") {
+        let products = count(&entry, "mma.sync.aligned.m16n8k16");
+        assert!(products > 0 && products.is_multiple_of(16), "`{}` has {products} products", entry.name);
+        assert!(count(&entry, "ld.shared.v4") * 2 >= products, "`{}`", entry.name);
+        assert!(count(&entry, "cp.async.bulk.shared::cluster.global.mbarrier") > 0, "`{}` copies no rows", entry.name);
+        assert_eq!(count(&entry, "wgmma.mma_async") > 0, entry.name == "stored", "`{}`", entry.name);
+    }
+}
+
+#[test]
+fn no_fence_and_no_scope_can_be_spared() {
+    let entries = device_code(OUT_DIR, "fences and scopes of products with few rows");
+    // It has a product by larger tiles too: without those, some fences have nothing to do.
+    let Some(entry) = entries.iter().find(|entry| entry.name == "stored") else { return };
+    let (unseen, fences) = unseen(entry);
+    assert_eq!(unseen, Vec::<String>::new());
+    assert_eq!(fences, FENCES);
+}
+
+#[test]
+fn nothing_spills() {
+    ptx::nothing_spills(OUT_DIR);
+}
