@@ -202,7 +202,7 @@ pub struct View {
     pub row_stride: u32,
     /// Elements from one column to the next; 1 unless transposed.
     pub col_stride: u32,
-    /// Elements from one plane to the next.
+    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have.
     pub plane_stride: u32,
     /// Index into [`Launch::maps`], or `NO_MAP`.
     pub map: u32,

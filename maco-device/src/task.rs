@@ -109,6 +109,19 @@ impl Task {
         Tile::new(view, plane, row, col)
     }
 
+    /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
+    /// there are is where the view of a tensor of three axes has its [`View::plane_stride`].
+    #[inline(always)]
+    pub fn plane(self, by: usize, at: i32) -> i32 {
+        let by: Tile<u32, 1, 1> = self.tile(by, 0, 0, at);
+        if by.cols() == 0 {
+            return -1;
+        }
+        // SAFETY: the position is inside a live tensor, which nobody writes while a task reads it.
+        let name = unsafe { by.pointer(0, 0).read() };
+        if name < by.view.plane_stride { name as i32 } else { -1 }
+    }
+
     /// Scalar argument `n`.
     #[inline(always)]
     pub fn scalar<S: Scalar>(self, n: usize) -> S {

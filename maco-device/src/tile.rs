@@ -30,10 +30,10 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         Tile { view, plane, row, col, element: PhantomData }
     }
 
-    /// Rows inside the tensor, counted from the tile's origin.
+    /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
     #[inline(always)]
     pub fn rows(self) -> u32 {
-        clip(self.view.rows, self.row, R)
+        if self.plane < 0 { 0 } else { clip(self.view.rows, self.row, R) }
     }
 
     /// Columns inside the tensor, counted from the tile's origin.
@@ -191,7 +191,7 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     pub fn at(&self, row: i32, col: i32) -> E::Value {
         let v = &self.0.view;
         let (r, c) = (self.0.row + row, self.0.col + col);
-        if r < 0 || c < 0 || r as u32 >= v.rows || c as u32 >= v.cols {
+        if self.0.plane < 0 || r < 0 || c < 0 || r as u32 >= v.rows || c as u32 >= v.cols {
             return E::Value::default();
         }
         // SAFETY: the position is inside the view, which the plan made from a live tensor.
@@ -205,7 +205,7 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
         let v = &self.0.view;
         let (r, c, at) = (self.0.row + row, self.0.col + col, self.0.pointer(row, col));
         // Also whether they are not negative.
-        let inside = (r as u32) < v.rows;
+        let inside = self.0.plane >= 0 && (r as u32) < v.rows;
         if inside && col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
             // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
             return unsafe { E::load8(at) };

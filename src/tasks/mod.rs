@@ -21,7 +21,7 @@ pub use elementwise::{add, bias, copy, mul, scale};
 pub use layout::{to_bf16, to_f16, to_f32, transpose};
 pub use lookup::{embedding, gather, gather_sum};
 pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
-pub use product::{linear, matmul};
+pub use product::{batched_linear, batched_matmul, grouped_linear, linear, matmul, matmul_tn, matmul_tt};
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
 pub use rotary::rope;

@@ -23,3 +23,71 @@ pub fn matmul(cta: &mut Cta, #[read(i, ..)] a: Tensor<E, M, K>, #[read(.., j)] b
     }
     cta.store(acc, y);
 }
+
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[K, N\], summed in `f32` and rounded once: gradients of weights.
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+pub fn matmul_tn(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(.., j)] b: Tensor<E, K, N>, #[write(i, j)] y: Tensor<E, M, N>) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(a, b) {
+        cta.mma(&mut acc, a.tile(k), b.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[N, K\]ᵀ, summed in `f32` and rounded once.
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+pub fn matmul_tt(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(j, ..)] b: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(a, b) {
+        cta.mma(&mut acc, a.tile(k), b.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[b\] = x\[b\] · w\[b\]ᵀ for each of B pairs of matrices, otherwise as [`linear`].
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+pub fn batched_linear(
+    cta: &mut Cta,
+    #[read(b, i, ..)] x: Tensor<E, B, M, K>,
+    #[read(b, j, ..)] w: Tensor<E, B, N, K>,
+    #[write(b, i, j)] y: Tensor<E, B, M, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[b\] = a\[b\] · b\[b\] for each of B pairs of matrices, otherwise as [`matmul`].
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+pub fn batched_matmul(
+    cta: &mut Cta,
+    #[read(b, i, ..)] x: Tensor<E, B, M, K>,
+    #[read(b, .., j)] w: Tensor<E, B, K, N>,
+    #[write(b, i, j)] y: Tensor<E, B, M, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[g\] = x\[g\] · w\[expert\[g\]\]ᵀ for each of G groups of T rows: experts of different sizes, known on the GPU only. Rows that one expert
+/// gets fill whole groups (the last one with rows of zeros), so that a group has one expert. A number beyond the experts is a group that
+/// nobody uses: zeros, if `x` is finite there. Otherwise as [`linear`].
+#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+pub fn grouped_linear(
+    cta: &mut Cta,
+    #[read(g)] expert: Tensor<u32, G>,
+    #[read(g, i, ..)] x: Tensor<E, G, T, K>,
+    #[read(expert[g], j, ..)] w: Tensor<E, X, N, K>,
+    #[write(g, i, j)] y: Tensor<E, G, T, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}

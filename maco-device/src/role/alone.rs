@@ -20,10 +20,13 @@ pub struct Alone {
     b: Vec<f32>,
 }
 
-/// Copies the step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor.
+/// Copies the step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
 fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f32>) {
     out.clear();
     out.resize(n * STEP, 0.0);
+    if parts.plane < 0 {
+        return;
+    }
     let v = &parts.view;
     let (rows, cols) = if parts.along_rows { (STEP, n) } else { (n, STEP) };
     for r in 0..rows.min((v.rows as i64 - parts.row as i64).max(0) as usize) {

@@ -272,10 +272,13 @@ impl<'a> Cost<'a> {
 
 /// Elements of one tile of a parameter.
 fn volume(choice: &Choice, param: &TensorParam, view: &View) -> f64 {
-    let extent = |(&index, axis): (&Index, &ViewAxis)| match index {
+    let planes = param.region.len() == 3;
+    let extent = |(n, (&index, axis)): (usize, (&Index, &ViewAxis))| match index {
+        // One plane of several.
+        Index::Data(_) if planes && n == 0 => 1.0,
         Index::All | Index::Data(_) => axis.extent as f64,
         Index::Tile(axis) | Index::TileOver(axis, _) => f64::from(choice.tile[usize::from(axis)]),
         Index::Halo { axis, before, after } => f64::from(choice.tile[usize::from(axis)]) + f64::from(before) + f64::from(after),
     };
-    param.region.iter().zip(&view.axes).map(extent).product()
+    param.region.iter().zip(&view.axes).enumerate().map(extent).product()
 }

@@ -28,7 +28,8 @@ impl Plan {
         let (mut result, mut results, mut factors) = (0.0f64, 0.0f64, [0.0f64; 2]);
         for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
             let (mut tile, mut all) = (1.0, 1u64);
-            for (&index, axis) in param.region.iter().zip(&view.axes) {
+            let planes = param.region.len() == 3;
+            for (n, (&index, axis)) in param.region.iter().zip(&view.axes).enumerate() {
                 let extent = axis.extent as f64;
                 let size = |axis: u8| f64::from(planned.tile[usize::from(axis)]).min(extent);
                 all = all.saturating_mul(axis.extent);
@@ -36,7 +37,7 @@ impl Plan {
                     Index::All => extent,
                     Index::Data(_) => {
                         bytes = None;
-                        extent
+                        if planes && n == 0 { 1.0 } else { extent }
                     }
                     Index::Tile(axis) | Index::TileOver(axis, _) => size(axis),
                     Index::Halo { axis, before, after } => (size(axis) + f64::from(before) + f64::from(after)).min(extent),

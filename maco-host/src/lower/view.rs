@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use maco_device::abi::{self, NO_MAP, OPERANDS};
 use maco_graph::ir;
+use maco_graph::spec::Index;
 
 use super::plane::{Fault, MapRequest, Plane};
 use super::tensor_params;
@@ -25,6 +26,8 @@ struct Template {
     view: ir::View,
     /// Its tensor map, if some task copies it by TMA.
     map: Option<u32>,
+    /// How many planes its elements may name.
+    names: Option<u64>,
     /// Call and parameter that use it first, or first as a staged operand, for error messages.
     call: u32,
     operand: usize,
@@ -47,8 +50,16 @@ pub(crate) struct Tables {
     pub(crate) scalars: Vec<u32>,
 }
 
-/// Tensor, offset, and axis, step and extent of each view axis.
-type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>);
+/// Tensor, offset, axis, step and extent of each view axis, and how many planes its elements may name.
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>);
+
+/// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
+fn names(call: &ir::Call, operand: usize) -> Option<u64> {
+    let planes = call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| {
+        matches!(param.region, [Index::Data(by), _, _] if usize::from(*by) == operand)
+    });
+    planes.map(|(view, _)| view.axes[0].extent).min()
+}
 
 /// Distinct views of all operands, and per call where in the table its own begin.
 pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<u32>), Error> {
@@ -60,8 +71,9 @@ pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<u32>), Error> {
         let mut block = [0; OPERANDS];
         for (operand, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
-            let at = *known.entry((view.tensor, view.offset.as_slice(), axes)).or_insert_with(|| {
-                made.views.push(Template { view: view.clone(), map: None, call: call_index as u32, operand });
+            let names = names(call, operand);
+            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names)).or_insert_with(|| {
+                made.views.push(Template { view: view.clone(), map: None, names, call: call_index as u32, operand });
                 made.views.len() as u32 - 1
             });
             let element = graph.tensors[view.tensor as usize].element;
@@ -101,6 +113,9 @@ impl Views {
             let fault = |fault| template.error(graph, fault);
             let plane = Plane::of(&template.view, &tensor.layout).map_err(fault)?;
             let mut view = plane.view(tensor.address, element).map_err(fault)?;
+            if let Some(planes) = template.names {
+                view.plane_stride = u32::try_from(planes).unwrap_or(u32::MAX);
+            }
             if let Some(map) = template.map.filter(|_| staging) {
                 view.map = map;
                 maps[map as usize] = Some(plane.map(tensor.address, element).map_err(fault)?);

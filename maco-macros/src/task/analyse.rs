@@ -93,7 +93,8 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let body = Body::read(task.function.body.stream());
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
         (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
-        (None, _) if body.contracts => Kind::Staged { splits: body.splits() },
+        // A plane that is not there has no steps to divide.
+        (None, _) if body.contracts => Kind::Staged { splits: body.splits() && !task.tensors().any(names_planes) },
         (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
             Some(operand) => Kind::Streamed { operand: operand as u8 },
             None => Kind::Direct,
@@ -107,6 +108,11 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
         accumulators(task, &model, errors);
     }
     (!errors.any()).then_some(model)
+}
+
+/// Whether data selects the planes of a tensor.
+fn names_planes(tensor: &TensorParam) -> bool {
+    matches!(tensor.region.as_slice(), [index, _, _] if matches!(index.kind, IndexKind::Data(_)))
 }
 
 fn extents(task: &Task<'_>) -> Vec<Extent> {

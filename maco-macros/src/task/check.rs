@@ -6,7 +6,7 @@ use quote::ToTokens;
 use syn::Safety;
 
 use super::parse::{Param, Task, TensorParam};
-use super::region::IndexKind;
+use super::region::{Index, IndexKind};
 use crate::attribute::{AxisArgument, element_variant};
 use crate::errors::Errors;
 
@@ -122,19 +122,37 @@ fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     }
 }
 
-/// The first axis of three selects a plane.
+/// The first axis of three selects a plane: one of a grid axis, or the one that an element names.
 fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     let [first, _, _] = tensor.region.as_slice() else { return };
     let good = match &first.kind {
         IndexKind::Tile(name) | IndexKind::Over(name, _) => {
             axis(task, name).is_none_or(|axis| axis.tiles.iter().all(|&(_, tile)| tile == 1))
         }
-        IndexKind::All | IndexKind::Halo(..) | IndexKind::Data(_) => false,
+        // Unknown names have been told already.
+        IndexKind::Data(names) => {
+            let one = names.len() == 1 && names.iter().all(|name| naming(task, name).is_none_or(|by| names_one(task, by)));
+            tensor.access == Access::Read && one
+        }
+        IndexKind::All | IndexKind::Halo(..) => false,
     };
     if !good {
         let message = format!("the first of three indices of `{}` selects one plane", tensor.name);
-        errors.push(Code::Tile, first, message, "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`");
+        let help = "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`, or read `ids[h]` with `#[read(h)] ids: Tensor<u32, H>`";
+        errors.push(Code::Tile, first, message, help);
     }
+}
+
+/// The tensor of that name.
+fn naming<'a>(task: &'a Task<'_>, name: &Ident) -> Option<&'a TensorParam> {
+    task.tensors().find(|tensor| tensor.name == *name)
+}
+
+/// Whether a tile of `by` is one number.
+fn names_one(task: &Task<'_>, by: &TensorParam) -> bool {
+    let [Index { kind: IndexKind::Tile(name), .. }] = by.region.as_slice() else { return false };
+    let one = axis(task, name).is_none_or(|axis| axis.tiles.iter().all(|&(_, tile)| tile == 1));
+    one && (by.element == "u32" || by.element == "i32")
 }
 
 /// Tiles of one grid must write apart.

@@ -80,7 +80,9 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         .map(|param| match param {
             Param::Tensor(tensor) => {
                 let (pattern, ty) = (&tensor.pattern, tile_type(task, model, tensor, p));
-                quote! { #pattern: #ty }
+                // Its elements are used in the region of another parameter.
+                let named = names(task, tensor).then(|| quote! { #[allow(unused_variables)] });
+                quote! { #named #pattern: #ty }
             }
             Param::Scalar { pattern, ty, .. } => quote! { #pattern: #ty },
         })
@@ -175,6 +177,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
                 let n = Literal::usize_unsuffixed(operand);
                 operand += 1;
                 let plane = match tensor.region.as_slice() {
+                    [Index { kind: IndexKind::Data(names), .. }, _, _] => named(task, names, variant, descriptor),
                     [plane, _, _] => origin(task, plane, variant, descriptor),
                     _ => quote! { 0 },
                 };
@@ -186,6 +189,20 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
             }
         })
         .collect()
+}
+
+/// Whether elements of `by` name indices of another parameter.
+fn names(task: &Task<'_>, by: &TensorParam) -> bool {
+    let regions = task.tensors().flat_map(|tensor| &tensor.region);
+    regions.into_iter().any(|index| matches!(&index.kind, IndexKind::Data(names) if names.contains(&by.name)))
+}
+
+/// The plane that the element of a tile names.
+fn named(task: &Task<'_>, names: &[Ident], variant: &[u32], descriptor: &Ident) -> TokenStream {
+    let by = task.tensors().enumerate().find(|(_, tensor)| names.iter().any(|name| tensor.name == *name));
+    let Some((n, [index])) = by.map(|(n, tensor)| (n, tensor.region.as_slice())) else { return quote! { 0 } };
+    let (n, at) = (Literal::usize_unsuffixed(n), origin(task, index, variant, descriptor));
+    quote! { #descriptor.plane(#n, #at) }
 }
 
 /// First element of a tile along one axis.

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use maco_build::ptx::module::Module;
 use maco_build::ptx::split;
 
+#[allow(unused_imports, reason = "as above")]
 pub use order::{FENCES, unseen};
+#[allow(unused_imports, reason = "as above")]
 pub use registers::nothing_spills;
 
 /// One entry of the embedded device code.

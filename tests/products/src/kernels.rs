@@ -1,0 +1,62 @@
+//! Products in every form, of many matrices, and of groups of rows that data gives to experts.
+use maco::prelude::*;
+
+/// The same product of operands that are stored in four ways.
+#[maco::megakernel]
+pub fn forms(
+    x: In<bf16, M, K>,
+    xt: In<bf16, K, M>,
+    w: In<bf16, N, K>,
+    wt: In<bf16, K, N>,
+    nt: Out<bf16, M, N>,
+    nn: Out<bf16, M, N>,
+    tn: Out<bf16, M, N>,
+    tt: Out<bf16, M, N>,
+) {
+    linear(x, w, nt);
+    matmul(x, wt, nn);
+    matmul_tn(xt, wt, tn);
+    matmul_tt(xt, w, tt);
+}
+
+#[maco::megakernel]
+pub fn batched(x: In<f16, B, M, K>, w: In<f16, B, N, K>, wt: In<f16, B, K, N>, y: Out<f16, B, M, N>, z: Out<f16, B, M, N>) {
+    batched_linear(x, w, y);
+    batched_matmul(x, wt, z);
+}
+
+#[maco::megakernel]
+pub fn grouped(expert: In<u32, G>, x: In<bf16, G, T, K>, w: In<bf16, X, N, K>, y: Out<bf16, G, T, N>) {
+    grouped_linear(expert, x, w, y);
+}
+
+/// expert\[g\] = the first column of row g that has the largest number.
+#[maco::task(tile(g = 64))]
+pub fn route(cta: &mut Cta, #[read(g, ..)] scores: Tensor<f32, G, X>, #[write(g)] expert: Tensor<u32, G>) {
+    cta.generate(scores, expert, |scores, _, group| {
+        let (mut best, mut column) = (0, 1);
+        while column < scores.cols() as i32 {
+            if scores.at(group, column) > scores.at(group, best) {
+                best = column;
+            }
+            column += 1;
+        }
+        best as u32
+    })
+}
+
+/// The experts are results: whose weights a group gets is known when it runs.
+#[maco::megakernel]
+pub fn routed(
+    scores: In<f32, G, X>,
+    x: In<bf16, G, T, K>,
+    up: In<bf16, X, H, K>,
+    down: In<bf16, X, K, H>,
+    expert: Out<u32, G>,
+    y: Out<bf16, G, T, K>,
+) {
+    let h = temp::<bf16, G, T, H>();
+    route(scores, expert);
+    grouped_linear(expert, x, up, h).then(silu);
+    grouped_linear(expert, h, down, y);
+}

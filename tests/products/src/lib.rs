@@ -1,0 +1,5 @@
+//! Megakernels of matrix products.
+pub mod kernels;
+
+/// Where the build script left the device code.
+pub const OUT_DIR: &str = env!("OUT_DIR");

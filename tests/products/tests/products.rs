@@ -1,0 +1,138 @@
+//! Products against f64: every form, batches, groups of rows with experts that data names.
+#[path = "../../tasks/tests/support/mod.rs"]
+mod support;
+
+use maco::{Tensor, bf16, f16};
+use products::kernels::{batched, forms, grouped, routed};
+use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+
+on_every_device! {
+    every_form up to [150, 300, 200], edges FORMS;
+    batches up to [4, 140, 260, 130], edges BATCHES;
+    groups up to [5, 130, 260, 130, 4], edges GROUPS;
+    routes up to [5, 130, 260, 130, 4], edges GROUPS;
+}
+
+/// M, N, K.
+const FORMS: [[u64; 3]; 6] = [[0, 8, 8], [8, 0, 8], [8, 8, 0], [1, 1, 1], [128, 256, 64], [129, 257, 100]];
+/// B, M, N, K.
+const BATCHES: [[u64; 4]; 5] = [[0, 8, 8, 8], [1, 1, 1, 1], [3, 64, 128, 64], [2, 130, 70, 65], [3, 5, 8, 0]];
+/// G, T, N, K, X.
+const GROUPS: [[u64; 5]; 6] = [[0, 8, 8, 8, 2], [3, 8, 8, 8, 0], [1, 1, 1, 1, 1], [4, 128, 256, 64, 3], [3, 130, 70, 65, 2], [2, 5, 8, 0, 2]];
+
+/// y = a · b, both given by element: the error of a sum in `f32`, and one rounding.
+fn check<E: Number>(y: &Tensor<E>, cols: u64, k: u64, a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64, what: &str) {
+    let (cols, k) = (cols as usize, k as usize);
+    let terms = |at: usize| {
+        let (a, b) = (&a, &b);
+        (0..k).map(move |i| a(at / cols, i) * b(i, at % cols))
+    };
+    let error = |at: usize| (k as f64 + 16.0) * 2f64.powi(-24) * terms(at).map(f64::abs).sum::<f64>();
+    near(y, |at| terms(at).sum(), 0.0, error, what);
+}
+
+/// `rows` × `cols`, transposed.
+fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
+    (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
+}
+
+fn every_form(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let (x, w): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));
+    let plan = forms::plan_with(&place.device, forms::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
+    let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
+    let (at, bt) = (upload(place, &turned(&x, m, k), &[k, m]), upload(place, &turned(&w, n, k), &[k, n]));
+    let mut y: [Tensor<bf16>; 4] = std::array::from_fn(|_| poisoned(place, &[m, n]));
+    let [nt, nn, tn, tt] = &mut y;
+    plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
+    for (y, name) in y.iter().zip(["linear", "matmul", "matmul_tn", "matmul_tt"]) {
+        let (x, w) = (|row: usize, i: usize| x[row * k as usize + i].to64(), |i: usize, col: usize| w[col * k as usize + i].to64());
+        check(y, n, k, x, w, &format!("{name} {m} × {n} × {k}"));
+    }
+}
+
+fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let (x, w): (Vec<f16>, Vec<f16>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));
+    let plan = batched::plan_with(&place.device, batched::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
+    let wt: Vec<f16> = if n * k == 0 { Vec::new() } else { w.chunks((n * k) as usize).flat_map(|w| turned(w, n, k)).collect() };
+    let (a, b, bt) = (upload(place, &x, &[count, m, k]), upload(place, &w, &[count, n, k]), upload(place, &wt, &[count, k, n]));
+    let (mut y, mut z): (Tensor<f16>, Tensor<f16>) = (poisoned(place, &[count, m, n]), poisoned(place, &[count, m, n]));
+    plan.run(&a, &b, &bt, &mut y, &mut z).expect("a run");
+    let (m, n, k) = (m as usize, n as usize, k as usize);
+    for (result, name) in [(&y, "batched_linear"), (&z, "batched_matmul")] {
+        // Rows of all batches: each has its own columns.
+        let terms = |at: usize| {
+            let (row, col) = (at / n, at % n);
+            let (x, w) = (&x[row * k..][..k], &w[(row / m * n + col) * k..][..k]);
+            x.iter().zip(w).map(|(x, w)| x.to64() * w.to64()).collect::<Vec<f64>>()
+        };
+        let error = |at: usize| (k as f64 + 16.0) * 2f64.powi(-24) * terms(at).into_iter().map(f64::abs).sum::<f64>();
+        near(result, |at| terms(at).into_iter().sum(), 0.0, error, &format!("{name} {count} × {m} × {n} × {k}"));
+    }
+}
+
+fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let (x, w): (Vec<bf16>, Vec<bf16>) = (numbers.fill(g * t * k, Kind::Plain), numbers.fill(experts * n * k, kind(seed)));
+    // Also numbers of no expert: the next one, and the largest.
+    let expert: Vec<u32> = (0..g).map(|_| [numbers.below(experts + 1) as u32, u32::MAX][usize::from(numbers.below(8) == 0)]).collect();
+    let plan = grouped::plan_with(&place.device, grouped::Dims { G: g, T: t, K: k, X: experts, N: n }, &place.options).expect("a plan");
+    let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
+    let [first, second] = [(); 2].map(|()| {
+        let mut y = poisoned::<bf16>(place, &[g, t, n]);
+        plan.run(&e, &a, &b, &mut y).expect("a run");
+        y
+    });
+    let weight = |expert: u32, col: usize, i: usize| match u64::from(expert) < experts {
+        true => w[(expert as usize * n as usize + col) * k as usize + i].to64(),
+        false => 0.0,
+    };
+    let terms = |at: usize| {
+        let (row, col) = (at / n as usize, at % n as usize);
+        let expert = expert[row / t as usize];
+        (0..k as usize).map(|i| x[row * k as usize + i].to64() * weight(expert, col, i)).collect::<Vec<f64>>()
+    };
+    let error = |at: usize| (k as f64 + 16.0) * 2f64.powi(-24) * terms(at).into_iter().map(f64::abs).sum::<f64>();
+    near(&first, |at| terms(at).into_iter().sum(), 0.0, error, &format!("{g} groups of {t} × {n} × {k}, {experts} experts"));
+    assert_eq!(bits(&first), bits(&second), "other bits at the second run");
+}
+
+/// As if each group had been computed alone, bit for bit.
+fn routes(place: &Place, [g, t, h, k, experts]: [u64; 5], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let (x, scores): (Vec<bf16>, Vec<f32>) = (numbers.fill(g * t * k, Kind::Plain), numbers.fill(g * experts, Kind::Plain));
+    let (up, down): (Vec<bf16>, Vec<bf16>) = (numbers.fill(experts * h * k, Kind::Plain), numbers.fill(experts * k * h, Kind::Plain));
+    let plan = routed::plan_with(&place.device, routed::Dims { G: g, X: experts, T: t, K: k, H: h }, &place.options).expect("a plan");
+    let (s, a) = (upload(place, &scores, &[g, experts]), upload(place, &x, &[g, t, k]));
+    let (b, c) = (upload(place, &up, &[experts, h, k]), upload(place, &down, &[experts, k, h]));
+    let (mut expert, mut y) = (poisoned::<u32>(place, &[g]), poisoned::<bf16>(place, &[g, t, k]));
+    plan.run(&s, &a, &b, &c, &mut expert, &mut y).expect("a run");
+    let (t, h, k) = (t as usize, h as usize, k as usize);
+    let best = |group: usize| {
+        let scores = &scores[group * experts as usize..][..experts as usize];
+        (0..scores.len()).fold(0, |best, at| if scores[at] > scores[best] { at } else { best })
+    };
+    let expert = expert.download().expect("download");
+    assert_eq!(expert, (0..g as usize).map(|group| best(group) as u32).collect::<Vec<u32>>());
+    if experts == 0 {
+        return near(&y, |_| 0.0, 0.0, |_| 0.0, "no experts");
+    }
+    // silu(x upᵀ), rounded to bf16 as it is stored; then its product with down.
+    let rows = g as usize * t;
+    let open: Vec<f64> = (0..rows * h)
+        .map(|at| {
+            let (row, col) = (at / h, at % h);
+            let up = &up[(best(row / t) * h + col) * k..][..k];
+            let sum: f64 = x[row * k..][..k].iter().zip(up).map(|(x, w)| x.to64() * w.to64()).sum();
+            sum / (1.0 + (-sum).exp())
+        })
+        .collect();
+    let terms = |at: usize| {
+        let (row, col) = (at / k, at % k);
+        let down = &down[(best(row / t) * k + col) * h..][..h];
+        open[row * h..][..h].iter().zip(down).map(|(x, w)| x * w.to64()).collect::<Vec<f64>>()
+    };
+    let error = |at: usize| (bf16::UNIT * 1.1 + 2f64.powi(-18)) * terms(at).into_iter().map(f64::abs).sum::<f64>() + 1e-4;
+    near(&y, |at| terms(at).into_iter().sum(), 0.0, error, &format!("{g} groups of {t}, H {h}, K {k}, {experts} experts"));
+}
