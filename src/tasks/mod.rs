@@ -12,6 +12,7 @@ mod product;
 mod quantised;
 mod reduce;
 mod rotary;
+mod route;
 mod select;
 mod skinny;
 
@@ -25,5 +26,6 @@ pub use product::{batched_linear, batched_matmul, grouped_linear, linear, matmul
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
 pub use rotary::rope;
+pub use route::group_rows;
 pub use select::{argmax, top_k};
 pub use skinny::{skinny_linear, skinny_linear_add, skinny_linear_mul};

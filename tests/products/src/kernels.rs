@@ -60,3 +60,47 @@ pub fn routed(
     grouped_linear(expert, x, up, h).then(silu);
     grouped_linear(expert, h, down, y);
 }
+
+/// A layer of a mixture of experts (Shazeer et al., 2017): each token goes to the K experts it scores highest, and gets the sum of their results
+/// weighted by their probabilities. Which rows an expert gets is known on the device only.
+#[maco::megakernel]
+pub fn moe(
+    x: In<bf16, M, H>,
+    router: In<bf16, X, H>,
+    gate: In<bf16, X, I, H>,
+    up: In<bf16, X, I, H>,
+    down: In<bf16, X, H, I>,
+    weights: Out<f32, M, K>,
+    ids: Out<u32, M, K>,
+    expert: Out<u32, G>,
+    rows: Out<u32, R>,
+    counts: Out<u32, X, C>,
+    y: Out<bf16, M, H>,
+) {
+    let logits = temp::<bf16, M, X>();
+    let scores = temp::<f32, M, X>();
+    let probabilities = temp::<f32, M, X>();
+    let place = temp::<u32, M, K>();
+    let sorted = temp::<bf16, R, H>();
+    let open = temp::<bf16, R, I>();
+    let raised = temp::<bf16, R, I>();
+    let inner = temp::<bf16, R, I>();
+    let results = temp::<bf16, R, H>();
+    linear(x, router, logits);
+    to_f32(logits, scores);
+    softmax(scores, probabilities);
+    top_k(probabilities, weights, ids);
+    group_rows(ids, counts, expert, rows, place);
+    embedding(rows, x, sorted);
+    grouped_linear(expert, sorted.split(0, G), gate, open.split(0, G)).then(silu);
+    grouped_linear(expert, sorted.split(0, G), up, raised.split(0, G));
+    mul(open, raised, inner);
+    grouped_linear(expert, inner.split(0, G), down, results.split(0, G));
+    gather_sum(place, weights, results, y);
+}
+
+/// The sort of tokens by experts alone.
+#[maco::megakernel]
+pub fn sorted(ids: In<u32, M, K>, counts: Out<u32, X, C>, expert: Out<u32, G>, rows: Out<u32, R>, place: Out<u32, M, K>) {
+    group_rows(ids, counts, expert, rows, place);
+}

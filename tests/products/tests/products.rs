@@ -3,7 +3,7 @@
 mod support;
 
 use maco::{Tensor, bf16, f16};
-use products::kernels::{batched, forms, grouped, routed};
+use products::kernels::{batched, forms, grouped, moe, routed, sorted};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
 
 on_every_device! {
@@ -11,6 +11,8 @@ on_every_device! {
     batches up to [4, 140, 260, 130], edges BATCHES;
     groups up to [5, 130, 260, 130, 4], edges GROUPS;
     routes up to [5, 130, 260, 130, 4], edges GROUPS;
+    sorts up to [400, 9, 20, 40, 300], edges SORTS;
+    layers up to [150, 70, 90, 9, 4], edges LAYERS;
 }
 
 /// M, N, K.
@@ -18,7 +20,24 @@ const FORMS: [[u64; 3]; 6] = [[0, 8, 8], [8, 0, 8], [8, 8, 0], [1, 1, 1], [128, 
 /// B, M, N, K.
 const BATCHES: [[u64; 4]; 5] = [[0, 8, 8, 8], [1, 1, 1, 1], [3, 64, 128, 64], [2, 130, 70, 65], [3, 5, 8, 0]];
 /// G, T, N, K, X.
-const GROUPS: [[u64; 5]; 6] = [[0, 8, 8, 8, 2], [3, 8, 8, 8, 0], [1, 1, 1, 1, 1], [4, 128, 256, 64, 3], [3, 130, 70, 65, 2], [2, 5, 8, 0, 2]];
+const GROUPS: [[u64; 5]; 6] =
+    [[0, 8, 8, 8, 2], [3, 8, 8, 8, 0], [1, 1, 1, 1, 1], [4, 128, 256, 64, 3], [3, 130, 70, 65, 2], [2, 5, 8, 0, 2]];
+
+/// M, K, X, T, C.
+const SORTS: [[u64; 5]; 8] = [
+    [0, 2, 3, 4, 257],
+    [5, 0, 3, 4, 257],
+    [5, 2, 0, 4, 257],
+    [1, 1, 1, 1, 2],
+    [9, 3, 4, 2, 2],
+    [1000, 8, 64, 128, 257],
+    [300, 2, 5, 16, 9],
+    [7, 2, 3, 5, 1],
+];
+/// M, H, I, X, K.
+const LAYERS: [[u64; 5]; 4] = [[1, 8, 8, 1, 1], [100, 64, 128, 8, 2], [33, 72, 40, 5, 3], [300, 16, 24, 16, 4]];
+/// Rows of a group.
+const GROUP: u64 = 128;
 
 /// y = a · b, both given by element: the error of a sum in `f32`, and one rounding.
 fn check<E: Number>(y: &Tensor<E>, cols: u64, k: u64, a: impl Fn(usize, usize) -> f64, b: impl Fn(usize, usize) -> f64, what: &str) {
@@ -135,4 +154,91 @@ fn routes(place: &Place, [g, t, h, k, experts]: [u64; 5], seed: u64) {
     };
     let error = |at: usize| (bf16::UNIT * 1.1 + 2f64.powi(-18)) * terms(at).into_iter().map(f64::abs).sum::<f64>() + 1e-4;
     near(&y, |at| terms(at).into_iter().sum(), 0.0, error, &format!("{g} groups of {t}, H {h}, K {k}, {experts} experts"));
+}
+
+/// Every token in the groups of its experts, in order; what is left over is nobody's.
+fn sorts(place: &Place, [m, k, experts, t, c]: [u64; 5], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let t = t.max(1);
+    // Some ids are of no expert, and sometimes there is too little room.
+    let ids: Vec<u32> = (0..m * k).map(|_| numbers.below(experts + u64::from(seed.is_multiple_of(3))) as u32).collect();
+    let enough = m * k / t + experts;
+    let g = if seed % 4 == 1 { enough / 2 } else { enough };
+    let plan =
+        sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, C: c, G: g, R: g * t }, &place.options).expect("a plan");
+    let input = upload(place, &ids, &[m, k]);
+    let (mut counts, mut expert, mut rows, mut at) = (
+        poisoned::<u32>(place, &[experts, c]),
+        poisoned::<u32>(place, &[g]),
+        poisoned::<u32>(place, &[g * t]),
+        poisoned::<u32>(place, &[m, k]),
+    );
+    plan.run(&input, &mut counts, &mut expert, &mut rows, &mut at).expect("a run");
+    let (mut of, mut tokens, mut places) = (Vec::new(), Vec::new(), vec![u32::MAX; ids.len()]);
+    // Without scratch nobody works.
+    let usable = if c > 1 { experts as u32 } else { 0 };
+    for x in 0..usable {
+        let own: Vec<usize> = (0..ids.len()).filter(|&n| ids[n] == x).collect();
+        for group in own.chunks(t as usize) {
+            if (of.len() as u64) < g {
+                group.iter().enumerate().for_each(|(row, &n)| places[n] = (of.len() * t as usize + row) as u32);
+                tokens.extend(group.iter().map(|&n| (n as u64 / k) as u32).chain(std::iter::repeat(u32::MAX)).take(t as usize));
+                of.push(x);
+            }
+        }
+    }
+    of.resize(g as usize, u32::MAX);
+    tokens.resize((g * t) as usize, u32::MAX);
+    let what = format!("{m} tokens of {k} of {experts} experts in {g} groups of {t}, {c} columns");
+    assert_eq!(expert.download().expect("download"), of, "{what}: experts");
+    assert_eq!(rows.download().expect("download"), tokens, "{what}: tokens");
+    assert_eq!(at.download().expect("download"), places, "{what}: places");
+}
+
+/// A whole layer beside one that goes token by token in `f64`, with the experts that the device chose.
+fn layers(place: &Place, [m, h, i, experts, k]: [u64; 5], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let (experts, k) = (experts.max(1), k.min(experts.max(1)));
+    let g = m * k / GROUP + experts;
+    let mut fill =
+        |count: u64, scale: f64| -> Vec<bf16> { (0..count).map(|_| bf16::from_f64(numbers.number(Kind::Plain) * scale)).collect() };
+    let (x, router) = (fill(m * h, 0.25), fill(experts * h, 0.25));
+    let (gate, up, down) = (fill(experts * i * h, 0.25), fill(experts * i * h, 0.25), fill(experts * h * i, 0.25));
+    let dims = moe::Dims { M: m, H: h, X: experts, I: i, K: k, G: g, R: g * GROUP, C: 257 };
+    let plan = moe::plan_with(&place.device, dims, &place.options).expect("a plan");
+    let inputs =
+        [(&x, [m, h].as_slice()), (&router, &[experts, h]), (&gate, &[experts, i, h]), (&up, &[experts, i, h]), (&down, &[experts, h, i])]
+            .map(|(data, shape)| upload(place, data, shape));
+    let [a, b, c, d, e] = &inputs;
+    let (mut weights, mut ids) = (poisoned::<f32>(place, &[m, k]), poisoned::<u32>(place, &[m, k]));
+    let (mut expert, mut rows) = (poisoned::<u32>(place, &[g]), poisoned::<u32>(place, &[g * GROUP]));
+    let (mut counts, mut y) = (poisoned::<u32>(place, &[experts, 257]), poisoned::<bf16>(place, &[m, h]));
+    plan.run(a, b, c, d, e, &mut weights, &mut ids, &mut expert, &mut rows, &mut counts, &mut y).expect("a run");
+    let (weights, ids) = (weights.download().expect("download"), ids.download().expect("download"));
+    let (h, i, k) = (h as usize, i as usize, k as usize);
+    let dot = |a: &[f64], w: &[bf16]| a.iter().zip(w).map(|(a, w)| a * w.to64()).sum::<f64>();
+    // The sum, and that of what it is made of without signs.
+    let mut expected = vec![(0.0, 0.0); m as usize * h];
+    for token in 0..m as usize {
+        let x: Vec<f64> = x[token * h..][..h].iter().map(|v| v.to64()).collect();
+        for n in token * k..token * k + k {
+            let (expert, weight) = (ids[n] as usize, f64::from(weights[n]));
+            let inner: Vec<f64> = (0..i)
+                .map(|row| {
+                    let [open, raised] = [&gate, &up].map(|w| dot(&x, &w[(expert * i + row) * h..][..h]));
+                    open / (1.0 + (-open).exp()) * raised
+                })
+                .collect();
+            let absolute: Vec<f64> = inner.iter().map(|v| v.abs()).collect();
+            for col in 0..h {
+                let w = &down[(expert * h + col) * i..][..i];
+                let sizes: Vec<bf16> = w.iter().map(|w| bf16::from_f64(w.to64().abs())).collect();
+                let to = &mut expected[token * h + col];
+                *to = (to.0 + weight * dot(&inner, w), to.1 + weight * dot(&absolute, &sizes));
+            }
+        }
+    }
+    // Four roundings to bf16 on the way.
+    let error = |at: usize| expected[at].1 * 4.5 * bf16::UNIT + 1e-4;
+    near(&y, |at| expected[at].0, 0.0, error, &format!("{m} tokens, H {h}, I {i}, {k} of {experts} experts"));
 }
