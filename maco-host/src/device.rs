@@ -63,6 +63,14 @@ impl Device {
         matches!(self.0, Kind::Gpu(_))
     }
 
+    /// What kind of device it is: the GPU's name as the driver has it, or `CPU`.
+    pub fn model(&self) -> String {
+        match &self.0 {
+            Kind::Cpu(_) => "CPU".to_owned(),
+            Kind::Gpu(context) => context.name().to_owned(),
+        }
+    }
+
     /// Most workers a plan may have here: multiprocessors, or threads.
     pub fn workers(&self) -> u32 {
         match &self.0 {

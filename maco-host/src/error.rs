@@ -7,8 +7,8 @@ use maco_graph::plan::PlanError;
 use maco_graph::resolve::ResolveError;
 use maco_graph::spec::BuildError;
 
+use crate::files::FileError;
 use crate::hang::Hang;
-use crate::profile::TraceError;
 use crate::tensor::{BufferFault, Shape};
 
 /// What went wrong: `MACO0047: what, in the user's names`, then a help line.
@@ -431,9 +431,9 @@ pub enum Error {
         /// How long the first ones had waited.
         waited: Duration,
     },
-    /// A trace or a file of costs: MACO0064, MACO0065.
+    /// A trace, a file of costs, or one of measured tiles: MACO0064, MACO0065, MACO0067.
     #[error(transparent)]
-    Trace(Box<TraceError>),
+    File(Box<FileError>),
 }
 
 impl Error {
@@ -477,7 +477,7 @@ impl Error {
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
             Error::NotBegun { .. } => 66,
-            Error::Trace(error) => error.code(),
+            Error::File(error) => error.code(),
         }
     }
 }
@@ -494,9 +494,9 @@ impl From<BuildError> for Error {
     }
 }
 
-impl From<TraceError> for Error {
-    fn from(error: TraceError) -> Error {
-        Error::Trace(Box::new(error))
+impl From<FileError> for Error {
+    fn from(error: FileError) -> Error {
+        Error::File(Box::new(error))
     }
 }
 

@@ -9,6 +9,7 @@ mod arguments;
 mod cpu;
 mod device;
 mod error;
+mod files;
 mod gpu;
 mod graph_files;
 mod hang;
@@ -21,11 +22,13 @@ mod program;
 mod report;
 mod signature;
 mod tensor;
+mod tuning;
 
 pub use alone::on_cpu;
 pub use arguments::{Arguments, ScalarValue};
 pub use device::Device;
 pub use error::Error;
+pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
@@ -36,3 +39,4 @@ pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};
 pub use report::Report;
 pub use tensor::{BufferFault, Extent, IntoShape, Shape, Tensor, TensorElement};
+pub use tuning::{Tuned, Tuning};

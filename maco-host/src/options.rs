@@ -5,6 +5,7 @@ use std::time::Duration;
 use maco_graph::plan::{CallShape, Costs, Schedule};
 
 use crate::error::Error;
+use crate::tuning::Tuning;
 
 const VARIABLE: &str = "MACO_DEADLINE_SCALE";
 
@@ -19,6 +20,7 @@ pub struct PlanOptions {
     pub(crate) pipelined: bool,
     pub(crate) costs: Option<Costs>,
     pub(crate) shapes: Vec<CallShape>,
+    pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
 }
 
@@ -33,6 +35,7 @@ impl Default for PlanOptions {
             pipelined: false,
             costs: None,
             shapes: Vec::new(),
+            tuning: None,
             cooperative: true,
         }
     }
@@ -79,6 +82,14 @@ impl PlanOptions {
     #[must_use]
     pub fn shapes(mut self, shapes: Vec<CallShape>) -> PlanOptions {
         self.shapes = shapes;
+        self
+    }
+
+    /// Tiles and parts that were measured to be the fastest on this kind of device; the planner's model is asked about other calls only.
+    /// What the source says counts more, and so does [`PlanOptions::shapes`].
+    #[must_use]
+    pub fn tuning(mut self, tuning: Tuning) -> PlanOptions {
+        self.tuning = Some(tuning);
         self
     }
 

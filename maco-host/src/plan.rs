@@ -60,6 +60,9 @@ impl Plan {
         if graph.name.is_empty() {
             graph.name = program.name.into();
         }
+        // The first that is about a call counts.
+        let mut shapes = options.shapes.clone();
+        shapes.extend(options.tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
         let planned = graph_plan::plan(
             graph,
             &Options {
@@ -70,7 +73,7 @@ impl Plan {
                 costs: options.costs.clone(),
                 // On a CPU a sum is split only if somebody says so: results then do not depend on the number of threads.
                 splits: device.is_gpu(),
-                shapes: options.shapes.clone(),
+                shapes,
             },
         )?;
         graph_files::write_if_asked(&planned)?;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW, chain};
 use maco_graph::ir::TensorKind::{In, Out, Temp};
 use maco_graph::spec::Element::{Bf16, F32};
-use maco_host::profile::{Group, Kind, Operation, Profile, Roofline, Span, TaskPlace, TraceError, read_costs, write_costs};
+use maco_host::profile::{FileError, Group, Kind, Operation, Profile, Roofline, Span, TaskPlace, read_costs, write_costs};
 use maco_host::{Arguments, Cost, Costs, Device, Plan, PlanOptions};
 
 fn run(plan: &Plan, m: u64, n: u64) {
@@ -287,7 +287,7 @@ fn a_broken_trace_says_where() {
     };
     let says = |from: &str, to: &str, what: &[&str]| {
         let (error, text) = broken(from, to);
-        assert!(matches!(error, TraceError::Field { .. }), "{error:?}");
+        assert!(matches!(error, FileError::Field { .. }), "{error:?}");
         for what in what {
             assert!(text.contains(what), "`{what}` in {text}");
         }
@@ -309,17 +309,17 @@ fn a_broken_trace_says_where() {
     says(r#""roofline":null"#, r#""roofline":{"bytes_per_second":0}"#, &["otherData.maco.roofline", "`bytes_per_second`", "above 0"]);
     says(r#""flops":0"#, r#""flops":0.5"#, &["otherData.maco.operations[0]", "`flops`"]);
     says(r#""traceEvents""#, r#""events""#, &["`traceEvents`", "an array of events", "found nothing"]);
-    assert!(matches!(broken(r#""version":1"#, r#""version":2"#).0, TraceError::Version { found: 2, expected: 1, .. }));
-    assert!(matches!(broken("{\"maco\"", "{\"other\"").0, TraceError::Foreign { .. }));
+    assert!(matches!(broken(r#""version":1"#, r#""version":2"#).0, FileError::Version { found: 2, expected: 1, .. }));
+    assert!(matches!(broken("{\"maco\"", "{\"other\"").0, FileError::Foreign { .. }));
     // Cut off.
     std::fs::write(&path, &good[..good.len() / 2]).unwrap();
     let error = Profile::read_chrome(&path).unwrap_err();
-    assert!(matches!(error, TraceError::Json { .. }) && error.to_string().contains("line"), "{error}");
+    assert!(matches!(error, FileError::Json { .. }) && error.to_string().contains("line"), "{error}");
     std::fs::write(&path, "[]").unwrap();
-    assert!(matches!(Profile::read_chrome(&path).unwrap_err(), TraceError::Foreign { .. }));
+    assert!(matches!(Profile::read_chrome(&path).unwrap_err(), FileError::Foreign { .. }));
     std::fs::remove_file(&path).unwrap();
-    assert!(matches!(Profile::read_chrome(&path).unwrap_err(), TraceError::Io { action: "read", .. }));
-    assert!(matches!(by_hand().write_chrome(path.with_file_name("no/such")).unwrap_err(), TraceError::Io { action: "written", .. }));
+    assert!(matches!(Profile::read_chrome(&path).unwrap_err(), FileError::Io { action: "read", .. }));
+    assert!(matches!(by_hand().write_chrome(path.with_file_name("no/such")).unwrap_err(), FileError::Io { action: "written", .. }));
 }
 
 #[test]

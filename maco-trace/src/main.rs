@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use maco_host::profile::{Profile, TraceError, write_costs};
+use maco_host::profile::{Profile, FileError, write_costs};
 
 /// Says what a recorded launch of a MACO megakernel did with its time.
 ///
@@ -80,7 +80,7 @@ enum Command {
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
-    Trace(#[from] TraceError),
+    Trace(#[from] FileError),
     #[error(transparent)]
     Draw(#[from] draw::DrawError),
 }

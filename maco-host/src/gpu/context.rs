@@ -172,6 +172,11 @@ impl Context {
         Ok(context)
     }
 
+    /// As the driver has it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn multiprocessors(&self) -> u32 {
         self.multiprocessors
     }

@@ -55,9 +55,11 @@ type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>);
 
 /// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
-    let planes = call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| {
-        matches!(param.region, [Index::Data(by), _, _] if usize::from(*by) == operand)
-    });
+    let planes = call
+        .operands
+        .iter()
+        .zip(tensor_params(call))
+        .filter(|(_, param)| matches!(param.region, [Index::Data(by), _, _] if usize::from(*by) == operand));
     planes.map(|(view, _)| view.axes[0].extent).min()
 }
 

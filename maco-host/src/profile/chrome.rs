@@ -9,8 +9,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::error::{TRACE, TraceError};
 use super::{Profile, Role, Span};
+use crate::files::{FileError, TRACE};
 
 /// Version of `otherData.maco`.
 pub(super) const VERSION: u64 = 1;
@@ -24,9 +24,9 @@ impl Profile {
     ///
     /// # Errors
     /// MACO0064 when the file cannot be written.
-    pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), TraceError> {
+    pub fn write_chrome(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let path = path.as_ref();
-        let failed = |source| TraceError::Io { code: TRACE, path: path.into(), action: "written", source };
+        let failed = |source| FileError::Io { code: TRACE, path: path.into(), action: "written", source };
         let mut file = BufWriter::new(File::create(path).map_err(failed)?);
         self.write_to(&mut file).and_then(|()| file.flush()).map_err(failed)
     }

@@ -6,9 +6,8 @@ use std::path::Path;
 use maco_graph::plan::{Cost, Costs};
 use serde_json::json;
 
-use super::error::{COSTS, TraceError};
-use super::read::{At, Reader, json};
 use super::{Profile, Span};
+use crate::files::{self, At, COSTS, FileError, Reader};
 
 const VERSION: u64 = 1;
 const HELP: &str = "write the costs again with `profile::write_costs`";
@@ -36,29 +35,24 @@ impl Profile {
 ///
 /// # Errors
 /// MACO0065 when the file cannot be written.
-pub fn write_costs(costs: &Costs, path: impl AsRef<Path>) -> Result<(), TraceError> {
+pub fn write_costs(costs: &Costs, path: impl AsRef<Path>) -> Result<(), FileError> {
     let path = path.as_ref();
     let one = |cost: &Cost| json!({"operation": cost.task, "tile": cost.tile, "nanoseconds": cost.nanoseconds});
     let text = json!({
         "maco_costs": {"version": VERSION, "hop_nanoseconds": costs.hop, "costs": costs.entries.iter().map(one).collect::<Vec<_>>()}
     });
-    std::fs::write(path, format!("{text:#}\n")).map_err(|source| TraceError::Io {
-        code: COSTS,
-        path: path.into(),
-        action: "written",
-        source,
-    })
+    files::write(COSTS, path, &text)
 }
 
 /// Reads what [`write_costs`] wrote.
 ///
 /// # Errors
 /// MACO0065: which file, which entry and field, what was expected there and what was found.
-pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, TraceError> {
+pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, FileError> {
     let path = path.as_ref();
-    let root = json(COSTS, path, HELP)?;
+    let root = files::json(COSTS, path, HELP)?;
     let Some(object) = root.get("maco_costs").and_then(serde_json::Value::as_object) else {
-        return Err(TraceError::Foreign { code: COSTS, path: path.into(), missing: "maco_costs", help: HELP });
+        return Err(FileError::Foreign { code: COSTS, path: path.into(), missing: "maco_costs", help: HELP });
     };
     let reader = Reader { code: COSTS, path, help: HELP };
     let at = At { reader: &reader, place: "maco_costs".into(), object };

@@ -5,7 +5,6 @@
 
 mod chrome;
 mod costs;
-mod error;
 mod path;
 mod read;
 pub(crate) mod record;
@@ -15,9 +14,9 @@ use maco_graph::plan::Plan;
 
 use crate::hang::{task_name, tile};
 
+pub use crate::files::FileError;
 pub use chrome::MOST_ARROWS;
 pub use costs::{read_costs, write_costs};
-pub use error::TraceError;
 pub use path::{CriticalPath, Step};
 pub use summary::{OperationSummary, Summary};
 

@@ -2,28 +2,25 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::chrome::VERSION;
-use super::error::{TRACE, TraceError};
 use super::{Group, Kind, Operation, Profile, Roofline, Span, TaskPlace};
+use crate::files::{At, FileError, Reader, TRACE, json};
 
 const HELP: &str = "record and write the trace again with `Profile::write_chrome`";
-
-/// Whole numbers beyond which nanoseconds are no longer exact.
-const MOST: f64 = (1u64 << 53) as f64;
 
 impl Profile {
     /// Reads a trace that [`Profile::write_chrome`] wrote.
     ///
     /// # Errors
     /// MACO0064: which file, which event or entry of `otherData.maco`, which field, what was expected there and what was found.
-    pub fn read_chrome(path: impl AsRef<Path>) -> Result<Profile, TraceError> {
+    pub fn read_chrome(path: impl AsRef<Path>) -> Result<Profile, FileError> {
         let path = path.as_ref();
         let root = json(TRACE, path, HELP)?;
         let reader = Reader { code: TRACE, path, help: HELP };
         let Some(maco) = root.get("otherData").and_then(|other| other.get("maco")).and_then(Value::as_object) else {
-            return Err(TraceError::Foreign {
+            return Err(FileError::Foreign {
                 code: TRACE,
                 path: path.into(),
                 missing: "otherData.maco",
@@ -47,114 +44,8 @@ impl Profile {
     }
 }
 
-/// The file as JSON.
-pub(super) fn json(code: &'static str, path: &Path, help: &'static str) -> Result<Value, TraceError> {
-    let text = std::fs::read(path).map_err(|source| TraceError::Io { code, path: path.into(), action: "read", source })?;
-    serde_json::from_slice(&text).map_err(|error| TraceError::Json { code, path: path.into(), why: error.to_string().into(), help })
-}
-
-/// Whose errors these are.
-pub(super) struct Reader<'a> {
-    pub(super) code: &'static str,
-    pub(super) path: &'a Path,
-    pub(super) help: &'static str,
-}
-
-impl Reader<'_> {
-    pub(super) fn field(&self, place: &str, field: &str, expected: impl Into<Box<str>>, found: Option<&Value>) -> TraceError {
-        TraceError::Field {
-            code: self.code,
-            path: self.path.into(),
-            place: place.into(),
-            field: field.into(),
-            expected: expected.into(),
-            found: found.map_or_else(|| "nothing".to_owned(), brief).into(),
-            help: self.help,
-        }
-    }
-}
-
-/// A value on one short line.
-fn brief(value: &Value) -> String {
-    const MOST: usize = 60;
-    let text = value.to_string();
-    if text.chars().count() <= MOST { text } else { format!("{}…", text.chars().take(MOST).collect::<String>()) }
-}
-
-/// An object of the file, and where it lies.
-pub(super) struct At<'a> {
-    pub(super) reader: &'a Reader<'a>,
-    pub(super) place: String,
-    pub(super) object: &'a Map<String, Value>,
-}
-
-impl<'a> At<'a> {
-    fn wrong(&self, field: &str, expected: impl Into<Box<str>>) -> TraceError {
-        self.reader.field(&self.place, field, expected, self.object.get(field))
-    }
-
-    pub(super) fn version(&self, expected: u64) -> Result<(), TraceError> {
-        match self.whole("version")? {
-            found if found == expected => Ok(()),
-            found => Err(TraceError::Version {
-                code: self.reader.code,
-                path: self.reader.path.into(),
-                found,
-                expected,
-                help: "read it with the version of MACO that wrote it, or write it again",
-            }),
-        }
-    }
-
-    pub(super) fn text(&self, field: &str) -> Result<&'a str, TraceError> {
-        self.object.get(field).and_then(Value::as_str).ok_or_else(|| self.wrong(field, "a text"))
-    }
-
-    pub(super) fn whole(&self, field: &str) -> Result<u64, TraceError> {
-        self.object.get(field).and_then(Value::as_u64).ok_or_else(|| self.wrong(field, "a whole number"))
-    }
-
-    /// A whole number below `end`.
-    pub(super) fn below(&self, field: &str, end: u64, what: &str) -> Result<u32, TraceError> {
-        let value = self.object.get(field).and_then(Value::as_u64).filter(|&value| value < end).and_then(|value| u32::try_from(value).ok());
-        value.ok_or_else(|| self.wrong(field, format!("{what} below {end}")))
-    }
-
-    fn positive(&self, field: &str) -> Result<f64, TraceError> {
-        let value = self.object.get(field).and_then(Value::as_f64).filter(|&value| value > 0.0 && value.is_finite());
-        value.ok_or_else(|| self.wrong(field, "a number above 0"))
-    }
-
-    /// Microseconds, as nanoseconds.
-    fn micro(&self, field: &str) -> Result<u64, TraceError> {
-        let value = self.object.get(field).and_then(Value::as_f64).map(|value| (value * 1e3).round());
-        let value = value.filter(|value| (0.0..MOST).contains(value));
-        value.map(|value| value as u64).ok_or_else(|| self.wrong(field, "microseconds, 0 or more"))
-    }
-
-    /// Whole numbers below `end`.
-    pub(super) fn numbers(&self, field: &str, end: u64) -> Result<Vec<u32>, TraceError> {
-        let expected = || format!("whole numbers below {end}");
-        let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, expected()))?;
-        let number = |(index, value): (usize, &Value)| {
-            let number = value.as_u64().filter(|&value| value < end).and_then(|value| u32::try_from(value).ok());
-            number.ok_or_else(|| self.reader.field(&self.place, &format!("{field}[{index}]"), expected(), Some(value)))
-        };
-        array.iter().enumerate().map(number).collect()
-    }
-
-    /// An array of objects, each as `read` reads it.
-    pub(super) fn all<T>(&self, field: &str, read: impl Fn(At<'_>) -> Result<T, TraceError>) -> Result<Vec<T>, TraceError> {
-        let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, "an array of objects"))?;
-        let one = |(index, value): (usize, &Value)| {
-            let place = format!("{}.{field}[{index}]", self.place);
-            let object = value.as_object().ok_or_else(|| self.reader.field(&place, "", "an object", Some(value)))?;
-            read(At { reader: self.reader, place, object })
-        };
-        array.iter().enumerate().map(one).collect()
-    }
-
-    fn profile(&self) -> Result<Profile, TraceError> {
+impl At<'_> {
+    fn profile(&self) -> Result<Profile, FileError> {
         const WORDS: u64 = 1 << 32;
         let operations = self.all("operations", |at| {
             Ok(Operation {
@@ -208,7 +99,7 @@ impl<'a> At<'a> {
         })
     }
 
-    fn span(&self, profile: &Profile) -> Result<Span, TraceError> {
+    fn span(&self, profile: &Profile) -> Result<Span, FileError> {
         let word = self.text("cat")?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load` or `store`"))?;

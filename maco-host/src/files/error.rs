@@ -1,15 +1,15 @@
-//! What can be wrong with a trace, or with a file of costs.
+//! What can be wrong with a file of MACO's.
 
 use std::path::Path;
 
-/// A trace (MACO0064) or a file of costs (MACO0065) that could not be written or read: which file, where in it, and what was expected.
+/// A trace (MACO0064), a file of costs (MACO0065) or of measured tiles (MACO0067) that could not be written or read: which file, where in it, and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TraceError {
+pub enum FileError {
     /// The file system refused.
     #[error("{code}: {} cannot be {action}: {source}\nhelp: check the path and its permissions", path.display())]
     Io {
-        /// `MACO0064` or `MACO0065`.
+        /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
@@ -21,7 +21,7 @@ pub enum TraceError {
     /// The file is no JSON, or ends too early.
     #[error("{code}: {} is not JSON: {why}\nhelp: {help}", path.display())]
     Json {
-        /// `MACO0064` or `MACO0065`.
+        /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
@@ -33,7 +33,7 @@ pub enum TraceError {
     /// JSON, but not of MACO.
     #[error("{code}: {} was not written by MACO: it has no `{missing}`\nhelp: {help}", path.display())]
     Foreign {
-        /// `MACO0064` or `MACO0065`.
+        /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
@@ -45,7 +45,7 @@ pub enum TraceError {
     /// Written by another version of MACO.
     #[error("{code}: {} has version {found} of its format, but this program reads version {expected}\nhelp: {help}", path.display())]
     Version {
-        /// `MACO0064` or `MACO0065`.
+        /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
@@ -59,7 +59,7 @@ pub enum TraceError {
     /// A field is missing, or says something impossible.
     #[error("{code}: {}: {place}: field `{field}`: expected {expected}, found {found}\nhelp: {help}", path.display())]
     Field {
-        /// `MACO0064` or `MACO0065`.
+        /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
@@ -76,21 +76,27 @@ pub enum TraceError {
     },
 }
 
-impl TraceError {
-    /// The stable code: 64 for traces, 65 for costs.
+impl FileError {
+    /// The stable code: 64 for traces, 65 for costs, 67 for measured tiles.
     pub fn code(&self) -> u16 {
-        let (TraceError::Io { code, .. }
-        | TraceError::Json { code, .. }
-        | TraceError::Foreign { code, .. }
-        | TraceError::Version { code, .. }
-        | TraceError::Field { code, .. }) = self;
-        if *code == COSTS { 65 } else { 64 }
+        let (FileError::Io { code, .. }
+        | FileError::Json { code, .. }
+        | FileError::Foreign { code, .. }
+        | FileError::Version { code, .. }
+        | FileError::Field { code, .. }) = self;
+        match *code {
+            COSTS => 65,
+            TUNING => 67,
+            _ => 64,
+        }
     }
 }
 
 /// The code of traces.
-pub(super) const TRACE: &str = "MACO0064";
+pub(crate) const TRACE: &str = "MACO0064";
 /// The code of files of costs.
-pub(super) const COSTS: &str = "MACO0065";
+pub(crate) const COSTS: &str = "MACO0065";
+/// The code of files of measured tiles.
+pub(crate) const TUNING: &str = "MACO0067";
 
-const _: () = assert!(size_of::<TraceError>() <= 128);
+const _: () = assert!(size_of::<FileError>() <= 128);

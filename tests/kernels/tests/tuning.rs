@@ -1,0 +1,114 @@
+//! Measured tiles: which calls they are for, what counts more, and files of them that are wrong.
+mod support;
+
+use std::path::PathBuf;
+
+use kernels::dense::{product, tiles};
+use maco::{Device, PlanOptions, Tensor, Tuned, Tuning, bf16};
+use support::{Matrix, poisoned};
+
+const M: u64 = 200;
+const N: u64 = 300;
+const K: u64 = 500;
+
+fn tuned(device: &Device) -> Tuned {
+    Tuned {
+        task: "linear".into(),
+        element: "bf16".into(),
+        shapes: vec![vec![M, K], vec![N, K], vec![M, N]],
+        workers: device.workers(),
+        tile: vec![64, 256],
+        parts: 3,
+        nanoseconds: 1234,
+    }
+}
+
+fn tuning(device: &Device, entries: Vec<Tuned>) -> Tuning {
+    Tuning { entries, ..Tuning::new(device) }
+}
+
+/// Tile and parts of `product` with these measurements.
+fn chosen(device: &Device, options: PlanOptions) -> (Vec<u32>, u32) {
+    let plan = product::plan_with(device, product::Dims { M, K, N }, &options).unwrap();
+    let call = &plan.graph().calls[0];
+    let (x, w) = (Matrix::integers(M as usize, K as usize, 1, 2), Matrix::sparse(N as usize, K as usize, 2));
+    let mut y = poisoned::<bf16>(device, M as usize, N as usize);
+    let (a, b): (Tensor<bf16>, Tensor<bf16>) = (x.upload(device), w.upload(device));
+    plan.run(&a, &b, &mut y).unwrap();
+    x.times(&w.t()).bf16().within(&y, 0.0, &format!("tile {:?} in {} parts", call.tile, call.parts));
+    (call.tile.clone(), call.parts)
+}
+
+#[test]
+fn what_was_measured_is_used_for_the_same_calls_on_the_same_kind_of_device() {
+    let device = Device::cpu_with(3);
+    let plan = |tuning: Tuning| chosen(&device, PlanOptions::new().tuning(tuning));
+    let free = chosen(&device, PlanOptions::new());
+    assert_ne!(free, (vec![64, 256], 3));
+    assert_eq!(plan(tuning(&device, vec![tuned(&device)])), (vec![64, 256], 3));
+    for other in [
+        Tuned { task: "matmul".into(), ..tuned(&device) },
+        Tuned { element: "f16".into(), ..tuned(&device) },
+        Tuned { workers: 4, ..tuned(&device) },
+        Tuned { shapes: vec![vec![M, K], vec![N, K], vec![M, N + 1]], ..tuned(&device) },
+        Tuned { shapes: vec![vec![M, K], vec![N, K]], ..tuned(&device) },
+        // Measured before the task was changed.
+        Tuned { tile: vec![64, 96], ..tuned(&device) },
+        Tuned { tile: vec![64], ..tuned(&device) },
+        Tuned { parts: 1 << 20, ..tuned(&device) },
+    ] {
+        assert_eq!(plan(tuning(&device, vec![other.clone()])), free, "{other:?}");
+    }
+    assert_eq!(plan(Tuning { device: "another".into(), entries: vec![tuned(&device)] }), free);
+}
+
+#[test]
+fn what_the_source_and_the_caller_say_counts_more() {
+    let device = Device::cpu_with(2);
+    let options = || PlanOptions::new().tuning(tuning(&device, vec![tuned(&device)]));
+    let plan = tiles::plan_with(&device, tiles::Dims { M, K, N }, &options()).unwrap();
+    let found: Vec<_> = plan.graph().calls.iter().map(|call| (call.tile.clone(), call.parts)).collect();
+    assert_eq!(found, [[64, 128], [64, 256], [128, 128], [128, 256]].map(|tile| (tile.to_vec(), 3)));
+    let shape = maco::CallShape { call: 0, tile: Some(vec![128, 128]), split: Some(2) };
+    assert_eq!(chosen(&device, options().shapes(vec![shape])), (vec![128, 128], 2));
+}
+
+#[test]
+fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
+    let device = Device::cpu();
+    let mut good = Tuning::new(&device);
+    good.add(tuned(&device));
+    good.add(Tuned { workers: 100, ..tuned(&device) });
+    // In place of the first.
+    good.add(Tuned { tile: vec![128, 128], parts: 2, ..tuned(&device) });
+    assert_eq!(good.entries.iter().map(|entry| (entry.workers, entry.parts)).collect::<Vec<_>>(), [(device.workers(), 2), (100, 3)]);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tuning.json");
+    good.write(&path).unwrap();
+    assert_eq!(Tuning::read(&path).unwrap(), good);
+    let text = std::fs::read_to_string(&path).unwrap();
+    for (from, to, what) in [
+        ("\"parts\": 3", "\"parts\": 0", "maco_tuning.entries[1]: field `parts`: expected a whole number above 0, found 0"),
+        ("\"parts\": 3", "\"part\": 3", "maco_tuning.entries[1]: field `parts`: expected a whole number below 4294967296, found nothing"),
+        ("\"task\": \"linear\"", "\"task\": 7", "maco_tuning.entries[0]: field `task`: expected a text, found 7"),
+        ("\"workers\": 100", "\"workers\": -1", "entries[1]: field `workers`"),
+        ("128,", "0,", "entries[0]: field `tile`: expected whole numbers above 0"),
+        ("\"shapes\": [", "\"shapes\": [ 5,", "entries[0]: field `shapes[0]`: expected a list of whole numbers, found 5"),
+        ("\"device\"", "\"machine\"", "maco_tuning: field `device`: expected a text"),
+        ("\"version\": 1", "\"version\": 3", "has version 3 of its format, but this program reads version 1"),
+        ("maco_tuning", "tuning", "was not written by MACO: it has no `maco_tuning`"),
+        ("}", "", "is not JSON"),
+        (
+            "\"workers\": 100",
+            &format!("\"workers\": {}", device.workers()),
+            "entries[1]: field `task`: expected calls that entries[0] is not for",
+        ),
+    ] {
+        assert!(text.contains(from), "{from} in {text}");
+        std::fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let error = Tuning::read(&path).unwrap_err();
+        let shown = error.to_string();
+        assert!(error.code() == 67 && shown.contains(what) && shown.contains("tuning.json"), "{shown}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(Tuning::read(&path).unwrap_err().to_string().contains("MACO0067") && good.write(path.join("no")).is_err());
+}
