@@ -1,6 +1,8 @@
 //! Kernels, peers and rows that the bench binaries share.
 pub mod cublas;
+pub mod cublaslt;
 pub mod decode;
+pub mod forced;
 pub mod graphs;
 pub mod kernels;
 pub mod matrix;

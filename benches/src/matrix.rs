@@ -3,6 +3,17 @@
 use anyhow::ensure;
 use maco::{Device, Tensor, bf16};
 
+/// Bytes that rotating buffers have together at least: more than twice the second-level cache of an H200, which has 50 MiB.
+const ROTATED: u64 = 128 << 20;
+
+/// How many sets of `bytes` bytes rotate: so many that none is found in the second-level cache when its turn comes again.
+pub fn sets(bytes: u64) -> usize {
+    ROTATED.div_ceil(bytes.max(1)).max(2) as usize
+}
+
+/// Relative error by which two orders of summation may differ.
+pub const ROUNDED: f64 = 5e-3;
+
 /// Random numbers between -`scale` and `scale`, the same for the same seed.
 pub fn random(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
