@@ -7,6 +7,7 @@ use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
+use benches::peer::Driver;
 use benches::rows::{Row, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
@@ -16,7 +17,7 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, b
 ///
 /// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
 /// calls`: sixteen launches of a plan of one product beside sixteen CUDA graphs of one call. Both sides take the same random operands in
-/// turn, together more than twice the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
+/// turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
 /// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Up to 16 rows ours is `skinny_linear`, above
 /// `linear`, with the tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
 #[derive(Parser)]
@@ -92,6 +93,8 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
+    // The library works in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
     let shapes = if options.shape.is_empty() { SHAPES.to_vec() } else { options.shape.clone() };
     let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
     let swept = |shape: &Shape| !options.sweep || (SKINNY + 1..=SMALL).contains(&shape.0);

@@ -7,6 +7,7 @@ use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::forced::{self, Forced};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, sets};
+use benches::peer::Driver;
 use benches::rows::{Row, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
@@ -15,7 +16,7 @@ use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
 /// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first product's epilogue.
 ///
 /// The peer has, for each product, the fastest of up to 32 algorithms that cuBLASLt proposes, each timed here. Launches take random
-/// operands in turn, together more than twice the second-level cache. Systems take turns after two seconds of warm-up; medians of the
+/// operands in turn, together five times the second-level cache. Systems take turns after two seconds of warm-up; medians of the
 /// rounds. Tiles and parts are what the planner chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
 #[derive(Parser)]
 struct Options {
@@ -61,6 +62,8 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
+    // The library works in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
     let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
     let shapes: Vec<Shape> = SHAPES.into_iter().filter(asked).collect();
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
