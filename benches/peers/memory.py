@@ -3,12 +3,13 @@
 Greets with a line of JSON, then answers every line of JSON on its input with one: a request names an operation, its rows and columns, how
 many sets of operands take turns, and how many times are wanted; the answer has so many times in microseconds, or an error. Times are of
 one run of the operation, by CUDA events around a replay of a CUDA graph in which every set has its turn. Where PyTorch has no kernel of
-its own for an operation, what `torch.compile` makes of it is tried too, and the faster counts.
+its own for an operation, what `torch.compile` makes of it is tried too, and the faster counts. Indices have 64 bits here, as PyTorch asks.
 
 Argument: the GPU's number. With `check` instead, every operation runs once on the CPU.
 """
 
 import json
+import os
 import statistics
 import sys
 
@@ -159,8 +160,11 @@ def prepare(request):
 
 
 def serve(gpu):
+    # Answers have the output to themselves: what else is printed goes where errors go.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     torch.cuda.set_device(gpu)
-    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name()}), flush=True)
+    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name()}), file=answers, flush=True)
     key, prepared = None, None
     for line in sys.stdin:
         request = json.loads(line)
@@ -176,7 +180,7 @@ def serve(gpu):
             answer = {"microseconds": time(graph, len(sets), rounds)}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 def check():

@@ -1,7 +1,9 @@
 //! PyTorch as a peer: a child process that measures what it is asked for, a line of JSON each way.
 
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,8 @@ pub struct PyTorch {
     child: Child,
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Held while it runs: `torch.compile` leaves functions alone that are in no file.
+    _script: Script,
     /// What it said first.
     pub greeting: Greeting,
 }
@@ -56,15 +60,24 @@ impl PyTorch {
     /// # Errors
     /// There is no such program, or it has no PyTorch for the GPU.
     pub fn start(interpreter: &str, gpu: u32) -> anyhow::Result<PyTorch> {
+        PyTorch::run(interpreter, SCRIPT, gpu)
+    }
+
+    fn run(interpreter: &str, program: &str, gpu: u32) -> anyhow::Result<PyTorch> {
+        let script = Script::write(program)?;
         let mut command = Command::new(interpreter);
-        command.args(["-u", "-c", SCRIPT, &gpu.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("-u").arg(&script.0).arg(gpu.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting `{interpreter}`"))?;
         let (requests, answers) = (child.stdin.take(), child.stdout.take().context("the child has no output")?);
         let mut answers = BufReader::new(answers);
-        let greeting = read(&mut answers);
-        let mut started = PyTorch { child, requests, answers, greeting: Greeting { torch: String::new(), device: String::new() } };
-        started.greeting = greeting.context("PyTorch did not start")?;
-        Ok(started)
+        match read(&mut answers).context("PyTorch did not start") {
+            Ok(greeting) => Ok(PyTorch { child, requests, answers, _script: script, greeting }),
+            Err(error) => {
+                drop(requests);
+                let _ = child.wait();
+                Err(error)
+            }
+        }
     }
 
     /// Microseconds of one run, `rounds` times.
@@ -79,6 +92,26 @@ impl PyTorch {
             Answer::Measured { microseconds } => bail!("PyTorch was asked for {} times and gave {}", request.rounds, microseconds.len()),
             Answer::Failed { error } => bail!("PyTorch: {error}"),
         }
+    }
+}
+
+/// The program in a file, removed in the end.
+struct Script(PathBuf);
+
+impl Script {
+    fn write(program: &str) -> anyhow::Result<Script> {
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("maco-memory-{}-{number}.py", std::process::id()));
+        std::fs::write(&path, program).with_context(|| format!("writing `{}`", path.display()))?;
+        Ok(Script(path))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system.
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -100,26 +133,13 @@ impl Drop for PyTorch {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
-
     use super::*;
 
     const REQUEST: Request<'_> = Request { operation: "copy", rows: 2, columns: 8, sets: 2, rounds: 2 };
 
-    /// An interpreter that runs this shell script instead of its arguments.
-    fn fake(name: &str, script: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("maco-{name}-{}", std::process::id()));
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
-
-    fn start(name: &str, script: &str) -> anyhow::Result<PyTorch> {
-        let path = fake(name, script);
-        let started = PyTorch::start(path.to_str().unwrap(), 0);
-        std::fs::remove_file(path).unwrap();
-        started
+    /// A shell and a script of its own instead of Python and ours.
+    fn start(script: &str) -> anyhow::Result<PyTorch> {
+        PyTorch::run("sh", script, 0)
     }
 
     #[test]
@@ -131,7 +151,7 @@ mod tests {
                     *) echo '{"error": "unknown"}' ;;
                 esac
             done"#;
-        let mut torch = start("answers", script).unwrap();
+        let mut torch = start(script).unwrap();
         assert_eq!(torch.greeting.torch, "2.9");
         assert_eq!(torch.measure(REQUEST).unwrap(), [1.5, 2.0]);
         assert_eq!(torch.measure(Request { operation: "fly", ..REQUEST }).unwrap_err().to_string(), "PyTorch: unknown");
@@ -141,8 +161,8 @@ mod tests {
     #[test]
     fn a_child_that_is_not_there_or_ends_is_an_error() {
         assert!(PyTorch::start("/nonexistent/python3", 0).is_err());
-        assert!(start("silent", "exit 1").is_err());
-        let mut torch = start("ends", r#"echo '{"torch": "2.9", "device": "none"}'"#).unwrap();
+        assert!(start("exit 1").is_err());
+        let mut torch = start(r#"echo '{"torch": "2.9", "device": "none"}'"#).unwrap();
         assert!(torch.measure(REQUEST).is_err());
     }
 }

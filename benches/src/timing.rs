@@ -94,15 +94,15 @@ impl Clock {
         Ok(times.iter().map(|times| Measured::of(times)).collect())
     }
 
-    /// As [`Clock::compare`] after two seconds of warm-up, for systems that follow on themselves: as many launches back to back as take
-    /// about [`SAMPLE`] are one sample, so that what the host takes for the first of them does not count. Microseconds of one launch.
+    /// As [`Clock::compare`] after two seconds of warm-up, for systems that follow on themselves: up to 16 launches back to back, about two
+    /// milliseconds of them, are one sample, so that what the host takes for the first of them does not count. Microseconds of one launch.
     pub fn measure(&self, systems: &mut [System<'_>]) -> anyhow::Result<Vec<Measured>> {
         let launches = self.warm_up(systems)?;
         let times = self.sample(systems, self.rounds, launches)?;
         Ok(times.iter().map(|times| Measured::of(times)).collect())
     }
 
-    /// Runs all systems for [`WARM_UP`], until clocks are steady. Returns how many launches of the fastest take [`SAMPLE`], at most 16.
+    /// Runs all systems for two seconds, until clocks are steady. Returns how many launches of the fastest take two milliseconds, at most 16.
     pub fn warm_up(&self, systems: &mut [System<'_>]) -> anyhow::Result<u32> {
         let begin = Instant::now();
         while begin.elapsed() < WARM_UP {

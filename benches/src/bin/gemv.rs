@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
 use benches::matrix::{agree, random};
-use benches::peer::DeviceCopy;
+use benches::peer::{DeviceCopy, Driver};
 use benches::rows::{Row, publish};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
@@ -41,6 +41,8 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
+    // The library and the copies work in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
     let clock = Clock::new(&device, options.rounds)?;
     let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| (n * k * 2) >> 20 <= options.most).collect();
     let bar = progress(shapes.len());
