@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use cudarc::cublas::{result, sys};
 use maco::Tensor;
 use maco::bf16;
@@ -31,11 +31,21 @@ impl Cublas {
         Ok(Cublas { handle, _workspace: workspace })
     }
 
-    /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ in bf16 with `f32` accumulation.
+    /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ in bf16 with `f32` accumulation. Of wider `x` the first k columns count.
     pub fn linear(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
-        let (m, k) = (x.shape()[0] as i32, x.shape()[1] as i32);
-        let n = w.shape()[0] as i32;
-        let (alpha, beta) = (1f32, 0f32);
+        self.product(x, w, y, 0.0)
+    }
+
+    /// y += x · wᵀ, otherwise as [`Cublas::linear`].
+    pub fn linear_add(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
+        self.product(x, w, y, 1.0)
+    }
+
+    fn product(&self, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>, beta: f32) -> anyhow::Result<()> {
+        let m = x.shape()[0] as i32;
+        let (n, k) = (w.shape()[0] as i32, w.shape()[1] as i32);
+        ensure!(k <= x.shape()[1] as i32, "x has fewer columns than w");
+        let alpha = 1f32;
         let bf16 = sys::cudaDataType::CUDA_R_16BF;
         // SAFETY: cuBLAS is column-major: row-major y = x · wᵀ is yᵀ = w · xᵀ. Shapes and strides are those of live tensors.
         unsafe {

@@ -1,20 +1,37 @@
 //! What is measured.
 use maco::prelude::*;
 
+/// Products of [`products`].
+pub const CALLS: usize = 16;
+
 #[maco::megakernel]
 pub fn product(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
     linear(x, w, y);
 }
 
-/// Two chained products, as the peer's graph has them.
+/// As many products as a graph of calls has, none of which waits.
 #[maco::megakernel]
-pub fn chain(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, y: Out<bf16, M, K>) {
-    let h = temp::<bf16, M, H>();
-    linear(x, up, h);
-    linear(h, down, y);
+pub fn products(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<bf16, M, N>; CALLS]) {
+    for n in 0..CALLS {
+        linear(x[n], w[n], y[n]);
+    }
 }
 
-/// The same with a GELU, which the peer's graph does not have.
+/// [`product`] for few rows.
+#[maco::megakernel]
+pub fn skinny_product(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
+    skinny_linear(x, w, y);
+}
+
+/// [`products`] for few rows.
+#[maco::megakernel]
+pub fn skinny_products(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<bf16, M, N>; CALLS]) {
+    for n in 0..CALLS {
+        skinny_linear(x[n], w[n], y[n]);
+    }
+}
+
+/// Two products with a GELU between.
 #[maco::megakernel]
 pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, y: Out<bf16, M, K>) {
     let h = temp::<bf16, M, H>();

@@ -3,26 +3,45 @@
 use anyhow::ensure;
 use maco::{Device, Tensor, bf16};
 
+/// Bytes that rotating buffers have together at least: five times the second-level cache of an H200, which has 50 MiB.
+const ROTATED: u64 = 256 << 20;
+
+/// How many sets of `bytes` bytes rotate: so many that none is found in the second-level cache when its turn comes again.
+pub fn sets(bytes: u64) -> usize {
+    ROTATED.div_ceil(bytes.max(1)).max(2) as usize
+}
+
+/// Relative error by which two orders of summation may differ.
+pub const ROUNDED: f64 = 5e-3;
+
 /// Random numbers between -`scale` and `scale`, the same for the same seed.
-pub fn random(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
+pub fn numbers(seed: u64, scale: f32) -> impl Iterator<Item = f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let data: Vec<bf16> = (0..rows * cols)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            bf16::from_f32(((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale)
-        })
-        .collect();
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * scale
+    })
+}
+
+/// A matrix of [`numbers`].
+pub fn random(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> anyhow::Result<Tensor<bf16>> {
+    let data: Vec<bf16> = numbers(seed, scale).take((rows * cols) as usize).map(bf16::from_f32).collect();
     Ok(device.upload(&data, [rows, cols])?)
 }
 
-/// Fails unless both are the same up to a relative error, in the Frobenius norm, of `most`: orders of summation differ.
+/// Fails unless both are the same up to a relative error of `most`: orders of summation differ.
 pub fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>, most: f64) -> anyhow::Result<()> {
-    let (ours, theirs) = (ours.download()?, theirs.download()?);
-    let difference: f64 = ours.iter().zip(&theirs).map(|(a, b)| (a.to_f64() - b.to_f64()).powi(2)).sum();
-    let norm: f64 = theirs.iter().map(|b| b.to_f64().powi(2)).sum();
-    let error = (difference / norm).sqrt();
+    let theirs: Vec<f64> = theirs.download()?.into_iter().map(bf16::to_f64).collect();
+    let error = error(&ours.download()?, &theirs);
     ensure!(error < most, "the systems disagree: relative error {error:.1e}");
     Ok(())
+}
+
+/// The relative error of `found` in the Frobenius norm.
+pub fn error(found: &[bf16], expected: &[f64]) -> f64 {
+    let difference: f64 = found.iter().zip(expected).map(|(a, b)| (a.to_f64() - b).powi(2)).sum();
+    let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
+    (difference / norm).sqrt()
 }

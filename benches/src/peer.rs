@@ -1,11 +1,11 @@
-//! Peers: plain kernels of this package, launched through the driver alone. What they compute is in `tasks/plain.rs`.
+//! Peers: copies, and plain kernels of this package, launched through the driver alone. What they compute is in `tasks/plain.rs`.
 
 use std::ffi::{CString, c_void};
 use std::mem::MaybeUninit;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow, bail, ensure};
 use cudarc::driver::sys::{self, CUlaunchAttribute, CUlaunchAttributeID, CUresult};
-use maco::Stream;
+use maco::{Device, Stream, Tensor, TensorElement};
 
 /// Names and PTX of the plain kernels; empty when the package was built without a device toolchain.
 pub const KERNELS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/maco_plain.rs"));
@@ -74,6 +74,35 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // SAFETY: retained once. At the end of a benchmark nobody takes the error.
         let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.gpu) };
+    }
+}
+
+/// A copy of device memory by the driver.
+pub struct DeviceCopy {
+    from: Tensor<u32>,
+    to: Tensor<u32>,
+}
+
+impl DeviceCopy {
+    /// Of so many bytes, to the next multiple of four.
+    pub fn new(device: &Device, bytes: u64) -> anyhow::Result<DeviceCopy> {
+        let words = [bytes.div_ceil(4)];
+        Ok(DeviceCopy { from: device.zeros(words)?, to: device.zeros(words)? })
+    }
+
+    /// Queues it. The device's context is current.
+    pub fn launch(&mut self, stream: &Stream) -> anyhow::Result<()> {
+        DeviceCopy::queue(stream, &self.from, &mut self.to)
+    }
+
+    /// Queues a copy of a tensor to another, as large and without gaps between rows. The device's context is current.
+    pub fn queue<E: TensorElement>(stream: &Stream, from: &Tensor<E>, to: &mut Tensor<E>) -> anyhow::Result<()> {
+        let last = |tensor: &Tensor<E>| tensor.shape().last().copied();
+        let gaps = |tensor: &Tensor<E>| tensor.shape().len() > 1 && last(tensor) != Some(tensor.row_stride());
+        ensure!(from.len() == to.len() && !gaps(from) && !gaps(to), "a copy is of tensors of the same size without gaps");
+        let (source, target, bytes) = (from.as_ptr() as u64, to.as_mut_ptr() as u64, from.len() * size_of::<E>());
+        // SAFETY: two live tensors of as many bytes, which lie without gaps.
+        check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, bytes, stream.as_raw().cast()) })
     }
 }
 

@@ -9,9 +9,9 @@ use crate::timing::Measured;
 /// One measurement beside its peer.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// `linear`, `plan`, …
+    /// `gemm`, `plan`, …
     pub bench: &'static str,
-    /// `linear 8192`, `mlp M4096`, …
+    /// `M4096 N4096 K4096`, `16 layers`, …
     pub case: String,
     /// What was measured.
     pub metric: &'static str,
@@ -64,6 +64,26 @@ impl Row {
     }
 }
 
+/// The geometric mean and the least of the rows' ratios to `peer` in `metric`; nothing if no row has one.
+pub fn summary(rows: &[Row], metric: &str, peer: &'static str) -> Vec<Row> {
+    let measured = rows.iter().filter(|row| row.metric == metric && row.peer == peer);
+    let ratios: Vec<(f64, &Row)> = measured.filter_map(|row| Some((row.ratio?, row))).collect();
+    let Some((least, worst)) = ratios.iter().min_by(|a, b| a.0.total_cmp(&b.0)) else { return Vec::new() };
+    let mean = (ratios.iter().map(|(ratio, _)| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let row = |case: String, value: f64| Row {
+        bench: worst.bench,
+        case,
+        metric: "ratio",
+        unit: "x",
+        value,
+        peer,
+        peer_value: None,
+        ratio: Some(value),
+        spread: None,
+    };
+    vec![row(format!("geometric mean of {}", ratios.len()), mean), row(format!("least, {}", worst.case), *least)]
+}
+
 /// Prints the table and writes the JSON.
 pub fn publish(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
     let mut table = comfy_table::Table::new();
@@ -86,4 +106,25 @@ pub fn publish(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
         std::fs::write(path, serde_json::to_string_pretty(rows)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_of_one_metric_and_one_peer() {
+        let row =
+            |case: &str, metric, peer, theirs| Row::against("gemm", case, metric, Measured::of(&[2.0]), peer, Measured::of(&[theirs]));
+        let rows = [
+            row("a", "time", "graph", 1.0),
+            row("b", "time", "graph", 4.0),
+            row("c", "other", "graph", 9.0),
+            row("d", "time", "copy", 9.0),
+        ];
+        let [mean, least] = summary(&rows, "time", "graph").try_into().unwrap();
+        assert_eq!((mean.case.as_str(), mean.ratio), ("geometric mean of 2", Some(1.0)));
+        assert_eq!((least.case.as_str(), least.value), ("least, a", 0.5));
+        assert!(summary(&rows, "time", "nobody").is_empty());
+    }
 }

@@ -1,4 +1,6 @@
-//! How systems are timed: by events around one launch, taking turns in one process.
+//! How systems are timed: by events around one launch or several, taking turns in one process.
+
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -57,6 +59,11 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// How long systems run before they are timed.
+const WARM_UP: Duration = Duration::from_secs(2);
+/// How long a sample of [`Clock::measure`] is.
+const SAMPLE: Duration = Duration::from_millis(2);
+
 /// Times systems on one stream.
 pub struct Clock {
     /// Where the systems queue their work.
@@ -83,16 +90,50 @@ impl Clock {
 
     /// Every system once a round, in turn, after two rounds that do not count.
     pub fn compare(&self, systems: &mut [System<'_>]) -> anyhow::Result<Vec<Measured>> {
-        let mut times = vec![Vec::with_capacity(self.rounds); systems.len()];
-        for round in 0..self.rounds + 2 {
+        let times = self.sample(systems, self.rounds, 1)?;
+        Ok(times.iter().map(|times| Measured::of(times)).collect())
+    }
+
+    /// As [`Clock::compare`] after two seconds of warm-up, for systems that follow on themselves: up to 16 launches back to back, about two
+    /// milliseconds of them, are one sample, so that what the host takes for the first of them does not count. Microseconds of one launch.
+    pub fn measure(&self, systems: &mut [System<'_>]) -> anyhow::Result<Vec<Measured>> {
+        let launches = self.warm_up(systems)?;
+        let times = self.sample(systems, self.rounds, launches)?;
+        Ok(times.iter().map(|times| Measured::of(times)).collect())
+    }
+
+    /// Runs all systems for two seconds, until clocks are steady. Returns how many launches of the fastest take two milliseconds, at most 16.
+    pub fn warm_up(&self, systems: &mut [System<'_>]) -> anyhow::Result<u32> {
+        let begin = Instant::now();
+        while begin.elapsed() < WARM_UP {
+            systems.iter_mut().try_for_each(|system| system())?;
+            self.stream.synchronize()?;
+        }
+        let mut fastest = f64::INFINITY;
+        for system in systems {
+            fastest = fastest.min(self.once(system)?);
+        }
+        Ok((SAMPLE.as_secs_f64() * 1e6 / fastest).clamp(1.0, 16.0) as u32)
+    }
+
+    /// So many samples of every system in turn, after two rounds that do not count; each is the mean of `launches` back to back.
+    pub fn sample(&self, systems: &mut [System<'_>], rounds: usize, launches: u32) -> anyhow::Result<Vec<Vec<f64>>> {
+        let mut times = vec![Vec::with_capacity(rounds); systems.len()];
+        for round in 0..rounds + 2 {
             for (system, times) in systems.iter_mut().zip(&mut times) {
-                let time = self.once(system)?;
+                let mut several: System<'_> = Box::new(|| (0..launches).try_for_each(|_| system()));
+                let time = self.once(&mut several)? / f64::from(launches);
                 if round >= 2 {
                     times.push(time);
                 }
             }
         }
-        Ok(times.iter().map(|times| Measured::of(times)).collect())
+        Ok(times)
+    }
+
+    /// Samples of every system that [`Clock::compare`] and [`Clock::measure`] take.
+    pub fn rounds(&self) -> usize {
+        self.rounds
     }
 }
 

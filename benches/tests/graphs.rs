@@ -117,7 +117,7 @@ fn every_peer_has_its_kernel() {
         assert!(names.contains(&format!("peer_{}", pattern.name()).as_str()), "{names:?}");
         assert!(names.contains(&format!("peer_{}_loop", pattern.name()).as_str()), "{names:?}");
     }
-    for name in ["peer_empty", "peer_chain", "peer_flag"] {
+    for name in ["peer_empty", "peer_chain", "peer_flag", "peer_rmsnorm", "peer_silu_mul"] {
         assert!(names.contains(&name), "{names:?}");
     }
     for (name, ptx) in peer::KERNELS {

@@ -48,7 +48,7 @@ enum Command {
     Test(test::Options),
     /// Checks formatting, clippy, documentation, every package's PTX, registers and spills, licences
     Lint,
-    /// Measures: `linear` against cuBLAS, `plan`, or the `build` itself
+    /// Measures: products, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Publishes measurements and test runs: tables in docs/results/ and the main rows in README.md, from the JSON of `bench` and from logs

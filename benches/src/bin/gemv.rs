@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
 use benches::matrix::{agree, random};
-use benches::peer::check;
+use benches::peer::{DeviceCopy, Driver};
 use benches::rows::{Row, publish};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
-use cudarc::driver::sys;
 use maco::{CudaGraph, Device, Tensor, bf16};
 
 /// Measures chains of 16 products of one row (GEMV) with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
@@ -42,6 +41,8 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
+    // The library and the copies work in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
     let clock = Clock::new(&device, options.rounds)?;
     let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| (n * k * 2) >> 20 <= options.most).collect();
     let bar = progress(shapes.len());
@@ -83,8 +84,7 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
     let graph = CudaGraph::capture(&clock.stream, |_| peer())?;
     let bytes = n * k * 2;
     // As much as all weights of the chain, so that nothing of it stays in the second-level cache.
-    let (from, mut to) = (device.zeros::<u32>([bytes * PAIRS as u64 / 4])?, device.zeros::<u32>([bytes * PAIRS as u64 / 4])?);
-    let (source, target, half) = (from.as_ptr() as u64, to.as_mut_ptr() as u64, (bytes * PAIRS as u64) as usize);
+    let mut copy = DeviceCopy::new(device, bytes * PAIRS as u64)?;
     let mut arguments = maco::__private::Arguments::new().tensor(&x);
     for w in up.iter().chain(&down) {
         arguments = arguments.tensor(w);
@@ -94,18 +94,9 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
         let mut systems: [System<'_>; 3] = [
             Box::new(|| Ok(bound.launch_on(&clock.stream)?)),
             Box::new(|| Ok(graph.launch(&clock.stream)?)),
-            Box::new(move || {
-                // SAFETY: two live tensors of as many bytes, which lie without gaps.
-                check("cuMemcpyDtoDAsync", unsafe { sys::cuMemcpyDtoDAsync_v2(target, source, half, clock.stream.as_raw().cast()) })
-            }),
+            Box::new(|| copy.launch(&clock.stream)),
         ];
-        // A second, until clocks are steady.
-        let begin = std::time::Instant::now();
-        while begin.elapsed().as_secs_f64() < 1.0 {
-            systems.iter_mut().try_for_each(|system| system())?;
-            clock.stream.synchronize()?;
-        }
-        clock.compare(&mut systems)?
+        clock.measure(&mut systems)?
     };
     drop(bound);
     agree(&ours, &theirs, 3e-2)?;

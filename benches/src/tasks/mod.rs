@@ -1,4 +1,5 @@
-//! What `dispatch` and `boundary` measure: tasks, and their bodies again as plain kernels, which the peers launch.
+//! What `dispatch` and `boundary` measure: tasks, and their bodies again as plain kernels, which the peers launch; and other plain kernels of
+//! peers.
 //!
 //! How a graph is made of the tasks is in `graphs.rs`, what is timed in `bin/`.
 
@@ -7,6 +8,7 @@ use maco::prelude::*;
 pub mod boundary;
 pub mod dispatch;
 pub mod plain;
+pub mod row;
 
 #[cfg(target_arch = "nvptx64")]
 mod body;

@@ -13,10 +13,17 @@ use crate::packages::root;
 /// What to measure.
 #[derive(Subcommand)]
 pub enum Bench {
-    /// `linear` and the MLP beside cuBLAS and CUDA graphs of cuBLAS (needs a GPU)
-    Linear(Program),
+    /// Matrix products of published models' shapes, 16 back to back and alone, beside CUDA graphs of cuBLASLt's fastest algorithm; `-- --sweep`
+    /// has every tile in several numbers of parts (needs a GPU)
+    Gemm(Program),
+    /// Two products with a GELU between, beside CUDA graphs of cuBLASLt with the GELU in its epilogue (needs a GPU)
+    Mlp(Program),
+    /// The library's memory-bound tasks beside a copy of as many bytes, and beside PyTorch if `python3` has it (needs a GPU)
+    Memory(Program),
     /// Chains of products with one row, whose weights are streamed, beside CUDA graphs of cuBLAS and a copy (needs a GPU)
     Gemv(Program),
+    /// 16 layers of a decoder at batch 1 without attention, beside a CUDA graph of cuBLAS and fused kernels, and a copy (needs a GPU)
+    Chain(Program),
     /// Tasks without work, chains, hops between CTAs, random work dealt, copies (needs a GPU)
     Dispatch(Program),
     /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
@@ -54,8 +61,11 @@ pub struct Program {
 /// Measures.
 pub fn bench(bench: &Bench) -> Result<(), Failure> {
     match bench {
-        Bench::Linear(program) => program.run("linear"),
+        Bench::Gemm(program) => program.run("gemm"),
+        Bench::Mlp(program) => program.run("mlp"),
+        Bench::Memory(program) => program.run("memory"),
         Bench::Gemv(program) => program.run("gemv"),
+        Bench::Chain(program) => program.run("chain"),
         Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Boundary(program) => program.run("boundary"),
         Bench::Plan(program) => program.run("plan"),

@@ -1,0 +1,281 @@
+//! Matrix products beside cuBLASLt, sixteen back to back and one by one.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::forced::{self, Forced};
+use benches::kernels::{self, CALLS};
+use benches::matrix::{ROUNDED, agree, random, sets};
+use benches::peer::Driver;
+use benches::rows::{Row, publish, summary};
+use benches::timing::{Clock, System, progress};
+use clap::Parser;
+use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, bf16};
+
+/// Measures bf16 products y = x · wᵀ beside cuBLASLt.
+///
+/// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
+/// calls`: sixteen launches of a plan of one product beside sixteen CUDA graphs of one call. Both sides take the same random operands in
+/// turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
+/// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Up to 16 rows ours is `skinny_linear`, above
+/// `linear`, with the tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
+#[derive(Parser)]
+struct Options {
+    /// Only cases whose name holds this, such as `M256` or `K4096`.
+    #[arg(long)]
+    case: Option<String>,
+    /// Instead of the published shapes: M, N and K of products, such as `256x8192x4096`.
+    #[arg(long, value_delimiter = ',', value_parser = shape)]
+    shape: Vec<Shape>,
+    #[command(flatten)]
+    forced: Forced,
+    /// Instead: every tile of `linear` in several numbers of parts, for products of 17 to 1024 rows.
+    #[arg(long, conflicts_with_all = ["tile", "split"])]
+    sweep: bool,
+    /// Write the rows here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Rounds per case.
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// GPU.
+    #[arg(long, default_value_t = 0)]
+    gpu: u32,
+}
+
+/// M, N, K.
+type Shape = (u64, u64, u64);
+
+fn shape(text: &str) -> Result<Shape, String> {
+    let numbers: Result<Vec<u64>, _> = text.split('x').map(str::parse).collect();
+    match numbers.as_deref() {
+        Ok(&[m, n, k]) if m * n * k > 0 => Ok((m, n, k)),
+        _ => Err("expected rows, columns and depth such as `256x8192x4096`".into()),
+    }
+}
+
+const SHAPES: [Shape; 17] = [
+    // Squares and transformer shapes that the first measurements of MACO used.
+    (8192, 8192, 8192),
+    (16384, 4096, 8192),
+    (4096, 4096, 4096),
+    (4096, 12288, 4096),
+    (8192, 28672, 2048),
+    (16, 6144, 4096),     // Llama-3-8B: queries, keys and values
+    (16, 28672, 4096),    // Llama-3-8B: gate and up
+    (32, 4096, 14336),    // Llama-3-8B: down
+    (64, 10240, 8192),    // Llama-3-70B: queries, keys and values
+    (128, 8192, 28672),   // Llama-3-70B: down
+    (256, 18944, 3584),   // Qwen2.5-7B: up
+    (512, 3584, 18944),   // Qwen2.5-7B: down
+    (1024, 14336, 4096),  // Mixtral-8x7B: up of an expert
+    (2048, 5120, 27648),  // Qwen2.5-32B: down
+    (4096, 12288, 12288), // GPT-3 175B: output projection
+    (8192, 10240, 8192),  // Llama-3-70B: queries, keys and values
+    (16384, 14336, 4096), // Llama-3-8B: up
+];
+
+/// M up to which `skinny_linear` is the task for a product.
+const SKINNY: u64 = 16;
+/// M up to which the sweep goes: above, there are more tiles than multiprocessors.
+const SMALL: u64 = 1024;
+/// The tiles of `linear`, and the numbers of parts that the sweep tries.
+const TILES: [[u32; 2]; 4] = [[64, 128], [64, 256], [128, 128], [128, 256]];
+const PARTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
+/// The sweep leaves out shapes of more tasks than this for each worker and product.
+const WAVES: usize = 4;
+
+const METRIC: &str = "16 calls, each";
+const PEER: &str = "cublaslt graph";
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let device = Device::gpu(options.gpu)?;
+    println!("{device}");
+    // The library works in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
+    let shapes = if options.shape.is_empty() { SHAPES.to_vec() } else { options.shape.clone() };
+    let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
+    let swept = |shape: &Shape| !options.sweep || (SKINNY + 1..=SMALL).contains(&shape.0);
+    let shapes: Vec<Shape> = shapes.into_iter().filter(|shape| asked(shape) && swept(shape)).collect();
+    let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
+    let bar = progress(shapes.len());
+    let mut rows = Vec::new();
+    for shape in shapes {
+        bar.set_message(name(shape));
+        rows.extend(if options.sweep { bench.sweep(shape) } else { bench.case(shape, &options.forced) }.with_context(|| name(shape))?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if !options.sweep {
+        rows.extend(summary(&rows, METRIC, PEER));
+    }
+    publish(&rows, options.json.as_deref())
+}
+
+fn name((m, n, k): Shape) -> String {
+    format!("M{m} N{n} K{k}")
+}
+
+struct Bench {
+    clock: Clock,
+    library: CublasLt,
+    device: Device,
+}
+
+/// Operands that the calls take in turn, and a result for each call.
+struct Operands {
+    x: Vec<Tensor<bf16>>,
+    w: Vec<Tensor<bf16>>,
+    ours: Vec<Tensor<bf16>>,
+    theirs: Vec<Tensor<bf16>>,
+}
+
+impl Operands {
+    fn new(device: &Device, (m, n, k): Shape) -> anyhow::Result<Operands> {
+        let sets = sets((m + n) * k * 2).min(CALLS);
+        let some = |rows: u64, scale: f32| -> anyhow::Result<Vec<Tensor<bf16>>> {
+            (0..sets).map(|set| random(device, rows, k, rows ^ k << 24 ^ (set as u64) << 48, scale)).collect()
+        };
+        let results = || (0..CALLS).map(|_| device.zeros::<bf16>([m, n])).collect::<Result<Vec<_>, _>>();
+        Ok(Operands { x: some(m, 1.0)?, w: some(n, 0.02)?, ours: results()?, theirs: results()? })
+    }
+
+    /// What call number `call` takes.
+    fn of(&self, call: usize) -> (&Tensor<bf16>, &Tensor<bf16>) {
+        (&self.x[call % self.x.len()], &self.w[call % self.w.len()])
+    }
+
+    /// Of a plan of all calls.
+    fn all(&mut self) -> Arguments<'_> {
+        let turns = |tensors: &'_ [Tensor<bf16>]| (0..CALLS).map(|call| call % tensors.len()).collect::<Vec<_>>();
+        let x = turns(&self.x).into_iter().fold(Arguments::new(), |arguments, set| arguments.tensor(&self.x[set]));
+        let w = turns(&self.w).into_iter().fold(x, |arguments, set| arguments.tensor(&self.w[set]));
+        w.tensors_mut(&mut self.ours)
+    }
+
+    /// Of a plan of one call.
+    fn one(&mut self, call: usize) -> Arguments<'_> {
+        let set = call % self.x.len();
+        Arguments::new().tensor(&self.x[set]).tensor(&self.w[set]).tensor_mut(&mut self.ours[call])
+    }
+}
+
+impl Bench {
+    /// The plan of one product or of all.
+    fn plan(&self, (m, n, k): Shape, calls: usize, shapes: Vec<CallShape>) -> anyhow::Result<Plan> {
+        let options = PlanOptions::new().shapes(shapes);
+        macro_rules! plan {
+            ($kernel:ident) => {
+                kernels::$kernel::plan_with(&self.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &options).map(|plan| (*plan).clone())
+            };
+        }
+        Ok(match (m <= SKINNY, calls) {
+            (true, 1) => plan!(skinny_product)?,
+            (true, _) => plan!(skinny_products)?,
+            (false, 1) => plan!(product)?,
+            (false, _) => plan!(products)?,
+        })
+    }
+
+    /// The fastest algorithm for the calls.
+    fn peer(&self, operands: &mut Operands) -> anyhow::Result<Product<'_>> {
+        let mut theirs = std::mem::take(&mut operands.theirs);
+        let (x, w) = operands.of(0);
+        let mut peer = Product::new(&self.library, x, w, &theirs[0], Epilogue::None)?;
+        let stream = &self.clock.stream;
+        let timed = peer.choose(stream, |peer| {
+            theirs.iter_mut().enumerate().try_for_each(|(call, y)| {
+                let (x, w) = operands.of(call);
+                peer.launch(stream, x, w, y)
+            })
+        })?;
+        operands.theirs = theirs;
+        eprintln!("cublaslt: {timed} algorithms timed");
+        Ok(peer)
+    }
+
+    /// The peer's calls as CUDA graphs of `calls` calls each.
+    fn graphs(&self, peer: &Product<'_>, operands: &mut Operands, calls: usize) -> anyhow::Result<Vec<CudaGraph>> {
+        let (stream, mut theirs) = (&self.clock.stream, std::mem::take(&mut operands.theirs));
+        let mut first = 0;
+        let graphs = theirs.chunks_mut(calls).map(|results| {
+            let graph = CudaGraph::capture(stream, |_| {
+                results.iter_mut().enumerate().try_for_each(|(n, y)| {
+                    let (x, w) = operands.of(first + n);
+                    peer.launch(stream, x, w, y)
+                })
+            });
+            first += calls;
+            graph
+        });
+        let graphs = graphs.collect::<anyhow::Result<Vec<_>>>();
+        operands.theirs = theirs;
+        graphs
+    }
+
+    fn case(&self, shape: Shape, forced: &Forced) -> anyhow::Result<Vec<Row>> {
+        let (clock, stream) = (&self.clock, &self.clock.stream);
+        let plan = self.plan(shape, CALLS, forced.shapes(CALLS))?;
+        let single = self.plan(shape, 1, forced.shapes(1))?;
+        eprintln!("{}: {}; alone {}", name(shape), forced::told(plan.graph()), forced::told(single.graph()));
+        let mut operands = Operands::new(&self.device, shape)?;
+        let peer = self.peer(&mut operands)?;
+        let graph = self.graphs(&peer, &mut operands, CALLS)?;
+        let graphs = self.graphs(&peer, &mut operands, 1)?;
+        let bound = plan.bind(operands.all())?;
+        let singles = (0..CALLS).map(|call| single.bind(operands.one(call))).collect::<Result<Vec<_>, _>>()?;
+        let mut systems: [System<'_>; 4] = [
+            Box::new(|| Ok(bound.launch_on(stream)?)),
+            Box::new(|| Ok(graph[0].launch(stream)?)),
+            Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
+            Box::new(|| Ok(graphs.iter().try_for_each(|graph| graph.launch(stream))?)),
+        ];
+        for pair in systems.chunks_mut(2) {
+            pair.iter_mut().try_for_each(|system| system())?;
+            stream.synchronize()?;
+            agree(&operands.ours[CALLS - 1], &operands.theirs[CALLS - 1], ROUNDED)?;
+        }
+        let times = clock.measure(&mut systems)?;
+        plan.check()?;
+        single.check()?;
+        let [ours, graph, singles, graphs] = [0, 1, 2, 3].map(|n| times[n].map(|time| time / CALLS as f64));
+        Ok(vec![
+            Row::against("gemm", name(shape), METRIC, ours, PEER, graph),
+            Row::against("gemm", name(shape), "single calls", singles, PEER, graphs),
+        ])
+    }
+
+    /// The products of a shape in all tiles and parts.
+    fn sweep(&self, shape: Shape) -> anyhow::Result<Vec<Row>> {
+        let stream = &self.clock.stream;
+        let mut operands = Operands::new(&self.device, shape)?;
+        let peer = self.peer(&mut operands)?;
+        let graph = self.graphs(&peer, &mut operands, CALLS)?;
+        graph[0].launch(stream)?;
+        let preferred = self.plan(shape, CALLS, Vec::new())?;
+        let preferred = forced::chosen(&preferred.graph().calls[0]);
+        let mut swept = Vec::new();
+        for (tile, parts) in TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts))) {
+            let plan = self.plan(shape, CALLS, forced::alike(CALLS, tile, parts))?;
+            if plan.tasks() > WAVES * CALLS * plan.workers() as usize {
+                continue;
+            }
+            let bound = plan.bind(operands.all())?;
+            bound.launch_on(stream)?;
+            stream.synchronize()?;
+            let found = forced::chosen(&plan.graph().calls[0]);
+            agree(&operands.ours[0], &operands.theirs[0], ROUNDED).with_context(|| found.clone())?;
+            swept.push((found, bound));
+        }
+        let mut systems: Vec<System<'_>> = vec![Box::new(|| Ok(graph[0].launch(stream)?))];
+        systems.extend(swept.iter().map(|(_, bound)| -> System<'_> { Box::new(|| Ok(bound.launch_on(stream)?)) }));
+        let times: Vec<_> = self.clock.measure(&mut systems)?.into_iter().map(|time| time.map(|time| time / CALLS as f64)).collect();
+        let rows = swept.iter().zip(&times[1..]).map(|((found, _), &time)| {
+            let mark = if *found == preferred { ", the planner's" } else { "" };
+            Row::against("gemm", format!("{}, {found}{mark}", name(shape)), METRIC, time, PEER, times[0])
+        });
+        Ok(rows.collect())
+    }
+}

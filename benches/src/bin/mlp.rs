@@ -1,0 +1,151 @@
+//! Two products with a GELU between, beside CUDA graphs of cuBLASLt with the GELU in its epilogue.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::forced::{self, Forced};
+use benches::kernels::mlp;
+use benches::matrix::{agree, random, sets};
+use benches::peer::Driver;
+use benches::rows::{Row, publish, summary};
+use benches::timing::{Clock, System, progress};
+use clap::Parser;
+use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
+
+/// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first product's epilogue.
+///
+/// The peer has, for each product, the fastest of up to 32 algorithms that cuBLASLt proposes, each timed here. Launches take random
+/// operands in turn, together five times the second-level cache. Systems take turns after two seconds of warm-up; medians of the
+/// rounds. Tiles and parts are what the planner chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
+#[derive(Parser)]
+struct Options {
+    /// Only cases whose name holds this, such as `M256` or `H14336`.
+    #[arg(long)]
+    case: Option<String>,
+    #[command(flatten)]
+    forced: Forced,
+    /// Write the rows here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Rounds per case.
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// GPU.
+    #[arg(long, default_value_t = 0)]
+    gpu: u32,
+}
+
+/// M, H, K.
+type Shape = (u64, u64, u64);
+
+const SHAPES: [Shape; 11] = [
+    // Llama-3-8B's sizes.
+    (128, 14336, 4096),
+    (256, 14336, 4096),
+    (512, 14336, 4096),
+    (1024, 14336, 4096),
+    (2048, 14336, 4096),
+    (4096, 14336, 4096),
+    // Those that the first measurements of MACO used.
+    (4096, 12288, 4096),
+    (2048, 8192, 4096),
+    (1024, 8192, 2048),
+    (512, 8192, 2048),
+    (256, 4096, 2048),
+];
+
+/// Relative error by which the systems may differ: orders of summation, and two ways to compute a hyperbolic tangent.
+const ROUNDED: f64 = 1e-2;
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let device = Device::gpu(options.gpu)?;
+    println!("{device}");
+    // The library works in the context that is current.
+    let _driver = Driver::new(options.gpu)?;
+    let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
+    let shapes: Vec<Shape> = SHAPES.into_iter().filter(asked).collect();
+    let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
+    let bar = progress(shapes.len());
+    let mut rows = Vec::new();
+    for shape in shapes {
+        bar.set_message(name(shape));
+        rows.push(bench.case(shape, &options.forced).with_context(|| name(shape))?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    rows.extend(summary(&rows, METRIC, PEER));
+    publish(&rows, options.json.as_deref())
+}
+
+const METRIC: &str = "time";
+const PEER: &str = "graph";
+
+fn name((m, h, k): Shape) -> String {
+    format!("M{m} H{h} K{k}")
+}
+
+struct Bench {
+    clock: Clock,
+    library: CublasLt,
+    device: Device,
+}
+
+/// Operands and results of one launch.
+struct Set {
+    x: Tensor<bf16>,
+    up: Tensor<bf16>,
+    down: Tensor<bf16>,
+    ours: Tensor<bf16>,
+    theirs: Tensor<bf16>,
+}
+
+impl Set {
+    fn new(device: &Device, (m, h, k): Shape, seed: u64) -> anyhow::Result<Set> {
+        Ok(Set {
+            x: random(device, m, k, 3 * seed + 1, 1.0)?,
+            up: random(device, h, k, 3 * seed + 2, 0.02)?,
+            down: random(device, k, h, 3 * seed + 3, 0.02)?,
+            ours: device.zeros([m, k])?,
+            theirs: device.zeros([m, k])?,
+        })
+    }
+}
+
+impl Bench {
+    fn case(&self, (m, h, k): Shape, forced: &Forced) -> anyhow::Result<Row> {
+        let stream = &self.clock.stream;
+        let options = PlanOptions::new().shapes(forced.shapes(2));
+        let plan = mlp::plan_with(&self.device, mlp::Dims { M: m, K: k, H: h }, &options)?;
+        eprintln!("{}: {}", name((m, h, k)), forced::told(plan.graph()));
+        let mut sets = (0..sets(4 * h * k) as u64).map(|n| Set::new(&self.device, (m, h, k), n)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut hidden = self.device.zeros::<bf16>([m, h])?;
+        let mut up = Product::new(&self.library, &sets[0].x, &sets[0].up, &hidden, Epilogue::Gelu)?;
+        let mut down = Product::new(&self.library, &hidden, &sets[0].down, &sets[0].theirs, Epilogue::None)?;
+        let timed = [
+            up.choose(stream, |up| sets.iter().try_for_each(|set| up.launch(stream, &set.x, &set.up, &mut hidden)))?,
+            down.choose(stream, |down| sets.iter_mut().try_for_each(|set| down.launch(stream, &hidden, &set.down, &mut set.theirs)))?,
+        ];
+        eprintln!("cublaslt: {} and {} algorithms timed", timed[0], timed[1]);
+        let (mut bound, mut graphs) = (Vec::new(), Vec::new());
+        for set in &mut sets {
+            bound.push(plan.bind(Arguments::new().tensor(&set.x).tensor(&set.up).tensor(&set.down).tensor_mut(&mut set.ours))?);
+            graphs.push(CudaGraph::capture(stream, |_| {
+                up.launch(stream, &set.x, &set.up, &mut hidden)?;
+                down.launch(stream, &hidden, &set.down, &mut set.theirs)
+            })?);
+        }
+        let (mut bounds, mut replays) = (bound.iter().cycle(), graphs.iter().cycle());
+        let mut systems: [System<'_>; 2] = [
+            Box::new(|| Ok(bounds.next().map_or(Ok(()), |bound| bound.launch_on(stream))?)),
+            Box::new(|| Ok(replays.next().map_or(Ok(()), |graph| graph.launch(stream))?)),
+        ];
+        let times = self.clock.measure(&mut systems)?;
+        plan.check()?;
+        for set in &sets {
+            agree(&set.ours, &set.theirs, ROUNDED)?;
+        }
+        Ok(Row::against("mlp", name((m, h, k)), METRIC, times[0], PEER, times[1]))
+    }
+}

@@ -1,0 +1,168 @@
+//! PyTorch as a peer: a child process that measures what it is asked for, a line of JSON each way.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+/// The child's program.
+const SCRIPT: &str = include_str!("../peers/memory.py");
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Request<'a> {
+    /// The operation's name in `operations.rs`.
+    pub operation: &'a str,
+    /// Rows of its first operand.
+    pub rows: u64,
+    /// Columns of its first operand.
+    pub columns: u64,
+    /// How many sets of operands take turns.
+    pub sets: usize,
+    /// How many times are wanted.
+    pub rounds: usize,
+}
+
+/// What it says first.
+#[derive(Debug, Deserialize)]
+pub struct Greeting {
+    /// PyTorch's version.
+    pub torch: String,
+    /// Where it runs.
+    pub device: String,
+}
+
+/// Its answer.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    Measured { microseconds: Vec<f64> },
+    Failed { error: String },
+}
+
+/// The child. It ends when this is dropped.
+pub struct PyTorch {
+    child: Child,
+    requests: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// Held while it runs: `torch.compile` leaves functions alone that are in no file.
+    _script: Script,
+    /// What it said first.
+    pub greeting: Greeting,
+}
+
+impl PyTorch {
+    /// Starts `interpreter`, on a GPU that this process uses too.
+    ///
+    /// # Errors
+    /// There is no such program, or it has no PyTorch for the GPU.
+    pub fn start(interpreter: &str, gpu: u32) -> anyhow::Result<PyTorch> {
+        PyTorch::run(interpreter, SCRIPT, gpu)
+    }
+
+    fn run(interpreter: &str, program: &str, gpu: u32) -> anyhow::Result<PyTorch> {
+        let script = Script::write(program)?;
+        let mut command = Command::new(interpreter);
+        command.arg("-u").arg(&script.0).arg(gpu.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("starting `{interpreter}`"))?;
+        let (requests, answers) = (child.stdin.take(), child.stdout.take().context("the child has no output")?);
+        let mut answers = BufReader::new(answers);
+        match read(&mut answers).context("PyTorch did not start") {
+            Ok(greeting) => Ok(PyTorch { child, requests, answers, _script: script, greeting }),
+            Err(error) => {
+                drop(requests);
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Microseconds of one run, `rounds` times.
+    ///
+    /// # Errors
+    /// It cannot do what was asked, or has ended.
+    pub fn measure(&mut self, request: Request<'_>) -> anyhow::Result<Vec<f64>> {
+        let line = serde_json::to_string(&request)? + "\n";
+        self.requests.as_mut().context("the child is gone")?.write_all(line.as_bytes()).context("asking PyTorch")?;
+        match read(&mut self.answers)? {
+            Answer::Measured { microseconds } if microseconds.len() == request.rounds => Ok(microseconds),
+            Answer::Measured { microseconds } => bail!("PyTorch was asked for {} times and gave {}", request.rounds, microseconds.len()),
+            Answer::Failed { error } => bail!("PyTorch: {error}"),
+        }
+    }
+}
+
+/// The program in a file, removed in the end.
+struct Script(PathBuf);
+
+impl Script {
+    fn write(program: &str) -> anyhow::Result<Script> {
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("maco-memory-{}-{number}.py", std::process::id()));
+        std::fs::write(&path, program).with_context(|| format!("writing `{}`", path.display()))?;
+        Ok(Script(path))
+    }
+}
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn read<T: for<'a> Deserialize<'a>>(answers: &mut impl BufRead) -> anyhow::Result<T> {
+    let mut line = String::new();
+    if answers.read_line(&mut line)? == 0 {
+        bail!("PyTorch's process has ended");
+    }
+    serde_json::from_str(&line).with_context(|| format!("PyTorch answered `{}`", line.trim_end()))
+}
+
+impl Drop for PyTorch {
+    fn drop(&mut self) {
+        // It ends when nobody can ask any more.
+        drop(self.requests.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    const REQUEST: Request<'_> = Request { operation: "copy", rows: 2, columns: 8, sets: 2, rounds: 2 };
+
+    /// A shell and a script of its own instead of Python and ours.
+    fn start(script: &str) -> anyhow::Result<PyTorch> {
+        PyTorch::run("sh", script, 0)
+    }
+
+    #[test]
+    fn a_line_is_asked_and_a_line_is_answered() {
+        let script = r#"echo '{"torch": "2.9", "device": "none"}'
+            while read -r line; do
+                case "$line" in
+                    *'"operation":"copy","rows":2,"columns":8,"sets":2,"rounds":2'*) echo '{"microseconds": [1.5, 2]}' ;;
+                    *) echo '{"error": "unknown"}' ;;
+                esac
+            done"#;
+        let mut torch = start(script).unwrap();
+        assert_eq!(torch.greeting.torch, "2.9");
+        assert_eq!(torch.measure(REQUEST).unwrap(), [1.5, 2.0]);
+        assert_eq!(torch.measure(Request { operation: "fly", ..REQUEST }).unwrap_err().to_string(), "PyTorch: unknown");
+        assert_eq!(torch.measure(REQUEST).unwrap(), [1.5, 2.0]);
+    }
+
+    #[test]
+    fn a_child_that_is_not_there_or_ends_is_an_error() {
+        assert!(PyTorch::start("/nonexistent/python3", 0).is_err());
+        assert!(start("exit 1").is_err());
+        let mut torch = start(r#"echo '{"torch": "2.9", "device": "none"}'"#).unwrap();
+        assert!(torch.measure(REQUEST).is_err());
+    }
+}
