@@ -51,6 +51,8 @@ enum Command {
     /// Measures: products, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Measures which tiles of matrix products are the fastest on this GPU, and keeps them in a file for `PlanOptions::tuning`
+    Tune(bench::Tune),
     /// Publishes measurements and test runs: tables in docs/results/ and the main rows in README.md, from the JSON of `bench` and from logs
     /// of `dist/run.sh`
     Results(results::Options),
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Test(options) => test::test(&options),
         Command::Lint => lint::lint(),
         Command::Bench(bench) => bench::bench(&bench),
+        Command::Tune(options) => bench::tune(&options),
         Command::Results(options) => results::results(&options),
         Command::Bundle { sanitize } => bundle::bundle(sanitize),
         Command::Sanitize => sanitize::sanitize(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
@@ -11,7 +11,7 @@ use benches::peer::Driver;
 use benches::rows::{Row, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
-use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, bf16};
+use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, Tuned, Tuning, bf16};
 
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
@@ -30,9 +30,13 @@ struct Options {
     shape: Vec<Shape>,
     #[command(flatten)]
     forced: Forced,
-    /// Instead: every tile of `linear` in several numbers of parts, for products of 17 to 1024 rows.
+    /// Instead: every tile of `linear` in several numbers of parts, for products of 17 to 1024 rows, or those of `--shape` with 17 or more.
     #[arg(long, conflicts_with_all = ["tile", "split"])]
     sweep: bool,
+    /// With `--sweep`: write the fastest of each shape here, for `PlanOptions::tuning`. What the file has already stays, unless it is about
+    /// the same calls.
+    #[arg(long, requires = "sweep")]
+    tuning: Option<PathBuf>,
     /// Write the rows here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -97,14 +101,27 @@ fn main() -> anyhow::Result<()> {
     let _driver = Driver::new(options.gpu)?;
     let shapes = if options.shape.is_empty() { SHAPES.to_vec() } else { options.shape.clone() };
     let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
-    let swept = |shape: &Shape| !options.sweep || (SKINNY + 1..=SMALL).contains(&shape.0);
+    let most = if options.shape.is_empty() { SMALL } else { u64::MAX };
+    let swept = |shape: &Shape| !options.sweep || (SKINNY + 1..=most).contains(&shape.0);
     let shapes: Vec<Shape> = shapes.into_iter().filter(|shape| asked(shape) && swept(shape)).collect();
+    let mut tuning = match &options.tuning {
+        Some(path) if path.exists() => Tuning::read(path)?,
+        _ => Tuning::new(&device),
+    };
+    ensure!(tuning.device == device.model(), "the file is for `{}`, and this is `{}`", tuning.device, device.model());
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
     let bar = progress(shapes.len());
     let mut rows = Vec::new();
     for shape in shapes {
         bar.set_message(name(shape));
-        rows.extend(if options.sweep { bench.sweep(shape) } else { bench.case(shape, &options.forced) }.with_context(|| name(shape))?);
+        let swept = |tuning: &mut Tuning| {
+            let rows = bench.sweep(shape, tuning)?;
+            // Now: what takes long may be stopped.
+            options.tuning.iter().try_for_each(|path| tuning.write(path))?;
+            Ok(rows)
+        };
+        let found = if options.sweep { swept(&mut tuning) } else { bench.case(shape, &options.forced) };
+        rows.extend(found.with_context(|| name(shape))?);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -247,14 +264,15 @@ impl Bench {
         ])
     }
 
-    /// The products of a shape in all tiles and parts.
-    fn sweep(&self, shape: Shape) -> anyhow::Result<Vec<Row>> {
+    /// The products of a shape in all tiles and parts; `tuning` gets the fastest.
+    fn sweep(&self, shape: Shape, tuning: &mut Tuning) -> anyhow::Result<Vec<Row>> {
         let stream = &self.clock.stream;
         let mut operands = Operands::new(&self.device, shape)?;
         let peer = self.peer(&mut operands)?;
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
         graph[0].launch(stream)?;
         let preferred = self.plan(shape, CALLS, Vec::new())?;
+        let workers = preferred.workers();
         let preferred = forced::chosen(&preferred.graph().calls[0]);
         let mut swept = Vec::new();
         for (tile, parts) in TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts))) {
@@ -265,15 +283,29 @@ impl Bench {
             let bound = plan.bind(operands.all())?;
             bound.launch_on(stream)?;
             stream.synchronize()?;
-            let found = forced::chosen(&plan.graph().calls[0]);
-            agree(&operands.ours[0], &operands.theirs[0], ROUNDED).with_context(|| found.clone())?;
+            let found = plan.graph().calls[0].clone();
+            agree(&operands.ours[0], &operands.theirs[0], ROUNDED).with_context(|| forced::chosen(&found))?;
             swept.push((found, bound));
         }
         let mut systems: Vec<System<'_>> = vec![Box::new(|| Ok(graph[0].launch(stream)?))];
         systems.extend(swept.iter().map(|(_, bound)| -> System<'_> { Box::new(|| Ok(bound.launch_on(stream)?)) }));
         let times: Vec<_> = self.clock.measure(&mut systems)?.into_iter().map(|time| time.map(|time| time / CALLS as f64)).collect();
+        let fastest = swept.iter().zip(&times[1..]).min_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
+        if let Some(((found, _), time)) = fastest {
+            let (m, n, k) = shape;
+            tuning.add(Tuned {
+                task: "linear".into(),
+                element: "bf16".into(),
+                shapes: vec![vec![m, k], vec![n, k], vec![m, n]],
+                workers,
+                tile: found.tile.clone(),
+                parts: found.parts,
+                nanoseconds: (time.value * 1e3) as u64,
+            });
+        }
         let rows = swept.iter().zip(&times[1..]).map(|((found, _), &time)| {
-            let mark = if *found == preferred { ", the planner's" } else { "" };
+            let found = forced::chosen(found);
+            let mark = if found == preferred { ", the planner's" } else { "" };
             Row::against("gemm", format!("{}, {found}{mark}", name(shape)), METRIC, time, PEER, times[0])
         });
         Ok(rows.collect())

@@ -73,6 +73,23 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
     }
 }
 
+/// What to measure tiles of.
+#[derive(clap::Args)]
+pub struct Tune {
+    /// Where the fastest tiles are kept: what is there already stays, unless it is about the same products
+    #[arg(long, default_value = "tuning.json")]
+    out: PathBuf,
+    /// Rows, columns and depth of products, such as `256x8192x4096`; without, the shapes of `bench gemm` with 17 to 1024 rows
+    shape: Vec<String>,
+}
+
+/// Measures every tile of `linear` in several numbers of parts, and keeps the fastest.
+pub fn tune(tune: &Tune) -> Result<(), Failure> {
+    let mut arguments = vec!["--sweep".to_owned(), "--tuning".to_owned(), absolute(&tune.out)?.to_string_lossy().into_owned()];
+    arguments.extend(tune.shape.iter().flat_map(|shape| ["--shape".to_owned(), shape.clone()]));
+    Program { json: None, rounds: None, arguments }.run("gemm")
+}
+
 impl Program {
     fn run(&self, name: &str) -> Result<(), Failure> {
         let mut command = cargo(&["run", "--release", "--bin", name, "--manifest-path"]);
