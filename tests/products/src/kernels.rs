@@ -61,8 +61,7 @@ pub fn routed(
     grouped_linear(expert, h, down, y);
 }
 
-/// A layer of a mixture of experts (Shazeer et al., 2017): each token goes to the K experts it scores highest, and gets the sum of their results
-/// weighted by their probabilities. Which rows an expert gets is known on the device only.
+/// A layer of a mixture of experts with its router.
 #[maco::megakernel]
 pub fn moe(
     x: In<bf16, M, H>,
@@ -79,24 +78,9 @@ pub fn moe(
 ) {
     let logits = temp::<bf16, M, X>();
     let scores = temp::<f32, M, X>();
-    let probabilities = temp::<f32, M, X>();
-    let place = temp::<u32, M, K>();
-    let sorted = temp::<bf16, R, H>();
-    let open = temp::<bf16, R, I>();
-    let raised = temp::<bf16, R, I>();
-    let inner = temp::<bf16, R, I>();
-    let results = temp::<bf16, R, H>();
     linear(x, router, logits);
     to_f32(logits, scores);
-    softmax(scores, probabilities);
-    top_k(probabilities, weights, ids);
-    group_rows(ids, counts, expert, rows, place);
-    embedding(rows, x, sorted);
-    grouped_linear(expert, sorted.split(0, G), gate, open.split(0, G)).then(silu);
-    grouped_linear(expert, sorted.split(0, G), up, raised.split(0, G));
-    mul(open, raised, inner);
-    grouped_linear(expert, inner.split(0, G), down, results.split(0, G));
-    gather_sum(place, weights, results, y);
+    experts(x, scores, gate, up, down, weights, ids, expert, rows, counts, y);
 }
 
 /// The sort of tokens by experts alone.
