@@ -1,18 +1,13 @@
 """PyTorch's side of `cargo xtask bench memory`.
 
-Greets with a line of JSON, then answers every line of JSON on its input with one: a request names an operation, its rows and columns, how
-many sets of operands take turns, and how many times are wanted; the answer has so many times in microseconds, or an error. Times are of
-one run of the operation, by CUDA events around a replay of a CUDA graph in which every set has its turn. Where PyTorch has no kernel of
+A request names an operation, its rows and columns, and how many sets of operands take turns (`server.py` says the rest). Times are of one
+run of the operation, by CUDA events around a replay of a CUDA graph in which every set has its turn. Where PyTorch has no kernel of
 its own for an operation, what `torch.compile` makes of it is tried too, and the faster counts. Indices have 64 bits here, as PyTorch asks.
 
 Argument: the GPU's number. With `check` instead, every operation runs once on the CPU.
 """
 
-import json
-import os
-import statistics
-import sys
-
+import server
 import torch
 import torch.nn.functional as F
 
@@ -117,70 +112,11 @@ OPERATIONS = {
 }
 
 
-def time(graph, sets, rounds):
-    """Microseconds of one run, `rounds` times."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times = []
-    for _ in range(rounds):
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end) * 1e3 / sets)
-    return times
-
-
-def capture(run, operands):
-    """A CUDA graph in which every set of operands has its turn, warm."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for arguments in operands:
-            run(*arguments)
-    torch.cuda.current_stream().wait_stream(side)
-    graph, kept = torch.cuda.CUDAGraph(), []
-    with torch.cuda.graph(graph):
-        # Results stay until all are made, so that each has memory of its own.
-        kept.extend(run(*arguments) for arguments in operands)
-    time(graph, len(operands), 20)
-    return graph, kept
-
-
 def prepare(request):
     run, operands, several = OPERATIONS[request["operation"]]
     sets = [operands(Operands("cuda", request["rows"], request["columns"])) for _ in range(request["sets"])]
-    prepared = capture(run, sets)
-    if several:
-        try:
-            compiled = capture(torch.compile(run, dynamic=False), sets)
-            prepared = min((prepared, compiled), key=lambda candidate: statistics.median(time(candidate[0], len(sets), 10)))
-        except Exception as error:  # no compiler, or not for this operation
-            print(f"{request['operation']}: not compiled: {type(error).__name__}", file=sys.stderr)
-    return prepared, sets
-
-
-def serve(gpu):
-    # Answers have the output to themselves: what else is printed goes where errors go.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    torch.cuda.set_device(gpu)
-    print(json.dumps({"torch": torch.__version__, "device": torch.cuda.get_device_name()}), file=answers, flush=True)
-    key, prepared = None, None
-    for line in sys.stdin:
-        request = json.loads(line)
-        rounds = request.pop("rounds")
-        try:
-            if request != key:
-                key = prepared = None
-                torch.cuda.empty_cache()
-                prepared = prepare(request)
-                key = request
-            (graph, _), sets = prepared
-            time(graph, len(sets), 2)
-            answer = {"microseconds": time(graph, len(sets), rounds)}
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-        print(json.dumps(answer), file=answers, flush=True)
+    graph, kept = server.fastest(request["operation"], run, sets, several)
+    return graph, len(sets), (kept, sets)
 
 
 def check():
@@ -189,7 +125,4 @@ def check():
         print(name)
 
 
-if sys.argv[1] == "check":
-    check()
-else:
-    serve(int(sys.argv[1]))
+server.main(prepare, check)

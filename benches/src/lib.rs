@@ -2,12 +2,14 @@
 pub mod cublas;
 pub mod cublaslt;
 pub mod decode;
+pub mod experts;
 pub mod forced;
 pub mod graphs;
 pub mod kernels;
 pub mod layers;
 pub mod matrix;
 pub mod memory;
+pub mod mixture;
 pub mod operations;
 pub mod oracle;
 pub mod peer;

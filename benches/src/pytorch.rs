@@ -1,19 +1,24 @@
 //! PyTorch as a peer: a child process that measures what it is asked for, a line of JSON each way.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-/// The child's program.
-const SCRIPT: &str = include_str!("../peers/memory.py");
+/// Memory-bound operations, asked for by [`Operation`].
+pub const MEMORY: &str = include_str!("../peers/memory.py");
+/// Layers of a mixture of experts, asked for by [`Layer`].
+pub const MOE: &str = include_str!("../peers/moe.py");
+/// What the programs import.
+const SERVER: &str = include_str!("../peers/server.py");
 
-/// What is asked for.
+/// What [`MEMORY`] is asked for.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Request<'a> {
+pub struct Operation<'a> {
     /// The operation's name in `operations.rs`.
     pub operation: &'a str,
     /// Rows of its first operand.
@@ -22,8 +27,33 @@ pub struct Request<'a> {
     pub columns: u64,
     /// How many sets of operands take turns.
     pub sets: usize,
-    /// How many times are wanted.
-    pub rounds: usize,
+}
+
+/// What [`MOE`] is asked for.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Layer<'a> {
+    /// `grouped`, `padded` or `per-expert`.
+    pub how: &'a str,
+    /// Rows of the input.
+    pub tokens: u64,
+    /// How many there are.
+    pub experts: u64,
+    /// How many of them each token goes to.
+    pub chosen: u64,
+    /// Columns of the input.
+    pub hidden: u64,
+    /// Columns between the products of an expert.
+    pub inner: u64,
+    /// A file of `f32`: a row of scores for each token.
+    pub scores: &'a Path,
+}
+
+/// A request, and how many times are wanted.
+#[derive(Serialize)]
+struct Request<'a, R> {
+    #[serde(flatten)]
+    request: &'a R,
+    rounds: usize,
 }
 
 /// What it says first.
@@ -55,18 +85,24 @@ pub struct PyTorch {
 }
 
 impl PyTorch {
-    /// Starts `interpreter`, on a GPU that this process uses too.
-    ///
-    /// # Errors
-    /// There is no such program, or it has no PyTorch for the GPU.
-    pub fn start(interpreter: &str, gpu: u32) -> anyhow::Result<PyTorch> {
-        PyTorch::run(interpreter, SCRIPT, gpu)
+    /// Starts `interpreter` with [`MEMORY`] or [`MOE`], on a GPU that this process uses too, and says so; without, that there will be no rows.
+    pub fn found(interpreter: &str, program: &str, gpu: u32) -> Option<PyTorch> {
+        match PyTorch::start(interpreter, program, gpu) {
+            Ok(torch) => {
+                eprintln!("PyTorch {} on {}", torch.greeting.torch, torch.greeting.device);
+                Some(torch)
+            }
+            Err(error) => {
+                eprintln!("no rows beside PyTorch: {error:#}");
+                None
+            }
+        }
     }
 
-    fn run(interpreter: &str, program: &str, gpu: u32) -> anyhow::Result<PyTorch> {
+    fn start(interpreter: &str, program: &str, gpu: u32) -> anyhow::Result<PyTorch> {
         let script = Script::write(program)?;
         let mut command = Command::new(interpreter);
-        command.arg("-u").arg(&script.0).arg(gpu.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("-u").arg(script.0.join("peer.py")).arg(gpu.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting `{interpreter}`"))?;
         let (requests, answers) = (child.stdin.take(), child.stdout.take().context("the child has no output")?);
         let mut answers = BufReader::new(answers);
@@ -84,34 +120,38 @@ impl PyTorch {
     ///
     /// # Errors
     /// It cannot do what was asked, or has ended.
-    pub fn measure(&mut self, request: Request<'_>) -> anyhow::Result<Vec<f64>> {
-        let line = serde_json::to_string(&request)? + "\n";
+    pub fn measure(&mut self, request: &impl Serialize, rounds: usize) -> anyhow::Result<Vec<f64>> {
+        let line = serde_json::to_string(&Request { request, rounds })? + "\n";
         self.requests.as_mut().context("the child is gone")?.write_all(line.as_bytes()).context("asking PyTorch")?;
         match read(&mut self.answers)? {
-            Answer::Measured { microseconds } if microseconds.len() == request.rounds => Ok(microseconds),
-            Answer::Measured { microseconds } => bail!("PyTorch was asked for {} times and gave {}", request.rounds, microseconds.len()),
+            Answer::Measured { microseconds } if microseconds.len() == rounds => Ok(microseconds),
+            Answer::Measured { microseconds } => bail!("PyTorch was asked for {rounds} times and gave {}", microseconds.len()),
             Answer::Failed { error } => bail!("PyTorch: {error}"),
         }
     }
 }
 
-/// The program in a file, removed in the end.
+/// The program and what it imports in a folder, removed in the end.
 struct Script(PathBuf);
 
 impl Script {
     fn write(program: &str) -> anyhow::Result<Script> {
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("maco-memory-{}-{number}.py", std::process::id()));
-        std::fs::write(&path, program).with_context(|| format!("writing `{}`", path.display()))?;
-        Ok(Script(path))
+        let folder = std::env::temp_dir().join(format!("maco-peer-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).with_context(|| format!("making `{}`", folder.display()))?;
+        let script = Script(folder);
+        for (name, text) in [("peer.py", program), ("server.py", SERVER)] {
+            fs::write(script.0.join(name), text).with_context(|| format!("writing into `{}`", script.0.display()))?;
+        }
+        Ok(script)
     }
 }
 
 impl Drop for Script {
     fn drop(&mut self) {
         // What cannot be removed is left to the system.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -135,11 +175,11 @@ impl Drop for PyTorch {
 mod tests {
     use super::*;
 
-    const REQUEST: Request<'_> = Request { operation: "copy", rows: 2, columns: 8, sets: 2, rounds: 2 };
+    const REQUEST: Operation<'_> = Operation { operation: "copy", rows: 2, columns: 8, sets: 2 };
 
     /// A shell and a script of its own instead of Python and ours.
     fn start(script: &str) -> anyhow::Result<PyTorch> {
-        PyTorch::run("sh", script, 0)
+        PyTorch::start("sh", script, 0)
     }
 
     #[test]
@@ -153,16 +193,16 @@ mod tests {
             done"#;
         let mut torch = start(script).unwrap();
         assert_eq!(torch.greeting.torch, "2.9");
-        assert_eq!(torch.measure(REQUEST).unwrap(), [1.5, 2.0]);
-        assert_eq!(torch.measure(Request { operation: "fly", ..REQUEST }).unwrap_err().to_string(), "PyTorch: unknown");
-        assert_eq!(torch.measure(REQUEST).unwrap(), [1.5, 2.0]);
+        assert_eq!(torch.measure(&REQUEST, 2).unwrap(), [1.5, 2.0]);
+        assert_eq!(torch.measure(&Operation { operation: "fly", ..REQUEST }, 2).unwrap_err().to_string(), "PyTorch: unknown");
+        assert_eq!(torch.measure(&REQUEST, 2).unwrap(), [1.5, 2.0]);
     }
 
     #[test]
     fn a_child_that_is_not_there_or_ends_is_an_error() {
-        assert!(PyTorch::start("/nonexistent/python3", 0).is_err());
+        assert!(PyTorch::start("/nonexistent/python3", MEMORY, 0).is_err());
         assert!(start("exit 1").is_err());
         let mut torch = start(r#"echo '{"torch": "2.9", "device": "none"}'"#).unwrap();
-        assert!(torch.measure(REQUEST).is_err());
+        assert!(torch.measure(&REQUEST, 2).is_err());
     }
 }

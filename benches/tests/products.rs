@@ -4,7 +4,8 @@ use benches::decode::{LAYERS, layers};
 use benches::kernels::{self, CALLS};
 use benches::layers::{ROUNDED, Weights, Widths};
 use benches::matrix::{error, random};
-use maco::{Arguments, Device, Plan, Tensor, bf16};
+use benches::mixture::{Mixture, Popularity, Sizes, scores};
+use maco::{Arguments, Device, Plan, PlanOptions, Tensor, bf16};
 
 const SETS: usize = 3;
 
@@ -87,4 +88,21 @@ fn layers_compute_what_the_host_says() {
 #[test]
 fn llama_has_as_many_bytes_as_is_said() {
     assert_eq!(format!("{:.2}", Widths::LLAMA.bytes() as f64 / 1e9), "1.95");
+}
+
+#[test]
+fn tokens_get_what_their_experts_say() {
+    let device = Device::cpu_with(2);
+    let sizes = Sizes { tokens: 50, experts: 6, chosen: 2, hidden: 64, inner: 40 };
+    for popularity in [Popularity::Balanced, Popularity::Zipf] {
+        let scores = scores(sizes, popularity, 3);
+        let mut mixture = Mixture::new(&device, sizes, &scores).unwrap();
+        let plan = mixture.plan(&device, &PlanOptions::new()).unwrap();
+        assert!(mixture.check().is_err());
+        plan.run(mixture.arguments()).unwrap();
+        mixture.check().unwrap();
+        // How often the first expert is among the two highest.
+        let first = scores.chunks(6).filter(|scores| scores.iter().filter(|&&other| other > scores[0]).count() < 2).count();
+        assert_eq!(first > 28, popularity == Popularity::Zipf, "{first} of 50");
+    }
 }

@@ -6,7 +6,7 @@ use anyhow::Context;
 use benches::matrix::sets;
 use benches::operations::{COLUMNS, Operands, Operation, moved, operations};
 use benches::peer::{DeviceCopy, Driver};
-use benches::pytorch::{PyTorch, Request};
+use benches::pytorch::{self, PyTorch};
 use benches::rows::{Row, publish, summary};
 use benches::timing::{Clock, Measured, System, progress};
 use clap::Parser;
@@ -48,16 +48,7 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let device = Device::gpu(options.gpu)?;
     println!("{device}");
-    let torch = match PyTorch::start(&options.python, options.gpu) {
-        Ok(torch) => {
-            eprintln!("PyTorch {} on {}", torch.greeting.torch, torch.greeting.device);
-            Some(torch)
-        }
-        Err(error) => {
-            eprintln!("no rows beside PyTorch: {error:#}");
-            None
-        }
-    };
+    let torch = PyTorch::found(&options.python, pytorch::MEMORY, options.gpu);
     let asked = |operation: &Operation, size: u64| options.case.as_ref().is_none_or(|part| name(operation, size).contains(part.as_str()));
     let cases: Vec<(Operation, u64)> = options
         .sizes
@@ -115,13 +106,13 @@ impl Bench {
             [Box::new(|| Ok(ours.launch(stream)?)), Box::new(|| copies.iter_mut().try_for_each(|copy| copy.launch(stream)))];
         let launches = self.clock.warm_up(&mut systems)?;
         let rounds = self.clock.rounds().div_ceil(BLOCKS);
-        let request = Request { operation: operation.name, rows, columns: COLUMNS, sets, rounds };
+        let request = pytorch::Operation { operation: operation.name, rows, columns: COLUMNS, sets };
         let (mut times, mut theirs) = ([Vec::new(), Vec::new()], Vec::new());
         for _ in 0..BLOCKS {
             for (all, block) in times.iter_mut().zip(self.clock.sample(&mut systems, rounds, launches)?) {
                 all.extend(block.into_iter().map(|time| time / sets as f64));
             }
-            match self.torch.as_mut().map(|torch| torch.measure(request)) {
+            match self.torch.as_mut().map(|torch| torch.measure(&request, rounds)) {
                 Some(Ok(block)) => theirs.extend(block),
                 Some(Err(error)) => {
                     eprintln!("{}: {error:#}", operation.name);

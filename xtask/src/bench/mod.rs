@@ -24,6 +24,8 @@ pub enum Bench {
     Gemv(Program),
     /// 16 layers of a decoder at batch 1 without attention, beside a CUDA graph of cuBLAS and fused kernels, and a copy (needs a GPU)
     Chain(Program),
+    /// Layers of a mixture of experts, routed on the device, beside PyTorch if `python3` has it (needs a GPU)
+    Moe(Program),
     /// Tasks without work, chains, hops between CTAs, random work dealt, copies (needs a GPU)
     Dispatch(Program),
     /// What it costs that one phase waits for another, beside CUDA graphs and a grid barrier (needs a GPU)
@@ -66,6 +68,7 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
         Bench::Memory(program) => program.run("memory"),
         Bench::Gemv(program) => program.run("gemv"),
         Bench::Chain(program) => program.run("chain"),
+        Bench::Moe(program) => program.run("moe"),
         Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Boundary(program) => program.run("boundary"),
         Bench::Plan(program) => program.run("plan"),

@@ -1,0 +1,116 @@
+//! Layers of a mixture of experts, routed on the device, beside PyTorch.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use benches::mixture::{Mixture, Popularity, Sizes, scores};
+use benches::pytorch::{self, PyTorch};
+use benches::rows::{Row, publish};
+use benches::timing::{Clock, Measured, System, progress};
+use clap::Parser;
+use maco::{Device, PlanOptions};
+
+/// Measures a layer of a mixture of experts, 8 of 64 for each of 4096 tokens, in one launch.
+///
+/// From the tokens' scores on: softmax, the eight highest, gather, gate · up, silu, down, weighted sum. Which rows an expert gets is known on
+/// the device only. PyTorch runs the same scores (`benches/peers/moe.py`, a child process) in three ways: `grouped`, one grouped product
+/// for all experts in a CUDA graph; `padded`, as many rows for every expert as the one with most has, in a CUDA graph; `per-expert`, where
+/// the host asks for the numbers of rows. Each expert's weights are read once: they are larger than the second-level cache. Blocks of rounds
+/// of MACO and of PyTorch take turns after two seconds of warm-up; medians of all rounds.
+#[derive(Parser)]
+struct Options {
+    /// Only cases whose name holds this, such as `H4096` or `zipf`.
+    #[arg(long)]
+    case: Option<String>,
+    /// The Python that has PyTorch.
+    #[arg(long, default_value = "python3")]
+    python: String,
+    /// Write the rows here as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Rounds per case.
+    #[arg(long, default_value_t = 20)]
+    rounds: usize,
+    /// GPU.
+    #[arg(long, default_value_t = 0)]
+    gpu: u32,
+}
+
+/// Hidden and inner sizes.
+const SHAPES: [(u64, u64); 2] = [(2048, 1024), (4096, 1536)];
+const PEERS: [&str; 3] = ["grouped", "padded", "per-expert"];
+/// Blocks of rounds in which MACO and PyTorch take turns.
+const BLOCKS: usize = 4;
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let device = Device::gpu(options.gpu)?;
+    println!("{device}");
+    let mut torch = PyTorch::found(&options.python, pytorch::MOE, options.gpu);
+    let clock = Clock::new(&device, options.rounds)?;
+    let cases = SHAPES.into_iter().flat_map(|shape| [Popularity::Balanced, Popularity::Zipf].map(|popularity| (shape, popularity)));
+    let named = cases.map(|((hidden, inner), popularity)| {
+        let name = format!("H{hidden} I{inner} {}", if popularity == Popularity::Zipf { "zipf" } else { "balanced" });
+        (name, Sizes { tokens: 4096, experts: 64, chosen: 8, hidden, inner }, popularity)
+    });
+    let cases: Vec<_> = named.filter(|(name, ..)| options.case.as_ref().is_none_or(|part| name.contains(part.as_str()))).collect();
+    let bar = progress(cases.len());
+    let mut rows = Vec::new();
+    for (name, sizes, popularity) in &cases {
+        bar.set_message(name.clone());
+        rows.extend(case(&device, &clock, torch.as_mut(), name, *sizes, *popularity).with_context(|| name.clone())?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    publish(&rows, options.json.as_deref())
+}
+
+fn case(
+    device: &Device,
+    clock: &Clock,
+    mut torch: Option<&mut PyTorch>,
+    name: &str,
+    sizes: Sizes,
+    popularity: Popularity,
+) -> anyhow::Result<Vec<Row>> {
+    let scores = scores(sizes, popularity, 7);
+    let file = std::env::temp_dir().join(format!("maco-scores-{}", std::process::id()));
+    std::fs::write(&file, scores.iter().flat_map(|score| score.to_le_bytes()).collect::<Vec<u8>>())?;
+    let mut mixture = Mixture::new(device, sizes, &scores)?;
+    let plan = mixture.plan(device, &PlanOptions::new())?;
+    let bound = plan.bind(mixture.arguments())?;
+    let mut systems: [System<'_>; 1] = [Box::new(|| Ok(bound.launch_on(&clock.stream)?))];
+    let launches = clock.warm_up(&mut systems)?;
+    let rounds = clock.rounds().div_ceil(BLOCKS);
+    let (mut ours, mut theirs) = (Vec::new(), PEERS.map(|_| Vec::new()));
+    let Sizes { tokens, experts, chosen, hidden, inner } = sizes;
+    for (how, times) in PEERS.into_iter().zip(&mut theirs) {
+        let request = pytorch::Layer { how, tokens, experts, chosen, hidden, inner, scores: &file };
+        for _ in 0..BLOCKS {
+            ours.extend(clock.sample(&mut systems, rounds, launches)?.remove(0));
+            match torch.as_deref_mut().map(|torch| torch.measure(&request, rounds)) {
+                Some(Ok(block)) => times.extend(block),
+                Some(Err(error)) => {
+                    eprintln!("{name}, {how}: {error:#}");
+                    times.clear();
+                    break;
+                }
+                None => {}
+            }
+        }
+    }
+    drop(systems);
+    plan.check()?;
+    drop(bound);
+    mixture.check()?;
+    // What cannot be removed is left to the system.
+    let _ = std::fs::remove_file(&file);
+    let ours = Measured::of(&ours);
+    eprintln!("{name}: {:.0} TFLOP/s of products", sizes.operations() / ours.value / 1e6);
+    let beside = PEERS.into_iter().zip(&theirs).filter(|(_, times)| !times.is_empty());
+    let mut rows: Vec<Row> = beside.map(|(peer, times)| Row::against("moe", name, "time", ours, peer, Measured::of(times))).collect();
+    if rows.is_empty() {
+        rows.push(Row::alone("moe", name, "time", ours));
+    }
+    Ok(rows)
+}
