@@ -81,6 +81,18 @@ impl Role for Share {
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
 
     #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
+
+    #[inline(always)]
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        _: Tile<E, I, J>,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+    }
+
+    #[inline(always)]
     fn share(&self) -> Option<Share> {
         Some(*self)
     }
