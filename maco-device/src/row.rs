@@ -46,7 +46,13 @@ impl Entry {
     }
 }
 
-/// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own.
+/// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own (PTX ISA §9.7.9.6
+/// `shfl.sync`).
+#[diagnostic::on_unimplemented(
+    message = "lanes of a warp cannot exchange `{Self}`",
+    label = "not the state of a reduction",
+    note = "`fold` combines `f32`, `u32`, and tuples of two to four of these"
+)]
 pub trait Exchange: Copy {
     /// The value of lane `lane ^ distance`.
     #[doc(hidden)]
