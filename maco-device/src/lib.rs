@@ -16,6 +16,7 @@ pub mod row;
 pub mod task;
 pub mod tile;
 
+mod collective;
 mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
@@ -31,6 +32,7 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
+pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
 pub use held::Held;

@@ -58,6 +58,10 @@ pub trait Exchange: Copy {
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
     fn of_lane(self, distance: u32) -> Self;
+    /// The value of lane `lane`.
+    #[doc(hidden)]
+    #[cfg(target_arch = "nvptx64")]
+    fn at_lane(self, lane: u32) -> Self;
 }
 
 impl Exchange for f32 {
@@ -66,6 +70,11 @@ impl Exchange for f32 {
     fn of_lane(self, distance: u32) -> f32 {
         crate::ptx::warp::shuffle_xor(self, distance)
     }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn at_lane(self, lane: u32) -> f32 {
+        f32::from_bits(self.to_bits().at_lane(lane))
+    }
 }
 
 impl Exchange for u32 {
@@ -73,6 +82,11 @@ impl Exchange for u32 {
     #[inline(always)]
     fn of_lane(self, distance: u32) -> u32 {
         f32::from_bits(self).of_lane(distance).to_bits()
+    }
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn at_lane(self, lane: u32) -> u32 {
+        crate::ptx::warp::broadcast(self, lane)
     }
 }
 
@@ -83,6 +97,11 @@ macro_rules! tuple_exchange {
             #[inline(always)]
             fn of_lane(self, distance: u32) -> Self {
                 ($(self.$n.of_lane(distance),)+)
+            }
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            fn at_lane(self, lane: u32) -> Self {
+                ($(self.$n.at_lane(lane),)+)
             }
         }
     };

@@ -91,3 +91,55 @@ pub fn moments_bf16(x: In<bf16, M, N>, count: Out<u32, M, 1>, mean: Out<f32, M, 
 pub fn moments_f32(x: In<f32, M, N>, count: Out<u32, M, 1>, mean: Out<f32, M, 1>, variance: Out<f32, M, 1>) {
     moments(x, count, mean, variance);
 }
+
+/// What [`spread`] does, by however many threads there are.
+///
+/// # Safety
+/// Called by all threads of a body, whose tiles these are.
+unsafe fn spread_by(threads: &mut maco::Simt, x: maco::Tile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
+    let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
+    // SAFETY: inside the tile's row, which nobody writes.
+    let value = |at: u32| unsafe { x.pointer(0, at as i32).read() };
+    let (mut largest, mut sum, mut at) = (f32::NEG_INFINITY, 0.0, first);
+    while at < cols {
+        largest = math::max(largest, value(at));
+        sum += value(at);
+        at += step;
+    }
+    let mean = threads.sum(sum) / cols as f32;
+    // One after another: neither may overwrite what a slow warp still reads.
+    let largest = threads.max(largest);
+    let warp = threads.warp();
+    // The same in all threads, so that neither of these changes anything.
+    let largest = warp.broadcast(largest, 0);
+    let factor = if warp.all(largest == mean) { 0.0 } else { 1.0 / (largest - mean) };
+    at = first;
+    while at < cols {
+        // SAFETY: each thread writes places of its own, inside the tile's row.
+        unsafe { y.pointer(0, at as i32).write((value(at) - mean) * factor) };
+        at += step;
+    }
+}
+
+/// One thread.
+fn spread_reference(x: maco::Tile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
+    // SAFETY: this thread is all there are.
+    unsafe { spread_by(&mut maco::Simt::alone(), x, y) }
+}
+
+/// y = (x − mean(x)) / (max(x) − mean(x)) along each row, by all threads of a CTA; 0 where all are equal.
+///
+/// # Safety
+/// None of its own: it stays in its rows.
+#[maco::task(simt, tile(i = 1), cpu = spread_reference)]
+pub unsafe fn spread(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
+    // SAFETY: all threads come here.
+    unsafe { spread_by(cta, x, y) }
+}
+
+/// Twice, so that a body begins while warps may still be in the one before.
+#[maco::megakernel]
+pub fn spreads(x: In<f32, M, N>, y: Out<f32, M, N>, z: Out<f32, M, N>) {
+    spread(x, y);
+    spread(x, z);
+}

@@ -16,6 +16,7 @@ on_every_device! {
     bf16_moments up to [40, 5000], edges ROWS;
     f32_moments up to [40, 5000], edges ROWS;
     losses up to [40, 5000], edges ROWS;
+    spreads up to [40, 5000], edges ROWS;
 }
 
 /// M, N, K.
@@ -188,4 +189,21 @@ fn losses(place: &Place, shape @ [m, v]: [u64; 2], seed: u64) {
     let largest = |at: usize| row(at).iter().map(|v| v.to_f64().abs()).fold(0.0, f64::max);
     let allowed = |at: usize| (v as f64 / 8.0 + 64.0) * 2f64.powi(-23) + 4.0 * 2f64.powi(-23) * (16.0 + largest(at));
     near(&loss, expected, 0.0, allowed, &format!("losses of {shape:?}"));
+}
+
+/// Collectives of a SIMT body, by all its threads.
+fn spreads(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+    let x: Vec<f32> = Numbers::new(seed).fill(m * n, Kind::Plain);
+    let plan = kernels::spreads::plan_with(&place.device, kernels::spreads::Dims { M: m, N: n }, &place.options).unwrap();
+    let dx = upload(place, &x, &shape);
+    let [mut y, mut z] = [(); 2].map(|()| poisoned::<f32>(place, &shape));
+    plan.run(&dx, &mut y, &mut z).unwrap();
+    let row = |at: usize| x[at / n as usize * n as usize..][..n as usize].iter().map(|&v| f64::from(v));
+    let mean = |at: usize| row(at).sum::<f64>() / n as f64;
+    let range = |at: usize| row(at).fold(f64::NEG_INFINITY, f64::max) - mean(at);
+    let expected = |at: usize| if range(at) == 0.0 { 0.0 } else { (f64::from(x[at]) - mean(at)) / range(at) };
+    // No number is beyond 4; the mean is in both parts of the quotient.
+    let allowed = |at: usize| 8.0 * (n as f64 + 16.0) * 2f64.powi(-24) * (1.0 + expected(at).abs()) / range(at).max(1e-9);
+    near(&y, expected, 2f64.powi(-20), allowed, &format!("spread of {shape:?}"));
+    assert_eq!(bits(&y), bits(&z), "{shape:?}: other bits at the second run");
 }
