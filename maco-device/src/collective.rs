@@ -68,7 +68,7 @@ impl Simt<'_> {
     /// This thread's warp.
     #[inline(always)]
     pub fn warp(&mut self) -> Warp<'_> {
-        Warp { lane: self.thread % crate::hardware::warp::LANES, body: PhantomData }
+        Warp { lane: crate::hardware::warp::lane_again(), body: PhantomData }
     }
 
     /// `value` of all threads combined: each warp's by [`Warp::fold`], then those in the order of the warps, so that every thread gets the same bits
