@@ -5,7 +5,10 @@
 //! the [task library](tasks). Planning, devices and the device runtime live in `maco-graph`, `maco-host` and `maco-device`.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
-pub use maco_device::{Accumulator, Cta, Element, Entry, Held, MmaElement, Row, RowMut, Simt, Steps, Tile, bf16, f16, math};
+pub use maco_device::{
+    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, MmaElement, Row, RowMut, Simt, Steps, Tile, Warp, bf16,
+    f16, math,
+};
 pub use maco_macros::{graph, megakernel, task, task_set};
 
 pub mod tasks;
@@ -26,7 +29,7 @@ pub use host::*;
 pub mod prelude {
     pub use crate::math;
     pub use crate::tasks::*;
-    pub use maco_device::{Element, MmaElement, bf16, f16};
+    pub use maco_device::{Element, Elementwise, MmaElement, bf16, f16};
 }
 
 /// What generated code refers to. Not for use by hand.

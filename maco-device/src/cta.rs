@@ -23,6 +23,10 @@ pub struct Cta<'a, R, T = Identity> {
 /// A sum in registers (GPU) or memory (CPU): `I` × `J` values of `f32`.
 pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>);
 
+/// Two sums of the same shape, of one operand with two others: what [`Accumulator`] is to one product. As many registers as one sum with
+/// twice the columns.
+pub struct AccumulatorPair<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>);
+
 /// Threads of the consumers, for `unsafe` SIMT tasks.
 pub struct Simt<'a> {
     /// This thread, below `threads`.
@@ -138,6 +142,42 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
         let split = self.split();
         self.role.store::<T, E, I, J>(acc.0, y, split);
+    }
+
+    /// Two new accumulators, both zero, for [`Cta::mma_pair`]. Tiles: 64 × 128, 64 × 256 or 128 × 128; both sums of a larger one do not fit
+    /// the registers.
+    #[inline(always)]
+    pub fn accumulator_pair<const I: usize, const J: usize>(&mut self) -> AccumulatorPair<R, I, J> {
+        const {
+            assert!(
+                (I == 64 || I == 128) && (J == 128 || J == 256) && I * J < 128 * 256,
+                "MACO0017: two accumulators of a task must have 64 rows and 128 or 256 columns, or 128 of each\nhelp: write `tile(i = 64 | 128, j = 128)`"
+            );
+        }
+        AccumulatorPair(self.role.zeros(), self.role.zeros())
+    }
+
+    /// `acc.0 += a · b.0ᵀ` and `acc.1 += a · b.1ᵀ` over one step, in `f32`: [`Cta::mma`] twice, with `a` loaded once. For gated units, and
+    /// whatever else needs two products at the same place at the same time.
+    #[inline(always)]
+    pub fn mma_pair<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut AccumulatorPair<R, I, J>, a: A, b: (B, B))
+    where
+        A: MmaOperand<I, MA>,
+        B: MmaOperand<J, MB, Element = A::Element>,
+        A::Element: MmaElement,
+    {
+        self.role.mma_pair::<A::Element, I, J>((&mut acc.0, &mut acc.1), a.parts(), (b.0.parts(), b.1.parts()));
+    }
+
+    /// `y = f(acc.0, acc.1)`, element by element, otherwise as [`Cta::store`]. A tile's sums are not made in parts.
+    #[inline(always)]
+    pub fn store_pair<E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: AccumulatorPair<R, I, J>,
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, f32) -> f32,
+    ) {
+        self.role.store_pair::<T, E, I, J>((acc.0, acc.1), y, f);
     }
 
     /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`

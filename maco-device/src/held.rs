@@ -7,7 +7,7 @@ use core::cell::Cell;
 
 use crate::element::Element;
 use crate::math;
-use crate::row::{Entry, Group, Row, RowMut, RowValues, across, fold, largest, largest_across};
+use crate::row::{Entry, Exchange, Group, Row, RowMut, RowValues, across, fold, largest, largest_across};
 
 /// A row whose first [`Held::BLOCKS`] blocks of each lane are in registers: on a GPU 8 KiB of a row of elements of two bytes, 6 KiB
 /// of four, since weights beside it take twice the registers too. What is longer is read again.
@@ -130,7 +130,7 @@ impl<E: Element> Held<E> {
 
     /// Combines `f(element)` over the row, in the order of [`Row::fold`].
     #[inline(always)]
-    pub fn fold(&self, start: f32, f: impl Fn(E::Value) -> f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S, combine: impl Fn(S, S) -> S) -> S {
         across(fold(&self, self.row, start, &f, &combine), &combine)
     }
 

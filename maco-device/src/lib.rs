@@ -16,6 +16,7 @@ pub mod row;
 pub mod task;
 pub mod tile;
 
+mod collective;
 mod cta;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
@@ -31,13 +32,14 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use cta::{Accumulator, Cta, Simt, Steps};
+pub use collective::Warp;
+pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
 pub use held::Held;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
-pub use row::{Entry, Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use row::{Entry, Exchange, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]

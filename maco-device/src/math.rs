@@ -9,6 +9,16 @@ pub fn exp(x: f32) -> f32 {
     x.exp()
 }
 
+/// Natural logarithm. GPU: `lg2.approx` times ln 2, error below 2⁻²² (1 + |ln x|) (PTX ISA §9.7.3.20 `lg2`); of what is below 2⁻¹²⁶ that of
+/// 0, negative infinity. NaN of negative numbers.
+#[inline(always)]
+pub fn ln(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return crate::ptx::math::log2(x) * core::f32::consts::LN_2;
+    #[cfg(not(target_arch = "nvptx64"))]
+    x.ln()
+}
+
 /// Hyperbolic tangent: relative error below 2⁻¹⁹. GPU: from [`exp`], and near zero, where that would cancel, the first five terms of its
 /// series, which leave 2⁻²⁶.
 #[inline(always)]

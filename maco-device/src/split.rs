@@ -22,6 +22,9 @@ pub struct Split {
 }
 
 impl Split {
+    /// All of a sum, made by one task.
+    pub const WHOLE: Split = Split { part: 0, parts: 1, first: 0, looks: 0, launch: core::ptr::null() };
+
     /// Of `steps` steps the first one of this part, and the first one of the next.
     #[inline(always)]
     pub fn steps(self, steps: u32) -> (u32, u32) {

@@ -11,6 +11,15 @@ pub fn exp2(x: f32) -> f32 {
     y
 }
 
+/// log₂ x, `lg2.approx.ftz`.
+#[inline(always)]
+pub fn log2(x: f32) -> f32 {
+    let y: f32;
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("lg2.approx.ftz.f32 {0}, {1};", out(reg32) y, in(reg32) x, options(nostack, pure, nomem)) };
+    y
+}
+
 /// 1/x, `rcp.approx.ftz`.
 #[inline(always)]
 pub fn reciprocal(x: f32) -> f32 {

@@ -113,6 +113,26 @@ impl Role for Alone {
         }
     }
 
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (&mut Vec<f32>, &mut Vec<f32>),
+        a: Parts,
+        b: (Parts, Parts),
+    ) {
+        self.mma::<E, I, J>(acc.0, a, b.0);
+        self.mma::<E, I, J>(acc.1, a, b.1);
+    }
+
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        (mut acc, other): (Vec<f32>, Vec<f32>),
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, f32) -> f32,
+    ) {
+        acc.iter_mut().zip(other).for_each(|(sum, other)| *sum = f(*sum, other));
+        put::<T, E, I, J>(y, 0, &acc);
+    }
+
     /// Adds one product after another in the order of the contraction.
     fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,

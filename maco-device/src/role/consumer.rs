@@ -137,6 +137,43 @@ impl Consumer {
 }
 
 impl Consumer {
+    /// The products of `stage` have been asked for: closes their group, and gives the stage before back.
+    #[inline(always)]
+    fn multiplied(&mut self, stage: Stage, pages: u32) {
+        self.cores.commit();
+        self.stage_if_free();
+        self.cores.wait_older();
+        if self.reading.is_some() && self.lane() == 0 {
+            // SAFETY: the group that read it is complete for this warp.
+            unsafe { self.ring.release(self.reading, pages) };
+        }
+        self.reading = stage;
+    }
+
+    /// All products are made: gives the last stage back, and stages what waits.
+    #[inline(always)]
+    fn end(&mut self, pages: u32) {
+        if self.lane() == 0 {
+            // SAFETY: every group is complete for this warp.
+            unsafe { self.ring.release(self.reading, pages) };
+        }
+        self.reading = Stage::NONE;
+        self.settle();
+    }
+
+    /// Stages a whole sum, or keeps its end for the next tile's time.
+    #[inline(always)]
+    fn put<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &Sum) {
+        self.stage(cores::first::<T, E>(sum));
+        if columns(I, J) > 64 {
+            self.stage(cores::second::<T, E>(sum));
+        }
+        if columns(I, J) > 128 {
+            self.pending = cores::last::<T, E>(sum);
+            self.waiting = 2;
+        }
+    }
+
     /// Keeps a part of a tile's sum, and stages what of the whole sum this CTA claims: see [`crate::split`]. The store role learns from a
     /// word beside each pair of chunks which of the tile's chunks they are, and that there are no more.
     ///
@@ -205,39 +242,46 @@ impl Role for Consumer {
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * BOX * 2 + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
         unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
-        self.stage_if_free();
-        self.cores.wait_older();
-        if self.reading.is_some() && self.lane() == 0 {
-            // SAFETY: the group that read it is complete for this warp.
-            unsafe { self.ring.release(self.reading, pages(I, J)) };
+        self.multiplied(stage, pages(I, J));
+    }
+
+    #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: (&mut Sum, &mut Sum), a: Parts, b: (Parts, Parts)) {
+        let group = self.group();
+        // SAFETY: as in `mma`.
+        let (stage, shared) = unsafe { self.ring.wait_full(pages(I, 2 * J)) };
+        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * BOX * 2 + half(I == 64, J, group));
+        // SAFETY: as in `mma`.
+        unsafe {
+            self.cores.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
+            self.cores.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * BOX * 2, (a.along_rows, b.1.along_rows));
         }
-        self.reading = stage;
+        self.multiplied(stage, pages(I, 2 * J));
+    }
+
+    #[inline(always)]
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        (mut first, mut second): (Sum, Sum),
+        _: Tile<E, I, J>,
+        f: impl Fn(f32, f32) -> f32,
+    ) {
+        self.cores.wait_all::<I, J>(&mut first);
+        self.cores.wait_all::<I, J>(&mut second);
+        self.end(pages(I, 2 * J));
+        self.put::<T, E, I, J>(&cores::combine::<I, J>(&first, &second, f));
     }
 
     #[inline(always)]
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>, split: Split) {
         self.cores.wait_all::<I, J>(&mut acc);
-        if self.lane() == 0 {
-            // SAFETY: every group is complete for this warp.
-            unsafe { self.ring.release(self.reading, pages(I, J)) };
-        }
-        self.reading = Stage::NONE;
-
-        self.settle();
-
+        self.end(pages(I, J));
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
             unsafe { self.sum_up::<T, E, I, J>(&acc, split) };
             return;
         }
-        self.stage(cores::first::<T, E>(&acc));
-        if columns(I, J) > 64 {
-            self.stage(cores::second::<T, E>(&acc));
-        }
-        if columns(I, J) > 128 {
-            self.pending = cores::last::<T, E>(&acc);
-            self.waiting = 2;
-        }
+        self.put::<T, E, I, J>(&acc);
     }
 
     #[inline(always)]

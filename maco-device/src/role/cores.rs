@@ -43,7 +43,7 @@ impl Cores {
         unsafe { core::mem::zeroed() }
     }
 
-    /// Starts `sum += a · bᵀ` over one step, and closes the group; `along` says for each operand whether the contraction runs along
+    /// Starts `sum += a · bᵀ` over one step; `along` says for each operand whether the contraction runs along
     /// its rows.
     ///
     /// # Safety
@@ -87,6 +87,11 @@ impl Cores {
             128 => majors!(128),
             _ => majors!(256),
         }
+    }
+
+    /// Closes the group of what was started.
+    #[inline(always)]
+    pub fn commit(&mut self) {
         wgmma::commit();
     }
 
@@ -132,6 +137,22 @@ impl Pending {
 
 macro_rules! pairs {
     ($sum:ident: $($at:literal)*) => { [$(pack::<E>(T::apply($sum[$at]), T::apply($sum[$at + 1]))),*] };
+}
+
+/// `f` of two sums, element by element. Up to 128 columns: of more, two do not fit the registers.
+#[inline(always)]
+pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32, f32) -> f32) -> Sum {
+    const { assert!(columns(I, J) <= 128) };
+    // SAFETY: all bits zero is 0.0; as in `Cores::zeros`.
+    let mut sum: Sum = unsafe { core::mem::zeroed() };
+    macro_rules! each {
+        ($($at:literal)*) => {$( sum[$at] = f(a[$at], b[$at]); )*};
+    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    if columns(I, J) > 64 {
+        each!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+    }
+    sum
 }
 
 /// The first 64 columns of this warpgroup, after the epilogue `T`.

@@ -162,6 +162,46 @@ impl Role for Cpu {
         }
     }
 
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (&mut Sum<I, J>, &mut Sum<I, J>),
+        a: Parts,
+        b: (Parts, Parts),
+    ) {
+        match (&mut self.0, acc) {
+            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.mma_pair::<E, I, J>((first, second), a, b),
+            (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
+                // SAFETY: as in `play`.
+                unsafe { &mut **role }.mma_pair::<E, I, J>((first, second), a, b)
+            }
+            // SAFETY: as above.
+            (Part::Loader(role), _) => unsafe { &mut **role }.mma_pair::<E, I, J>((&mut (), &mut ()), a, b),
+            // SAFETY: as above.
+            (Part::Store(role), _) => unsafe { &mut **role }.mma_pair::<E, I, J>((&mut (), &mut ()), a, b),
+            _ => unreachable!("a sum is its role's"),
+        }
+    }
+
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (Sum<I, J>, Sum<I, J>),
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, f32) -> f32,
+    ) {
+        match (&mut self.0, acc) {
+            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.store_pair::<T, E, I, J>((first, second), y, f),
+            (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
+                // SAFETY: as in `play`.
+                unsafe { &mut **role }.store_pair::<T, E, I, J>((first, second), y, f)
+            }
+            // SAFETY: as above.
+            (Part::Loader(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, f),
+            // SAFETY: as above.
+            (Part::Store(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, f),
+            _ => unreachable!("a sum is its role's"),
+        }
+    }
+
     fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,

@@ -78,6 +78,25 @@ impl Role for Loader {
     }
 
     #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
+        let (i, j) = (I as u32, J as u32);
+        // SAFETY: as in `mma`.
+        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * BOX * 2) }) else { return };
+        self.boxes(shared, a, i / BOX, full);
+        self.boxes(shared + i * BOX * 2, b.0, j / BOX, full);
+        self.boxes(shared + (i + j) * BOX * 2, b.1, j / BOX, full);
+    }
+
+    #[inline(always)]
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        _: Tile<E, I, J>,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+    }
+
+    #[inline(always)]
     fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,

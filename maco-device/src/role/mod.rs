@@ -33,7 +33,8 @@ pub mod store;
 mod stream;
 pub mod waits;
 
-/// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`] and [`Role::store`] must agree on the ring.
+/// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`], [`Role::store`]
+/// and those of pairs must agree on the ring.
 pub trait Role: Sized {
     /// Whether bodies without tensor cores are functions of their own, run by [`Share::consumers`].
     const CALLS: bool = false;
@@ -53,6 +54,22 @@ pub trait Role: Sized {
         acc: Self::Accumulator<I, J>,
         y: Tile<E, I, J>,
         split: Split,
+    );
+
+    /// One step of two contractions with the same `a`.
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (&mut Self::Accumulator<I, J>, &mut Self::Accumulator<I, J>),
+        a: Parts,
+        b: (Parts, Parts),
+    );
+
+    /// The end of two contractions, which become one result.
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (Self::Accumulator<I, J>, Self::Accumulator<I, J>),
+        y: Tile<E, I, J>,
+        f: impl Fn(f32, f32) -> f32,
     );
 
     /// What this role does of work without tensor cores.

@@ -40,11 +40,14 @@ pub fn value<E: MmaElement>() -> fn(u16) -> f32 {
     if E::BF16 { |bits| half::bf16::from_bits(bits).to_f32() } else { |bits| half::f16::from_bits(bits).to_f32() }
 }
 
-/// Products that were asked for and not made.
-pub struct Cores(VecDeque<Group>);
+/// Products that were asked for and not made: groups, and what belongs to the next one.
+pub struct Cores {
+    groups: VecDeque<Vec<Product>>,
+    open: Vec<Product>,
+}
 
-/// One product: adds to `sum` what the boxes at `a` and `b` hold when it is made.
-struct Group {
+/// Adds to `sum` what the boxes at `a` and `b` hold when it is made.
+struct Product {
     sum: Sum,
     a: Operand,
     b: Operand,
@@ -70,7 +73,7 @@ impl Operand {
     }
 }
 
-impl Group {
+impl Product {
     fn make(self) {
         let mut sum = self.sum.borrow_mut();
         let columns = self.b.kept;
@@ -91,7 +94,7 @@ impl Group {
 
 impl Cores {
     pub fn new() -> Cores {
-        Cores(VecDeque::new())
+        Cores { groups: VecDeque::new(), open: Vec::new() }
     }
 
     /// All zero.
@@ -104,7 +107,7 @@ impl Cores {
     /// # Safety
     /// `a` and `b` are swizzled boxes in shared memory that stay until a wait says that the product is made.
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
-        self.0.push_back(Group {
+        self.open.push(Product {
             sum: sum.clone(),
             a: Operand { at: a, kept: STEP, along_rows: along.0 },
             b: Operand { at: b, kept: columns(I, J), along_rows: along.1 },
@@ -112,16 +115,21 @@ impl Cores {
         });
     }
 
-    /// Makes all products but the newest.
+    /// Closes the group of what was asked for.
+    pub fn commit(&mut self) {
+        self.groups.push_back(std::mem::take(&mut self.open));
+    }
+
+    /// Makes the products of all groups but the newest.
     pub fn wait_older(&mut self) {
-        while self.0.len() > 1 {
-            self.0.pop_front().into_iter().for_each(Group::make);
+        while self.groups.len() > 1 {
+            self.groups.pop_front().into_iter().flatten().for_each(Product::make);
         }
     }
 
-    /// Makes all products.
+    /// Makes the products of all groups.
     pub fn wait_all<const I: usize, const J: usize>(&mut self, _: &mut Sum) {
-        self.0.drain(..).for_each(Group::make);
+        self.groups.drain(..).flatten().for_each(Product::make);
     }
 }
 
@@ -137,6 +145,11 @@ impl Pending {
     pub fn chunk(&self, first: bool) -> Chunk {
         self.0[usize::from(!first)].clone()
     }
+}
+
+/// `f` of two sums, element by element.
+pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32, f32) -> f32) -> Sum {
+    Rc::new(RefCell::new(a.borrow().iter().zip(b.borrow().iter()).map(|(&a, &b)| f(a, b)).collect()))
 }
 
 /// 64 columns from column `64 * number` of this warpgroup, after the epilogue `T`.

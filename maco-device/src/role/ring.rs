@@ -28,6 +28,8 @@ const CLAIMED: u32 = NOTICES + SLOTS * 4;
 const END: u32 = CLAIMED + CHUNKS / 2 * 4;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
+/// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`].
+const TOTALS: u32 = PROFILE + crate::profile::BYTES;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
@@ -37,7 +39,7 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(PROFILE + crate::profile::BYTES <= crate::abi::SEED);
+const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + WARPS * 4 <= crate::abi::SEED);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
@@ -178,6 +180,13 @@ impl Arena {
         // SAFETY: words of the arena.
         let (low, high) = unsafe { (memory::read_shared(self.base() + COUNTERS), memory::read_shared(self.base() + COUNTERS + 4)) };
         (low as u64 | (high as u64) << 32) as *mut u32
+    }
+
+    /// What warp `warp` of a SIMT body has to combine with the others.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub fn total(self, warp: u32) -> u32 {
+        self.base() + TOTALS + warp * 4
     }
 
     /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].

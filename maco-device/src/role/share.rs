@@ -81,6 +81,18 @@ impl Role for Share {
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
 
     #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
+
+    #[inline(always)]
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        _: Tile<E, I, J>,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+    }
+
+    #[inline(always)]
     fn share(&self) -> Option<Share> {
         Some(*self)
     }
@@ -110,7 +122,7 @@ impl Share {
 
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
     ///
-    /// A thread has [`FLIGHT`] accesses of 16 bytes on their way before it needs the first: 32 KiB of a multiprocessor with 256 consumers.
+    /// A thread has `FLIGHT` accesses of 16 bytes on their way before it needs the first: 32 KiB of a multiprocessor with 256 consumers.
     /// Whole and ragged tiles are one code, and so are the results of all these: registers that are moved cost less than instructions in
     /// every instance of every task.
     #[inline(always)]

@@ -72,6 +72,19 @@ impl Role for Store {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
 
     #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
+
+    #[inline(always)]
+    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        y: Tile<E, I, J>,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+        self.store::<T, E, I, J>((), y, Split::WHOLE);
+    }
+
+    #[inline(always)]
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split) {
         let map = self.maps.get(y.view.map);
         let chunks = columns(I, J) as u32 / BOX;

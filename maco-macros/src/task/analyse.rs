@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitInt;
 
 use super::parse::{Task, TensorParam};
-use super::region::IndexKind;
+use super::region::{Index, IndexKind};
 use crate::errors::Errors;
 use crate::shape::Symbols;
 
@@ -20,7 +20,7 @@ const STEP: u64 = 64;
 /// How the body runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The body calls `.steps(` or `.mma(`: operands travel through the ring.
+    /// The body calls `.steps(`, `.mma(` or `.mma_pair(`: operands travel through the ring.
     Staged {
         /// See [`maco_graph::spec::TaskKind::Staged`].
         splits: bool,
@@ -105,7 +105,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let model = Model { kind, symbols, equal, staged, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
         budget(task, &model, errors);
-        accumulators(task, &model, errors);
+        accumulators(task, &model, body.pairs, errors);
     }
     (!errors.any()).then_some(model)
 }
@@ -159,8 +159,10 @@ fn bound(task: &Task<'_>) -> Bound {
 /// What the tokens of a body mention. Syntactic: a helper function that calls `mma` on behalf of the body does not count.
 #[derive(Default)]
 struct Body {
-    /// `.steps(` or `.mma(`.
+    /// `.steps(`, `.mma(` or `.mma_pair(`.
     contracts: bool,
+    /// `.accumulator_pair(`.
+    pairs: bool,
     /// `.accumulator(`, `.store(` and `.mma(` in all, and `.mma(` in loops over `.steps(`.
     accumulators: usize,
     stores: usize,
@@ -170,7 +172,7 @@ struct Body {
     leaves: bool,
     /// `x` of `x.tile(`.
     tiled: HashSet<String>,
-    /// `y` of `.store(acc, y)`.
+    /// `y` of `.store(acc, y)` and `.store_pair(acc, y, f)`.
     stored: HashSet<String>,
     /// `w` of `.gemv(x, w, y)`.
     streamed: Option<String>,
@@ -197,13 +199,17 @@ impl Body {
             if dot.as_char() != '.' || arguments.delimiter() != Delimiter::Parenthesis {
                 continue;
             }
-            if method == "steps" || method == "mma" {
+            if method == "steps" || method == "mma" || method == "mma_pair" {
                 self.contracts = true;
-            } else if method == "store" {
+            } else if method == "store" || method == "store_pair" {
                 self.stores += 1;
-                self.stored.extend(identifiers(arguments.stream()));
+                // What follows in a pair's is a closure.
+                self.stored.extend(identifiers(arguments.stream()).take(2));
             } else if method == "accumulator" {
                 self.accumulators += 1;
+            } else if method == "accumulator_pair" {
+                self.accumulators += 2;
+                self.pairs = true;
             } else if method == "gemv" || method == "gemv_with" {
                 self.streamed = identifiers(arguments.stream()).nth(1);
             }
@@ -249,8 +255,9 @@ fn identifiers(tokens: TokenStream) -> impl Iterator<Item = String> {
     })
 }
 
-/// What leaves an accumulator has a tile the tensor cores make: 64 or 128 rows, 128 or 256 columns.
-fn accumulators(task: &Task<'_>, model: &Model, errors: &mut Errors) {
+/// What leaves an accumulator has a tile the tensor cores make: 64 or 128 rows, 128 or 256 columns; of two accumulators the largest tile
+/// does not fit the registers.
+fn accumulators(task: &Task<'_>, model: &Model, pairs: bool, errors: &mut Errors) {
     let Some(axes) = &task.arguments.axes else { return };
     for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && tensor.access.writes()) {
         let [.., row, column] = tensor.region.as_slice() else { continue };
@@ -261,6 +268,17 @@ fn accumulators(task: &Task<'_>, model: &Model, errors: &mut Errors) {
                 let [small, large] = allowed;
                 errors.push(Code::Tile, literal, message, format!("the tensor cores make tiles of {small} or {large} {what}"));
             }
+        }
+        let largest = |index: &Index, size: u32| {
+            let axis = &axes[extent(task, &index.kind)?.axis];
+            axis.tiles.iter().find(|(_, tile)| *tile == size).map(|(literal, _)| literal)
+        };
+        if pairs
+            && largest(row, 128).is_some()
+            && let Some(literal) = largest(column, 256)
+        {
+            let message = format!("`{}` leaves two accumulators, which cannot have 128 rows and 256 columns", tensor.name);
+            errors.push(Code::Tile, literal, message, "two of them do not fit the registers: write `tile(i = 64 | 128, j = 128)`");
         }
     }
 }

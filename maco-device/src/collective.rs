@@ -1,0 +1,118 @@
+//! What the threads of a SIMT body do together, by whom: a [`Warp`] by shuffles and votes, all threads through shared memory.
+//!
+//! Collectives of rows, which only rows can call, do not belong here: see `row.rs`.
+
+use core::marker::PhantomData;
+
+use crate::cta::Simt;
+use crate::math;
+use crate::row::{Exchange, across};
+
+/// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
+///
+/// A token of scope: what takes it is done by the whole warp, all of whose threads come to the same call. A body that calls one in a branch that
+/// only some threads take is as wrong as one that leaves its regions, and its `unsafe` promises neither.
+pub struct Warp<'a> {
+    /// This thread, below 32.
+    pub lane: u32,
+    body: PhantomData<&'a mut Simt<'a>>,
+}
+
+impl Warp<'_> {
+    /// `value` of all threads combined, in the order of a butterfly; each gets the result. `combine` must be associative and commutative, and
+    /// give the same bits whichever of two comes first (PTX ISA §9.7.9.6 `shfl.sync`).
+    #[inline(always)]
+    pub fn fold<S: Exchange>(&self, value: S, combine: impl Fn(S, S) -> S) -> S {
+        across(value, &combine)
+    }
+
+    /// Sum over the warp.
+    #[inline(always)]
+    pub fn sum(&self, value: f32) -> f32 {
+        self.fold(value, |a, b| a + b)
+    }
+
+    /// Largest of the warp, NaN if one is.
+    #[inline(always)]
+    pub fn max(&self, value: f32) -> f32 {
+        self.fold(value, math::max)
+    }
+
+    /// The value of lane `lane`, below 32 and the same in all threads (PTX ISA §9.7.9.6 `shfl.sync`).
+    #[inline(always)]
+    pub fn broadcast<S: Exchange>(&self, value: S, lane: u32) -> S {
+        #[cfg(target_arch = "nvptx64")]
+        return value.at_lane(lane);
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            assert_eq!(lane, 0, "a warp on the CPU has one lane");
+            value
+        }
+    }
+
+    /// Whether `condition` holds in any thread (PTX ISA §9.7.13.10 `vote.sync`).
+    #[inline(always)]
+    pub fn any(&self, condition: bool) -> bool {
+        crate::hardware::warp::any(condition)
+    }
+
+    /// Whether `condition` holds in all threads (PTX ISA §9.7.13.10 `vote.sync`).
+    #[inline(always)]
+    pub fn all(&self, condition: bool) -> bool {
+        crate::hardware::warp::all(condition)
+    }
+}
+
+/// Collectives of all threads of the body: each of them comes to the same call.
+impl Simt<'_> {
+    /// This thread's warp.
+    #[inline(always)]
+    pub fn warp(&mut self) -> Warp<'_> {
+        Warp { lane: crate::hardware::warp::lane_again(), body: PhantomData }
+    }
+
+    /// `value` of all threads combined: each warp's by [`Warp::fold`], then those in the order of the warps, so that every thread gets the same bits
+    /// at every run. Two barriers ([`Simt::sync`]), which also order what the threads have written before.
+    #[inline(always)]
+    pub fn fold(&mut self, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
+        #[cfg(target_arch = "nvptx64")]
+        {
+            use crate::role::ring::{Arena, WARPS};
+            let arena = Arena(crate::ptx::special::shared_base());
+            let warp = self.warp();
+            let (first, mut total) = (warp.lane == 0, warp.fold(value, &combine));
+            // All have read the totals of the call before, also in another body.
+            self.sync();
+            if first {
+                // SAFETY: a word of the arena, this warp's own.
+                unsafe { crate::ptx::memory::store_shared(arena.total(self.thread / 32), total.to_bits()) };
+            }
+            self.sync();
+            let mut other = 0;
+            while other < WARPS {
+                // SAFETY: a word of the arena, which is not written before all threads have come to the next call.
+                let value = f32::from_bits(unsafe { crate::ptx::memory::load_shared(arena.total(other)) });
+                total = if other == 0 { value } else { combine(total, value) };
+                other += 1;
+            }
+            total
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        {
+            let _ = combine;
+            value
+        }
+    }
+
+    /// Sum over all threads.
+    #[inline(always)]
+    pub fn sum(&mut self, value: f32) -> f32 {
+        self.fold(value, |a, b| a + b)
+    }
+
+    /// Largest of all threads, NaN if one is.
+    #[inline(always)]
+    pub fn max(&mut self, value: f32) -> f32 {
+        self.fold(value, math::max)
+    }
+}
