@@ -26,17 +26,13 @@ pub fn experts(
     let probabilities = temp::<f32, M, X>();
     let place = temp::<u32, M, K>();
     let sorted = temp::<bf16, R, H>();
-    let open = temp::<bf16, R, I>();
-    let raised = temp::<bf16, R, I>();
     let inner = temp::<bf16, R, I>();
     let results = temp::<bf16, R, H>();
     softmax(scores, probabilities);
     top_k(probabilities, weights, ids);
     group_rows(ids, counts, expert, rows, place);
     embedding(rows, x, sorted);
-    grouped_linear(expert, sorted.split(0, G), gate, open.split(0, G)).then(silu);
-    grouped_linear(expert, sorted.split(0, G), up, raised.split(0, G));
-    mul(open, raised, inner);
+    grouped_gated_linear(expert, sorted.split(0, G), gate, up, inner.split(0, G));
     grouped_linear(expert, inner.split(0, G), down, results.split(0, G));
     gather_sum(place, weights, results, y);
 }

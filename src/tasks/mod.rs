@@ -24,7 +24,9 @@ pub use layout::{to_bf16, to_f16, to_f32, transpose};
 pub use lookup::{embedding, gather, gather_sum};
 pub use mixture::experts;
 pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
-pub use product::{batched_linear, batched_matmul, grouped_linear, linear, matmul, matmul_tn, matmul_tt};
+pub use product::{
+    batched_linear, batched_matmul, gated_linear, grouped_gated_linear, grouped_linear, linear, matmul, matmul_tn, matmul_tt,
+};
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
 pub use rotary::rope;

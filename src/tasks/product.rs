@@ -91,3 +91,37 @@ pub fn grouped_linear(
     }
     cta.store(acc, y);
 }
+
+/// y\[M, N\] = silu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once: SwiGLU (Shazeer, 2020). Both products are made
+/// at the same time: `x` is loaded once, and neither of them goes through memory.
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128), E in [bf16, f16])]
+pub fn gated_linear(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<E, M, K>,
+    #[read(j, ..)] gate: Tensor<E, N, K>,
+    #[read(j, ..)] up: Tensor<E, N, K>,
+    #[write(i, j)] y: Tensor<E, M, N>,
+) {
+    let mut acc = cta.accumulator_pair();
+    for k in cta.steps(x, gate) {
+        cta.mma_pair(&mut acc, x.tile(k), (gate.tile(k), up.tile(k)));
+    }
+    cta.store_pair(acc, y, |gate, up| silu::apply(gate) * up);
+}
+
+/// y\[g\] = silu(x\[g\] · gate\[expert\[g\]\]ᵀ) · (x\[g\] · up\[expert\[g\]\]ᵀ): [`gated_linear`] for groups of rows, as [`grouped_linear`].
+#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128), E in [bf16, f16])]
+pub fn grouped_gated_linear(
+    cta: &mut Cta,
+    #[read(g)] expert: Tensor<u32, G>,
+    #[read(g, i, ..)] x: Tensor<E, G, T, K>,
+    #[read(expert[g], j, ..)] gate: Tensor<E, X, N, K>,
+    #[read(expert[g], j, ..)] up: Tensor<E, X, N, K>,
+    #[write(g, i, j)] y: Tensor<E, G, T, N>,
+) {
+    let mut acc = cta.accumulator_pair();
+    for k in cta.steps(x, gate) {
+        cta.mma_pair(&mut acc, x.tile(k), (gate.tile(k), up.tile(k)));
+    }
+    cta.store_pair(acc, y, |gate, up| silu::apply(gate) * up);
+}

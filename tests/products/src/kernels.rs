@@ -20,6 +20,11 @@ pub fn forms(
 }
 
 #[maco::megakernel]
+pub fn gated(x: In<f16, M, K>, gate: In<f16, N, K>, up: In<f16, N, K>, y: Out<f16, M, N>) {
+    gated_linear(x, gate, up, y);
+}
+
+#[maco::megakernel]
 pub fn batched(x: In<f16, B, M, K>, w: In<f16, B, N, K>, wt: In<f16, B, K, N>, y: Out<f16, B, M, N>, z: Out<f16, B, M, N>) {
     batched_linear(x, w, y);
     batched_matmul(x, wt, z);

@@ -3,11 +3,12 @@
 mod support;
 
 use maco::{Tensor, bf16, f16};
-use products::kernels::{batched, forms, grouped, moe, routed, sorted};
+use products::kernels::{batched, forms, gated, grouped, moe, routed, sorted};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
 
 on_every_device! {
     every_form up to [150, 300, 200], edges FORMS;
+    gates up to [150, 200, 200], edges FORMS;
     batches up to [4, 140, 260, 130], edges BATCHES;
     groups up to [5, 130, 260, 130, 4], edges GROUPS;
     routes up to [5, 130, 260, 130, 4], edges GROUPS;
@@ -68,6 +69,33 @@ fn every_form(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
         let (x, w) = (|row: usize, i: usize| x[row * k as usize + i].to64(), |i: usize, col: usize| w[col * k as usize + i].to64());
         check(y, n, k, x, w, &format!("{name} {m} × {n} × {k}"));
     }
+}
+
+fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let mut fill = |count: u64| -> Vec<f16> { (0..count).map(|_| f16::from_f64(numbers.number(kind(seed)) * 0.25)).collect() };
+    let (x, gate, up) = (fill(m * k), fill(n * k), fill(n * k));
+    let plan = gated::plan_with(&place.device, gated::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
+    let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &gate, &[n, k]), upload(place, &up, &[n, k]));
+    let mut y = poisoned::<f16>(place, &[m, n]);
+    plan.run(&a, &b, &c, &mut y).expect("a run");
+    let (n, k) = (n as usize, k as usize);
+    // The sum, and that of what it is made of without signs.
+    let sums = |at: usize, w: &[f16]| {
+        let terms = x[at / n * k..][..k].iter().zip(&w[at % n * k..][..k]).map(|(x, w)| x.to64() * w.to64());
+        terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+    };
+    let expected = |at: usize| {
+        let (gate, up) = (sums(at, &gate).0, sums(at, &up).0);
+        gate / (1.0 + (-gate).exp()) * up
+    };
+    // What either sum may be off, with silu's slope below 1.1, and silu's own error.
+    let error = |at: usize| {
+        let ((gate, gates), (up, ups)) = (sums(at, &gate), sums(at, &up));
+        let unit = (k as f64 + 16.0) * 2f64.powi(-24);
+        unit * (1.1 * gates * up.abs() + gate.abs() * ups) + 2f64.powi(-20) * (gate * up).abs()
+    };
+    near(&y, expected, 0.0, error, &format!("{m} × {n} × {k}"));
 }
 
 fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
