@@ -11,6 +11,7 @@ mod fetch;
 mod gpu;
 mod lint;
 mod packages;
+mod plot;
 mod progress;
 mod results;
 mod sanitize;

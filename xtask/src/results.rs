@@ -11,13 +11,13 @@ use serde::Deserialize;
 use crate::command::capture;
 use crate::failure::Failure;
 use crate::packages::root;
-use crate::tally;
+use crate::{plot, tally};
 
 /// What to publish.
 #[derive(clap::Args)]
 pub struct Options {
     /// JSON files that `cargo xtask bench … --json FILE` wrote, and files whose names end in `.log` with what `dist/run.sh` or
-    /// `dist/run.sh sanitize` printed; without any, README.md is made again from `docs/results/`
+    /// `dist/run.sh sanitize` printed; without any, pictures and README.md are made again from `docs/results/`
     files: Vec<PathBuf>,
     /// The machine they were measured on, such as "NVIDIA H200, driver 580.159, CUDA 13.0"
     #[arg(long, required_unless_present = "check")]
@@ -25,7 +25,7 @@ pub struct Options {
     /// The commit they were measured at; by default the one checked out. A log names its own
     #[arg(long)]
     commit: Option<String>,
-    /// Only see whether README.md holds what `docs/results/` says
+    /// Only see whether pictures and README.md hold what `docs/results/` says
     #[arg(long)]
     check: bool,
 }
@@ -87,10 +87,41 @@ pub fn results(options: &Options) -> Result<(), Failure> {
             let head = format!(
                 "# `cargo xtask bench {bench}`\n\nCommit {commit}; {machine}. Made by `cargo xtask results`; the rows are in [{bench}.json]({bench}.json).\n\n"
             );
-            write(&folder.join(format!("{bench}.md")), &(head + &table(&rows)))?;
+            let picture = if beside(&rows).is_empty() { String::new() } else { format!("\n![Ratios]({bench}.svg)\n") };
+            write(&folder.join(format!("{bench}.md")), &(head + &table(&rows) + &picture))?;
         }
     }
+    pictures(&folder, options.check)?;
     readme(&folder, options.check)
+}
+
+/// Names and ratios of rows with a peer.
+fn beside(rows: &[Row]) -> Vec<(String, f64)> {
+    let named = |row: &Row| Some((format!("{} · {} · {}", row.case, row.metric, row.peer), row.ratio.filter(|ratio| *ratio > 0.0)?));
+    rows.iter().filter(|row| !row.peer.is_empty()).filter_map(named).collect()
+}
+
+/// The picture of each bench that has rows with peers.
+fn pictures(folder: &Path, check: bool) -> Result<(), Failure> {
+    let files = fs::read_dir(folder).map_err(Failure::io("read", folder))?.flatten().map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
+    files.sort();
+    for file in files {
+        let json = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
+        let rows = parse(&file, &json)?;
+        let (beside, picture) = (beside(&rows), file.with_extension("svg"));
+        if beside.is_empty() {
+            continue;
+        }
+        let bench = &rows[0].bench;
+        let wanted = plot::ratios(&format!("{bench}: the peer's ÷ ours, above 1 is better"), &beside)?;
+        match check {
+            false => write(&picture, &wanted)?,
+            true if fs::read_to_string(&picture).is_ok_and(|found| found == wanted) => {}
+            true => return Err(Failure::Text(format!("{} does not show its rows; run `cargo xtask results`", picture.display()))),
+        }
+    }
+    Ok(())
 }
 
 /// The commit that is checked out; `-dirty` behind it if files differ from it.
@@ -176,6 +207,8 @@ mod tests {
 
     #[test]
     fn the_readme_shows_the_published_rows() {
-        readme(&root().join("docs/results"), true).unwrap();
+        let folder = root().join("docs/results");
+        pictures(&folder, true).unwrap();
+        readme(&folder, true).unwrap();
     }
 }
