@@ -5,9 +5,10 @@
 //! is meant to rank the variants of one task, not to predict times.
 
 use super::region::tensor_of;
+use super::work::contraction;
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
-use crate::spec::{Access, ElementSpec, Index, MOST_PARTS, TaskKind, TaskSpec, TensorParam};
+use crate::spec::{Access, ElementSpec, Index, MOST_PARTS, TaskSpec, TensorParam};
 
 /// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
@@ -228,18 +229,15 @@ impl<'a> Cost<'a> {
     fn of(&self, choice: &Choice) -> f64 {
         let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
         let task = self.call.task;
-        let (mut bytes, mut factors, mut result) = (0.0, [0.0f64; 2], 0.0f64);
+        let (mut bytes, mut result) = (0.0, 0.0f64);
         for (param, view) in task.params.iter().filter_map(tensor_of).zip(&self.call.operands) {
             let volume = volume(choice, param, view);
             bytes += volume * self.element_bytes(param) * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
-            } else if param.region.contains(&Index::All) {
-                factors = [factors[0].max(volume), factors[1].max(volume.min(factors[0]))];
             }
         }
-        // A tile of x (m × k), of w (n × k) and of y (m × n): the square root of the volumes' product is m × n × k.
-        let products = if matches!(task.kind, TaskKind::Staged { .. }) { (factors[0] * factors[1] * result).sqrt() } else { 0.0 };
+        let products = contraction(self.call).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let parts = f64::from(choice.parts);
         let mut time = TILE_CYCLES + (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;
         if choice.parts > 1 {

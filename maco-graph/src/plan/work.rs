@@ -2,6 +2,7 @@
 
 use super::Plan;
 use super::region::tensor_of;
+use crate::ir::Call;
 use crate::spec::{Access, Index, TaskKind};
 
 /// The work of all tasks of a call.
@@ -23,40 +24,33 @@ impl Plan {
         if planned.tasks.is_empty() {
             return Work { bytes: Some(0), flops: 0 };
         }
-        let mut bytes = Some(0u64);
-        // Elements of a tile, and of all tiles, of the largest result; elements of a tile of the two largest factors.
-        let (mut result, mut results, mut factors) = (0.0f64, 0.0f64, [0.0f64; 2]);
+        let (mut bytes, mut results) = (Some(0u64), 0u64);
         for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
-            let (mut tile, mut all) = (1.0, 1u64);
-            let planes = param.region.len() == 3;
-            for (n, (&index, axis)) in param.region.iter().zip(&view.axes).enumerate() {
-                let extent = axis.extent as f64;
-                let size = |axis: u8| f64::from(planned.tile[usize::from(axis)]).min(extent);
-                all = all.saturating_mul(axis.extent);
-                tile *= match index {
-                    Index::All => extent,
-                    Index::Data(_) => {
-                        bytes = None;
-                        if planes && n == 0 { 1.0 } else { extent }
-                    }
-                    Index::Tile(axis) | Index::TileOver(axis, _) => size(axis),
-                    Index::Halo { axis, before, after } => (size(axis) + f64::from(before) + f64::from(after)).min(extent),
-                };
+            let all = view.axes.iter().fold(1u64, |all, axis| all.saturating_mul(axis.extent));
+            if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
+                bytes = None;
             }
             let times = if param.access == Access::Update { 2 } else { 1 };
             let element = u64::from(self.graph.tensors[view.tensor as usize].element.bytes());
             bytes = bytes.map(|bytes| bytes.saturating_add(all.saturating_mul(element).saturating_mul(times)));
             if param.access.writes() {
-                if tile > result {
-                    (result, results) = (tile, all as f64);
-                }
-            } else if param.region.contains(&Index::All) {
-                factors = [factors[0].max(tile), factors[1].max(tile.min(factors[0]))];
+                results = results.max(all);
             }
         }
-        // A tile of x (m × k), of w (n × k) and of y (m × n): the square root of the volumes' product is m × n × k.
-        let contracts = matches!(call.task.kind, TaskKind::Staged { .. }) && result > 0.0;
-        let products = if contracts { (factors[0] * factors[1] * result).sqrt() * (results / result) } else { 0.0 };
-        Work { bytes, flops: (2.0 * products).round() as u64 }
+        let contracted = contraction(call).map_or(0, |(depth, products)| depth.saturating_mul(products));
+        Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
     }
+}
+
+/// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` one, with
+/// `mma_pair` two. None of a call without.
+pub(super) fn contraction(call: &Call) -> Option<(u64, u64)> {
+    let TaskKind::Staged { .. } = call.task.kind else { return None };
+    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
+    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| {
+        let whole = param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All);
+        whole.map(|(_, axis)| axis.extent)
+    });
+    let (count, depth) = depths.fold((0, u64::MAX), |(count, least), depth| (count + 1, least.min(depth)));
+    (count > 1).then(|| (depth, count - 1))
 }

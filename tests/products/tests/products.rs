@@ -62,6 +62,7 @@ fn every_form(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let plan = forms::plan_with(&place.device, forms::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
     let (a, b) = (upload(place, &x, &[m, k]), upload(place, &w, &[n, k]));
     let (at, bt) = (upload(place, &turned(&x, m, k), &[k, m]), upload(place, &turned(&w, n, k), &[k, n]));
+    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * m * n * k));
     let mut y: [Tensor<bf16>; 4] = std::array::from_fn(|_| poisoned(place, &[m, n]));
     let [nt, nn, tn, tt] = &mut y;
     plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
@@ -77,6 +78,7 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (x, gate, up) = (fill(m * k), fill(n * k), fill(n * k));
     let plan = gated::plan_with(&place.device, gated::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
     let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &gate, &[n, k]), upload(place, &up, &[n, k]));
+    assert_eq!(plan.graph().work(0).flops, 4 * m * n * k);
     let mut y = poisoned::<f16>(place, &[m, n]);
     plan.run(&a, &b, &c, &mut y).expect("a run");
     let (n, k) = (n as usize, k as usize);
@@ -126,6 +128,7 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let expert: Vec<u32> = (0..g).map(|_| [numbers.below(experts + 1) as u32, u32::MAX][usize::from(numbers.below(8) == 0)]).collect();
     let plan = grouped::plan_with(&place.device, grouped::Dims { G: g, T: t, K: k, X: experts, N: n }, &place.options).expect("a plan");
     let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
+    assert_eq!(plan.graph().work(0).flops, 2 * g * t * n * k);
     let [first, second] = [(); 2].map(|()| {
         let mut y = poisoned::<bf16>(place, &[g, t, n]);
         plan.run(&e, &a, &b, &mut y).expect("a run");
