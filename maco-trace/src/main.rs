@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use maco_host::profile::{Profile, FileError, write_costs};
+use maco_host::profile::{FileError, Profile, write_costs};
 
 /// Says what a recorded launch of a MACO megakernel did with its time.
 ///

@@ -138,7 +138,8 @@ fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
     };
     if !good {
         let message = format!("the first of three indices of `{}` selects one plane", tensor.name);
-        let help = "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`, or read `ids[h]` with `#[read(h)] ids: Tensor<u32, H>`";
+        let help =
+            "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`, or read `ids[h]` with `#[read(h)] ids: Tensor<u32, H>`";
         errors.push(Code::Tile, first, message, help);
     }
 }
