@@ -199,7 +199,7 @@ fn names(task: &Task<'_>, by: &TensorParam) -> bool {
 
 /// The plane that the element of a tile names.
 fn named(task: &Task<'_>, names: &[Ident], variant: &[u32], descriptor: &Ident) -> TokenStream {
-    let by = task.tensors().enumerate().find(|(_, tensor)| names.iter().any(|name| tensor.name == *name));
+    let by = task.tensors().enumerate().find(|(_, tensor)| names.contains(&tensor.name));
     let Some((n, [index])) = by.map(|(n, tensor)| (n, tensor.region.as_slice())) else { return quote! { 0 } };
     let (n, at) = (Literal::usize_unsuffixed(n), origin(task, index, variant, descriptor));
     quote! { #descriptor.plane(#n, #at) }
