@@ -54,6 +54,23 @@ fn large_products_stay_whole() {
     }
 }
 
+/// The table of docs/internals/gemm.md.
+#[test]
+fn few_rows_get_large_tiles_in_parts() {
+    for ((m, h, k), call, whole, parts) in [
+        ((1024, 8192, 2048), 1, [128, 128], ([128, 256], 2)),
+        ((512, 8192, 2048), 1, [64, 128], ([128, 256], 4)),
+        ((256, 4096, 2048), 0, [64, 128], ([128, 256], 4)),
+        ((256, 4096, 2048), 1, [64, 128], ([128, 128], 4)),
+    ] {
+        let choice = |splits| {
+            let plan = plan(mlp(m, h, k), &Options { splits, ..Options::new(132) }).unwrap();
+            (plan.calls[call].tile.clone(), plan.calls[call].parts)
+        };
+        assert_eq!((choice(false), choice(true)), ((whole.to_vec(), 1), (parts.0.to_vec(), parts.1)), "M {m}, call {call}");
+    }
+}
+
 #[test]
 fn small_ones_are_split_so_that_all_workers_have_a_part() {
     for (m, h, k) in [(1024, 8192, 2048), (512, 8192, 2048), (256, 4096, 2048), (128, 4096, 4096)] {
