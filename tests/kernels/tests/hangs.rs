@@ -175,9 +175,9 @@ fn any_fault(device: &Device, fault: impl Fn(&maco::Plan, u32) -> (Fault, bool))
         let plan = case.compiled.plan();
         let (fault, hangs) = fault(plan, (seed * 7919 % plan.tasks() as u64) as u32);
         plan.inject(Some(fault)).unwrap();
-        plan.set_deadline(if hangs { SHORT / 4 } else { PATIENT }).unwrap();
+        plan.set_deadline(if hangs { SHORT } else { PATIENT }).unwrap();
         if hangs {
-            told(&hang(SHORT / 4, || case.launch(1)), plan);
+            told(&hang(SHORT, || case.launch(1)), plan);
             plan.recover().unwrap();
             plan.set_deadline(PATIENT).unwrap();
             hung += 1;
