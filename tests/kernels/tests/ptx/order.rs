@@ -21,7 +21,8 @@ pub const FENCES: [&str; 7] = [
 /// Mistakes that the lint does not see, and which kinds of fences there were to make them with.
 pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
     let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut unseen = Vec::new();
+    // What is before a line, what it becomes, what is behind it.
+    let mut made: Vec<(&str, String, &str)> = Vec::new();
     let mut at = 0;
     for line in entry.text.split_inclusive('\n') {
         let (before, after) = (&entry.text[..at], &entry.text[at + line.len()..]);
@@ -30,15 +31,23 @@ pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
         let times = tried.entry(opcode).or_default();
         *times += 1;
         // Rules about accesses look at one alone, those about fences at its place.
-        if !opcode.starts_with("fence.") && *times > 2 {
-            continue;
-        }
-        for mistake in mistakes(line, opcode) {
-            if lint::check(&format!("{before}{mistake}{after}"), &Rules::default()).is_empty() {
-                unseen.push(format!("{}, line {}: {} → {}", entry.name, before.lines().count() + 1, line.trim(), mistake.trim()));
-            }
+        if opcode.starts_with("fence.") || *times <= 2 {
+            made.extend(mistakes(line, opcode).into_iter().map(|mistake| (before, mistake, after)));
         }
     }
+    let misses = |(before, mistake, after): &(&str, String, &str)| {
+        let clean = lint::check(&format!("{before}{mistake}{after}"), &Rules::default()).is_empty();
+        clean.then(|| format!("{}, line {}: {}", entry.name, before.lines().count() + 1, mistake.trim()))
+    };
+    // Each takes as long as reading a whole entry.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let unseen = std::thread::scope(|scope| {
+        let shares: Vec<_> = made
+            .chunks(made.len().div_ceil(threads).max(1))
+            .map(|share| scope.spawn(move || share.iter().filter_map(misses).collect::<Vec<String>>()))
+            .collect();
+        shares.into_iter().flat_map(|share| share.join().expect("the lint does not panic")).collect()
+    });
     (unseen, tried.into_keys().filter(|opcode| opcode.starts_with("fence.")).collect())
 }
 
