@@ -5,8 +5,8 @@
 use core::marker::PhantomData;
 
 use crate::cta::Simt;
+use crate::exchange::{Exchange, across};
 use crate::math;
-use crate::row::{Exchange, across};
 
 /// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
 ///

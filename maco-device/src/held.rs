@@ -6,8 +6,10 @@
 use core::cell::Cell;
 
 use crate::element::Element;
+use crate::exchange::{Exchange, across};
+use crate::largest::{Entry, largest_across};
 use crate::math;
-use crate::row::{Entry, Exchange, Group, Row, RowMut, RowValues, across, fold, largest, largest_across};
+use crate::row::{Group, Row, RowMut, RowValues, fold, largest};
 
 /// A row whose first [`Held::BLOCKS`] blocks of each lane are in registers: on a GPU 8 KiB of a row of elements of two bytes, 6 KiB
 /// of four, since weights beside it take twice the registers too. What is longer is read again.

@@ -18,6 +18,8 @@ pub mod tile;
 
 mod collective;
 mod cta;
+mod exchange;
+mod largest;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod profile;
@@ -35,11 +37,13 @@ use ptx as hardware;
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, FloatElement, MmaElement, bf16, f16};
+pub use exchange::Exchange;
 pub use held::Held;
+pub use largest::Entry;
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
-pub use row::{Entry, Exchange, Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]

@@ -4,8 +4,10 @@
 //! length of the row alone. Rows kept in registers are in `held.rs`.
 
 use crate::element::Element;
+use crate::exchange::{Exchange, across, eight};
 use crate::hardware::special;
 use crate::held::Held;
+use crate::largest::{Entry, largest_across, largest_of};
 use crate::math;
 use crate::tile::Tile;
 
@@ -23,158 +25,6 @@ pub struct Row<E> {
 
 /// A row of the result.
 pub struct RowMut<E>(Row<E>);
-
-/// An element and where it stands: what [`Row::largest`] finds. NaN is larger than any number, and the first of equals is the larger.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry {
-    /// The element; negative infinity where there is none.
-    pub value: f32,
-    /// Its index; `u32::MAX` where there is none.
-    pub index: u32,
-}
-
-impl Entry {
-    /// Less than any element.
-    pub const NONE: Entry = Entry { value: f32::NEG_INFINITY, index: u32::MAX };
-
-    /// Whether this one is the larger.
-    #[inline(always)]
-    pub fn beats(self, other: Entry) -> bool {
-        let (nan, than) = (self.value.is_nan(), other.value.is_nan());
-        let same = self.value == other.value || nan && than;
-        self.value > other.value || nan && !than || same && self.index < other.index
-    }
-}
-
-/// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own (PTX ISA §9.7.9.6
-/// `shfl.sync`).
-#[diagnostic::on_unimplemented(
-    message = "lanes of a warp cannot exchange `{Self}`",
-    label = "not the state of a reduction",
-    note = "`fold` combines `f32`, `u32`, and tuples of two to four of these"
-)]
-pub trait Exchange: Copy {
-    /// The value of lane `lane ^ distance`.
-    #[doc(hidden)]
-    #[cfg(target_arch = "nvptx64")]
-    fn of_lane(self, distance: u32) -> Self;
-    /// The value of lane `lane`.
-    #[doc(hidden)]
-    #[cfg(target_arch = "nvptx64")]
-    fn at_lane(self, lane: u32) -> Self;
-}
-
-impl Exchange for f32 {
-    #[cfg(target_arch = "nvptx64")]
-    #[inline(always)]
-    fn of_lane(self, distance: u32) -> f32 {
-        crate::ptx::warp::shuffle_xor(self, distance)
-    }
-    #[cfg(target_arch = "nvptx64")]
-    #[inline(always)]
-    fn at_lane(self, lane: u32) -> f32 {
-        f32::from_bits(self.to_bits().at_lane(lane))
-    }
-}
-
-impl Exchange for u32 {
-    #[cfg(target_arch = "nvptx64")]
-    #[inline(always)]
-    fn of_lane(self, distance: u32) -> u32 {
-        f32::from_bits(self).of_lane(distance).to_bits()
-    }
-    #[cfg(target_arch = "nvptx64")]
-    #[inline(always)]
-    fn at_lane(self, lane: u32) -> u32 {
-        crate::ptx::warp::broadcast(self, lane)
-    }
-}
-
-macro_rules! tuple_exchange {
-    ($($name:ident $n:tt),+) => {
-        impl<$($name: Exchange),+> Exchange for ($($name,)+) {
-            #[cfg(target_arch = "nvptx64")]
-            #[inline(always)]
-            fn of_lane(self, distance: u32) -> Self {
-                ($(self.$n.of_lane(distance),)+)
-            }
-            #[cfg(target_arch = "nvptx64")]
-            #[inline(always)]
-            fn at_lane(self, lane: u32) -> Self {
-                ($(self.$n.at_lane(lane),)+)
-            }
-        }
-    };
-}
-tuple_exchange!(A 0, B 1);
-tuple_exchange!(A 0, B 1, C 2);
-tuple_exchange!(A 0, B 1, C 2, D 3);
-
-/// `f` of eight elements, combined in pairs.
-#[inline(always)]
-pub(crate) fn eight<V: Copy, S: Exchange>(v: [V; 8], f: &impl Fn(V) -> S, combine: &impl Fn(S, S) -> S) -> S {
-    let low = combine(combine(f(v[0]), f(v[1])), combine(f(v[2]), f(v[3])));
-    let high = combine(combine(f(v[4]), f(v[5])), combine(f(v[6]), f(v[7])));
-    combine(low, high)
-}
-
-/// Every lane's total, combined; every lane gets the result. The whole warp comes here: a row is handed to all its lanes alike.
-#[inline(always)]
-pub(crate) fn across<S: Exchange>(total: S, combine: &impl Fn(S, S) -> S) -> S {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        let mut total = total;
-        let mut distance = 16;
-        while distance > 0 {
-            total = combine(total, total.of_lane(distance));
-            distance /= 2;
-        }
-        total
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let _ = combine;
-        total
-    }
-}
-
-/// The largest of every lane's entry; every lane gets it.
-#[inline(always)]
-pub(crate) fn largest_across(best: Entry) -> Entry {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        use crate::ptx::warp::shuffle_xor;
-        let mut best = best;
-        let mut distance = 16;
-        while distance > 0 {
-            let index = shuffle_xor(f32::from_bits(best.index), distance).to_bits();
-            let other = Entry { value: shuffle_xor(best.value, distance), index };
-            if other.beats(best) {
-                best = other;
-            }
-            distance /= 2;
-        }
-        best
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    best
-}
-
-/// The larger of `best` and the elements of a block that are below `limit`.
-#[inline(always)]
-pub(crate) fn largest_of(best: Entry, limit: Option<Entry>, v: [f32; 8], index: u32) -> Entry {
-    let mut best = best;
-    macro_rules! one {
-        ($($n:literal)*) => {$(
-            let entry = Entry { value: v[$n], index: index + $n };
-            if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
-                best = entry;
-            }
-        )*};
-    }
-    one!(0 1 2 3 4 5 6 7);
-    best
-}
 
 impl<E: Element> Row<E> {
     /// Number of elements.

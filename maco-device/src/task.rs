@@ -78,7 +78,7 @@ impl Task {
     /// Its part of its tile's sum.
     #[inline(always)]
     pub(crate) fn split(self) -> Split {
-        // How long others that began at the same time may take to end: about 3 µs.
+        // How long others that began at the same time may take to end.
         const LOOKS: u32 = 16;
         let split = self.word(SPLIT) >> 16;
         let parts = split >> PARTS_SHIFT;
