@@ -2,7 +2,7 @@
 
 use crate::exchange::across;
 
-/// An element and where it stands: what [`Row::largest`] finds. NaN is larger than any number, and the first of equals is the larger.
+/// An element and where it stands: what [`Row::largest`](crate::Row::largest) finds. NaN is larger than any number, and the first of equals is the larger.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Entry {
     /// The element; negative infinity where there is none.
