@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
         })?;
         rows.push(row(format!("{name}: {layers} MLPs, {tasks} tasks"), "planner", times));
     }
-    for (name, m, n) in [("10^4", 640, 1280), ("10^5", 2048, 4096)] {
+    for (name, m, n) in [("10^4", 1280, 1280), ("10^5", 2048, 8192)] {
         let mut tasks = 0;
         let times = rounds(options.rounds, || {
             let plan = updates::plan_with(&device, updates::Dims { M: m, N: n }, &PlanOptions::new().workers(WORKERS))?;
