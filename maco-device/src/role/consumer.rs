@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
-use super::dots::{self, Dots};
+use super::dots::{self, Columns, Dots};
 use super::gate::Gate;
 use super::ring::{self, Arena, Ring, Stage, pages};
 use super::share::Share;
@@ -316,30 +316,44 @@ impl Role for Consumer {
         }
         let cols = w.cols();
         let mut sums = Dots::<I, J>::new();
-        let mut col = 0;
-        // What is read of memory is one stage ahead, if there are registers for it.
-        let ahead = const { I == 8 };
         // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
         let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
-        let mut coming = load(0);
-        let (stage, at_stage) = loop {
-            let next = col + stream::columns(J);
-            let now = if ahead { coming } else { load(col) };
-            if ahead {
-                coming = load(next);
-            }
+        // Adds the stage that begins with column `col`, to which `now` belongs; the stage if it is the last one.
+        let mut add = |now: Columns, col: u32| {
             // SAFETY: all consumers run the same outline as the loader; whole warps run it.
             unsafe {
-                let (stage, at_stage) = self.ring.wait_full(stream::PAGES);
+                let (stage, at_stage) = self.ring.wait_full(stream::pages(J));
                 sums.add::<E>(now, x, w, col, at_stage, thread);
-                col = next;
-                if col >= cols {
-                    break (stage, at_stage);
+                if col + stream::columns(J) >= cols {
+                    return Some((stage, at_stage));
                 }
                 warp::sync();
                 if lane == 0 {
-                    self.ring.release(stage, stream::PAGES);
+                    self.ring.release(stage, stream::pages(J));
                 }
+            }
+            None
+        };
+        let (mut col, mut now) = (0, load(0));
+        let (stage, at_stage) = loop {
+            if I == 8 {
+                // What is read of memory is one stage ahead, if there are registers for it: they take turns, without moves.
+                let then = load(col + stream::columns(J));
+                if let Some(last) = add(now, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+                now = load(col + stream::columns(J));
+                if let Some(last) = add(then, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+            } else {
+                if let Some(last) = add(now, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+                now = load(col);
             }
         };
         // SAFETY: (of calls) between barriers the last stage is the consumers', who have all read it.
@@ -354,7 +368,7 @@ impl Role for Consumer {
                 let (mut part, mut sum) = (0, 0.0);
                 while part < dots::PARTS {
                     // SAFETY: as above.
-                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + (part * (I * J) as u32 + at) * 4) });
+                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
                     part += 1;
                 }
                 put(row, col, sum);
@@ -365,7 +379,7 @@ impl Role for Consumer {
         warp::sync();
         if lane == 0 {
             // SAFETY: the warp no longer reads the stage.
-            unsafe { self.ring.release(stage, stream::PAGES) };
+            unsafe { self.ring.release(stage, stream::pages(J)) };
         }
     }
 

@@ -113,11 +113,10 @@ impl Role for Loader {
         let mut col = 0;
         loop {
             let left = cols - col;
-            // Up to a multiple of 16 bytes: what lies behind the last column is not looked at.
-            let count = if left < stream::columns(J) { left.next_multiple_of(8) } else { stream::columns(J) };
+            let count = if left < stream::columns(J) { left } else { stream::columns(J) };
             let bytes = count * E::BYTES;
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-            let Some((shared, full)) = (unsafe { self.ring.acquire(stream::PAGES, bytes * rows) }) else { return };
+            let Some((shared, full)) = (unsafe { self.ring.acquire(stream::pages(J), bytes * rows) }) else { return };
             let mut from = first + (col * E::BYTES) as u64;
             let (mut to, end) = (shared, shared + rows * stream::columns(J) * E::BYTES);
             while bytes > 0 && to < end {

@@ -46,14 +46,15 @@ impl<const I: usize, const J: usize> Dots<I, J> {
         }
     }
 
-    /// Writes this warpgroup's sums to `scratch`.
+    /// Writes this warpgroup's sums to `scratch`: `PARTS` times `J` columns of `I` rows.
     ///
     /// # Safety
     /// `scratch` is shared memory that nobody else uses but the other warpgroup, which does the same.
     pub unsafe fn write(&self, scratch: u32, thread: u32) {
         for (n, sum) in self.0.iter().enumerate() {
+            let place = n % J * I + n / J;
             // SAFETY: passed on from the caller.
-            unsafe { memory::store_shared(scratch + (thread / 128 * (I * J) as u32 + n as u32) * 4, sum.to_bits()) };
+            unsafe { memory::store_shared(scratch + (thread / 128 * (I * J) as u32 + place as u32) * 4, sum.to_bits()) };
         }
     }
 }
