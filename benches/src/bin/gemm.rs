@@ -8,7 +8,7 @@ use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
 use benches::peer::Driver;
-use benches::rows::{Row, publish, summary};
+use benches::rows::{Row, Work, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
 use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, Tuned, Tuning, bf16};
@@ -129,6 +129,10 @@ fn main() -> anyhow::Result<()> {
         rows.extend(summary(&rows, METRIC, PEER));
     }
     publish(&rows, options.json.as_deref())
+}
+
+fn work((m, n, k): Shape) -> Work {
+    Work::product(m, n, k)
 }
 
 fn name((m, n, k): Shape) -> String {
@@ -262,8 +266,8 @@ impl Bench {
         single.check()?;
         let [ours, graph, singles, graphs] = [0, 1, 2, 3].map(|n| times[n].map(|time| time / CALLS as f64));
         Ok(vec![
-            Row::against("gemm", name(shape), METRIC, ours, PEER, graph),
-            Row::against("gemm", name(shape), "single calls", singles, PEER, graphs),
+            Row::against("gemm", name(shape), METRIC, ours, PEER, graph).of(work(shape)),
+            Row::against("gemm", name(shape), "single calls", singles, PEER, graphs).of(work(shape)),
         ])
     }
 

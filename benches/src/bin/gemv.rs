@@ -6,7 +6,7 @@ use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
 use benches::matrix::{agree, random};
 use benches::peer::{DeviceCopy, Driver};
-use benches::rows::{Row, publish};
+use benches::rows::{Row, Work, publish};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
 use maco::{CudaGraph, Device, Tensor, bf16};
@@ -101,9 +101,9 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
     drop(bound);
     agree(&ours, &theirs, 3e-2)?;
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
-    let case = format!("M{m} N{n} K{k}");
+    let (case, work) = (format!("M{m} N{n} K{k}"), Work::product(m, n, k));
     Ok([
-        Row::against("gemv", case.clone(), "per product", ours, "graph", graph),
+        Row::against("gemv", case.clone(), "per product", ours, "graph", graph).of(work),
         Row::against("gemv", case, "per product", ours, "copy", copy),
     ])
 }
