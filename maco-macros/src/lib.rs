@@ -27,6 +27,7 @@ use proc_macro::TokenStream;
 /// | `simt` | an `unsafe fn` with a body for the device only |
 /// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `cpu = function` | what a `simt` task does on the CPU |
+/// | `few = task` | of a product: the same for few rows, with tiles of its own, in a body that calls `cta.gemv`. The planner or `.tile(..)` chooses |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 ///
 /// The first parameter is `cta: &mut Cta`. A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
