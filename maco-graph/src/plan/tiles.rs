@@ -61,7 +61,7 @@ impl Choice {
         call.slot = call.slot.saturating_add(self.form.first);
     }
 
-    /// Whether all tiles that share a part of what is streamed are one.
+    /// Whether no two tiles stream the same part of the weights.
     fn streams_once(&self) -> bool {
         let spec = self.form.spec;
         let streamed = spec.streamed().and_then(|operand| spec.params.iter().filter_map(tensor_of).nth(operand));

@@ -10,12 +10,15 @@ use support::{Number, Numbers, Place, bits, kind, near, poisoned, upload};
 on_every_device! {
     plain_products up to [20, 70, 1500], edges EDGES;
     with_epilogues up to [20, 70, 1500], edges EDGES;
-    forms_that_wait_for_each_other up to [20, 33], edges [[1, 1], [5, 40], [16, 24], [17, 40]];
+    forms_that_wait_for_each_other up to [20, 33], edges SQUARES;
 }
 
 /// M, N, K.
 const EDGES: [[u64; 3]; 9] =
     [[0, 5, 8], [1, 0, 8], [1, 3, 0], [1, 1, 1], [8, 16, 2048], [9, 17, 2049], [16, 31, 2056], [17, 8, 4100], [20, 40, 999]];
+
+/// M, K.
+const SQUARES: [[u64; 2]; 4] = [[1, 1], [5, 40], [16, 24], [17, 40]];
 
 /// The largest error of a sum in `f32`, by blocks or one product after the other.
 fn error(k: usize, terms: impl Iterator<Item = f64>) -> f64 {
