@@ -3,7 +3,10 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Options, Plan, PlanError, Schedule, oracle, plan};
-use maco_graph::spec::{Access, Axis, Element, Index, TaskKind, TaskSpec, check_few};
+use maco_graph::spec::{
+    Access, Argument, Axis, CallOptions, DimSpec, Element, ElementSpec, Index, Kind, Owned, Param, Placement, TaskKind, TaskSpec,
+    TensorParam, check_few,
+};
 use plan_graphs::random::Draw;
 use plan_graphs::{Build, GEMM, PRODUCT, SCALE, axis, simulate, task, tensor};
 use proptest::prelude::*;
@@ -223,6 +226,41 @@ proptest! {
             simulate::agree(&plan, &mut Draw::endless(&dice), 2).map_err(TestCaseError::fail)?;
         }
     }
+}
+
+/// What one call links: a bit for each instance that its plan may use.
+fn linked(tile: Option<&[u32]>, split: Option<u32>) -> u128 {
+    let mut graph = Owned::new();
+    let mut tensor =
+        |name, kind, shape: &[u64]| Argument::Tensor(graph.tensor(name, kind, Element::F16, shape, Placement::Replicated).unwrap());
+    let arguments = [tensor("x", Kind::In, &[5, 64]), tensor("w", Kind::In, &[40, 64]), tensor("y", Kind::Out, &[5, 40])];
+    graph.call(&LINKED, 3, &arguments, CallOptions { tile, split, ..CallOptions::default() }).unwrap();
+    graph.finish().unwrap().mask()
+}
+
+const fn generic(name: &'static str, access: Access, dims: &'static [DimSpec], region: &'static [Index]) -> Param {
+    Param::Tensor(TensorParam { name, access, element: ElementSpec::Generic, dims, region, staged: false })
+}
+
+const M: DimSpec = DimSpec::Symbol(0);
+const N: DimSpec = DimSpec::Symbol(1);
+const K: DimSpec = DimSpec::Symbol(2);
+const GENERIC: &[Param] = &[
+    generic("x", Access::Read, &[M, K], &[Index::Tile(0), Index::All]),
+    generic("w", Access::Read, &[N, K], &[Index::Tile(1), Index::All]),
+    generic("y", Access::Write, &[M, N], &[Index::Tile(0), Index::Tile(1)]),
+];
+/// [`LINEAR`] with generic elements.
+static LINKED: TaskSpec = TaskSpec { params: GENERIC, few: Some(&TaskSpec { params: GENERIC, ..FEW }), ..LINEAR };
+
+#[test]
+fn a_call_links_what_its_plan_may_use() {
+    // The second element: from slot 3, four tiles behind four of the first element's, then the same again for the other form.
+    assert_eq!(linked(None, None), 0xf << (3 + 4) | 0xf << (3 + 8 + 4));
+    assert_eq!(linked(None, Some(1)), linked(None, None));
+    assert_eq!(linked(None, Some(2)), 0xf << (3 + 4));
+    assert_eq!(linked(Some(&[128, 128]), None), 1 << (3 + 4 + 2));
+    assert_eq!(linked(Some(&[8, 16]), None), 1 << (3 + 8 + 4 + 1));
 }
 
 /// A task without one has none.

@@ -147,7 +147,11 @@ impl Tuning {
             let form = call.task.form(&tuned.tile)?;
             // What the source says counts more: nothing that was measured of one form is for the other.
             let other = call.tile.as_ref().and_then(|tile| call.task.form(tile)).is_some_and(|forced| forced.first != form.first);
-            (!other && call.split.unwrap_or(tuned.parts) <= form.spec.most_parts()).then(|| CallShape { call: n, tile: Some(tuned.tile.clone()), split: Some(tuned.parts) })
+            (!other && call.split.unwrap_or(tuned.parts) <= form.spec.most_parts()).then(|| CallShape {
+                call: n,
+                tile: Some(tuned.tile.clone()),
+                split: Some(tuned.parts),
+            })
         };
         calls.filter_map(shape).collect()
     }

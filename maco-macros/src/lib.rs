@@ -65,7 +65,8 @@ pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear, matmul, mylib::scale }`.
 ///
-/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks.
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks, but none of their forms for few rows:
+/// a set names such a task by itself.
 #[proc_macro]
 pub fn task_set(input: TokenStream) -> TokenStream {
     task_set::expand(input.into()).into()

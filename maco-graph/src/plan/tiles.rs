@@ -128,14 +128,7 @@ impl Chooser {
     }
 
     /// The fastest of all tiles of a form, for few rows of those that stream once, and how long it takes.
-    fn fastest(
-        &self,
-        site: Site,
-        call: &Call,
-        form: Form,
-        split: Option<u32>,
-        options: &Options,
-    ) -> Result<(Time, Choice), PlanError> {
+    fn fastest(&self, site: Site, call: &Call, form: Form, split: Option<u32>, options: &Options) -> Result<(Time, Choice), PlanError> {
         let parts = parts(site, call, form.spec, split, options)?;
         let cost = Cost::new(call, form.spec, options.workers);
         let mut best: Option<(Time, Choice)> = None;
@@ -316,8 +309,7 @@ impl<'a> Cost<'a> {
                 result = result.max(volume);
             }
         }
-        let products =
-            contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
+        let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let parts = f64::from(choice.parts);
         let waves = (tiles * parts / self.workers).ceil();
         let load = waves * (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;

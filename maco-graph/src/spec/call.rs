@@ -163,7 +163,15 @@ impl Recorder<'_> {
     }
 
     /// Marks the instances that a plan may use: that of the forced tile, else those of every form whose sums have so many parts.
-    const fn mark_forms(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, slot: u32, element: u32, forced: Option<Form>, split: u32) {
+    const fn mark_forms(
+        &mut self,
+        spec: &'static TaskSpec,
+        site: &CallSite<'_>,
+        slot: u32,
+        element: u32,
+        forced: Option<Form>,
+        split: u32,
+    ) {
         if let (Some(Form { spec, first }), Some(tile)) = (forced, site.tile) {
             return self.mark(spec, site, slot + first, element, spec.variant(tile));
         }

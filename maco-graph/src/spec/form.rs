@@ -157,6 +157,11 @@ impl TaskSpec {
         Some(variant)
     }
 
+    /// The task with no form but its own.
+    pub const fn own(self) -> TaskSpec {
+        TaskSpec { few: None, ..self }
+    }
+
     /// The task's own form.
     pub const fn own_form(&'static self) -> Form {
         Form { spec: self, first: 0 }

@@ -102,7 +102,16 @@ pub struct CallRow {
 impl CallRow {
     /// Fills unused capacity.
     pub const EMPTY: CallRow = CallRow {
-        task: &TaskSpec { name: "", kind: super::TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: &[], few: None },
+        task: &TaskSpec {
+            name: "",
+            kind: super::TaskKind::Direct,
+            axes: &[],
+            dims: &[],
+            equal: &[],
+            elements: &[],
+            params: &[],
+            few: None,
+        },
         slot: 0,
         element: 0,
         first_operand: 0,

@@ -69,9 +69,8 @@ fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {
     let (h, y) = (turned(&x), turned(&turned(&x)));
     let z = |at: usize| (0..k).map(|i| h[at / m * k + i] * y[at % m * k + i]).sum::<f64>();
     let plan = mixed::plan_with(&place.device, mixed::Dims { M: m as u64, K: k as u64 }, &place.options).expect("a plan");
-    let new = |data: &[f64], shape: &[u64]| -> Tensor<bf16> {
-        upload(place, &data.iter().map(|&v| bf16::from64(v)).collect::<Vec<_>>(), shape)
-    };
+    let new =
+        |data: &[f64], shape: &[u64]| -> Tensor<bf16> { upload(place, &data.iter().map(|&v| bf16::from64(v)).collect::<Vec<_>>(), shape) };
     let (m, k) = (m as u64, k as u64);
     let (a, b) = (new(&x, &[m, k]), new(&w, &[k, k]));
     for _ in 0..3 {
