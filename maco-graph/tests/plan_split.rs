@@ -3,41 +3,21 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Defect, Options, Plan, PlanError, Schedule, oracle, plan};
-use maco_graph::spec::{Access, Index, Param, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::TaskSpec;
 use plan_graphs::random::Draw;
-use plan_graphs::{ADD, Build, GEMM, SCALE, axis, simulate, tensor};
+use plan_graphs::{ADD, Build, PRODUCT, SCALE, axis, simulate};
 use proptest::prelude::*;
 
-const fn staged(param: Param) -> Param {
-    match param {
-        Param::Tensor(tensor) => Param::Tensor(TensorParam { staged: true, ..tensor }),
-        other => other,
-    }
-}
-
-const SPLITS: TaskKind = TaskKind::Staged { splits: true };
-
-/// [`GEMM`], as its body is.
-static LINEAR: TaskSpec = TaskSpec {
-    kind: SPLITS,
-    params: &[
-        staged(tensor("x", Access::Read, &[Index::Tile(0), Index::All])),
-        staged(tensor("w", Access::Read, &[Index::Tile(1), Index::All])),
-        staged(tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])),
-    ],
-    ..GEMM
-};
-
-/// The same with tiles so small that small tensors have many.
-static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..LINEAR };
+/// [`PRODUCT`] with tiles so small that small tensors have many.
+static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..PRODUCT };
 
 /// y = down · (up · x)
 fn mlp(m: u64, h: u64, k: u64) -> Graph {
     let mut build = Build::default();
     let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
     let (hidden, y) = (build.temp("h", &[m, h]), build.tensor("y", TensorKind::Out, &[m, k]));
-    build.call(&LINEAR, &[x, up, hidden]);
-    build.call(&LINEAR, &[hidden, down, y]);
+    build.call(&PRODUCT, &[x, up, hidden]);
+    build.call(&PRODUCT, &[hidden, down, y]);
     build.0
 }
 

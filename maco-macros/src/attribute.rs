@@ -35,6 +35,8 @@ pub struct Arguments {
     pub simt: Option<Ident>,
     pub prologue: Option<Ident>,
     pub cpu: Option<Path>,
+    /// `few = skinny_linear`: the same task for few rows.
+    pub few: Option<Path>,
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
     krate: Option<Path>,
@@ -53,8 +55,8 @@ pub struct Grammar {
 
 pub const TASK: Grammar = Grammar {
     what: "task",
-    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "cpu", "crate"],
-    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `cpu = function`, `crate = path`",
+    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "cpu", "few", "crate"],
+    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `cpu = function`, `few = task`, `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -138,6 +140,11 @@ impl Arguments {
                 allowed(grammar, name, &key)?;
                 let _: Token![=] = input.parse()?;
                 once(&mut self.cpu, input.call(Path::parse_mod_style)?, &key)
+            }
+            name @ "few" => {
+                allowed(grammar, name, &key)?;
+                let _: Token![=] = input.parse()?;
+                once(&mut self.few, input.call(Path::parse_mod_style)?, &key)
             }
             name @ "crate" => {
                 allowed(grammar, name, &key)?;

@@ -4,8 +4,11 @@ use crate::prelude::*;
 
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ, summed in `f32` and rounded once. One task makes one tile of y.
 ///
+/// Calls with up to 16 rows may get the form of [`skinny_linear`](super::skinny_linear), which streams `w`; `.tile(16, 8)` and `.tile(64, 128)`
+/// force one or the other. In a [`task_set!`](crate::task_set) it has its own form alone.
+///
 /// On the CPU products are added in the order of K, so results do not depend on the tile, but on the number of parts of `.split_k(n)`.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), few = skinny_linear, E in [bf16, f16])]
 pub fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {

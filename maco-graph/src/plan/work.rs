@@ -2,8 +2,8 @@
 
 use super::Plan;
 use super::region::tensor_of;
-use crate::ir::Call;
-use crate::spec::{Access, Index, TaskKind};
+use crate::ir::View;
+use crate::spec::{Access, Index, TaskKind, TaskSpec};
 
 /// The work of all tasks of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,16 +37,16 @@ impl Plan {
                 results = results.max(all);
             }
         }
-        let contracted = contraction(call).map_or(0, |(depth, products)| depth.saturating_mul(products));
+        let contracted = contraction(call.task, &call.operands).map_or(0, |(depth, products)| depth.saturating_mul(products));
         Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
     }
 }
 
 /// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` one, with
 /// `mma_pair` two. None of a call without.
-pub(super) fn contraction(call: &Call) -> Option<(u64, u64)> {
-    let TaskKind::Staged { .. } = call.task.kind else { return None };
-    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
+pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
+    let TaskKind::Staged { .. } = task.kind else { return None };
+    let params = task.params.iter().filter_map(tensor_of).zip(operands);
     let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| {
         let whole = param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All);
         whole.map(|(_, axis)| axis.extent)

@@ -240,6 +240,9 @@ pub struct TaskSpec {
     pub elements: &'static [Element],
     /// Parameters in order, without `cta`.
     pub params: &'static [Param],
+    /// The same task in another form, for calls with few rows: one that streams its weights, with tiles and instances of its own, which
+    /// follow this one's. See [`check_few`](super::check_few).
+    pub few: Option<&'static TaskSpec>,
 }
 
 /// Most parts that the sum of one tile can be split into.
@@ -252,6 +255,11 @@ impl TaskSpec {
             TaskKind::Streamed { operand } => Some(operand as usize),
             _ => None,
         }
+    }
+
+    /// Most parts that a tile's sum can be made in.
+    pub const fn most_parts(&self) -> u32 {
+        if self.splits() { MOST_PARTS } else { 1 }
     }
 
     /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
@@ -271,7 +279,7 @@ impl TaskSpec {
         product
     }
 
-    /// Number of instances: `elements × tile variants` (at least one element).
+    /// Number of instances of this form: `elements × tile variants` (at least one element).
     pub const fn instances(&self) -> u32 {
         let elements = if self.elements.is_empty() { 1 } else { self.elements.len() as u32 };
         elements * self.tile_variants()

@@ -24,6 +24,7 @@ static MAP: TaskSpec = TaskSpec {
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
+    few: None,
     elements: &[],
     params: &[
         matrix("x", Access::Read, TILE, false),
@@ -39,6 +40,7 @@ static ROWS: TaskSpec = TaskSpec {
     axes: &[Axis { name: "i", tiles: &[8] }],
     dims: &["M", "N"],
     equal: &[],
+    few: None,
     elements: &[],
     params: &[matrix("x", Access::Read, ROW, true), matrix("y", Access::Write, ROW, false)],
 };

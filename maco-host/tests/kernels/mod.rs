@@ -26,7 +26,7 @@ const fn tensor(name: &'static str, access: Access, element: Element, dims: &'st
 }
 
 const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params }
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, few: None }
 }
 
 const GRID: &[Axis] = &[Axis { name: "i", tiles: &[4] }, Axis { name: "j", tiles: &[8] }];

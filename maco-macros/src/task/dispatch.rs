@@ -1,4 +1,4 @@
-//! Step 4, the code of a task: one generic body and one arm per instance.
+//! Step 4, the code of a task: one generic body and one arm per instance, and what follows them: those of its form for few rows.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -56,13 +56,26 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             arms.push(quote! { #apart #n #guard => #here, });
         }
     }
+    let rest = match &task.arguments.few {
+        // Its instances follow these.
+        Some(few) => {
+            let first = Literal::u32_unsuffixed(arms.len() as u32);
+            let filter = quote! { #p::After<__F, #first> };
+            quote! {
+                _ => if const { <#filter as #p::Filter>::MASK != 0 } {
+                    <#few as #p::Callable>::dispatch::<__R, __T, #filter>(#role, #descriptor, #slot.wrapping_sub(#first))
+                }
+            }
+        }
+        None => quote! { _ => {} },
+    };
     quote! {
         #[inline(always)]
         fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #descriptor: #p::Task, #slot: u32) {
             #body
             match #slot {
                 #(#arms)*
-                _ => {}
+                #rest
             }
         }
     }
