@@ -1,6 +1,6 @@
 //! Activation functions: tasks of their own, and epilogues by `.then(..)`.
 //!
-//! In flight: as the tasks of `elementwise.rs`, 32 KiB a multiprocessor.
+//! In flight: as the tasks of `elementwise.rs`, up to 64 KiB a multiprocessor.
 //!
 //! Relative errors are those of `f32` arithmetic on a GPU, before the rounding to the element; what is smaller than 2⁻¹²⁶ may be zero. NaN
 //! stays NaN, and infinities give what the formula gives, as in PyTorch.

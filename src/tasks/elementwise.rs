@@ -1,6 +1,6 @@
 //! Element-wise tasks of one or two tensors.
 //!
-//! In flight, of each of 256 threads: eight accesses of 16 bytes, from one tensor or four from each of two; 32 KiB a multiprocessor. Of
+//! In flight, of each of 256 threads: up to sixteen accesses of 16 bytes, from one tensor or eight from each of two; 64 KiB a multiprocessor. Of
 //! tensors whose rows do not begin at multiples of 16 bytes, one element.
 
 use crate::prelude::*;
