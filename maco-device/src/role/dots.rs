@@ -6,7 +6,7 @@
 //! that is no literal would keep an array in local memory.
 
 use super::stream;
-use crate::element::MmaElement;
+use crate::element::{Factor, HalfElement};
 use crate::ptx::{matrix, memory};
 use crate::tile::Tile;
 
@@ -55,7 +55,7 @@ fn first(words: Eight, left: i32) -> Eight {
 /// # Safety
 /// `x` is of a live tensor, [`Tile::streams`], and nobody writes its tile.
 #[inline(always)]
-pub unsafe fn columns<E: MmaElement, const I: usize, const J: usize>(x: Tile<E, I, 0>, k: u32, thread: u32) -> Columns {
+pub unsafe fn columns<E: HalfElement, const I: usize, const J: usize>(x: Tile<E, I, 0>, k: u32, thread: u32) -> Columns {
     let (rows, cols, lane_row) = (x.rows(), x.cols(), thread % 32 / 4);
     let tail = k + stream::columns(J) > cols;
     // The first address of each row; from there on, 16 bytes at a time.
@@ -89,7 +89,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     /// # Safety
     /// Called by whole converged warps. The stage is full, and `x` is what [`columns`] gave for it.
     #[inline(always)]
-    pub unsafe fn add<E: MmaElement>(&mut self, x: Columns, _: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
+    pub unsafe fn add<E: HalfElement>(&mut self, x: Columns, _: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
         let cols = w.cols();
         let tail = k + stream::columns(J) > cols;
         let from = stage + thread % 32 / 4 * stream::columns(J) * 2;
@@ -113,7 +113,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
                 )*
             }};
             (@ $sum:literal, $a:expr, $b:expr) => {
-                if E::BF16 { matrix::multiply::<true>(&mut self.0[$sum], $a, $b) } else { matrix::multiply::<false>(&mut self.0[$sum], $a, $b) }
+                if E::FACTOR == Factor::Bf16 { matrix::multiply::<true>(&mut self.0[$sum], $a, $b) } else { matrix::multiply::<false>(&mut self.0[$sum], $a, $b) }
             };
         }
         match J {

@@ -5,16 +5,16 @@
 //! is meant to rank the variants of one task, not to predict times.
 
 use super::region::tensor_of;
-use super::work::contraction;
+use super::work::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
-use crate::spec::{Access, ElementSpec, Index, MOST_PARTS, TaskSpec, TensorParam};
+use crate::spec::{Access, Element, Index, MOST_PARTS, TaskSpec, TensorParam};
 
 /// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
 /// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
-/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense).
+/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense); of tf32 half as many.
 const PRODUCTS_PER_CYCLE: f64 = 2048.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
@@ -29,8 +29,8 @@ const CALL_BYTES: f64 = (32 << 20) as f64;
 const ALL_BYTES: f64 = (256 << 20) as f64;
 /// Bytes of an element of a partial sum.
 const PARTIAL_BYTES: f64 = 4.0;
-/// Elements of one step of a contraction.
-const STEP: u64 = 64;
+/// Bytes of the elements of one step of a contraction.
+const STEP_BYTES: u64 = 128;
 
 /// The tile, parts and grid of one call.
 #[derive(Clone, Copy, Debug)]
@@ -179,8 +179,11 @@ impl Chooser {
 fn parts(site: Site, call: &Call, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
     let most = if call.task.splits() { MOST_PARTS } else { 1 };
     let contracted = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
-    let extents = contracted.flat_map(|(param, view)| param.region.iter().zip(&view.axes));
-    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent.div_ceil(STEP).max(1)).min();
+    let extents = contracted.flat_map(|(param, view)| {
+        let step = STEP_BYTES / u64::from(bytes(call, param));
+        param.region.iter().zip(&view.axes).map(move |(index, axis)| (index, axis.extent.div_ceil(step)))
+    });
+    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, steps)| steps.max(1)).min();
     let steps = steps.map_or(1, |steps| steps.min(u64::from(most)) as u32);
     match forced {
         Some(found) if !(1..=most).contains(&found) => Err(PlanError::Split { site, found, max: most }),
@@ -229,17 +232,20 @@ impl<'a> Cost<'a> {
     fn of(&self, choice: &Choice) -> f64 {
         let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
         let task = self.call.task;
-        let (mut bytes, mut result) = (0.0, 0.0f64);
+        let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
         for (param, view) in task.params.iter().filter_map(tensor_of).zip(&self.call.operands) {
             let volume = volume(choice, param, view);
-            bytes += volume * self.element_bytes(param) * if param.access == Access::Update { 2.0 } else { 1.0 };
+            let element = f64::from(bytes(self.call, param));
+            moved += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
+            } else if param.staged {
+                rate = PRODUCTS_PER_CYCLE * 2.0 / element;
             }
         }
         let products = contraction(self.call).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let parts = f64::from(choice.parts);
-        let mut time = TILE_CYCLES + (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;
+        let mut time = TILE_CYCLES + (products / rate).max(moved / BYTES_PER_CYCLE) / parts;
         if choice.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if tiles * parts <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
@@ -258,14 +264,11 @@ impl<'a> Cost<'a> {
         let written = params.filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
         tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
+}
 
-    fn element_bytes(&self, param: &TensorParam) -> f64 {
-        let element = match param.element {
-            ElementSpec::Fixed(element) => Some(element),
-            ElementSpec::Generic => self.call.task.elements.get(self.call.element as usize).copied(),
-        };
-        element.map_or(4.0, |element| f64::from(element.bytes()))
-    }
+/// Bytes of an element of a parameter.
+fn bytes(call: &Call, param: &TensorParam) -> u32 {
+    element(call, param).map_or(4, Element::bytes)
 }
 
 /// Elements of one tile of a parameter.
