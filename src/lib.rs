@@ -36,7 +36,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Callable, Cta, Element, Elementwise, Filter, FloatElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
+        After, All, Callable, Cta, Element, Elementwise, Filter, HalfElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
         bf16, f16,
     };
     pub use maco_graph::spec;

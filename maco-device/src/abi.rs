@@ -30,8 +30,16 @@ pub const AHEAD: u32 = 16;
 pub const OPERANDS: usize = 6;
 /// Bytes of a chunk of a partial sum: 64 columns of both consumer warpgroups, in `f32`.
 pub const CHUNK_BYTES: u32 = 64 * 128 * 4;
-/// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle).
+/// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle). A box of four-byte elements has [`columns`]
+/// columns, and if the contraction runs along the rows as many rows.
 pub const BOX: u32 = 64;
+/// Bytes of a row of a box: what the swizzle is made for.
+pub const ROW_BYTES: u32 = 128;
+
+/// Columns of a box of elements of `bytes` bytes, and elements of one step of a contraction.
+pub const fn columns(bytes: u32) -> u32 {
+    ROW_BYTES / bytes
+}
 
 /// Wait until `counter` reaches `need`.
 #[repr(C)]

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::element::{Element, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
@@ -110,7 +110,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         Accumulator(self.role.zeros())
     }
 
-    /// Steps of a contraction over `a` and `b`: 64 elements each, the last one zero-filled; never empty. Where several tasks make the sum
+    /// Steps of a contraction over `a` and `b`: 64 elements each, 32 of `f32`, the last one zero-filled; never empty. Where several tasks make the sum
     /// of one tile in parts, the steps of this one's part.
     #[inline(always)]
     pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
@@ -118,14 +118,15 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         a: Tile<E, AR, AC>,
         _b: Tile<E, BR, BC>,
     ) -> Steps {
-        let steps = a.contraction().div_ceil(crate::abi::BOX);
+        let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 { 1 } else { steps };
         let split = self.split();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
         Steps { first, next: 0, count: end - first }
     }
 
-    /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`).
+    /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`). Elements of `f32` are rounded to tf32 first, 10 bits of fraction:
+    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite.
     #[inline(always)]
     pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
     where
@@ -185,14 +186,14 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]
-    pub fn gemv<E: MmaElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
+    pub fn gemv<E: HalfElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
         self.gemv_with(x, w, (), y, |sum, ()| sum);
     }
 
     /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
     /// in the shape of `y`.
     #[inline(always)]
-    pub fn gemv_with<E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    pub fn gemv_with<E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,

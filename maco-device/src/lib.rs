@@ -36,7 +36,7 @@ use ptx as hardware;
 
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
-pub use element::{Element, FloatElement, MmaElement, bf16, f16};
+pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use exchange::Exchange;
 pub use held::Held;
 pub use largest::Entry;

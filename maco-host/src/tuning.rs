@@ -144,9 +144,10 @@ impl Tuning {
         let calls = (0..).zip(&graph.calls);
         let shape = |(n, call): (u32, &Call)| {
             let tuned = self.entries.iter().find(|tuned| tuned.is_for(graph, call, workers))?;
-            let form = call.task.form(&tuned.tile)?;
+            let form = call.task.form(&tuned.tile, call.element)?;
             // What the source says counts more: nothing that was measured of one form is for the other.
-            let other = call.tile.as_ref().and_then(|tile| call.task.form(tile)).is_some_and(|forced| forced.first != form.first);
+            let other =
+                call.tile.as_ref().and_then(|tile| call.task.form(tile, call.element)).is_some_and(|forced| forced.first != form.first);
             (!other && call.split.unwrap_or(tuned.parts) <= form.spec.most_parts()).then(|| CallShape {
                 call: n,
                 tile: Some(tuned.tile.clone()),

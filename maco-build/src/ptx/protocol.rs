@@ -49,6 +49,9 @@ const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_w
 const STAGED: Is = |s| op(s, "stmatrix");
 /// Sums of several warps, which consumers leave in a stage of the ring.
 const SUMS: Is = |s| op(s, "st.shared.v2");
+/// Operands of tf32 in a stage of the ring, which consumers have transposed.
+const TURNED: Is = |s| op(s, "st.shared.v4");
+const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
 const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
@@ -205,12 +208,20 @@ impl Rules<'_, '_, '_> {
             "TMA may not see what `stmatrix` wrote: `fence.proxy.async.shared::cta` belongs before the arrival that hands it over",
         );
         let consumers = self.consumers();
-        for at in consumers.into_iter().filter(|&at| SUMS(&self.flow.statements[at])).collect::<Vec<_>>() {
-            if !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
+        for at in consumers {
+            let statement = &self.flow.statements[at];
+            if SUMS(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
                 self.broken(
                     at,
                     "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the arrival that gives it back",
                 );
+            } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
+                self.broken(
+                    at,
+                    "tensor cores may not see what was transposed: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
+                );
+            } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
+                self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
     }
@@ -419,6 +430,10 @@ ld.relaxed.gpu.global.u32 %r32, [%rd6];
 @%p11 bra $LOOK;
 fence.acquire.gpu; // of a gate
 bar.warp.sync -1;
+st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
+fence.proxy.async.shared::cta; // of transposed operands
+bar.sync 5, 256; // of transposed operands
+wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%f1}, %rd17, %rd18, p, 1, 1;
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta;
 mbarrier.arrive.shared::cta.b64 _, [%r13];
@@ -518,6 +533,8 @@ bar.sync 0;
             ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
             ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
             ("fence.proxy.async.shared::cta; // of sums", 0, "", "next bytes"),
+            ("fence.proxy.async.shared::cta; // of transposed operands", 0, "", "what was transposed"),
+            ("bar.sync 5, 256; // of transposed operands", 0, "", "other warps"),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
             ("cp.async.bulk.commit_group;", 0, "", "not committed"),

@@ -10,7 +10,7 @@
 //! product, the odd ones the last eight of another, and the halves between are of no use. Tensor cores have the time.
 
 use super::stream;
-use crate::element::MmaElement;
+use crate::element::{Factor, HalfElement};
 use crate::ptx::{matrix, memory};
 use crate::tile::Tile;
 
@@ -50,7 +50,7 @@ fn column(thread: u32, group: u32) -> u32 {
 /// # Safety
 /// `x` is of a live tensor, [`Tile::streams`], and nobody writes its tile.
 #[inline(always)]
-pub unsafe fn columns<E: MmaElement, const I: usize, const J: usize>(x: Tile<E, I, 0>, k: u32, thread: u32) -> Columns {
+pub unsafe fn columns<E: HalfElement, const I: usize, const J: usize>(x: Tile<E, I, 0>, k: u32, thread: u32) -> Columns {
     let second = if I > 8 { (8, 0) } else { (0, 1) };
     // SAFETY: (of both) passed on from the caller.
     let run = |(row, run)| unsafe { if run == 0 || two_runs(J) { load(x, row, k, run, thread) } else { [[0; 4]; GROUPS as usize] } };
@@ -62,7 +62,7 @@ pub unsafe fn columns<E: MmaElement, const I: usize, const J: usize>(x: Tile<E, 
 /// # Safety
 /// As [`columns`].
 #[inline(always)]
-unsafe fn load<E: MmaElement, const I: usize>(x: Tile<E, I, 0>, first: u32, k: u32, run: u32, thread: u32) -> [Eight; GROUPS as usize] {
+unsafe fn load<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, first: u32, k: u32, run: u32, thread: u32) -> [Eight; GROUPS as usize] {
     let (row, from) = (first + thread % 32 / 4, k + column(thread, 0));
     let (inside, left) = (row < x.rows(), x.cols() as i32 - from as i32);
     // From this address on, all are literals away.
@@ -89,7 +89,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     /// # Safety
     /// Called by whole converged warps. The stage is full, and `now` is what [`columns`] gave for it; `x` is as there.
     #[inline(always)]
-    pub unsafe fn add<E: MmaElement>(&mut self, now: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
+    pub unsafe fn add<E: HalfElement>(&mut self, now: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
         let left = w.cols() as i32 - k as i32;
         // SAFETY: (of all) passed on from the caller.
         unsafe {
@@ -103,7 +103,15 @@ impl<const I: usize, const J: usize> Dots<I, J> {
 
     /// See [`Dots::add`]; `left` columns are left from the stage's first one on.
     #[inline(always)]
-    unsafe fn runs<const TAIL: bool, E: MmaElement>(&mut self, now: Columns, x: Tile<E, I, 0>, k: u32, left: i32, stage: u32, thread: u32) {
+    unsafe fn runs<const TAIL: bool, E: HalfElement>(
+        &mut self,
+        now: Columns,
+        x: Tile<E, I, 0>,
+        k: u32,
+        left: i32,
+        stage: u32,
+        thread: u32,
+    ) {
         let Columns([first, second]) = now;
         // SAFETY: (of all) passed on from the caller.
         unsafe {
@@ -118,7 +126,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
 
     /// Adds the products of one run with rows `g`, `low`, and, if there are more than eight, rows `g + 8`, `high`.
     #[inline(always)]
-    unsafe fn multiply<const TAIL: bool, E: MmaElement>(
+    unsafe fn multiply<const TAIL: bool, E: HalfElement>(
         &mut self,
         low: [Eight; GROUPS as usize],
         high: [Eight; GROUPS as usize],
@@ -147,7 +155,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
             }};
             (@ $w:ident, $x:expr, $half:literal, $sum:literal) => {
                 let [even, odd] = &mut self.0[$sum][$half];
-                if E::BF16 {
+                if E::FACTOR == Factor::Bf16 {
                     matrix::multiply::<true>(even, $w, [$x[0], $x[2]]);
                     matrix::multiply::<true>(odd, $w, [$x[1], $x[3]]);
                 } else {

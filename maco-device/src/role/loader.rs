@@ -4,9 +4,9 @@ use super::Role;
 use super::maps::Maps;
 use super::ring::{Arena, Ring, pages};
 use super::stream;
-use crate::abi::BOX;
-use crate::element::MmaElement;
-use crate::hardware::tma;
+use crate::abi::{self, BOX, ROW_BYTES};
+use crate::element::{HalfElement, MmaElement};
+use crate::hardware::{special, tma};
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -47,17 +47,21 @@ impl Loader {
         unsafe { self.ring.drain() }
     }
 
-    /// Copies `boxes` boxes of 64 × 64 elements, one after another along the kept axis.
+    /// Copies the boxes of one step, one after another along the kept axis, of which the tile has `kept`.
     #[inline(always)]
-    fn boxes(&mut self, shared: u32, parts: Parts, boxes: u32, full: u32) {
+    fn boxes<E: MmaElement>(&mut self, shared: u32, parts: Parts, kept: u32, full: u32) {
         let map = self.maps.get(parts.view.map);
-        let mut b = 0;
-        while b < boxes {
-            let step = (b * BOX) as i32;
-            let (row, col) = if parts.along_rows { (parts.row, parts.col + step) } else { (parts.row + step, parts.col) };
+        // Of either kind, a box has 128 bytes for each of what it keeps.
+        let each = if parts.along_rows { abi::columns(E::BYTES) } else { BOX };
+        // The same at every step: opaque, or the place of every box would have a register of its own.
+        let origin = special::opaque(if parts.along_rows { parts.col } else { parts.row } as u32);
+        let mut first = 0;
+        while first < kept {
+            let at = (origin + first) as i32;
+            let (row, col) = if parts.along_rows { (parts.row, at) } else { (at, parts.col) };
             // SAFETY: the plan gave every staged operand a tensor map; the stage has space for all boxes, and `full` expects them.
-            unsafe { tma::load(shared + b * BOX * BOX * 2, map, col, row, parts.plane, full) };
-            b += 1;
+            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, parts.plane, full) };
+            first += each;
         }
     }
 }
@@ -72,19 +76,19 @@ impl Role for Loader {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2) }) else { return };
-        self.boxes(shared, a, i / BOX, full);
-        self.boxes(shared + i * BOX * 2, b, j / BOX, full);
+        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES) }) else { return };
+        self.boxes::<E>(shared, a, i, full);
+        self.boxes::<E>(shared + i * ROW_BYTES, b, j, full);
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: as in `mma`.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * BOX * 2) }) else { return };
-        self.boxes(shared, a, i / BOX, full);
-        self.boxes(shared + i * BOX * 2, b.0, j / BOX, full);
-        self.boxes(shared + (i + j) * BOX * 2, b.1, j / BOX, full);
+        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES) }) else { return };
+        self.boxes::<E>(shared, a, i, full);
+        self.boxes::<E>(shared + i * ROW_BYTES, b.0, j, full);
+        self.boxes::<E>(shared + (i + j) * ROW_BYTES, b.1, j, full);
     }
 
     #[inline(always)]
@@ -97,7 +101,7 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,

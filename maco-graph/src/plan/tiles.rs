@@ -10,10 +10,10 @@
 //! see: its weights are loaded before its inputs are there.
 
 use super::region::tensor_of;
-use super::work::contraction;
+use super::work::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
-use crate::spec::{Access, ElementSpec, Form, Index, TaskSpec, TensorParam, Text};
+use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
 /// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
@@ -21,7 +21,7 @@ const TILE_CYCLES: f64 = 800.0;
 const BYTES_PER_CYCLE: f64 = 40.0;
 /// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
-/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense).
+/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense); of tf32 half as many.
 const PRODUCTS_PER_CYCLE: f64 = 2048.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
@@ -36,8 +36,8 @@ const CALL_BYTES: f64 = (32 << 20) as f64;
 const ALL_BYTES: f64 = (256 << 20) as f64;
 /// Bytes of an element of a partial sum.
 const PARTIAL_BYTES: f64 = 4.0;
-/// Elements of one step of a contraction.
-const STEP: u64 = 64;
+/// Bytes of the elements of one step of a contraction.
+const STEP_BYTES: u64 = 128;
 
 /// The form, tile, parts and grid of one call.
 #[derive(Clone, Copy, Debug)]
@@ -104,14 +104,14 @@ impl Chooser {
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
         let split = call.split.or(shape.and_then(|shape| shape.split));
         if let Some(tile) = tile {
-            let form = forced(site, task, tile)?;
+            let form = forced(site, call, tile)?;
             let parts = parts(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.place(site, form, digits(form.spec, variant))?;
             return Ok(self.split(&Cost::new(call, form.spec, options.workers), choice, parts, split.is_some()).1);
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), split, options)?;
-        if let Some(few) = task.few_form()
+        if let Some(few) = task.few_form(call.element)
             && split.is_none_or(|split| split <= few.spec.most_parts())
             && let Ok((streamed, choice)) = self.fastest(site, call, few, split, options)
             && choice.streams_once()
@@ -220,8 +220,11 @@ impl Chooser {
 fn parts(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
     let most = form.most_parts();
     let contracted = form.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
-    let extents = contracted.flat_map(|(param, view)| param.region.iter().zip(&view.axes));
-    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent.div_ceil(STEP).max(1)).min();
+    let extents = contracted.flat_map(|(param, view)| {
+        let step = STEP_BYTES / u64::from(bytes(call, param));
+        param.region.iter().zip(&view.axes).map(move |(index, axis)| (index, axis.extent.div_ceil(step)))
+    });
+    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, steps)| steps.max(1)).min();
     let steps = steps.map_or(1, |steps| steps.min(u64::from(most)) as u32);
     match forced {
         Some(found) if !(1..=most).contains(&found) => Err(PlanError::Split { site, found, max: most }),
@@ -232,14 +235,15 @@ fn parts(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options:
 }
 
 /// The form that has the forced tile.
-fn forced(site: Site, task: &'static TaskSpec, tile: &[u32]) -> Result<Form, PlanError> {
+fn forced(site: Site, call: &Call, tile: &[u32]) -> Result<Form, PlanError> {
+    let task = call.task;
     if tile.len() != task.axes.len() {
         return Err(PlanError::TileCount { site, expected: task.axes.len(), found: tile.len() });
     }
-    if let Some(form) = task.form(tile) {
+    if let Some(form) = task.form(tile, call.element) {
         return Ok(form);
     }
-    if let Some(few) = task.few {
+    if let Some(Form { spec: few, .. }) = task.few_form(call.element) {
         let (mut found, mut allowed) = (Text::new(), Text::new());
         found.push_tile(tile, tile.len());
         allowed.push_tiles(task);
@@ -301,18 +305,21 @@ impl<'a> Cost<'a> {
 
     fn of(&self, choice: &Choice) -> Time {
         let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
-        let (mut bytes, mut result) = (0.0, 0.0f64);
+        let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
-            bytes += volume * self.element_bytes(param) * if param.access == Access::Update { 2.0 } else { 1.0 };
+            let element = f64::from(bytes(self.call, param));
+            moved += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
+            } else if param.staged {
+                rate = PRODUCTS_PER_CYCLE * 2.0 / element;
             }
         }
         let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let parts = f64::from(choice.parts);
         let waves = (tiles * parts / self.workers).ceil();
-        let load = waves * (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;
+        let load = waves * (products / rate).max(moved / BYTES_PER_CYCLE) / parts;
         // A stream of weights goes on from one task to the next.
         let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { waves } * TILE_CYCLES;
         if choice.parts > 1 {
@@ -326,7 +333,7 @@ impl<'a> Cost<'a> {
     /// Cycles in which memory gives or takes every element once.
     fn memory(&self) -> f64 {
         let elements = |view: &View| view.axes.iter().map(|axis| axis.extent as f64).product::<f64>();
-        let bytes: f64 = self.operands().map(|(param, view)| elements(view) * self.element_bytes(param)).sum();
+        let bytes: f64 = self.operands().map(|(param, view)| elements(view) * f64::from(bytes(self.call, param))).sum();
         bytes / (MEMORY_BYTES_PER_CYCLE * self.workers)
     }
 
@@ -339,14 +346,11 @@ impl<'a> Cost<'a> {
         let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
         tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
+}
 
-    fn element_bytes(&self, param: &TensorParam) -> f64 {
-        let element = match param.element {
-            ElementSpec::Fixed(element) => Some(element),
-            ElementSpec::Generic => self.form.elements.get(self.call.element as usize).copied(),
-        };
-        element.map_or(4.0, |element| f64::from(element.bytes()))
-    }
+/// Bytes of an element of a parameter.
+fn bytes(call: &Call, param: &TensorParam) -> u32 {
+    element(call, param).map_or(4, Element::bytes)
 }
 
 /// Elements of one tile of a parameter.

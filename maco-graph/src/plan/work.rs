@@ -2,8 +2,8 @@
 
 use super::Plan;
 use super::region::tensor_of;
-use crate::ir::View;
-use crate::spec::{Access, Index, TaskKind, TaskSpec};
+use crate::ir::{Call, View};
+use crate::spec::{Access, Element, ElementSpec, Index, TaskKind, TaskSpec, TensorParam};
 
 /// The work of all tasks of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +39,21 @@ impl Plan {
         }
         let contracted = contraction(call.task, &call.operands).map_or(0, |(depth, products)| depth.saturating_mul(products));
         Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
+    }
+}
+
+/// Whether a call multiplies `f32`, of which the tensor cores see 10 bits of fraction.
+pub(super) fn rounds(call: &Call) -> bool {
+    let params = call.task.params.iter().filter_map(tensor_of);
+    let mut factors = params.filter(|param| param.staged && !param.access.writes());
+    factors.any(|param| element(call, param) == Some(Element::F32))
+}
+
+/// What a parameter holds in this call; none if the call does not say.
+pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
+    match param.element {
+        ElementSpec::Fixed(element) => Some(element),
+        ElementSpec::Generic => call.task.elements.get(call.element as usize).copied(),
     }
 }
 

@@ -147,7 +147,7 @@ impl Recorder<'_> {
         };
         let slot = self.state.base + site.slot;
         let (tile, form) = match site.tile {
-            Some(tile) => self.tiles(spec, site, tile),
+            Some(tile) => self.tiles(spec, site, tile, element),
             None => ([0; 3], None),
         };
         let split = match site.split {
@@ -176,7 +176,7 @@ impl Recorder<'_> {
             return self.mark(spec, site, slot + first, element, spec.variant(tile));
         }
         self.mark(spec, site, slot, element, None);
-        if let Some(Form { spec, first }) = spec.few_form()
+        if let Some(Form { spec, first }) = spec.few_form(element)
             && split <= spec.most_parts()
         {
             self.mark(spec, site, slot + first, element, None);
@@ -274,7 +274,7 @@ impl Recorder<'_> {
     }
 
     /// `.tile(64, 128)`: the sizes, and the form that has them.
-    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32]) -> ([u32; 3], Option<Form>) {
+    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32], element: u32) -> ([u32; 3], Option<Form>) {
         if tile.len() != spec.axes.len() {
             let (expected, found) = (spec.axes.len() as u32, tile.len() as u32);
             self.fault(site.tile_site, spec.name, "", FaultKind::TileCount { expected, found });
@@ -286,10 +286,12 @@ impl Recorder<'_> {
             sizes[axis] = tile[axis];
             axis += 1;
         }
-        let form = spec.form(tile);
-        match (&form, spec.few) {
+        let form = spec.form(tile, element);
+        match (&form, spec.few_form(element)) {
             (Some(_), _) => return (sizes, form),
-            (None, Some(few)) => self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, few, found: sizes }),
+            (None, Some(Form { spec: few, .. })) => {
+                self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, few, found: sizes })
+            }
             (None, None) => self.wrong_tiles(spec, site, tile),
         }
         ([0; 3], None)

@@ -107,7 +107,7 @@ pub const fn check_few(task: &TaskSpec, few: &TaskSpec) {
     );
     assert!(
         task.signature_of(few),
-        "MACO0012: this task has another signature\n  = help: `few = task` names one with the same dimensions, elements, parameters and regions, in the same order"
+        "MACO0012: this task has another signature\n  = help: `few = task` names one with the same dimensions, parameters and regions, and with the first elements of the list or all, in the same order"
     );
     assert!(
         task.stores() && !task.shares_tiles(few),
@@ -116,11 +116,16 @@ pub const fn check_few(task: &TaskSpec, few: &TaskSpec) {
 }
 
 impl TaskSpec {
-    /// Whether calls of one are calls of the other: the same grid axes, dimensions, elements and parameters.
+    /// Whether calls of the other task are calls of this one: the same grid axes, dimensions and parameters, and the first elements of its list.
     pub const fn signature_of(&self, other: &TaskSpec) -> bool {
         let axes = same!(self.axes, other.axes, same_axis);
         let dims = same!(self.dims, other.dims, same_name) && same!(self.equal, other.equal, same_pair);
-        axes && dims && same!(self.elements, other.elements, same_element) && same!(self.params, other.params, same_param)
+        let mut n = 0;
+        while n < other.elements.len() && n < self.elements.len() && same_element(&self.elements[n], &other.elements[n]) {
+            n += 1;
+        }
+        let elements = n == other.elements.len() && (n > 0 || self.elements.is_empty());
+        axes && dims && elements && same!(self.params, other.params, same_param)
     }
 
     /// Whether some tile is a tile of both: on every axis they have a size in common.
@@ -167,17 +172,19 @@ impl TaskSpec {
         Form { spec: self, first: 0 }
     }
 
-    /// The form for few rows.
-    pub const fn few_form(&self) -> Option<Form> {
+    /// The form for few rows, if there is one for element `element`.
+    pub const fn few_form(&self, element: u32) -> Option<Form> {
         match self.few {
-            Some(spec) => Some(Form { spec, first: self.instances() }),
-            None => None,
+            Some(spec) if spec.elements.is_empty() || (element as usize) < spec.elements.len() => {
+                Some(Form { spec, first: self.instances() })
+            }
+            _ => None,
         }
     }
 
-    /// The form that has this tile.
-    pub const fn form(&'static self, tile: &[u32]) -> Option<Form> {
-        match self.few_form() {
+    /// The form of element `element` that has this tile.
+    pub const fn form(&'static self, tile: &[u32], element: u32) -> Option<Form> {
+        match self.few_form(element) {
             _ if self.variant(tile).is_some() => Some(self.own_form()),
             Some(few) if few.spec.variant(tile).is_some() => Some(few),
             _ => None,

@@ -5,6 +5,7 @@ use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
 
+use super::plane::Boxes;
 use super::*;
 use crate::tensor::{BASE_ALIGN, Layout, Shape};
 
@@ -207,10 +208,35 @@ fn tables_follow_the_arguments() {
     let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
     let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, 0)];
     assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, h][..], &[h, y][..]), "one block of views per call");
-    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48] };
+    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes: Boxes::PLAIN };
     assert_eq!(tables.maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
+}
+
+/// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
+/// same. Of two-byte elements one map serves all.
+#[test]
+fn maps_of_f32_copy_as_they_are_used() {
+    const fn uses(params: &'static [Param]) -> TaskSpec {
+        TaskSpec { params, ..ROWS }
+    }
+    static USES: [TaskSpec; 3] = [
+        uses(&[matrix("x", Access::Write, TILE, true)]),
+        uses(&[matrix("x", Access::Read, ROW, true)]),
+        uses(&[matrix("x", Access::Read, &[Index::All, Index::Tile(0)], true)]),
+    ];
+    let maps = |element| {
+        let mut graph = Graph { name: "uses".into(), ..Graph::default() };
+        graph.tensors = vec![Tensor { element, ..tensor("x", TensorKind::InOut, &[64, 64]) }];
+        graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
+        let (views, _) = view::collect(&graph).unwrap();
+        let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
+        views.resolve(&graph, &[bound], true).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
+    };
+    let along = |rows| Boxes { rows, rounds: true };
+    assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);
+    assert_eq!(maps(Element::F16), [Boxes::PLAIN]);
 }
 
 #[test]

@@ -257,8 +257,8 @@ fn size(extent: Extent, variant: &[u32]) -> Literal {
 
 fn bound(bound: Bound) -> Ident {
     let name = match bound {
+        Bound::Half => "HalfElement",
         Bound::Mma => "MmaElement",
-        Bound::Float => "FloatElement",
         Bound::Any => "Element",
     };
     Ident::new(name, Span::call_site())

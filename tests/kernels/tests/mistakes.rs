@@ -156,7 +156,7 @@ fn mistakes() -> Vec<(Code, Mistake)> {
         (
             Code::Element,
             mistake! {
-                x: In<f32> [8, 16]; w: In<f32> [4, 16]; y: Out<f32> [8, 4];
+                x: In<i32> [8, 16]; w: In<i32> [4, 16]; y: Out<i32> [8, 4];
                 => linear(x, w, y);
             },
         ),
