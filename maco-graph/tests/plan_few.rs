@@ -1,7 +1,7 @@
 //! Tasks with a form for few rows: which calls get it, what is forced, and whose instances those are.
 mod plan_graphs;
 
-use maco_graph::ir::{Graph, TensorKind};
+use maco_graph::ir::{Call, Graph, TensorKind};
 use maco_graph::plan::{CallShape, Options, Plan, PlanError, Schedule, oracle, plan};
 use maco_graph::spec::{
     Access, Argument, Axis, CallOptions, DimSpec, Element, ElementSpec, Index, Kind, Owned, Param, Placement, TaskKind, TaskSpec,
@@ -155,6 +155,24 @@ fn a_tile_of_neither_form_names_all_that_there_are() {
     }
 }
 
+/// [`FEW`] of the first element alone.
+static FIRST: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..FEW };
+
+/// A form of fewer elements is one for these alone: calls of others have no tile of it, free or forced.
+#[test]
+fn an_element_without_a_form_for_few_rows_has_none() {
+    static SOME: TaskSpec = TaskSpec { few: Some(&FIRST), ..LINEAR };
+    let of = |element: u32, tile: Option<Vec<u32>>| {
+        let mut graph = product(4, 4096, 4096);
+        graph.calls[0] = Call { task: &SOME, element, tile, ..graph.calls[0].clone() };
+        plan(graph, &Options::new(132))
+    };
+    assert!(streams(&of(0, None).unwrap()) && streams(&of(0, Some(vec![8, 8])).unwrap()));
+    assert!(!streams(&of(1, None).unwrap()));
+    let error = of(1, Some(vec![8, 8])).unwrap_err();
+    assert!(matches!(error, PlanError::TileVariant { found: 8, allowed: &[64, 128], .. }), "{error}");
+}
+
 /// What can be wrong with a form for few rows: the message, or nothing.
 fn wrong(own: &'static TaskSpec, few: &'static TaskSpec) -> Option<String> {
     let panic = std::panic::catch_unwind(|| check_few(own, few)).err()?;
@@ -166,7 +184,8 @@ fn a_form_for_few_rows_is_the_same_task() {
     static SHARED: TaskSpec = TaskSpec { axes: &[axis("i", &[8, 64]), axis("j", &[8, 256])], ..FEW };
     static OTHER_NAMES: TaskSpec = TaskSpec { axes: &[axis("i", &[8]), axis("k", &[8])], ..FEW };
     static ONE_AXIS: TaskSpec = TaskSpec { axes: &[axis("i", &[8])], ..FEW };
-    static FEWER_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..FEW };
+    static OTHER_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::F16], ..FEW };
+    static MORE_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::Bf16, Element::F16, Element::F32], ..FEW };
     static EQUAL: TaskSpec = TaskSpec { equal: &[(0, 1)], ..FEW };
     static SWAPPED: TaskSpec = TaskSpec {
         params: &[
@@ -180,11 +199,13 @@ fn a_form_for_few_rows_is_the_same_task() {
     static THROUGH: TaskSpec = TaskSpec { few: Some(&FEW), ..FEW };
     static UNSTORED: TaskSpec = TaskSpec { kind: TaskKind::Direct, elements: ELEMENTS, ..GEMM };
     assert_eq!(wrong(&LINEAR, &FEW), None);
+    assert_eq!(wrong(&LINEAR, &FIRST), None);
     for (own, few, what) in [
         (&LINEAR, &SHARED, "cannot be told apart"),
         (&UNSTORED, &FEW, "cannot be told apart"),
         (&LINEAR, &OTHER_NAMES, "has another signature"),
-        (&LINEAR, &FEWER_ELEMENTS, "has another signature"),
+        (&LINEAR, &OTHER_ELEMENTS, "has another signature"),
+        (&LINEAR, &MORE_ELEMENTS, "has another signature"),
         (&LINEAR, &EQUAL, "has another signature"),
         (&LINEAR, &SWAPPED, "has another signature"),
         (&LINEAR, &STAGED, "streams no weights"),
