@@ -60,14 +60,20 @@ impl Consumer {
         special::thread_again() - 128
     }
 
+    /// This thread, from the one register that is kept: what is computed from it is not, be it the same in every step of every task.
+    #[inline(always)]
+    fn kept(&self) -> u32 {
+        special::opaque(self.thread)
+    }
+
     #[inline(always)]
     fn group(&self) -> u32 {
-        self.thread / 128
+        self.kept() / 128
     }
 
     #[inline(always)]
     fn lane(&self) -> u32 {
-        self.thread % 32
+        self.kept() % 32
     }
 
     /// Whether results wait to be staged.
@@ -357,6 +363,8 @@ impl Role for Consumer {
             return;
         }
         let cols = w.cols();
+        // Nothing waits to be staged. The compiler does not know it, and would keep a tile's last results in 32 registers.
+        self.pending = Pending::new();
         let mut sums = Dots::<I, J>::new();
         // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
         let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
