@@ -74,9 +74,11 @@ pub const QUICK: u16 = 16;
 pub const LIGHT: u16 = 64;
 /// [`Descriptor::flags`]: the parts of its tile run at the same time, as far as the plan can tell.
 pub const TOGETHER: u16 = 128;
-/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory; results do not.
+/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory, or pages of it are scratch of the body; results do
+/// not.
 pub const STREAMED: u16 = 256;
-/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run.
+/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run; or there is
+/// nothing to load.
 pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::hardware::scratch;
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
@@ -27,22 +28,26 @@ pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I
 /// twice the columns.
 pub struct AccumulatorPair<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>);
 
-/// Threads of the consumers, for `unsafe` SIMT tasks.
-pub struct Simt<'a> {
+/// Threads of the consumers, for `unsafe` SIMT tasks; `SHARED` bytes of shared memory are theirs while the body runs, the `shared` of
+/// `#[task(simt, shared = 32768)]`: see [`Simt::shared`].
+pub struct Simt<'a, const SHARED: usize = 0> {
     /// This thread, below `threads`.
     pub thread: u32,
     /// Threads that run the body: 256 on a GPU, 1 in a CPU reference.
     pub threads: u32,
     /// None on a host thread that plays all roles: it has waited before.
     pub(crate) gate: Option<&'a mut Gate>,
+    pub(crate) scratch: scratch::Address,
 }
 
 impl Simt<'_> {
-    /// One thread that runs the whole body: for a reference on the CPU.
+    /// One thread that runs the whole body: for a reference on the CPU. Of a body with scratch: [`Simt::alone_with`].
     pub fn alone() -> Self {
-        Simt { thread: 0, threads: 1, gate: None }
+        Simt { thread: 0, threads: 1, gate: None, scratch: scratch::NOWHERE }
     }
+}
 
+impl<const SHARED: usize> Simt<'_, SHARED> {
     /// In a body of a `#[task(simt, prologue)]`, which begins before the tasks that it waits for have ended: waits for them. Before this
     /// call the body may read only what no task of the graph writes (weights), and may write nothing; what PDL's `griddepcontrol.wait`
     /// (PTX ISA §9.7.13.13) is to a kernel. Every thread calls it, once. False when the launch is aborted first: then the body must
@@ -285,7 +290,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
 
     #[doc(hidden)]
     #[inline(always)]
-    pub fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+    pub fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         self.role.simt(early, f);
     }
 }

@@ -5,6 +5,7 @@ use super::share::Share;
 use crate::abi::{self, CHUNK_BYTES};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::hardware::scratch;
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -191,7 +192,7 @@ impl Role for Alone {
         }
     }
 
-    fn simt(&mut self, _early: bool, f: impl FnOnce(&mut Simt)) {
-        f(&mut Simt::alone());
+    fn simt<const SHARED: usize>(&mut self, _early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        f(&mut Simt { thread: 0, threads: 1, gate: None, scratch: scratch::NOWHERE });
     }
 }

@@ -4,7 +4,7 @@ use super::Role;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
 use super::dots::{self, Columns, Dots};
 use super::gate::Gate;
-use super::ring::{self, Arena, CHUNKS, Ring, Stage, pages};
+use super::ring::{self, Arena, CHUNKS, Ring, Stage, pages, scratch_pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::stream;
@@ -439,8 +439,25 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
-        cores::simt(self.again(), &mut self.gate, f);
+    fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        if SHARED > 0 {
+            let pages = scratch_pages(SHARED);
+            // SAFETY: all consumers run the same tasks as the loader.
+            let (stage, at, full) = unsafe { self.ring.wait_full_or_let_through(pages) };
+            // A stage that is not theirs may be copied into: what a body reads of its scratch may be an index.
+            if cores::agree(full) {
+                cores::simt(self.again(), &mut self.gate, at, f);
+            }
+            // The stage's next bytes come through the other proxy.
+            fence::proxy_async_shared();
+            warp::sync();
+            if self.lane() == 0 {
+                // SAFETY: the warp has left the body.
+                unsafe { self.ring.release(stage, pages) };
+            }
+            return;
+        }
+        cores::simt(self.again(), &mut self.gate, 0, f);
         // A reference on the CPU does not wait.
         // SAFETY: the gate is that of this task. A body may end without having waited.
         if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {

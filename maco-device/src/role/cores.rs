@@ -8,7 +8,7 @@ use super::store::columns;
 use crate::abi::{BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
-use crate::ptx::{matrix, memory, warp, wgmma};
+use crate::ptx::{barrier, matrix, memory, warp, wgmma};
 use crate::task::Elementwise;
 
 /// This thread's part of a sum.
@@ -25,8 +25,14 @@ pub const ELEMENTWISE: u32 = CONSUMERS;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]
-pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
-    f(&mut Simt { thread, threads: CONSUMERS, gate: Some(gate) });
+pub fn simt<const SHARED: usize>(thread: u32, gate: &mut Gate, scratch: u32, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+    f(&mut Simt { thread, threads: CONSUMERS, gate: Some(gate), scratch });
+}
+
+/// Whether any consumer thread has seen the scratch of a body that begins. All meet here, so that they agree, and none is in another body.
+#[inline(always)]
+pub fn agree(seen: bool) -> bool {
+    barrier::any_user(seen)
 }
 
 /// The tensor cores of this thread's warpgroup.

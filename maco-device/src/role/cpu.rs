@@ -264,7 +264,7 @@ impl Role for Cpu {
         play!(self, |role| role.transpose(x, y));
     }
 
-    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+    fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         play!(self, |role| role.simt(early, f));
     }
 }

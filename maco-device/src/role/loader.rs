@@ -2,9 +2,10 @@
 
 use super::Role;
 use super::maps::Maps;
-use super::ring::{Arena, Ring, pages};
+use super::ring::{Arena, Ring, pages, scratch_pages};
 use super::stream;
 use crate::abi::{self, BOX, ROW_BYTES};
+use crate::cta::Simt;
 use crate::element::{HalfElement, MmaElement};
 use crate::hardware::{special, tma};
 use crate::split::Split;
@@ -133,6 +134,15 @@ impl Role for Loader {
                 return;
             }
             col += count;
+        }
+    }
+
+    #[inline(always)]
+    fn simt<const SHARED: usize>(&mut self, _: bool, _: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        if SHARED > 0 {
+            // SAFETY: `new` was called by the loader thread; consumers wait for a stage of the same size. Nothing is copied: the stage is full
+            // when it is theirs. If it never will be, they are let through.
+            let _ = unsafe { self.ring.acquire(scratch_pages(SHARED), 0) };
         }
     }
 

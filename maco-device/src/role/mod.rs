@@ -165,7 +165,8 @@ pub trait Role: Sized {
         }
     }
 
-    /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself.
+    /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself. One with scratch does not, and whoever
+    /// has a part in it agrees on the ring.
     #[inline(always)]
-    fn simt(&mut self, _early: bool, _f: impl FnOnce(&mut Simt)) {}
+    fn simt<const SHARED: usize>(&mut self, _early: bool, _f: impl FnOnce(&mut Simt<'_, SHARED>)) {}
 }

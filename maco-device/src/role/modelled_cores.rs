@@ -13,7 +13,7 @@ use super::store::columns;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
-use crate::hardware::memory;
+use crate::hardware::{memory, scratch};
 use crate::task::Elementwise;
 
 /// Rows of a warpgroup, and of a chunk.
@@ -31,11 +31,16 @@ pub const BLOCK: u32 = 32;
 /// Consumers that divide elements, and rows, among themselves: a thread each.
 pub const ELEMENTWISE: u32 = 2;
 
-/// Runs the reference of a SIMT body, which is for one thread.
-pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
+/// Runs the reference of a SIMT body, which is for one thread and has memory of its own.
+pub fn simt<const SHARED: usize>(thread: u32, gate: &mut Gate, _scratch: u32, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
     if thread == 0 {
-        f(&mut Simt { thread, threads: 1, gate: Some(gate) });
+        f(&mut Simt { thread, threads: 1, gate: Some(gate), scratch: scratch::NOWHERE });
     }
+}
+
+/// Whether this consumer has seen the scratch of a body that begins: only one of them runs it.
+pub fn agree(seen: bool) -> bool {
+    seen
 }
 
 /// The factor that lies at `at`.

@@ -319,6 +319,11 @@ pub const fn pages(i: usize, j: usize) -> u32 {
     ((i + j) as u32 * 128).div_ceil(PAGE_BYTES)
 }
 
+/// Pages of the scratch of a SIMT body, `bytes` bytes.
+pub const fn scratch_pages(bytes: usize) -> u32 {
+    (bytes as u32).div_ceil(PAGE_BYTES)
+}
+
 impl Ring {
     #[inline(always)]
     pub fn new(arena: Arena) -> Ring {
@@ -350,6 +355,7 @@ impl Ring {
     #[inline(always)]
     unsafe fn wait_empty(&self, page: u32) -> bool {
         let (at, parity) = (self.arena.empty(page), (self.parity >> page & 1) ^ 1);
+        let mut precedes = self.parity & PRECEDES != 0;
         // SAFETY: initialised barriers. A fresh one counts as having completed the phase of parity 1.
         unsafe {
             while !mbarrier::try_wait(at, parity) {
@@ -359,11 +365,13 @@ impl Ring {
                 if halted >= FALL_THROUGH {
                     return false;
                 }
-                if halted >= STOP && self.parity & PRECEDES != 0 {
+                if halted >= STOP && precedes {
                     let (slot, parity) = (self.parity >> SLOT & (SLOTS - 1), self.parity >> SLOT_PARITY & 1);
                     if !mbarrier::test(self.arena.ready(slot), parity) {
                         return false;
                     }
+                    // It stays so as long as the task is loaded; asking again would look like work, and the grace of others would not end.
+                    precedes = false;
                 }
             }
         }
@@ -425,11 +433,22 @@ impl Ring {
     /// Called by every consumer thread, in the same order as the loader calls [`Ring::acquire`].
     #[inline(always)]
     pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
+        // SAFETY: passed on from the caller.
+        let (stage, at, _) = unsafe { self.wait_full_or_let_through(pages) };
+        (stage, at)
+    }
+
+    /// The same, and whether the stage is full: if not, the CTA no longer waits.
+    ///
+    /// # Safety
+    /// As [`Ring::wait_full`].
+    #[inline(always)]
+    pub unsafe fn wait_full_or_let_through(&mut self, pages: u32) -> (Stage, u32, bool) {
         let first = self.advance(pages);
         // SAFETY: an initialised barrier.
-        unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
+        let full = unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
         self.parity ^= 1 << first;
-        (Stage(first), self.arena.page(first))
+        (Stage(first), self.arena.page(first), full)
     }
 
     /// Consumer: gives a stage back. One lane of every consumer warp.

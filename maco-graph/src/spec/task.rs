@@ -218,6 +218,8 @@ pub enum TaskKind {
         cpu: bool,
         /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
         prologue: bool,
+        /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
+        shared: u32,
     },
     /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
     Elementwise,
@@ -260,6 +262,14 @@ impl TaskSpec {
     /// Most parts that a tile's sum can be made in.
     pub const fn most_parts(&self) -> u32 {
         if self.splits() { MOST_PARTS } else { 1 }
+    }
+
+    /// Bytes of shared memory that a `simt` body has to itself: it may copy what it reads and writes in bulk.
+    pub const fn shared(&self) -> u32 {
+        match self.kind {
+            TaskKind::Simt { shared, .. } => shared,
+            _ => 0,
+        }
     }
 
     /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.

@@ -370,3 +370,27 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
     let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags & abi::STAGED != 0).unwrap();
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }
+
+/// x → map → h → a body → y: with scratch, the loader has a part in it, and what it reads may come by copies.
+#[test]
+fn a_body_with_scratch_takes_pages_and_copies() {
+    static BODY: TaskSpec = TaskSpec {
+        name: "body",
+        kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1 },
+        params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+        ..ROWS
+    };
+    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, shared: 0 }, ..BODY };
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
+        let mut graph = chain(64, 64);
+        graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
+        let plan = planned(graph, 2, Schedule::Static);
+        let lowered = Lowered::new(&plan).unwrap();
+        let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN);
+        for descriptor in tasks {
+            let map = plan.tasks[descriptor.task as usize].call == 0;
+            let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
+            assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
+        }
+    }
+}

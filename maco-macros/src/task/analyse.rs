@@ -12,8 +12,8 @@ use crate::errors::Errors;
 use crate::shape::Symbols;
 
 /// Bytes of one ring page; the ring has [`PAGES`] of them, and a staged task needs two stages at least.
-const PAGE_BYTES: u64 = 16 * 1024;
-const PAGES: u64 = 12;
+pub const PAGE_BYTES: u64 = 16 * 1024;
+pub const PAGES: u64 = 12;
 /// Bytes of one step of a row or column that is kept, whatever its elements.
 const STEP_BYTES: u64 = 128;
 
@@ -34,6 +34,8 @@ pub enum Kind {
     Simt {
         cpu: bool,
         prologue: bool,
+        /// Bytes of scratch.
+        shared: u32,
     },
     Elementwise,
 }
@@ -92,7 +94,11 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let equal = symbols.equal(&task.arguments.equal, errors);
     let body = Body::read(task.function.body.stream());
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
-        (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
+        (Some(_), cpu) => Kind::Simt {
+            cpu: cpu.is_some(),
+            prologue: task.arguments.prologue.is_some(),
+            shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
+        },
         // A plane that is not there has no steps to divide.
         (None, _) if body.contracts => Kind::Staged { splits: body.splits() && !task.tensors().any(names_planes) },
         (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {

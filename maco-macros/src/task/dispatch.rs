@@ -103,7 +103,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
     let user = &task.function.body;
     let head = quote! { <__R: #p::Role, __T: #p::Elementwise, #element #(const #consts: usize),*> };
-    let Kind::Simt { .. } = model.kind else {
+    let Kind::Simt { shared, .. } = model.kind else {
         return quote! {
             #lints
             #[inline(always)]
@@ -122,8 +122,9 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         quote! { ::<#element #(#consts),*> }
     };
     let early = task.arguments.prologue.is_some();
+    let shared = Literal::u32_unsuffixed(shared);
     let on_host = match &task.arguments.cpu {
-        Some(reference) => quote! { #p::Cta::simt(__cta, #early, |_| #reference(#(#names),*)); },
+        Some(reference) => quote! { #p::Cta::simt::<#shared>(__cta, #early, |_| #reference(#(#names),*)); },
         // The CPU device refuses the task when a plan is made.
         None => quote! { let _ = (__cta, #(#names),*); },
     };
@@ -135,8 +136,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             {
                 #lints
                 #[inline(always)]
-                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_>, #(#params),*) #user
-                #p::Cta::simt(__cta, #early, |__simt| {
+                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_, #shared>, #(#params),*) #user
+                #p::Cta::simt::<#shared>(__cta, #early, |__simt| {
                     // SAFETY: the task's author has promised that it stays inside its regions; `unsafe fn` says so.
                     unsafe { __device #turbofish (__simt, #(#names),*) }
                 });

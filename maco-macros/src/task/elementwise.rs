@@ -69,6 +69,14 @@ fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
     if let Some(cpu) = &arguments.cpu {
         errors.push(Code::Attribute, cpu, "`cpu = function` is for `simt` tasks", "remove it: the function itself runs on the CPU");
     }
+    if let Some(shared) = &arguments.shared {
+        errors.push(
+            Code::Attribute,
+            &shared.key,
+            "`shared = ..` is for `simt` tasks",
+            "remove it: an elementwise task has no body of its own",
+        );
+    }
     if let Some(prologue) = &arguments.prologue {
         errors.push(Code::Attribute, prologue, "`prologue` is for `simt` tasks", "remove it: an elementwise task has no body of its own");
     }

@@ -115,7 +115,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
         Kind::Streamed { operand } => quote! { Streamed { operand: #operand } },
-        Kind::Simt { cpu, prologue } => quote! { Simt { cpu: #cpu, prologue: #prologue } },
+        Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
         Kind::Elementwise => quote! { Elementwise },
     };
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {
