@@ -108,8 +108,8 @@ impl Consumer {
 
     #[inline(always)]
     fn stage_pending(&mut self) {
-        let chunk = self.pending.chunk(self.waiting == 2);
-        self.stage(chunk);
+        self.stage(self.pending.first());
+        self.pending.next();
         self.waiting -= 1;
     }
 
@@ -363,8 +363,6 @@ impl Role for Consumer {
             return;
         }
         let cols = w.cols();
-        // Nothing waits to be staged. The compiler does not know it, and would keep a tile's last results in 32 registers.
-        self.pending = Pending::new();
         let mut sums = Dots::<I, J>::new();
         // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
         let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };

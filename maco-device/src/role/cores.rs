@@ -151,15 +151,19 @@ impl Pending {
         ])
     }
 
-    /// One of the two.
+    /// The one that waits longest.
     #[inline(always)]
-    pub fn chunk(&self, first: bool) -> Chunk {
+    pub fn first(&self) -> Chunk {
         let p = &self.0;
-        if first {
-            [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
-        } else {
-            [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]]
-        }
+        [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
+    }
+
+    /// The other one comes first now. Moved, since a chunk chosen by its number would take 16 registers more, where all are taken.
+    #[inline(always)]
+    pub fn next(&mut self) {
+        let p = &self.0;
+        let other = [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]];
+        *self = Pending::of(other, other);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::maps::Maps;
-use super::ring::{Arena, Ring, pages, scratch_pages};
+use super::ring::{Arena, Ring, Room, pages, scratch_pages};
 use super::stream;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
@@ -48,9 +48,10 @@ impl Loader {
         unsafe { self.ring.drain() }
     }
 
-    /// Copies the boxes of one step, one after another along the kept axis, of which the tile has `kept`.
+    /// Copies the boxes of one step, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes<E: MmaElement>(&mut self, shared: u32, parts: Parts, kept: u32, full: u32) {
+    fn boxes<E: MmaElement>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
+        let shared = room.shared + before * ROW_BYTES;
         let map = self.maps.get(parts.view.map);
         // Of either kind, a box has 128 bytes for each of what it keeps.
         let each = if parts.along_rows { abi::columns(E::BYTES) } else { BOX };
@@ -61,7 +62,7 @@ impl Loader {
             let at = (origin + first) as i32;
             let (row, col) = if parts.along_rows { (parts.row, at) } else { (at, parts.col) };
             // SAFETY: the plan gave every staged operand a tensor map; the stage has space for all boxes, and `full` expects them.
-            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, parts.plane, full) };
+            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, parts.plane, room.full) };
             first += each;
         }
     }
@@ -77,19 +78,25 @@ impl Role for Loader {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES) }) else { return };
-        self.boxes::<E>(shared, a, i, full);
-        self.boxes::<E>(shared + i * ROW_BYTES, b, j, full);
+        let room = unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES) };
+        if !room.is_some() {
+            return;
+        }
+        self.boxes::<E>(room, 0, a, i);
+        self.boxes::<E>(room, i, b, j);
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: as in `mma`.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES) }) else { return };
-        self.boxes::<E>(shared, a, i, full);
-        self.boxes::<E>(shared + i * ROW_BYTES, b.0, j, full);
-        self.boxes::<E>(shared + (i + j) * ROW_BYTES, b.1, j, full);
+        let room = unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES) };
+        if !room.is_some() {
+            return;
+        }
+        self.boxes::<E>(room, 0, a, i);
+        self.boxes::<E>(room, i, b.0, j);
+        self.boxes::<E>(room, i + j, b.1, j);
     }
 
     #[inline(always)]
@@ -121,12 +128,15 @@ impl Role for Loader {
             let count = if left < stream::columns(J) { left } else { stream::columns(J) };
             let bytes = count * E::BYTES;
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-            let Some((shared, full)) = (unsafe { self.ring.acquire(stream::pages(J), bytes * rows) }) else { return };
+            let room = unsafe { self.ring.acquire(stream::pages(J), bytes * rows) };
+            if !room.is_some() {
+                return;
+            }
             let mut from = first + (col * E::BYTES) as u64;
-            let (mut to, end) = (shared, shared + rows * stream::columns(J) * E::BYTES);
+            let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
             while bytes > 0 && to < end {
                 // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
-                unsafe { tma::row(to, from, bytes, full) };
+                unsafe { tma::row(to, from, bytes, room.full) };
                 from += stride as u64;
                 to += stream::columns(J) * E::BYTES;
             }

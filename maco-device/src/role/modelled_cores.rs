@@ -171,9 +171,14 @@ impl Pending {
         Pending(vec![first, second])
     }
 
-    /// One of the two.
-    pub fn chunk(&self, first: bool) -> Chunk {
-        self.0[usize::from(!first)].clone()
+    /// The one that waits longest.
+    pub fn first(&self) -> Chunk {
+        self.0[0].clone()
+    }
+
+    /// The other one comes first now.
+    pub fn next(&mut self) {
+        self.0.remove(0);
     }
 }
 

@@ -314,6 +314,25 @@ impl Stage {
     }
 }
 
+/// An empty stage that the loader fills: its shared address, and its `full` barrier. Not an `Option`: what `None` leaves undefined would be
+/// kept in two registers for each product of the kernel, from one task to the next.
+#[derive(Clone, Copy)]
+pub struct Room {
+    pub shared: u32,
+    pub full: u32,
+}
+
+impl Room {
+    /// No stage: nothing may be copied.
+    const NONE: Room = Room { shared: 0, full: 0 };
+
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        // Stages lie before barriers.
+        self.full != 0
+    }
+}
+
 /// Pages of a stage of an `I` × `J` contraction: 64 steps of two bytes.
 pub const fn pages(i: usize, j: usize) -> u32 {
     ((i + j) as u32 * 128).div_ceil(PAGE_BYTES)
@@ -378,19 +397,18 @@ impl Ring {
         true
     }
 
-    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier. `None`
-    /// when the CTA no longer waits: nothing may be copied.
+    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies. [`Room::NONE`] when the CTA no longer waits.
     ///
     /// # Safety
     /// Called by the loader thread, in the same order as the consumers call [`Ring::wait_full`].
     #[inline(always)]
-    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Option<(u32, u32)> {
+    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Room {
         let first = self.advance(pages);
         let mut page = first;
         while page < first + pages {
             // SAFETY: the loader thread.
             if !unsafe { self.wait_empty(page) } {
-                return None;
+                return Room::NONE;
             }
             self.parity ^= 1 << page;
             page += 1;
@@ -398,14 +416,14 @@ impl Ring {
         // A consumer that was let through gives back what was not full. Its barrier still expects bytes: an arrival would be one too many,
         // and `drain` could not tell any more which copies are on their way.
         if self.arena.halted() >= FALL_THROUGH {
-            return None;
+            return Room::NONE;
         }
         let full = self.arena.full(first);
         self.parity ^= 1 << (first + FILLED);
         let bytes = if self.parity & EXCESS != 0 { bytes + 16 } else { bytes };
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
-        Some((self.arena.page(first), full))
+        Room { shared: self.arena.page(first), full }
     }
 
     /// Loader: waits until every copy has landed, so that none outlives the CTA. If fewer bytes come than were announced, a
