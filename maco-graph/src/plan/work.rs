@@ -37,7 +37,11 @@ impl Plan {
                 results = results.max(all);
             }
         }
-        let contracted = contraction(call.task, &call.operands).map_or(0, |(depth, products)| depth.saturating_mul(products));
+        let streamed = call.task.streamed().and_then(|operand| {
+            let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
+            whole(param, &call.operands[operand]).map(|depth| (depth, 1))
+        });
+        let contracted = contraction(call.task, &call.operands).or(streamed).map_or(0, |(depth, products)| depth.saturating_mul(products));
         Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
     }
 }
@@ -57,15 +61,17 @@ pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
     }
 }
 
+/// The extent of the axis that a task reads whole.
+fn whole(param: &TensorParam, view: &View) -> Option<u64> {
+    param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent)
+}
+
 /// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` one, with
 /// `mma_pair` two. None of a call without.
 pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
     let TaskKind::Staged { .. } = task.kind else { return None };
     let params = task.params.iter().filter_map(tensor_of).zip(operands);
-    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| {
-        let whole = param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All);
-        whole.map(|(_, axis)| axis.extent)
-    });
+    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| whole(param, view));
     let (count, depth) = depths.fold((0, u64::MAX), |(count, least), depth| (count + 1, least.min(depth)));
     (count > 1).then(|| (depth, count - 1))
 }
