@@ -116,10 +116,7 @@ macro_rules! quantised {
                 let tie = (ratio - ratio.floor() - 0.5).abs() < 1e-4;
                 // Documented: the factor of such rows would be infinite.
                 let expected = if steps[at / n] * 127.0 < 2f64.powi(-116) { 0.0 } else { ratio.round() };
-                assert!(
-                    !finite(at) || tie || !ratio.is_finite() || f64::from(q) == expected,
-                    "element {at} of {shape:?}: {q} for {ratio}"
-                );
+                assert!(!finite(at) || tie || !ratio.is_finite() || f64::from(q) == expected, "element {at} of {shape:?}: {q} for {ratio}");
             }
         }
     };
