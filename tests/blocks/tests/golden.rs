@@ -71,7 +71,8 @@ fn blocks_of_bodies_are_their_instructions() {
             ("ldmatrix.sync.aligned.m8n8.x4.trans", 1),
             ("stmatrix.sync.aligned.m8n8.x1.trans", 2),
             ("stmatrix.sync.aligned.m8n8.x2.trans", 1),
-            ("cp.async.bulk.shared::cluster.global", 2),
+            // Two of the body, and one of each tile of the products' form for few rows.
+            ("cp.async.bulk.shared::cluster.global", 6),
             ("cp.async.bulk.global.shared::cta.bulk_group", 1),
             ("mbarrier.inval", 3),
         ] {
