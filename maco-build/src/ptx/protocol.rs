@@ -338,7 +338,13 @@ impl Rules<'_, '_, '_> {
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
         // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
         let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
-        let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at));
+        // Consumers at a gate meet before they go through. Nothing else need be between a gate and the next one if there is no jump to bodies.
+        let through: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx") || op(s, "bar.warp.sync");
+        let consumers: BTreeSet<usize> = self.consumers().into_iter().collect();
+        let bare = polls.iter().filter(|&&at| {
+            let late = if consumers.contains(&at) { through } else { late };
+            !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at)
+        });
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow
             .all(LOAD)
