@@ -6,8 +6,8 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, MmaElement, Row, RowMut, Simt, Steps, Tile, Warp, bf16,
-    f16, math,
+    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, Mbarrier, Mbarriers, MmaElement, Row, RowMut, Scratch,
+    Simt, Smem, Steps, Tile, Warp, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
@@ -36,7 +36,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Callable, Cta, Element, Elementwise, Filter, FloatElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
+        After, All, Callable, Cta, Element, Elementwise, Filter, HalfElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
         bf16, f16,
     };
     pub use maco_graph::spec;

@@ -15,7 +15,7 @@ use crate::tasks;
 /// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
 #[derive(Clone, Copy)]
 pub struct TaskSet {
-    /// Spec and first slot of each task.
+    /// Spec and first slot of each task, in its own form alone.
     #[doc(hidden)]
     pub tasks: &'static [(&'static TaskSpec, u32)],
     #[doc(hidden)]
@@ -240,8 +240,9 @@ impl TaskGraph {
             views[n] = Some(graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?);
         }
         for call in &self.calls {
-            let mut known = self.set.tasks.iter().filter(|(task, _)| *task == call.task);
-            let Some((_, slot)) = known.next() else {
+            let own = call.task.own();
+            let mut known = self.set.tasks.iter().filter(|(task, _)| **task == own);
+            let Some((task, slot)) = known.next() else {
                 return Err(Error::UnknownTask { task: call.task.name, graph: self.name.into() });
             };
             // Specs do not tell bodies apart.
@@ -258,7 +259,7 @@ impl TaskGraph {
                 })
                 .collect();
             let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
-            graph.call(call.task, *slot, &arguments, options)?;
+            graph.call(task, *slot, &arguments, options)?;
         }
         let program = Program {
             name: maco_graph::spec::intern(&self.name),

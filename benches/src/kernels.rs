@@ -17,20 +17,6 @@ pub fn products(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<
     }
 }
 
-/// [`product`] for few rows.
-#[maco::megakernel]
-pub fn skinny_product(x: In<bf16, M, K>, w: In<bf16, N, K>, y: Out<bf16, M, N>) {
-    skinny_linear(x, w, y);
-}
-
-/// [`products`] for few rows.
-#[maco::megakernel]
-pub fn skinny_products(x: [In<bf16, M, K>; CALLS], w: [In<bf16, N, K>; CALLS], y: [Out<bf16, M, N>; CALLS]) {
-    for n in 0..CALLS {
-        skinny_linear(x[n], w[n], y[n]);
-    }
-}
-
 /// Two products with a GELU between.
 #[maco::megakernel]
 pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, y: Out<bf16, M, K>) {

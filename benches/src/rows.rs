@@ -27,6 +27,25 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The same system against itself in the same run, as a ratio: how far 1.00 is uncertain.
     pub spread: Option<f64>,
+    /// Of what the times are: what a roofline needs.
+    #[serde(flatten)]
+    pub work: Option<Work>,
+}
+
+/// The least that has to be done, whoever does it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Work {
+    /// Floating-point operations, two for each product.
+    pub flops: u64,
+    /// Bytes of all that is read and of all that is written, each once.
+    pub bytes: u64,
+}
+
+impl Work {
+    /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ, of two-byte elements.
+    pub fn product(m: u64, n: u64, k: u64) -> Work {
+        Work { flops: 2 * m * n * k, bytes: 2 * (m * k + n * k + m * n) }
+    }
 }
 
 impl Row {
@@ -42,7 +61,13 @@ impl Row {
             peer_value: None,
             ratio: None,
             spread: Some(ours.spread()),
+            work: None,
         }
+    }
+
+    /// The same, of `work`.
+    pub fn of(self, work: Work) -> Row {
+        Row { work: Some(work), ..self }
     }
 
     /// A time beside a peer's.
@@ -80,6 +105,7 @@ pub fn summary(rows: &[Row], metric: &str, peer: &'static str) -> Vec<Row> {
         peer_value: None,
         ratio: Some(value),
         spread: None,
+        work: None,
     };
     vec![row(format!("geometric mean of {}", ratios.len()), mean), row(format!("least, {}", worst.case), *least)]
 }
@@ -111,6 +137,14 @@ pub fn publish(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_beside_the_times() {
+        let row = Row::alone("gemm", "a", "time", Measured::of(&[2.0]));
+        let json = |row: &Row| serde_json::to_string(row).unwrap();
+        assert!(!json(&row).contains("flops"));
+        assert!(json(&row.of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
+    }
 
     #[test]
     fn a_summary_is_of_one_metric_and_one_peer() {

@@ -30,8 +30,16 @@ pub const AHEAD: u32 = 16;
 pub const OPERANDS: usize = 6;
 /// Bytes of a chunk of a partial sum: 64 columns of both consumer warpgroups, in `f32`.
 pub const CHUNK_BYTES: u32 = 64 * 128 * 4;
-/// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle).
+/// Rows and columns of the box of every tensor map (two-byte elements, 128-byte swizzle). A box of four-byte elements has [`columns`]
+/// columns, and if the contraction runs along the rows as many rows.
 pub const BOX: u32 = 64;
+/// Bytes of a row of a box: what the swizzle is made for.
+pub const ROW_BYTES: u32 = 128;
+
+/// Columns of a box of elements of `bytes` bytes, and elements of one step of a contraction.
+pub const fn columns(bytes: u32) -> u32 {
+    ROW_BYTES / bytes
+}
 
 /// Wait until `counter` reaches `need`.
 #[repr(C)]
@@ -66,9 +74,11 @@ pub const QUICK: u16 = 16;
 pub const LIGHT: u16 = 64;
 /// [`Descriptor::flags`]: the parts of its tile run at the same time, as far as the plan can tell.
 pub const TOGETHER: u16 = 128;
-/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory; results do not.
+/// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory, or pages of it are scratch of the body; results do
+/// not.
 pub const STREAMED: u16 = 256;
-/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run.
+/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run; or there is
+/// nothing to load.
 pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;

@@ -64,7 +64,7 @@ impl Warp<'_> {
 }
 
 /// Collectives of all threads of the body: each of them comes to the same call.
-impl Simt<'_> {
+impl<const SHARED: usize> Simt<'_, SHARED> {
     /// This thread's warp.
     #[inline(always)]
     pub fn warp(&mut self) -> Warp<'_> {
@@ -114,5 +114,21 @@ impl Simt<'_> {
     #[inline(always)]
     pub fn max(&mut self, value: f32) -> f32 {
         self.fold(value, math::max)
+    }
+
+    /// Whether `condition` holds in any thread; a barrier too (PTX ISA §9.7.13.1 `barrier.red`).
+    #[inline(always)]
+    pub fn any(&self, condition: bool) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        return crate::ptx::barrier::any_user(condition);
+        #[cfg(not(target_arch = "nvptx64"))]
+        condition
+    }
+
+    /// Whether `condition` holds in all threads; a barrier too. For what threads must agree on, such as whether to go on behind a
+    /// [`crate::Mbarrier::wait`].
+    #[inline(always)]
+    pub fn all(&self, condition: bool) -> bool {
+        !self.any(!condition)
     }
 }

@@ -2,7 +2,8 @@
 
 use core::marker::PhantomData;
 
-use crate::element::{Element, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
+use crate::hardware::scratch;
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
@@ -27,22 +28,26 @@ pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I
 /// twice the columns.
 pub struct AccumulatorPair<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>);
 
-/// Threads of the consumers, for `unsafe` SIMT tasks.
-pub struct Simt<'a> {
+/// Threads of the consumers, for `unsafe` SIMT tasks; `SHARED` bytes of shared memory are theirs while the body runs, the `shared` of
+/// `#[task(simt, shared = 32768)]`: see [`Simt::shared`].
+pub struct Simt<'a, const SHARED: usize = 0> {
     /// This thread, below `threads`.
     pub thread: u32,
     /// Threads that run the body: 256 on a GPU, 1 in a CPU reference.
     pub threads: u32,
     /// None on a host thread that plays all roles: it has waited before.
     pub(crate) gate: Option<&'a mut Gate>,
+    pub(crate) scratch: scratch::Address,
 }
 
 impl Simt<'_> {
-    /// One thread that runs the whole body: for a reference on the CPU.
+    /// One thread that runs the whole body: for a reference on the CPU. Of a body with scratch: [`Simt::alone_with`].
     pub fn alone() -> Self {
-        Simt { thread: 0, threads: 1, gate: None }
+        Simt { thread: 0, threads: 1, gate: None, scratch: scratch::NOWHERE }
     }
+}
 
+impl<const SHARED: usize> Simt<'_, SHARED> {
     /// In a body of a `#[task(simt, prologue)]`, which begins before the tasks that it waits for have ended: waits for them. Before this
     /// call the body may read only what no task of the graph writes (weights), and may write nothing; what PDL's `griddepcontrol.wait`
     /// (PTX ISA §9.7.13.13) is to a kernel. Every thread calls it, once. False when the launch is aborted first: then the body must
@@ -110,7 +115,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         Accumulator(self.role.zeros())
     }
 
-    /// Steps of a contraction over `a` and `b`: 64 elements each, the last one zero-filled; never empty. Where several tasks make the sum
+    /// Steps of a contraction over `a` and `b`: 64 elements each, 32 of `f32`, the last one zero-filled; never empty. Where several tasks make the sum
     /// of one tile in parts, the steps of this one's part.
     #[inline(always)]
     pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
@@ -118,14 +123,15 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         a: Tile<E, AR, AC>,
         _b: Tile<E, BR, BC>,
     ) -> Steps {
-        let steps = a.contraction().div_ceil(crate::abi::BOX);
+        let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 { 1 } else { steps };
         let split = self.split();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
         Steps { first, next: 0, count: end - first }
     }
 
-    /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`).
+    /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`). Elements of `f32` are rounded to tf32 first, 10 bits of fraction:
+    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite.
     #[inline(always)]
     pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
     where
@@ -185,14 +191,14 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]
-    pub fn gemv<E: MmaElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
+    pub fn gemv<E: HalfElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
         self.gemv_with(x, w, (), y, |sum, ()| sum);
     }
 
     /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
     /// in the shape of `y`.
     #[inline(always)]
-    pub fn gemv_with<E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    pub fn gemv_with<E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
@@ -284,7 +290,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
 
     #[doc(hidden)]
     #[inline(always)]
-    pub fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+    pub fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         self.role.simt(early, f);
     }
 }

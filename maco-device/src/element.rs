@@ -63,15 +63,47 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     }
 }
 
-/// A floating-point element: closures see `f32`.
-pub trait FloatElement: Element<Value = f32> {}
+/// What the tensor cores take an element as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Factor {
+    /// As it is.
+    Bf16,
+    /// As it is.
+    F16,
+    /// 8 bits of exponent and 10 of fraction, in 32 bits.
+    Tf32,
+}
 
-impl<E: Element<Value = f32>> FloatElement for E {}
+/// A floating-point element, which closures see as `f32`. The tensor cores multiply it: `bf16` and `f16` as they are, `f32` rounded to tf32.
+pub trait MmaElement: Element<Value = f32> {
+    #[doc(hidden)]
+    const FACTOR: Factor;
+    /// The value that is multiplied.
+    #[cfg(not(target_arch = "nvptx64"))]
+    #[doc(hidden)]
+    fn factor(self) -> f32 {
+        self.value()
+    }
+}
 
-/// An element the tensor cores multiply.
-pub trait MmaElement: FloatElement {
-    /// Whether the wgmma type is `bf16` (else `f16`).
-    const BF16: bool;
+/// An element of 16 bits that the tensor cores multiply.
+#[diagnostic::on_unimplemented(
+    message = "MACO0017: `gemv` multiplies `bf16` or `f16`, not `{Self}`",
+    note = "cast to one of them (`to_bf16`, `to_f16`), or use `mma`, which takes `f32` as tf32"
+)]
+pub trait HalfElement: MmaElement {}
+
+/// The nearest number with 10 bits of fraction, ties to even; infinities and NaN stay. So do tensor maps of tf32 as they copy.
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) fn tf32(value: f32) -> f32 {
+    const DROPPED: u32 = 13;
+    if !value.is_finite() {
+        return value;
+    }
+    let bits = value.to_bits();
+    // A carry out of the fraction is one more of the exponent, up to infinity.
+    let up = (1 << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
+    f32::from_bits((bits + up) >> DROPPED << DROPPED)
 }
 
 /// Loads four 32-bit words; the widest access a thread has (PTX ISA §9.7.9.8 `ld`, `.v4.b32`).
@@ -130,7 +162,7 @@ fn join(w: [u32; 4]) -> ragged::Words {
 }
 
 macro_rules! two_bytes {
-    ($ty:ident, $pack:ident, $bf16:literal) => {
+    ($ty:ident, $pack:ident, $factor:ident) => {
         // SAFETY: `half` types are `repr(transparent)` over `u16`.
         unsafe impl Element for $ty {
             type Value = f32;
@@ -175,12 +207,13 @@ macro_rules! two_bytes {
             }
         }
         impl MmaElement for $ty {
-            const BF16: bool = $bf16;
+            const FACTOR: Factor = Factor::$factor;
         }
+        impl HalfElement for $ty {}
     };
 }
-two_bytes!(bf16, pack_bf16, true);
-two_bytes!(f16, pack_f16, false);
+two_bytes!(bf16, pack_bf16, Bf16);
+two_bytes!(f16, pack_f16, F16);
 
 macro_rules! four_bytes {
     ($ty:ident) => {
@@ -246,6 +279,13 @@ macro_rules! four_bytes {
     };
 }
 four_bytes!(f32);
+impl MmaElement for f32 {
+    const FACTOR: Factor = Factor::Tf32;
+    #[cfg(not(target_arch = "nvptx64"))]
+    fn factor(self) -> f32 {
+        tf32(self)
+    }
+}
 four_bytes!(i32);
 four_bytes!(u32);
 
@@ -314,10 +354,10 @@ unsafe impl Element for i8 {
     }
 }
 
-/// Two `f32` rounded and packed, first one in the low half.
+/// Two `f32` rounded to elements of 16 bits and packed, first one in the low half.
 #[inline(always)]
 pub fn pack<E: MmaElement>(low: f32, high: f32) -> u32 {
-    if E::BF16 { unpack::pack_bf16(low, high) } else { unpack::pack_f16(low, high) }
+    if E::FACTOR == Factor::Bf16 { unpack::pack_bf16(low, high) } else { unpack::pack_f16(low, high) }
 }
 
 #[cfg(target_arch = "nvptx64")]

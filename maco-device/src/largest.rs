@@ -46,3 +46,22 @@ pub(crate) fn largest_of(best: Entry, limit: Option<Entry>, v: [f32; 8], index: 
     one!(0 1 2 3 4 5 6 7);
     best
 }
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Entry;
+
+    /// A total order: exactly one of two different entries is the larger.
+    #[test]
+    fn entries_are_ordered() {
+        let values = [f32::NAN, f32::INFINITY, 1.0, 1.0, 0.0, -0.0, -1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];
+        let entries: Vec<Entry> = values.into_iter().zip(0..).map(|(value, index)| Entry { value, index }).collect();
+        for (n, &a) in entries.iter().enumerate() {
+            for (m, &b) in entries.iter().enumerate() {
+                assert_eq!(a.beats(b), n < m, "{a:?} and {b:?}");
+            }
+            assert!(a.beats(Entry::NONE));
+        }
+        assert!(!Entry::NONE.beats(Entry::NONE));
+    }
+}

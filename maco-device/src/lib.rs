@@ -20,11 +20,13 @@ mod collective;
 mod cta;
 mod exchange;
 mod largest;
+mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod profile;
 mod ragged;
 mod role;
+mod smem;
 mod split;
 mod worker;
 
@@ -36,14 +38,16 @@ use ptx as hardware;
 
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
-pub use element::{Element, FloatElement, MmaElement, bf16, f16};
+pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use exchange::Exchange;
 pub use held::Held;
 pub use largest::Entry;
+pub use mbarrier::{Mbarrier, Mbarriers};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
 pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use smem::{Scratch, Smem};
 pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]

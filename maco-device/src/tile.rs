@@ -88,7 +88,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         }
     }
 
-    /// Names step `k` of the contraction: 64 columns, or 64 rows when the columns are the tile (see [`crate::Cta::mma`]).
+    /// Names step `k` of the contraction: 64 columns, 32 of `f32`, or as many rows when the columns are the tile (see [`crate::Cta::mma`]).
     #[inline(always)]
     pub fn tile(self, k: u32) -> Operand<E, R, C> {
         Operand { tile: self, k }
@@ -169,7 +169,7 @@ impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0
     #[inline(always)]
     fn parts(self) -> Parts {
         let t = self.tile;
-        Parts { view: t.view, plane: t.plane, row: t.row, col: t.col + (self.k * crate::abi::BOX) as i32, along_rows: false }
+        Parts { view: t.view, plane: t.plane, row: t.row, col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32, along_rows: false }
     }
 }
 
@@ -178,7 +178,7 @@ impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
     #[inline(always)]
     fn parts(self) -> Parts {
         let t = self.tile;
-        Parts { view: t.view, plane: t.plane, row: t.row + (self.k * crate::abi::BOX) as i32, col: t.col, along_rows: true }
+        Parts { view: t.view, plane: t.plane, row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32, col: t.col, along_rows: true }
     }
 }
 

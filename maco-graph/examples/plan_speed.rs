@@ -23,6 +23,7 @@ static LINEAR: TaskSpec = TaskSpec {
     axes: &[Axis { name: "i", tiles: &[64, 128] }, Axis { name: "j", tiles: &[128, 256] }],
     dims: &["M", "N", "K"],
     equal: &[],
+    few: None,
     elements: &[Element::Bf16, Element::F16],
     params: &[
         tensor("x", Access::Read, M_K, &[Index::Tile(0), Index::All]),
@@ -36,6 +37,7 @@ static SCALE: TaskSpec = TaskSpec {
     axes: &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[64] }],
     dims: &["M", "N"],
     equal: &[],
+    few: None,
     elements: &[Element::Bf16],
     params: &[tensor("x", Access::Update, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], I_J)],
 };

@@ -3,41 +3,38 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Defect, Options, Plan, PlanError, Schedule, oracle, plan};
-use maco_graph::spec::{Access, Index, Param, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Element, ElementSpec, Index, Param, TaskSpec, TensorParam};
 use plan_graphs::random::Draw;
-use plan_graphs::{ADD, Build, GEMM, SCALE, axis, simulate, tensor};
+use plan_graphs::{ADD, Build, PRODUCT, SCALE, axis, simulate, tensor};
 use proptest::prelude::*;
 
-const fn staged(param: Param) -> Param {
+/// [`PRODUCT`] with tiles so small that small tensors have many.
+static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..PRODUCT };
+
+const fn f32(param: Param) -> Param {
     match param {
-        Param::Tensor(tensor) => Param::Tensor(TensorParam { staged: true, ..tensor }),
+        Param::Tensor(tensor) => Param::Tensor(TensorParam { element: ElementSpec::Fixed(Element::F32), staged: true, ..tensor }),
         other => other,
     }
 }
 
-const SPLITS: TaskKind = TaskKind::Staged { splits: true };
-
-/// [`GEMM`], as its body is.
-static LINEAR: TaskSpec = TaskSpec {
-    kind: SPLITS,
+/// [`PRODUCT`] of `f32`.
+static TF32: TaskSpec = TaskSpec {
     params: &[
-        staged(tensor("x", Access::Read, &[Index::Tile(0), Index::All])),
-        staged(tensor("w", Access::Read, &[Index::Tile(1), Index::All])),
-        staged(tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])),
+        f32(tensor("x", Access::Read, &[Index::Tile(0), Index::All])),
+        f32(tensor("w", Access::Read, &[Index::Tile(1), Index::All])),
+        f32(tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])),
     ],
-    ..GEMM
+    ..PRODUCT
 };
-
-/// The same with tiles so small that small tensors have many.
-static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..LINEAR };
 
 /// y = down · (up · x)
 fn mlp(m: u64, h: u64, k: u64) -> Graph {
     let mut build = Build::default();
     let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
     let (hidden, y) = (build.temp("h", &[m, h]), build.tensor("y", TensorKind::Out, &[m, k]));
-    build.call(&LINEAR, &[x, up, hidden]);
-    build.call(&LINEAR, &[hidden, down, y]);
+    build.call(&PRODUCT, &[x, up, hidden]);
+    build.call(&PRODUCT, &[hidden, down, y]);
     build.0
 }
 
@@ -103,6 +100,23 @@ fn what_is_forced_counts() {
     let x = build.tensor("x", TensorKind::InOut, &[8, 8]);
     build.call(&SCALE, &[x]).split = Some(2);
     assert!(matches!(plan(build.0, &Options::new(8)), Err(PlanError::Split { found: 2, max: 1, .. })));
+}
+
+/// A step of `f32` has half the elements, and the text of a plan says what it is multiplied as.
+#[test]
+fn products_of_f32() {
+    let of = |task| {
+        let mut build = Build::default();
+        let (x, w, y) = (build.input("x", &[128, 200]), build.input("w", &[256, 200]), build.tensor("y", TensorKind::Out, &[128, 256]));
+        for tensor in &mut build.0.tensors {
+            tensor.element = Element::F32;
+        }
+        build.call(task, &[x, w, y]).split = Some(64);
+        plan(build.0, &Options::new(8)).unwrap()
+    };
+    assert_eq!((of(&PRODUCT).calls[0].parts, of(&TF32).calls[0].parts), (4, 7));
+    assert!(of(&TF32).to_string().contains("split in 7  in tf32"), "{}", of(&TF32));
+    assert!(!of(&PRODUCT).to_string().contains("tf32"));
 }
 
 #[test]

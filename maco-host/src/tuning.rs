@@ -5,7 +5,6 @@ use std::path::Path;
 
 use maco_graph::ir::{Call, Graph};
 use maco_graph::plan::CallShape;
-use maco_graph::spec::MOST_PARTS;
 use serde_json::json;
 
 use crate::device::Device;
@@ -145,10 +144,15 @@ impl Tuning {
         let calls = (0..).zip(&graph.calls);
         let shape = |(n, call): (u32, &Call)| {
             let tuned = self.entries.iter().find(|tuned| tuned.is_for(graph, call, workers))?;
-            let axes = call.task.axes;
-            let known = axes.len() == tuned.tile.len() && axes.iter().zip(&tuned.tile).all(|(axis, tile)| axis.tiles.contains(tile));
-            let most = if call.task.splits() { MOST_PARTS } else { 1 };
-            (known && tuned.parts <= most).then(|| CallShape { call: n, tile: Some(tuned.tile.clone()), split: Some(tuned.parts) })
+            let form = call.task.form(&tuned.tile, call.element)?;
+            // What the source says counts more: nothing that was measured of one form is for the other.
+            let other =
+                call.tile.as_ref().and_then(|tile| call.task.form(tile, call.element)).is_some_and(|forced| forced.first != form.first);
+            (!other && call.split.unwrap_or(tuned.parts) <= form.spec.most_parts()).then(|| CallShape {
+                call: n,
+                tile: Some(tuned.tile.clone()),
+                split: Some(tuned.parts),
+            })
         };
         calls.filter_map(shape).collect()
     }

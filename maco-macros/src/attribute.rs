@@ -18,6 +18,13 @@ pub struct AxisArgument {
     pub tiles: Vec<(LitInt, u32)>,
 }
 
+/// Bytes of shared memory: the key, and how many.
+pub struct SharedArgument {
+    pub key: Ident,
+    pub literal: LitInt,
+    pub bytes: u32,
+}
+
 /// `E in [bf16, f16]`
 pub struct ElementsArgument {
     pub name: Ident,
@@ -35,6 +42,10 @@ pub struct Arguments {
     pub simt: Option<Ident>,
     pub prologue: Option<Ident>,
     pub cpu: Option<Path>,
+    /// `few = skinny_linear`: the same task for few rows.
+    pub few: Option<Path>,
+    /// `shared = 32768`
+    pub shared: Option<SharedArgument>,
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
     krate: Option<Path>,
@@ -53,8 +64,8 @@ pub struct Grammar {
 
 pub const TASK: Grammar = Grammar {
     what: "task",
-    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "cpu", "crate"],
-    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `cpu = function`, `crate = path`",
+    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "shared", "cpu", "few", "crate"],
+    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `shared = 32768`, `cpu = function`, `few = task`, `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -134,10 +145,22 @@ impl Arguments {
                 allowed(grammar, name, &key)?;
                 once(&mut self.prologue, key.clone(), &key)
             }
+            name @ "shared" => {
+                allowed(grammar, name, &key)?;
+                let _: Token![=] = input.parse()?;
+                let literal: LitInt = input.parse()?;
+                let bytes = literal.base10_parse()?;
+                once(&mut self.shared, SharedArgument { key: key.clone(), literal, bytes }, &key)
+            }
             name @ "cpu" => {
                 allowed(grammar, name, &key)?;
                 let _: Token![=] = input.parse()?;
                 once(&mut self.cpu, input.call(Path::parse_mod_style)?, &key)
+            }
+            name @ "few" => {
+                allowed(grammar, name, &key)?;
+                let _: Token![=] = input.parse()?;
+                once(&mut self.few, input.call(Path::parse_mod_style)?, &key)
             }
             name @ "crate" => {
                 allowed(grammar, name, &key)?;

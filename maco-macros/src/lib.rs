@@ -26,7 +26,9 @@ use proc_macro::TokenStream;
 /// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)` |
 /// | `simt` | an `unsafe fn` with a body for the device only |
 /// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
+/// | `shared = 32768` | a `simt` body with so many bytes of shared memory, 1 to 196608: `cta.shared::<f32, 0, 1024>()` |
 /// | `cpu = function` | what a `simt` task does on the CPU |
+/// | `few = task` | of a product: the same for few rows, with tiles of its own, in a body that calls `cta.gemv`. The planner or `.tile(..)` chooses |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 ///
 /// The first parameter is `cta: &mut Cta`. A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
@@ -64,7 +66,8 @@ pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear, matmul, mylib::scale }`.
 ///
-/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks.
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks, but none of their forms for few rows:
+/// a set names such a task by itself.
 #[proc_macro]
 pub fn task_set(input: TokenStream) -> TokenStream {
     task_set::expand(input.into()).into()

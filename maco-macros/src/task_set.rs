@@ -55,7 +55,8 @@ pub fn expand(input: TokenStream) -> TokenStream {
         impl #program {
             const BASE: [u32; #count + 1] = {
                 let mut base = [0; #count + 1];
-                #(base[#index + 1] = base[#index] + <#tasks as #p::Callable>::SLOTS;)*
+                // A set links every instance that it has, which is enough without forms for few rows.
+                #(base[#index + 1] = base[#index] + <#tasks>::SPEC.instances();)*
                 base
             };
         }
@@ -69,7 +70,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
                     // Instances that nobody uses cost the compiler nothing either.
                     if const { <#p::After<__F, { #program::BASE[#index] }> as #p::Filter>::MASK != 0 } {
                         let #offset = #slot.wrapping_sub(#program::BASE[#index]);
-                        if #offset < <#tasks as #p::Callable>::SLOTS {
+                        if #offset < const { <#tasks>::SPEC.instances() } {
                             return <#tasks as #p::Callable>::dispatch::<__R, #p::Identity, #p::After<__F, { #program::BASE[#index] }>>(#role, #task, #offset);
                         }
                     }
@@ -84,7 +85,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
                 #include
                 pub(super) const CODE: #p::Embedded = #embedded;
             }
-            const TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC, #program::BASE[#index])),*];
+            const TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC.own(), #program::BASE[#index])),*];
             #p::TaskSet {
                 tasks: TASKS,
                 cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,

@@ -1,36 +1,36 @@
 //! Element-wise tasks of one or two tensors.
 //!
-//! In flight, of each of 256 threads: eight accesses of 16 bytes, from one tensor or four from each of two; 32 KiB a multiprocessor. Of
+//! In flight, of each of 256 threads: up to sixteen accesses of 16 bytes, from one tensor or eight from each of two; 64 KiB a multiprocessor. Of
 //! tensors whose rows do not begin at multiples of 16 bytes, one element.
 
 use crate::prelude::*;
 
 /// x *= by, in place.
-#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32])]
 pub fn scale(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, by: f32) {
     cta.map(x, |v| v * by)
 }
 
 /// y = a + b.
-#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32])]
 pub fn add(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a + b)
 }
 
 /// y = a · b, element by element.
-#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32])]
 pub fn mul(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a * b)
 }
 
 /// x += b in every row, in place.
-#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32])]
 pub fn bias(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, #[read(j)] b: Tensor<E, N>) {
     cta.zip((x, b), x, |(x, b)| x + b)
 }
 
 /// y = x.
-#[maco_macros::task(crate = crate, tile(i = 64, j = 256), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32, i32, u32])]
 pub fn copy(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip(x, y, |v| v)
 }

@@ -1,11 +1,21 @@
 //! Matrix products on the tensor cores.
+//!
+//! Elements are `bf16`, `f16` or `f32`. **Products of `f32` are made in tf32**: the tensor cores have no others. Both factors are rounded to
+//! 10 bits of fraction (to the nearest, ties to even; what rounds beyond the largest `f32` is infinite), as PyTorch does with `allow_tf32`.
+//! Sums are `f32`, and results are not rounded any further. With u = 2⁻¹¹ for `f32`, 0 for `bf16` and `f16`, an element is before its
+//! own rounding within (2 u + u² + (K + 16) · 2⁻²⁴) · Σ |xᵢ wᵢ| of the exact sum: for `f32` relative errors of about 10⁻³ of the terms. NaN and
+//! infinities go through sums as in IEEE 754. Who needs more keeps to SIMT bodies, or splits a factor into its rounded value and the rest.
 
 use crate::prelude::*;
 
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ, summed in `f32` and rounded once. One task makes one tile of y.
 ///
+/// Calls with up to 16 rows of `bf16` or `f16` may get the form of [`skinny_linear`](super::skinny_linear), which streams `w`; `.tile(16, 8)` and
+/// `.tile(64, 128)` force one or the other. In a [`task_set!`](crate::task_set) it has its own form alone. `f32` is multiplied as tf32: see the
+/// head of this module.
+///
 /// On the CPU products are added in the order of K, so results do not depend on the tile, but on the number of parts of `.split_k(n)`.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), few = skinny_linear, E in [bf16, f16, f32])]
 pub fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(x, w) {
@@ -14,8 +24,9 @@ pub fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w
     cta.store(acc, y);
 }
 
-/// y\[M, N\] = a\[M, K\] · b\[K, N\], summed in `f32` and rounded once.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+/// y\[M, N\] = a\[M, K\] · b\[K, N\], summed in `f32` and rounded once; `f32` is multiplied as tf32, as by [`linear`], and a step's elements
+/// of what is not stored along K are transposed in shared memory first.
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul(cta: &mut Cta, #[read(i, ..)] a: Tensor<E, M, K>, #[read(.., j)] b: Tensor<E, K, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(a, b) {
@@ -24,8 +35,8 @@ pub fn matmul(cta: &mut Cta, #[read(i, ..)] a: Tensor<E, M, K>, #[read(.., j)] b
     cta.store(acc, y);
 }
 
-/// y\[M, N\] = a\[K, M\]ᵀ · b\[K, N\], summed in `f32` and rounded once: gradients of weights.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[K, N\], summed in `f32` and rounded once: gradients of weights. Otherwise as [`matmul`].
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul_tn(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(.., j)] b: Tensor<E, K, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(a, b) {
@@ -34,8 +45,8 @@ pub fn matmul_tn(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(.., j)
     cta.store(acc, y);
 }
 
-/// y\[M, N\] = a\[K, M\]ᵀ · b\[N, K\]ᵀ, summed in `f32` and rounded once.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[N, K\]ᵀ, summed in `f32` and rounded once. Otherwise as [`matmul`].
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul_tt(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(j, ..)] b: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
     for k in cta.steps(a, b) {
@@ -45,7 +56,7 @@ pub fn matmul_tt(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(j, ..)
 }
 
 /// y\[b\] = x\[b\] · w\[b\]ᵀ for each of B pairs of matrices, otherwise as [`linear`].
-#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn batched_linear(
     cta: &mut Cta,
     #[read(b, i, ..)] x: Tensor<E, B, M, K>,
@@ -60,7 +71,7 @@ pub fn batched_linear(
 }
 
 /// y\[b\] = a\[b\] · b\[b\] for each of B pairs of matrices, otherwise as [`matmul`].
-#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn batched_matmul(
     cta: &mut Cta,
     #[read(b, i, ..)] x: Tensor<E, B, M, K>,
@@ -77,7 +88,7 @@ pub fn batched_matmul(
 /// y\[g\] = x\[g\] · w\[expert\[g\]\]ᵀ for each of G groups of T rows: experts of different sizes, known on the GPU only. Rows that one expert
 /// gets fill whole groups (the last one with rows of zeros), so that a group has one expert. A number beyond the experts is a group that
 /// nobody uses: zeros, if `x` is finite there. Otherwise as [`linear`].
-#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn grouped_linear(
     cta: &mut Cta,
     #[read(g)] expert: Tensor<u32, G>,
@@ -93,8 +104,8 @@ pub fn grouped_linear(
 }
 
 /// y\[M, N\] = silu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once: SwiGLU (Shazeer, 2020). Both products are made
-/// at the same time: `x` is loaded once, and neither of them goes through memory.
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128), E in [bf16, f16])]
+/// at the same time: `x` is loaded once, and neither of them goes through memory. `f32` is multiplied as tf32, as by [`linear`].
+#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128), E in [bf16, f16, f32])]
 pub fn gated_linear(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<E, M, K>,
@@ -110,7 +121,7 @@ pub fn gated_linear(
 }
 
 /// y\[g\] = silu(x\[g\] · gate\[expert\[g\]\]ᵀ) · (x\[g\] · up\[expert\[g\]\]ᵀ): [`gated_linear`] for groups of rows, as [`grouped_linear`].
-#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128), E in [bf16, f16])]
+#[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128), E in [bf16, f16, f32])]
 pub fn grouped_gated_linear(
     cta: &mut Cta,
     #[read(g)] expert: Tensor<u32, G>,

@@ -3,7 +3,8 @@
 use crate::prelude::*;
 
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Streams `w`
-/// ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) is for more rows.
+/// ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) gets this
+/// form by itself where the plan likes it better; by this name, it always is.
 ///
 /// Error: at most (K + 16) · 2⁻²⁴ · Σ |x · w|, and one rounding. On a GPU products are added in another order than on the CPU, the same at
 /// every run.

@@ -7,6 +7,7 @@ fn main() {
         "src/random.rs",
         "src/readme.rs",
         "src/regions.rs",
+        "src/split.rs",
         "src/uneven.rs",
     ])
 }

@@ -1,4 +1,5 @@
-//! Published ratios as a picture: a bar for each row, from 1 to how many times better or worse MACO is.
+//! Published rows as pictures: ratios, a bar for each row from 1 to how many times better or worse MACO is; and rooflines (Williams, Waterman,
+//! Patterson, 2009): what is reached over how often each byte is used.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -51,6 +52,73 @@ fn draw(title: &str, rows: &[(String, f64)]) -> Result<String, Box<dyn std::erro
     Ok(svg)
 }
 
+/// A machine's limits: how its name begins, floating-point operations and bytes a second.
+struct Roof {
+    machine: &'static str,
+    flops: f64,
+    bytes: f64,
+}
+
+/// Of matrix products of 16-bit elements without sparsity, and of device memory, from NVIDIA's data sheets.
+const ROOFS: [Roof; 1] = [Roof { machine: "NVIDIA H200", flops: 989.5e12, bytes: 4.8e12 }];
+
+/// A case of a roofline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reached {
+    /// Floating-point operations for each byte.
+    pub intensity: f64,
+    /// Floating-point operations a second of MACO.
+    pub ours: f64,
+    /// Those of the peer.
+    pub theirs: f64,
+}
+
+/// An SVG of all cases below the roof of `machine`, if that is known: MACO's filled, the peer's empty.
+pub fn roofline(title: &str, cases: &[Reached], machine: &str) -> Result<String, Failure> {
+    let roof = ROOFS.iter().find(|roof| machine.contains(roof.machine));
+    draw_roofline(title, cases, roof).map_err(|error| Failure::Text(format!("drawing {title}: {error}")))
+}
+
+fn draw_roofline(title: &str, cases: &[Reached], roof: Option<&Roof>) -> Result<String, Box<dyn std::error::Error>> {
+    const TERA: f64 = 1e12;
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, 540)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let (mut x, mut y) = ((f64::INFINITY, 0.0f64), (f64::INFINITY, 0.0f64));
+        for case in cases {
+            x = (x.0.min(case.intensity / 2.0), x.1.max(case.intensity * 2.0));
+            y = (y.0.min(case.ours.min(case.theirs) / TERA / 2.0), y.1.max(case.ours.max(case.theirs) / TERA * 2.0));
+        }
+        if let Some(roof) = roof {
+            y.1 = y.1.max(roof.flops.min(roof.bytes * x.1) / TERA * 1.5);
+        }
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(MARGIN)
+            .margin_right(20)
+            .set_label_area_size(LabelAreaPosition::Left, 70)
+            .set_label_area_size(LabelAreaPosition::Bottom, 50)
+            .build_cartesian_2d((x.0..x.1).log_scale(), (y.0..y.1).log_scale())?;
+        let plain = |value: &f64| if *value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+        chart.configure_mesh().x_desc("FLOP for each byte").y_desc("TFLOP/s").x_label_formatter(&plain).y_label_formatter(&plain).draw()?;
+        area.draw(&Text::new(title.to_owned(), (12, 12), ("sans-serif", 15).into_font().color(&BLACK)))?;
+        if let Some(roof) = roof {
+            let height = |x: f64| roof.flops.min(roof.bytes * x) / TERA;
+            let ridge = (roof.flops / roof.bytes).clamp(x.0, x.1);
+            chart.draw_series([PathElement::new([(x.0, height(x.0)), (ridge, height(ridge)), (x.1, height(x.1))], BLACK)])?;
+        }
+        chart.draw_series(cases.iter().map(|case| Circle::new((case.intensity, case.theirs / TERA), 4, WORSE)))?;
+        chart.draw_series(cases.iter().map(|case| Circle::new((case.intensity, case.ours / TERA), 3, BETTER.filled())))?;
+        for (n, (name, style)) in [("MACO", BETTER.filled()), ("the peer", WORSE.stroke_width(1))].into_iter().enumerate() {
+            let at = (WIDTH as i32 - 120, 12 + 16 * n as i32);
+            area.draw(&Circle::new(at, 4, style))?;
+            area.draw(&Text::new(name, (at.0 + 10, at.1 - 6), ("sans-serif", 12).into_font().color(&BLACK)))?;
+        }
+        area.present()?;
+    }
+    Ok(svg)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +131,20 @@ mod tests {
         }
         let bar = |color: &str| svg.lines().filter(|line| line.starts_with("<rect") && line.contains(color)).count();
         assert_eq!((bar("#2E7D5A"), bar("#CD6E32")), (2, 1), "{svg}");
+    }
+
+    #[test]
+    fn a_roofline_has_both_systems_and_the_roof_of_a_known_machine() {
+        let cases = [Reached { intensity: 1.0, ours: 4e12, theirs: 3e12 }, Reached { intensity: 2000.0, ours: 7e14, theirs: 7e14 }];
+        let known = roofline("gemm", &cases, "Commit x; NVIDIA H200, driver 1").unwrap();
+        let unknown = roofline("gemm", &cases, "a machine").unwrap();
+        let count = |svg: &str, text: &str| svg.matches(text).count();
+        // One of each in the legend.
+        assert_eq!((count(&known, "<circle"), count(&unknown, "<circle")), (6, 6));
+        assert_eq!(count(&known, "<polyline"), count(&unknown, "<polyline") + 1);
+        for text in ["gemm", "MACO", "the peer", "TFLOP/s"] {
+            assert!(known.contains(text), "{text}");
+        }
     }
 
     #[test]

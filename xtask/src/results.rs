@@ -41,6 +41,9 @@ struct Row {
     peer_value: Option<f64>,
     ratio: Option<f64>,
     spread: Option<f64>,
+    /// Floating-point operations and bytes of what was timed.
+    flops: Option<f64>,
+    bytes: Option<f64>,
 }
 
 /// Rows that README.md shows, in this order, where they are published: a bench and how the row's case begins.
@@ -83,8 +86,8 @@ pub fn results(options: &Options) -> Result<(), Failure> {
             let head = format!(
                 "# `cargo xtask bench {bench}`\n\nCommit {commit}; {machine}. Made by `cargo xtask results`; the rows are in [{bench}.json]({bench}.json).\n\n"
             );
-            let picture = if beside(&rows).is_empty() { String::new() } else { format!("\n![Ratios]({bench}.svg)\n") };
-            write(&folder.join(format!("{bench}.md")), &(head + &table(&rows) + &picture))?;
+            let shown: String = drawn(&rows, machine)?.iter().map(|(kind, _)| format!("\n![{bench}]({bench}{kind})\n")).collect();
+            write(&folder.join(format!("{bench}.md")), &(head + &table(&rows) + &shown))?;
         }
     }
     pictures(&folder, options.check)?;
@@ -97,24 +100,46 @@ fn beside(rows: &[Row]) -> Vec<(String, f64)> {
     rows.iter().filter(|row| !row.peer.is_empty()).filter_map(named).collect()
 }
 
-/// The picture of each bench that has rows with peers.
+/// What each row whose work is known has reached, of MACO and of the peer.
+fn reached(rows: &[Row]) -> Vec<plot::Reached> {
+    let reached = rows.iter().filter_map(|row| {
+        let (flops, bytes, theirs) = (row.flops?, row.bytes?, row.peer_value?);
+        // Per microsecond.
+        Some(plot::Reached { intensity: flops / bytes, ours: flops / row.value * 1e6, theirs: flops / theirs * 1e6 })
+    });
+    reached.collect()
+}
+
+/// The pictures of a bench on `machine`: how their names end, and what they hold.
+fn drawn(rows: &[Row], machine: &str) -> Result<Vec<(&'static str, String)>, Failure> {
+    let Some(first) = rows.first() else { return Ok(Vec::new()) };
+    let (bench, beside, reached) = (&first.bench, beside(rows), reached(rows));
+    let mut drawn = Vec::new();
+    if !beside.is_empty() {
+        drawn.push((".svg", plot::ratios(&format!("{bench}: the peer's ÷ ours, above 1 is better"), &beside)?));
+    }
+    if !reached.is_empty() {
+        drawn.push((".roofline.svg", plot::roofline(&format!("{bench}: what is reached, and the roofline"), &reached, machine)?));
+    }
+    Ok(drawn)
+}
+
+/// The pictures of all benches, which stand beside pages that name their machines.
 fn pictures(folder: &Path, check: bool) -> Result<(), Failure> {
     let files = fs::read_dir(folder).map_err(Failure::io("read", folder))?.flatten().map(|entry| entry.path());
     let mut files: Vec<PathBuf> = files.filter(|file| file.extension().is_some_and(|end| end == "json")).collect();
     files.sort();
     for file in files {
+        let page = file.with_extension("md");
         let json = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
-        let rows = parse(&file, &json)?;
-        let (beside, picture) = (beside(&rows), file.with_extension("svg"));
-        if beside.is_empty() {
-            continue;
-        }
-        let bench = &rows[0].bench;
-        let wanted = plot::ratios(&format!("{bench}: the peer's ÷ ours, above 1 is better"), &beside)?;
-        match check {
-            false => write(&picture, &wanted)?,
-            true if fs::read_to_string(&picture).is_ok_and(|found| found == wanted) => {}
-            true => return Err(Failure::Text(format!("{} does not show its rows; run `cargo xtask results`", picture.display()))),
+        let text = fs::read_to_string(&page).map_err(Failure::io("read", &page))?;
+        for (kind, wanted) in drawn(&parse(&file, &json)?, &text)? {
+            let picture = file.with_extension(&kind[1..]);
+            match check {
+                false => write(&picture, &wanted)?,
+                true if fs::read_to_string(&picture).is_ok_and(|found| found == wanted) => {}
+                true => return Err(Failure::Text(format!("{} does not show its rows; run `cargo xtask results`", picture.display()))),
+            }
         }
     }
     Ok(())
@@ -199,6 +224,23 @@ mod tests {
             r#"[{"bench":"plan","case":"c","metric":"plan","unit":"ms","value":1.5,"peer":"","peer_value":null,"ratio":null,"spread":null}]"#,
         );
         assert!(table(&rows.unwrap()).ends_with("| c | plan, ms | 1.500 |  |  |  |  |\n"));
+    }
+
+    #[test]
+    fn rows_whose_work_is_known_have_a_roofline() {
+        let row = |work: &str| {
+            format!(
+                r#"[{{"bench":"gemm","case":"c","metric":"time","unit":"us","value":2,"peer":"graph","peer_value":4,"ratio":2,"spread":1{work}}}]"#
+            )
+        };
+        let kinds = |work| {
+            let rows = parse(Path::new("x"), &row(work)).unwrap();
+            drawn(&rows, "NVIDIA H200").unwrap().into_iter().map(|(kind, _)| kind).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(""), [".svg"]);
+        assert_eq!(kinds(r#","flops":8000,"bytes":100"#), [".svg", ".roofline.svg"]);
+        let rows = parse(Path::new("x"), &row(r#","flops":8000,"bytes":100"#)).unwrap();
+        assert_eq!(reached(&rows), [plot::Reached { intensity: 80.0, ours: 4e9, theirs: 2e9 }]);
     }
 
     #[test]

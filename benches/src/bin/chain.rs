@@ -8,7 +8,7 @@ use benches::decode::{EPSILON, LAYERS, layers};
 use benches::layers::{Layers, ROUNDED, Weights, Widths};
 use benches::matrix::error;
 use benches::peer::{DeviceCopy, Driver, Edge, Grid, Kernel};
-use benches::rows::{Row, publish};
+use benches::rows::{Row, Work, publish};
 use benches::tasks::plain::THREADS;
 use benches::tasks::row::{ELEMENTS, Gated, Norm};
 use benches::timing::{Clock, System};
@@ -67,7 +67,9 @@ fn main() -> anyhow::Result<()> {
         ensure!(error < ROUNDED, "{system} computed something else than the host: relative error {error:.1e}");
     }
     let row = |name, theirs| Row::against("chain", format!("{LAYERS} layers"), "time", times[0], name, theirs);
-    publish(&[row("graph", times[1]), row("copy", times[2])], options.json.as_deref())
+    // One row: a product and a sum for each weight of two bytes.
+    let work = Work { flops: widths.bytes(), bytes: widths.bytes() };
+    publish(&[row("graph", times[1]).of(work), row("copy", times[2])], options.json.as_deref())
 }
 
 /// The layers by cuBLAS and plain kernels.

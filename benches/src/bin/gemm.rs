@@ -8,7 +8,7 @@ use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
 use benches::peer::Driver;
-use benches::rows::{Row, publish, summary};
+use benches::rows::{Row, Work, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
 use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, Tuned, Tuning, bf16};
@@ -18,8 +18,8 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, T
 /// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
 /// calls`: sixteen launches of a plan of one product beside sixteen CUDA graphs of one call. Both sides take the same random operands in
 /// turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
-/// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Up to 16 rows ours is `skinny_linear`, above
-/// `linear`, with the tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
+/// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is `linear`, with the form, tiles and parts
+/// that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
 #[derive(Parser)]
 struct Options {
     /// Only cases whose name holds this, such as `M256` or `K4096`.
@@ -30,7 +30,7 @@ struct Options {
     shape: Vec<Shape>,
     #[command(flatten)]
     forced: Forced,
-    /// Instead: every tile of `linear` in several numbers of parts, for products of 17 to 1024 rows, or those of `--shape` with 17 or more.
+    /// Instead: every tile of `linear` in several numbers of parts, for products of up to 1024 rows, or those of `--shape`.
     #[arg(long, conflicts_with_all = ["tile", "split"])]
     sweep: bool,
     /// With `--sweep`: write the fastest of each shape here, for `PlanOptions::tuning`. What the file has already stays, unless it is about
@@ -80,14 +80,16 @@ const SHAPES: [Shape; 17] = [
     (16384, 14336, 4096), // Llama-3-8B: up
 ];
 
-/// M up to which `skinny_linear` is the task for a product.
-const SKINNY: u64 = 16;
+/// M up to which the sweep has the tiles of few rows too: above, weights would be streamed more than once.
+const FEW: u64 = 16;
 /// M up to which the sweep goes: above, there are more tiles than multiprocessors.
 const SMALL: u64 = 1024;
 /// The tiles of `linear`, and the numbers of parts that the sweep tries.
 const TILES: [[u32; 2]; 4] = [[64, 128], [64, 256], [128, 128], [128, 256]];
 const PARTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
-/// The sweep leaves out shapes of more tasks than this for each worker and product.
+/// Those of few rows, whose sums have no parts.
+const FEW_TILES: [[u32; 2]; 4] = [[8, 8], [8, 16], [16, 8], [16, 16]];
+/// The sweep leaves out other tiles of more tasks than this for each worker and product.
 const WAVES: usize = 4;
 
 const METRIC: &str = "16 calls, each";
@@ -102,7 +104,7 @@ fn main() -> anyhow::Result<()> {
     let shapes = if options.shape.is_empty() { SHAPES.to_vec() } else { options.shape.clone() };
     let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
     let most = if options.shape.is_empty() { SMALL } else { u64::MAX };
-    let swept = |shape: &Shape| !options.sweep || (SKINNY + 1..=most).contains(&shape.0);
+    let swept = |shape: &Shape| !options.sweep || shape.0 <= most;
     let shapes: Vec<Shape> = shapes.into_iter().filter(|shape| asked(shape) && swept(shape)).collect();
     let mut tuning = match &options.tuning {
         Some(path) if path.exists() => Tuning::read(path)?,
@@ -129,6 +131,10 @@ fn main() -> anyhow::Result<()> {
         rows.extend(summary(&rows, METRIC, PEER));
     }
     publish(&rows, options.json.as_deref())
+}
+
+fn work((m, n, k): Shape) -> Work {
+    Work::product(m, n, k)
 }
 
 fn name((m, n, k): Shape) -> String {
@@ -188,12 +194,7 @@ impl Bench {
                 kernels::$kernel::plan_with(&self.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &options).map(|plan| (*plan).clone())
             };
         }
-        Ok(match (m <= SKINNY, calls) {
-            (true, 1) => plan!(skinny_product)?,
-            (true, _) => plan!(skinny_products)?,
-            (false, 1) => plan!(product)?,
-            (false, _) => plan!(products)?,
-        })
+        Ok(if calls == 1 { plan!(product)? } else { plan!(products)? })
     }
 
     /// The fastest algorithm for the calls.
@@ -262,8 +263,8 @@ impl Bench {
         single.check()?;
         let [ours, graph, singles, graphs] = [0, 1, 2, 3].map(|n| times[n].map(|time| time / CALLS as f64));
         Ok(vec![
-            Row::against("gemm", name(shape), METRIC, ours, PEER, graph),
-            Row::against("gemm", name(shape), "single calls", singles, PEER, graphs),
+            Row::against("gemm", name(shape), METRIC, ours, PEER, graph).of(work(shape)),
+            Row::against("gemm", name(shape), "single calls", singles, PEER, graphs).of(work(shape)),
         ])
     }
 
@@ -278,9 +279,11 @@ impl Bench {
         let workers = preferred.workers();
         let preferred = forced::chosen(&preferred.graph().calls[0]);
         let mut swept = Vec::new();
-        for (tile, parts) in TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts))) {
+        let few = FEW_TILES.into_iter().filter(|_| shape.0 <= FEW).map(|tile| (tile, 1));
+        let many = TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts)));
+        for (tile, parts) in few.chain(many) {
             let plan = self.plan(shape, CALLS, forced::alike(CALLS, tile, parts))?;
-            if plan.tasks() > WAVES * CALLS * plan.workers() as usize {
+            if !FEW_TILES.contains(&tile) && plan.tasks() > WAVES * CALLS * plan.workers() as usize {
                 continue;
             }
             let bound = plan.bind(operands.all())?;

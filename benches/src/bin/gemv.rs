@@ -6,7 +6,7 @@ use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
 use benches::matrix::{agree, random};
 use benches::peer::{DeviceCopy, Driver};
-use benches::rows::{Row, publish};
+use benches::rows::{Row, Work, publish};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
 use maco::{CudaGraph, Device, Tensor, bf16};
@@ -32,6 +32,10 @@ struct Options {
     /// Only products whose weights have at most so many MiB.
     #[arg(long, default_value_t = 128)]
     most: u64,
+    /// Write what every worker of MACO did into this folder, too: a trace per product, for `maco-trace` and ui.perfetto.dev. Needs a build
+    /// with MACO_PROFILE=1.
+    #[arg(long)]
+    traces: Option<PathBuf>,
 }
 
 /// Rows and columns of the weights.
@@ -49,14 +53,15 @@ fn main() -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (n, k) in shapes {
         bar.set_message(format!("M{} N{n} K{k}", options.rows));
-        rows.extend(chain(&device, &clock, options.rows, n, k)?);
+        rows.extend(chain(&device, &clock, &options, n, k)?);
         bar.inc(1);
     }
     bar.finish_and_clear();
     publish(&rows, options.json.as_deref())
 }
 
-fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Result<[Row; 2]> {
+fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> anyhow::Result<[Row; 2]> {
+    let m = options.rows;
     let calls = 2.0 * PAIRS as f64;
     let weights = |rows: u64, cols: u64, seed: u64| -> anyhow::Result<[Tensor<bf16>; PAIRS]> {
         // So small that a chain neither grows nor dies.
@@ -100,10 +105,15 @@ fn chain(device: &Device, clock: &Clock, m: u64, n: u64, k: u64) -> anyhow::Resu
     };
     drop(bound);
     agree(&ours, &theirs, 3e-2)?;
+    if let Some(folder) = &options.traces {
+        plan.profile(true)?;
+        plan.run(&x, &up, &down, &mut ours)?;
+        plan.profile_report()?.write_chrome(folder.join(format!("M{m}-N{n}-K{k}.json")))?;
+    }
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
-    let case = format!("M{m} N{n} K{k}");
+    let (case, work) = (format!("M{m} N{n} K{k}"), Work::product(m, n, k));
     Ok([
-        Row::against("gemv", case.clone(), "per product", ours, "graph", graph),
+        Row::against("gemv", case.clone(), "per product", ours, "graph", graph).of(work),
         Row::against("gemv", case, "per product", ours, "copy", copy),
     ])
 }

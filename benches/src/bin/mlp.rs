@@ -8,7 +8,7 @@ use benches::forced::{self, Forced};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, sets};
 use benches::peer::Driver;
-use benches::rows::{Row, publish, summary};
+use benches::rows::{Row, Work, publish, summary};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
 use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
@@ -146,6 +146,8 @@ impl Bench {
         for set in &sets {
             agree(&set.ours, &set.theirs, ROUNDED)?;
         }
-        Ok(Row::against("mlp", name((m, h, k)), METRIC, times[0], PEER, times[1]))
+        // What lies between the products need not be in memory.
+        let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };
+        Ok(Row::against("mlp", name((m, h, k)), METRIC, times[0], PEER, times[1]).of(work))
     }
 }

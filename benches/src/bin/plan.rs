@@ -96,5 +96,16 @@ fn rounds(rounds: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow
 }
 
 fn row(case: String, metric: &'static str, [median, least, most]: [f64; 3]) -> Row {
-    Row { bench: "plan", case, metric, unit: "ms", value: median, peer: "", peer_value: None, ratio: None, spread: Some(most / least) }
+    Row {
+        bench: "plan",
+        case,
+        metric,
+        unit: "ms",
+        value: median,
+        peer: "",
+        peer_value: None,
+        ratio: None,
+        spread: Some(most / least),
+        work: None,
+    }
 }

@@ -200,8 +200,10 @@ fn barriers(function: &Function<'_>, report: &mut Report<'_>) {
                 format!("barrier {id} for {count} threads: there are 16 barriers, and threads come in warps, at most {THREADS}"),
             );
         }
+        // Of SIMT bodies, which meet before they begin: two of them may use one with different numbers.
+        let of_bodies = protocol::concerns(function) && *id >= 6;
         let before = *counts.entry(*id).or_insert(count);
-        if before != count {
+        if before != count && !of_bodies {
             report.add(
                 statement,
                 format!("barrier {id} is used with {before} threads and with {count}; give the two uses different barriers"),

@@ -28,8 +28,11 @@ const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
 const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
 const SEQUENTIAL: Is = |s| s.opcode() == "fence.sc.cta";
 const INIT: Is = |s| op(s, "mbarrier.init");
-const ARRIVE: Is = |s| op(s, "mbarrier.arrive");
-const WAIT: Is = |s| op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
+/// Of the runtime; those of bodies at their own barriers say `.release` and `.acquire`.
+const ARRIVE: Is = |s| op(s, "mbarrier.arrive") && !part(s, "release");
+const WAIT: Is = |s| (op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait")) && !part(s, "acquire");
+const BARRIER: Is = |s| op(s, "mbarrier.arrive") || op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
+const INVALIDATE: Is = |s| op(s, "mbarrier.inval");
 const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
 const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
 const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
@@ -43,12 +46,19 @@ const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
 const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
 const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
+/// A body's copy from its scratch.
+const BODY_STORE: Is = |s| op(s, "cp.async.bulk.global.shared::cta");
+/// What a body writes to its scratch through the generic proxy. The runtime's own words are `st.shared`.
+const SCRATCH: Is = |s| op(s, "st.weak.shared") || STAGED(s) || INVALIDATE(s);
 const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 const STAGED: Is = |s| op(s, "stmatrix");
 /// Sums of several warps, which consumers leave in a stage of the ring.
 const SUMS: Is = |s| op(s, "st.shared.v2");
+/// Operands of tf32 in a stage of the ring, which consumers have transposed.
+const TURNED: Is = |s| op(s, "st.shared.v4");
+const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 const WRITE: Is = |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
 const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
@@ -94,6 +104,7 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     rules.barriers();
     rules.copies();
     rules.results();
+    rules.scratch();
     rules.waits();
     rules.gates();
     rules.parts();
@@ -157,8 +168,8 @@ impl Rules<'_, '_, '_> {
                     () if has("sys") && !op(statement, "st.") => "only the host's words have scope `.sys`, and nobody loads them",
                     () => continue,
                 }
-            } else if (ARRIVE(statement) || WAIT(statement)) && ["relaxed", "cluster"].into_iter().any(has) {
-                "arrivals at an mbarrier release, and waits acquire, among the threads of the CTA: leave out order and scope"
+            } else if BARRIER(statement) && ["relaxed", "cluster", "gpu", "sys"].into_iter().any(has) {
+                "arrivals at an mbarrier release, and waits acquire, among the threads of the CTA"
             } else {
                 continue;
             };
@@ -205,14 +216,67 @@ impl Rules<'_, '_, '_> {
             "TMA may not see what `stmatrix` wrote: `fence.proxy.async.shared::cta` belongs before the arrival that hands it over",
         );
         let consumers = self.consumers();
-        for at in consumers.into_iter().filter(|&at| SUMS(&self.flow.statements[at])).collect::<Vec<_>>() {
-            if !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
+        for at in consumers {
+            let statement = &self.flow.statements[at];
+            if SUMS(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
                 self.broken(
                     at,
                     "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the arrival that gives it back",
                 );
+            } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
+                self.broken(
+                    at,
+                    "tensor cores may not see what was transposed: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
+                );
+            } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
+                self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
+    }
+
+    /// What bodies write to their scratch, pages of the ring, and copy from there.
+    fn scratch(&mut self) {
+        let consumers = self.consumers();
+        for &at in consumers.iter().filter(|&&at| SCRATCH(&self.flow.statements[at])).collect::<Vec<_>>() {
+            if !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
+                self.broken(
+                    at,
+                    "the next bytes of a body's pages may be overtaken by these: `fence.proxy.async.shared::cta` belongs between the body and the arrival that gives its pages back",
+                );
+            }
+            let copied: Is = |s| BODY_STORE(s) || COPY(s);
+            let until: Is = |s| PROXY_SHARED(s) || ARRIVE(s);
+            if self.flow.reach(at, Way::Forward, until).into_iter().any(|n| copied(&self.flow.statements[n])) {
+                self.broken(
+                    at,
+                    "a body's copy may overtake what threads wrote before it: `fence.proxy.async.shared::cta` (`sync_copies`) belongs between the two",
+                );
+            }
+        }
+        for at in consumers.into_iter().filter(|&at| INIT(&self.flow.statements[at])).collect::<Vec<_>>() {
+            // By the thread that has initialised it: other paths go by.
+            if !self.flow.may_meet(at, Way::Forward, INVALIDATE, ARRIVE) {
+                self.broken(
+                    at,
+                    "a body's mbarrier still is one when its page is given back: `mbarrier.inval` belongs to the end of its scope",
+                );
+            }
+        }
+        self.always(BODY_STORE, Way::Forward, COMMIT, ARRIVE, "a body's copy that is not committed is never waited for");
+        self.always(
+            BODY_STORE,
+            Way::Forward,
+            STORED,
+            ARRIVE,
+            "a body's copy may not have arrived when the task ends: `cp.async.bulk.wait_group 0` belongs behind it",
+        );
+        self.always(
+            BODY_STORE,
+            Way::Forward,
+            PROXY_GLOBAL,
+            ARRIVE,
+            "threads may not see what a body's copy wrote: `fence.proxy.async.global` belongs behind its completion",
+        );
     }
 
     /// Results on their way to global memory.
@@ -241,12 +305,21 @@ impl Rules<'_, '_, '_> {
         );
         // Nobody reads by TMA what threads write if nobody reads by TMA.
         if self.flow.statements.iter().any(COPY) {
-            for at in self.consumers().into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
-                if !self.flow.may_meet(at, Way::Forward, PROXY_GLOBAL, ALL_THREADS) {
+            let consumers = self.consumers();
+            // Not those of a body's own copies.
+            let ends: BTreeSet<usize> =
+                consumers.iter().copied().filter(|&at| PROXY_GLOBAL(&self.flow.statements[at]) && !self.of_copy(at)).collect();
+            for at in consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
+                if !self.flow.reach(at, Way::Forward, ALL_THREADS).iter().any(|next| ends.contains(next)) {
                     self.broken(at, "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end");
                 }
             }
         }
+    }
+
+    /// Whether a fence is the one before a copy to shared memory, or behind the completion of one from there.
+    fn of_copy(&self, at: usize) -> bool {
+        self.flow.meets(at, Way::Forward, COPY, ARRIVE) || self.flow.meets(at, Way::Backward, STORED, ARRIVE)
     }
 
     /// A poll sees a value; the fence behind it makes visible what came before that value.
@@ -265,7 +338,13 @@ impl Rules<'_, '_, '_> {
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
         // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
         let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
-        let bare = polls.iter().filter(|&&at| !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at));
+        // Consumers at a gate meet before they go through. Nothing else need be between a gate and the next one if there is no jump to bodies.
+        let through: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx") || op(s, "bar.warp.sync");
+        let consumers: BTreeSet<usize> = self.consumers().into_iter().collect();
+        let bare = polls.iter().filter(|&&at| {
+            let late = if consumers.contains(&at) { through } else { late };
+            !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at)
+        });
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow
             .all(LOAD)
@@ -419,6 +498,28 @@ ld.relaxed.gpu.global.u32 %r32, [%rd6];
 @%p11 bra $LOOK;
 fence.acquire.gpu; // of a gate
 bar.warp.sync -1;
+st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
+fence.proxy.async.shared::cta; // of transposed operands
+bar.sync 5, 256; // of transposed operands
+wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%f1}, %rd17, %rd18, p, 1, 1;
+mbarrier.init.shared::cta.b64 [%r40], %r41;
+fence.mbarrier_init.release.cluster; // of a body
+bar.sync 6, 128;
+bar.sync 6, 64;
+fence.proxy.async.global; // of a load
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r42], [%rd20], %r43, [%r40];
+mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p14, [%r40], %r44;
+st.weak.shared.u32 [%r42], 2;
+mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
+fence.proxy.async.shared::cta; // of copies
+bar.sync 4, 256;
+cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
+cp.async.bulk.commit_group; // of a body
+cp.async.bulk.wait_group 0; // of a body
+fence.proxy.async.global; // of a store
+mbarrier.inval.shared::cta.b64 [%r40];
+fence.proxy.async.shared::cta; // of a body
+mbarrier.arrive.shared::cta.b64 _, [%r45];
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta;
 mbarrier.arrive.shared::cta.b64 _, [%r13];
@@ -518,6 +619,22 @@ bar.sync 0;
             ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
             ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
             ("fence.proxy.async.shared::cta; // of sums", 0, "", "next bytes"),
+            ("fence.proxy.async.shared::cta; // of transposed operands", 0, "", "what was transposed"),
+            ("bar.sync 5, 256; // of transposed operands", 0, "", "other warps"),
+            ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
+            ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
+            ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
+            ("cp.async.bulk.commit_group; // of a body", 0, "", "a body's copy that is not committed"),
+            ("cp.async.bulk.wait_group 0; // of a body", 0, "cp.async.bulk.wait_group.read 0;", "when the task ends"),
+            ("fence.proxy.async.global; // of a store", 0, "", "what a body's copy wrote"),
+            ("mbarrier.inval.shared::cta.b64 [%r40];", 0, "", "still is one"),
+            ("fence.proxy.async.shared::cta; // of a body", 0, "", "bytes of a body's pages"),
+            (
+                "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];",
+                0,
+                "mbarrier.arrive.release.gpu.shared::cta.b64 _, [%r40];",
+                "among the threads",
+            ),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
             ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
             ("cp.async.bulk.commit_group;", 0, "", "not committed"),

@@ -1,22 +1,23 @@
-//! Bulk tensor copies on their way. Boxes are 64 columns × 64 rows × 1 plane of two-byte elements, with the 128-byte swizzle.
+//! Bulk tensor copies on their way. Boxes are 128 bytes × 64 or 32 rows × 1 plane, with the 128-byte swizzle.
 
 use super::memory::swizzled;
 use super::shared::Shared;
 use super::thread::Modelled;
 use super::{mbarrier, special};
-use crate::abi::{BOX, TensorMap};
+use crate::abi::{self, ROW_BYTES, TensorMap};
+use crate::element::tf32;
 
-const COLUMNS: usize = BOX as usize;
-/// Bytes of a box.
-pub(super) const BYTES: u32 = BOX * BOX * 2;
+/// A row of a box.
+type Row = [u8; ROW_BYTES as usize];
 
-/// The map of a tensor of two-byte elements for modelled copies: extents are columns, rows and planes, strides the bytes from row to
-/// row and from plane to plane.
-pub fn tensor_map(address: u64, extents: [u64; 3], strides: [u64; 2]) -> TensorMap {
+/// The map of a tensor for modelled copies of boxes of `rows` rows: extents are columns, of `bytes` bytes each, rows and planes, strides the
+/// bytes from row to row and from plane to plane. With `rounds` elements of `f32` become tf32 on their way to shared memory.
+pub fn tensor_map(address: u64, extents: [u64; 3], strides: [u64; 2], bytes: u32, rows: u32, rounds: bool) -> TensorMap {
     let mut words = [0; 16];
     words[0] = address;
     words[1..4].copy_from_slice(&extents);
     words[4..6].copy_from_slice(&strides);
+    words[6..9].copy_from_slice(&[bytes.into(), rows.into(), rounds.into()]);
     TensorMap(words)
 }
 
@@ -31,22 +32,35 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Row `row` of the box: the host's address of its first element inside the tensor, that element's column in the box, and how many
-    /// there are. `None` outside the tensor.
+    /// Row `row` of the box: the host's address of its first byte inside the tensor, that byte's place in the row, and how many there are.
+    /// `None` outside the tensor.
     ///
     /// # Safety
     /// `map` is live.
-    unsafe fn row(self, row: i32) -> Option<(*mut u16, usize, usize)> {
+    unsafe fn row(self, row: u32) -> Option<(*mut u8, usize, usize)> {
         // SAFETY: the caller promises a live map.
-        let TensorMap([address, columns, rows, planes, row_stride, plane_stride, ..]) = unsafe { (self.map as *const TensorMap).read() };
+        let TensorMap([address, columns, rows, planes, row_stride, plane_stride, bytes, ..]) =
+            unsafe { (self.map as *const TensorMap).read() };
         let inside = |at: i64, extent: u64| (0..extent as i64).contains(&at);
-        let (first, end) = (i64::from(self.col).max(0), (i64::from(self.col) + i64::from(BOX)).min(columns as i64));
+        let width = i64::from(abi::columns(bytes as u32));
+        let (first, end) = (i64::from(self.col).max(0), (i64::from(self.col) + width).min(columns as i64));
         let row = i64::from(self.row) + i64::from(row);
         if first >= end || !inside(row, rows) || !inside(self.plane.into(), planes) {
             return None;
         }
-        let offset = self.plane as u64 * plane_stride + row as u64 * row_stride + first as u64 * 2;
-        Some(((address + offset) as *mut u16, (first - i64::from(self.col)) as usize, (end - first) as usize))
+        let offset = self.plane as u64 * plane_stride + row as u64 * row_stride + first as u64 * bytes;
+        let bytes = bytes as usize;
+        Some(((address + offset) as *mut u8, (first - i64::from(self.col)) as usize * bytes, (end - first) as usize * bytes))
+    }
+
+    /// How many rows the box has, and whether its elements are rounded.
+    ///
+    /// # Safety
+    /// `map` is live.
+    unsafe fn shape(self) -> (u32, bool) {
+        // SAFETY: the caller promises a live map.
+        let TensorMap([_, _, _, _, _, _, _, rows, rounds, ..]) = unsafe { (self.map as *const TensorMap).read() };
+        (rows as u32, rounds != 0)
     }
 }
 
@@ -82,20 +96,25 @@ impl Load {
                 return;
             }
         };
-        for row in 0..COLUMNS {
-            let mut elements = [0u16; COLUMNS];
+        // SAFETY: passed on from the caller.
+        let (rows, rounds) = unsafe { place.shape() };
+        for row in 0..rows {
+            let mut bytes: Row = [0; ROW_BYTES as usize];
             // SAFETY: passed on from the caller; the elements are inside the tensor.
             unsafe {
-                if let Some((from, column, count)) = place.row(row as i32) {
-                    std::ptr::copy_nonoverlapping(from, elements[column..][..count].as_mut_ptr(), count);
+                if let Some((from, first, count)) = place.row(row) {
+                    std::ptr::copy_nonoverlapping(from, bytes[first..][..count].as_mut_ptr(), count);
                 }
-                for (block, elements) in elements.as_chunks::<8>().0.iter().enumerate() {
-                    let to = shared.pointer(swizzled(self.to + (row * 128 + block * 16) as u32), 16);
-                    std::ptr::copy_nonoverlapping(elements.as_ptr(), to.cast(), 8);
+                if rounds {
+                    bytes.as_chunks_mut().0.iter_mut().for_each(|word| *word = tf32(f32::from_ne_bytes(*word)).to_ne_bytes());
+                }
+                for (block, bytes) in bytes.as_chunks::<16>().0.iter().enumerate() {
+                    let to = shared.pointer(swizzled(self.to + row * ROW_BYTES + block as u32 * 16), 16);
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), 16);
                 }
             }
         }
-        mbarrier::complete(shared, self.mbarrier, BYTES);
+        mbarrier::complete(shared, self.mbarrier, rows * ROW_BYTES);
     }
 }
 
@@ -117,24 +136,26 @@ pub(super) fn advance(thread: &Modelled<'_>) -> bool {
 /// A box that has been read from shared memory, and where it goes.
 pub(super) struct Stored {
     to: Place,
-    rows: Box<[[u16; COLUMNS]]>,
+    rows: Box<[Row]>,
 }
 
 /// Reads a box from shared memory.
 ///
 /// # Safety
-/// `at` is a box that nobody writes.
+/// The map is live; `at` is a box that nobody writes.
 pub(super) unsafe fn read(shared: &Shared, at: u32, to: Place) -> Stored {
-    let row = |row: usize| {
-        let mut elements = [0; COLUMNS];
-        for (block, elements) in elements.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            let from = shared.pointer(swizzled(at + (row * 128 + block * 16) as u32), 16);
+    let row = |row: u32| {
+        let mut bytes: Row = [0; ROW_BYTES as usize];
+        for (block, bytes) in bytes.as_chunks_mut::<16>().0.iter_mut().enumerate() {
+            let from = shared.pointer(swizzled(at + row * ROW_BYTES + block as u32 * 16), 16);
             // SAFETY: 16 bytes of shared memory.
-            unsafe { std::ptr::copy_nonoverlapping(from.cast(), elements.as_mut_ptr(), 8) };
+            unsafe { std::ptr::copy_nonoverlapping(from.cast(), bytes.as_mut_ptr(), 16) };
         }
-        elements
+        bytes
     };
-    Stored { to, rows: (0..COLUMNS).map(row).collect() }
+    // SAFETY: passed on from the caller.
+    let (rows, _) = unsafe { to.shape() };
+    Stored { to, rows: (0..rows).map(row).collect() }
 }
 
 /// Writes a box to its tensor, clipped.
@@ -142,11 +163,11 @@ pub(super) unsafe fn read(shared: &Shared, at: u32, to: Place) -> Stored {
 /// # Safety
 /// Map and tensor are live; the box is nobody else's.
 pub(super) unsafe fn write(stored: Stored) {
-    for (row, elements) in stored.rows.iter().enumerate() {
+    for (row, bytes) in stored.rows.iter().enumerate() {
         // SAFETY: passed on from the caller; the elements are inside the tensor.
         unsafe {
-            if let Some((to, column, count)) = stored.to.row(row as i32) {
-                std::ptr::copy_nonoverlapping(elements[column..][..count].as_ptr(), to, count);
+            if let Some((to, first, count)) = stored.to.row(row as u32) {
+                std::ptr::copy_nonoverlapping(bytes[first..][..count].as_ptr(), to, count);
             }
         }
     }

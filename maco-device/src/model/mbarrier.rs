@@ -1,6 +1,6 @@
 //! mbarriers (PTX ISA §9.7.13.15): a phase is complete when nobody is to arrive any more and no byte is to come.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::copies;
 use super::shared::Shared;
@@ -29,8 +29,7 @@ impl State {
 }
 
 /// Changes a barrier; true when that completed its phase.
-fn change(shared: &Shared, at: u32, change: impl Fn(&mut State)) -> bool {
-    let word = shared.double_word(at);
+fn change(word: &AtomicU64, change: impl Fn(&mut State)) -> bool {
     let mut old = word.load(Ordering::Relaxed);
     loop {
         let mut state = State::of(old);
@@ -51,13 +50,45 @@ fn arrives(state: &mut State, at: u32) {
     state.pending -= 1;
 }
 
-/// # Safety
-/// `at` is 8 aligned bytes of this CTA's shared memory, not in use.
-pub unsafe fn init(at: u32, count: u32) {
+/// Expects `count` arrivals per phase at the barrier in `word`.
+pub(super) fn begin(word: &AtomicU64, count: u32) {
     assert!(count > 0);
     let count = count.into();
     let state = State { parity: 0, bytes: 0, count, pending: count };
-    with(|thread| thread.shared.double_word(at).store(state.word(), Ordering::Release));
+    word.store(state.word(), Ordering::Release);
+}
+
+/// Arrives once at the barrier in `word`, which messages call `at`; whether that completed its phase.
+pub(super) fn arrive_at(word: &AtomicU64, at: u32) -> bool {
+    change(word, |state| arrives(state, at))
+}
+
+/// The same, and expects `bytes` more.
+pub(super) fn arrive_expect_at(word: &AtomicU64, at: u32, bytes: u32) -> bool {
+    change(word, |state| {
+        state.bytes += i64::from(bytes);
+        assert!(state.bytes <= MOST, "the mbarrier at {at:#x} expects {} bytes", state.bytes);
+        arrives(state, at);
+    })
+}
+
+/// `bytes` have come; whether that completed the phase.
+pub(super) fn complete_at(word: &AtomicU64, at: u32, bytes: u32) -> bool {
+    change(word, |state| {
+        state.bytes -= i64::from(bytes);
+        assert!(state.bytes >= -MOST, "the mbarrier at {at:#x} got more than it can count");
+    })
+}
+
+/// Whether the phase of parity `parity` of the barrier in `word` is complete.
+pub(super) fn is_complete_at(word: &AtomicU64, parity: u32) -> bool {
+    State::of(word.load(Ordering::Acquire)).parity != parity
+}
+
+/// # Safety
+/// `at` is 8 aligned bytes of this CTA's shared memory, not in use.
+pub unsafe fn init(at: u32, count: u32) {
+    with(|thread| begin(thread.shared.double_word(at), count));
 }
 
 /// Arrives for every warp that the thread stands for.
@@ -68,7 +99,7 @@ pub unsafe fn arrive(at: u32) {
     with(|thread| {
         for _ in 0..thread.warps {
             thread.delay();
-            if change(thread.shared, at, |state| arrives(state, at)) {
+            if arrive_at(thread.shared.double_word(at), at) {
                 thread.shared.wake();
             }
         }
@@ -82,12 +113,7 @@ pub unsafe fn arrive(at: u32) {
 pub unsafe fn arrive_expect(at: u32, bytes: u32) {
     with(|thread| {
         thread.delay();
-        let complete = change(thread.shared, at, |state| {
-            state.bytes += i64::from(bytes);
-            assert!(state.bytes <= MOST, "the mbarrier at {at:#x} expects {} bytes", state.bytes);
-            arrives(state, at);
-        });
-        if complete {
+        if arrive_expect_at(thread.shared.double_word(at), at, bytes) {
             thread.shared.wake();
         }
     });
@@ -95,17 +121,13 @@ pub unsafe fn arrive_expect(at: u32, bytes: u32) {
 
 /// `bytes` have come.
 pub(super) fn complete(shared: &Shared, at: u32, bytes: u32) {
-    let complete = change(shared, at, |state| {
-        state.bytes -= i64::from(bytes);
-        assert!(state.bytes >= -MOST, "the mbarrier at {at:#x} got more than it can count");
-    });
-    if complete {
+    if complete_at(shared.double_word(at), at, bytes) {
         shared.wake();
     }
 }
 
 fn is_complete(shared: &Shared, at: u32, parity: u32) -> bool {
-    State::of(shared.double_word(at).load(Ordering::Acquire)).parity != parity
+    is_complete_at(shared.double_word(at), parity)
 }
 
 /// Whether the phase of parity `parity` is complete; if not, makes copies or sleeps for a while before it answers.

@@ -13,6 +13,7 @@ pub mod fence;
 pub mod local;
 pub mod mbarrier;
 pub mod memory;
+pub mod scratch;
 pub mod special;
 pub mod tma;
 pub mod warp;

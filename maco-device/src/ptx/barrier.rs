@@ -1,5 +1,5 @@
 //! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 4: SIMT bodies (256 consumers); 5: consumers between
-//! tasks, and between the steps of adding up parts.
+//! tasks, and between the steps of adding up parts; 6 to 15: some threads of a SIMT body.
 
 use core::arch::asm;
 
@@ -35,3 +35,14 @@ pub fn any_user(condition: bool) -> bool {
     };
     any != 0
 }
+
+/// Barrier [`SOME`] + `ID`, for `THREADS` threads of a SIMT body.
+#[inline(always)]
+pub fn sync_some<const ID: u32, const THREADS: u32>() {
+    // SAFETY: the body's author promises (it is `unsafe`) that as many threads come here, whole warps; bodies that use these barriers meet
+    // before they begin, so that no other body uses it at the same time.
+    unsafe { asm!("bar.sync {0}, {1};", const { SOME + ID }, const THREADS, options(nostack)) }
+}
+
+/// The first of the barriers that SIMT bodies have for some of their threads; all others up to 15 too.
+const SOME: u32 = 6;

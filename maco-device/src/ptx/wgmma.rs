@@ -1,4 +1,4 @@
-//! Warpgroup matrix multiply (PTX ISA §9.7.16 `wgmma`): m64 × n × k16, `f32` accumulators, both operands in shared memory.
+//! Warpgroup matrix multiply (PTX ISA §9.7.16 `wgmma`): m64 × n × 32 bytes, `f32` accumulators, both operands in shared memory.
 
 use core::arch::asm;
 
@@ -75,17 +75,17 @@ pub fn settle<const N: usize>(d: &mut [f32; 128]) {
 }
 
 macro_rules! mma {
-    ($name:ident, $shape:literal, $ty:literal, $a:literal $b:literal, $first:literal $($i:literal)*) => {
+    ($name:ident, $shape:literal $k:literal, $ty:literal, $majors:literal, $first:literal $($i:literal)*) => {
         // SAFETY of callers: see `step`.
         #[inline(always)]
         unsafe fn $name(d: &mut [f32; 128], a: u64, b: u64) {
             // SAFETY: a converged warpgroup, descriptors of live shared memory: promised by the caller.
             unsafe {
                 asm!(
-                    concat!("{{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape, ".f32.", $ty, ".", $ty, " {{"),
+                    concat!("{{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape, $k, ".f32.", $ty, ".", $ty, " {{"),
                     concat!("{", $first, "}"),
                     $(concat!(", {", $i, "}"),)*
-                    concat!("}}, {a}, {b}, p, 1, 1, ", $a, ", ", $b, ";}}"),
+                    concat!("}}, {a}, {b}, p, 1, 1", $majors, ";}}"),
                     inout(reg32) d[$first],
                     $(inout(reg32) d[$i],)*
                     a = in(reg64) a,
@@ -96,33 +96,36 @@ macro_rules! mma {
         }
     };
 }
-macro_rules! n64 { ($name:ident, $ty:literal, $a:literal $b:literal) => { mma!($name, "m64n64k16", $ty, $a $b, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31); } }
-macro_rules! n128 { ($name:ident, $ty:literal, $a:literal $b:literal) => { mma!($name, "m64n128k16", $ty, $a $b, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63); } }
-macro_rules! n256 { ($name:ident, $ty:literal, $a:literal $b:literal) => { mma!($name, "m64n256k16", $ty, $a $b, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127); } }
-n64!(mma_64_bf16_00, "bf16", "0" "0");
-n64!(mma_64_bf16_01, "bf16", "0" "1");
-n64!(mma_64_bf16_10, "bf16", "1" "0");
-n64!(mma_64_bf16_11, "bf16", "1" "1");
-n64!(mma_64_f16_00, "f16", "0" "0");
-n64!(mma_64_f16_01, "f16", "0" "1");
-n64!(mma_64_f16_10, "f16", "1" "0");
-n64!(mma_64_f16_11, "f16", "1" "1");
-n128!(mma_128_bf16_00, "bf16", "0" "0");
-n128!(mma_128_bf16_01, "bf16", "0" "1");
-n128!(mma_128_bf16_10, "bf16", "1" "0");
-n128!(mma_128_bf16_11, "bf16", "1" "1");
-n128!(mma_128_f16_00, "f16", "0" "0");
-n128!(mma_128_f16_01, "f16", "0" "1");
-n128!(mma_128_f16_10, "f16", "1" "0");
-n128!(mma_128_f16_11, "f16", "1" "1");
-n256!(mma_256_bf16_00, "bf16", "0" "0");
-n256!(mma_256_bf16_01, "bf16", "0" "1");
-n256!(mma_256_bf16_10, "bf16", "1" "0");
-n256!(mma_256_bf16_11, "bf16", "1" "1");
-n256!(mma_256_f16_00, "f16", "0" "0");
-n256!(mma_256_f16_01, "f16", "0" "1");
-n256!(mma_256_f16_10, "f16", "1" "0");
-n256!(mma_256_f16_11, "f16", "1" "1");
+macro_rules! n64 { ($name:ident, $k:literal, $ty:literal, $majors:literal) => { mma!($name, "m64n64" $k, $ty, $majors, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31); } }
+macro_rules! n128 { ($name:ident, $k:literal, $ty:literal, $majors:literal) => { mma!($name, "m64n128" $k, $ty, $majors, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63); } }
+macro_rules! n256 { ($name:ident, $k:literal, $ty:literal, $majors:literal) => { mma!($name, "m64n256" $k, $ty, $majors, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127); } }
+n64!(mma_64_bf16_00, "k16", "bf16", ", 0, 0");
+n64!(mma_64_bf16_01, "k16", "bf16", ", 0, 1");
+n64!(mma_64_bf16_10, "k16", "bf16", ", 1, 0");
+n64!(mma_64_bf16_11, "k16", "bf16", ", 1, 1");
+n64!(mma_64_f16_00, "k16", "f16", ", 0, 0");
+n64!(mma_64_f16_01, "k16", "f16", ", 0, 1");
+n64!(mma_64_f16_10, "k16", "f16", ", 1, 0");
+n64!(mma_64_f16_11, "k16", "f16", ", 1, 1");
+n64!(mma_64_tf32, "k8", "tf32", "");
+n128!(mma_128_bf16_00, "k16", "bf16", ", 0, 0");
+n128!(mma_128_bf16_01, "k16", "bf16", ", 0, 1");
+n128!(mma_128_bf16_10, "k16", "bf16", ", 1, 0");
+n128!(mma_128_bf16_11, "k16", "bf16", ", 1, 1");
+n128!(mma_128_f16_00, "k16", "f16", ", 0, 0");
+n128!(mma_128_f16_01, "k16", "f16", ", 0, 1");
+n128!(mma_128_f16_10, "k16", "f16", ", 1, 0");
+n128!(mma_128_f16_11, "k16", "f16", ", 1, 1");
+n128!(mma_128_tf32, "k8", "tf32", "");
+n256!(mma_256_bf16_00, "k16", "bf16", ", 0, 0");
+n256!(mma_256_bf16_01, "k16", "bf16", ", 0, 1");
+n256!(mma_256_bf16_10, "k16", "bf16", ", 1, 0");
+n256!(mma_256_bf16_11, "k16", "bf16", ", 1, 1");
+n256!(mma_256_f16_00, "k16", "f16", ", 0, 0");
+n256!(mma_256_f16_01, "k16", "f16", ", 0, 1");
+n256!(mma_256_f16_10, "k16", "f16", ", 1, 0");
+n256!(mma_256_f16_11, "k16", "f16", ", 1, 1");
+n256!(mma_256_tf32, "k8", "tf32", "");
 
 /// `d += a · b`, one k16 step of an m64 × `N` tile; `ACROSS_A`, `ACROSS_B`: the operand is MN-major.
 ///
@@ -165,6 +168,24 @@ pub unsafe fn step<const N: usize, const BF16: bool, const ACROSS_A: bool, const
             (256, false, true, false) => mma_256_f16_10(d, a, b),
             (256, false, true, true) => mma_256_f16_11(d, a, b),
             _ => {}
+        }
+    }
+}
+
+/// `d += a · b`, one k8 step of an m64 × `N` tile of tf32, whose operands are K-major always (PTX ISA §9.7.16.5.1, major-ness).
+///
+/// # Safety
+/// As [`step`].
+#[inline(always)]
+pub unsafe fn step_tf32<const N: usize>(d: &mut [f32; 128], a: Descriptor, b: Descriptor) {
+    const { assert!(N == 64 || N == 128 || N == 256) };
+    let (a, b) = (a.word(), b.word());
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match N {
+            64 => mma_64_tf32(d, a, b),
+            128 => mma_128_tf32(d, a, b),
+            _ => mma_256_tf32(d, a, b),
         }
     }
 }

@@ -2,16 +2,16 @@
 
 use super::Role;
 use super::share::Share;
-use crate::abi::CHUNK_BYTES;
+use crate::abi::{self, CHUNK_BYTES};
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
+use crate::hardware::scratch;
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// One thread has all the work that consumers share.
 const ALL: Share = Share { thread: 0, threads: 1, lanes: 1 };
-const STEP: usize = crate::abi::BOX as usize;
 
 /// A thread that plays every role, with its scratch memory.
 #[derive(Default)]
@@ -20,24 +20,29 @@ pub struct Alone {
     b: Vec<f32>,
 }
 
-/// Copies the step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
+/// Elements of a step.
+const fn step<E: Element>() -> usize {
+    abi::columns(E::BYTES) as usize
+}
+
+/// Copies the factors of one step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
 fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f32>) {
     out.clear();
-    out.resize(n * STEP, 0.0);
+    out.resize(n * step::<E>(), 0.0);
     if parts.plane < 0 {
         return;
     }
     let v = &parts.view;
-    let (rows, cols) = if parts.along_rows { (STEP, n) } else { (n, STEP) };
+    let (rows, cols) = if parts.along_rows { (step::<E>(), n) } else { (n, step::<E>()) };
     for r in 0..rows.min((v.rows as i64 - parts.row as i64).max(0) as usize) {
         for c in 0..cols.min((v.cols as i64 - parts.col as i64).max(0) as usize) {
             let offset = parts.plane as i64 * v.plane_stride as i64
                 + (parts.row as i64 + r as i64) * v.row_stride as i64
                 + (parts.col as i64 + c as i64) * v.col_stride as i64;
             // SAFETY: row and column are inside the view, which the plan made from a live tensor.
-            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.value();
+            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.factor();
             let (kept, k) = if parts.along_rows { (c, r) } else { (r, c) };
-            out[if by_step { k * n + kept } else { kept * STEP + k }] = value;
+            out[if by_step { k * n + kept } else { kept * step::<E>() + k }] = value;
         }
     }
 }
@@ -95,7 +100,7 @@ impl Role for Alone {
         gather::<E>(&a, I, false, &mut self.a);
         gather::<E>(&b, J, true, &mut self.b);
         let rows = if a.along_rows { (a.view.cols as i64 - a.col as i64) as usize } else { (a.view.rows as i64 - a.row as i64) as usize };
-        for (sums, a) in acc.chunks_exact_mut(J).zip(self.a.chunks_exact(STEP)).take(rows) {
+        for (sums, a) in acc.chunks_exact_mut(J).zip(self.a.chunks_exact(step::<E>())).take(rows) {
             for (&a, b) in a.iter().zip(self.b.chunks_exact(J)) {
                 for (sum, &b) in sums.iter_mut().zip(b) {
                     *sum += a * b;
@@ -134,7 +139,7 @@ impl Role for Alone {
     }
 
     /// Adds one product after another in the order of the contraction.
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
@@ -187,7 +192,7 @@ impl Role for Alone {
         }
     }
 
-    fn simt(&mut self, _early: bool, f: impl FnOnce(&mut Simt)) {
-        f(&mut Simt::alone());
+    fn simt<const SHARED: usize>(&mut self, _early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        f(&mut Simt { thread: 0, threads: 1, gate: None, scratch: scratch::NOWHERE });
     }
 }

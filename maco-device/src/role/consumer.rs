@@ -2,15 +2,15 @@
 
 use super::Role;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
-use super::dots::{self, Dots};
+use super::dots::{self, Columns, Dots};
 use super::gate::Gate;
-use super::ring::{self, Arena, Ring, Stage, pages};
+use super::ring::{self, Arena, CHUNKS, Ring, Stage, pages, scratch_pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::stream;
-use crate::abi::{BOX, CONSUMERS};
+use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::MmaElement;
+use crate::element::{Factor, HalfElement, MmaElement};
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::split::Split;
 use crate::task::Elementwise;
@@ -60,14 +60,20 @@ impl Consumer {
         special::thread_again() - 128
     }
 
+    /// This thread, from the one register that is kept: what is computed from it is not, be it the same in every step of every task.
+    #[inline(always)]
+    fn kept(&self) -> u32 {
+        special::opaque(self.thread)
+    }
+
     #[inline(always)]
     fn group(&self) -> u32 {
-        self.thread / 128
+        self.kept() / 128
     }
 
     #[inline(always)]
     fn lane(&self) -> u32 {
-        self.thread % 32
+        self.kept() % 32
     }
 
     /// Whether results wait to be staged.
@@ -102,8 +108,8 @@ impl Consumer {
 
     #[inline(always)]
     fn stage_pending(&mut self) {
-        let chunk = self.pending.chunk(self.waiting == 2);
-        self.stage(chunk);
+        self.stage(self.pending.first());
+        self.pending.next();
         self.waiting -= 1;
     }
 
@@ -164,12 +170,22 @@ impl Consumer {
     /// Stages a whole sum, or keeps its end for the next tile's time.
     #[inline(always)]
     fn put<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &Sum) {
-        self.stage(cores::first::<T, E>(sum));
-        if columns(I, J) > 64 {
-            self.stage(cores::second::<T, E>(sum));
+        const { assert!(CHUNKS == 4, "two chunks of a warpgroup find room, and two more can wait") };
+        let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
+        let thread = self.again();
+        macro_rules! stage {
+            ($($n:literal)*) => {$(
+                if $n < 2 && $n < chunks || $n + 2 < chunks {
+                    self.stage(cores::chunk::<T, E, $n>(sum, thread));
+                }
+            )*};
         }
-        if columns(I, J) > 128 {
-            self.pending = cores::last::<T, E>(sum);
+        stage!(0 1 2 3 4 5);
+        if chunks > 2 {
+            self.pending = match chunks {
+                4 => Pending::of(cores::chunk::<T, E, 2>(sum, thread), cores::chunk::<T, E, 3>(sum, thread)),
+                _ => Pending::of(cores::chunk::<T, E, 6>(sum, thread), cores::chunk::<T, E, 7>(sum, thread)),
+            };
             self.waiting = 2;
         }
     }
@@ -182,6 +198,8 @@ impl Consumer {
     #[inline(always)]
     unsafe fn sum_up<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split) {
         let chunks = columns(I, J) as u32 / BOX;
+        // Chunks of the store role in one of the sum.
+        let each = BOX / abi::columns(E::BYTES);
         // SAFETY: the plan keeps this memory for the part alone.
         unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), self.again()) };
         // All that this CTA has written is announced by one thread.
@@ -194,14 +212,15 @@ impl Consumer {
                 // The store role reads the word that is there as long as its chunks are not free.
                 self.wait_free();
                 // SAFETY: a word of the arena; chunks are claimed when all parts have arrived.
-                unsafe { memory::store_shared(self.arena.claimed(self.staged), if all { split.claim() } else { chunks }) };
+                unsafe { memory::store_shared(self.arena.claimed(self.staged), each * if all { split.claim() } else { chunks }) };
             }
             all = true;
             warp::sync();
             // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
             barrier::sync_consumers();
-            // SAFETY: a word of the arena. It is written again two rounds later, when all threads have come to the next one.
-            let chunk = unsafe { memory::load_shared(self.arena.claimed(self.staged)) };
+            // SAFETY: a word of the arena. It is written again when chunks of both warpgroups that were staged behind this have been read.
+            let staged = unsafe { memory::load_shared(self.arena.claimed(self.staged)) };
+            let chunk = staged / each;
             if chunk >= chunks {
                 break;
             }
@@ -212,7 +231,16 @@ impl Consumer {
                 unsafe { cores::add(&mut sum, split.chunk(part, chunks, chunk), self.again()) };
                 part += 1;
             }
-            self.stage(cores::whole::<T, E>(&sum));
+            self.stage(cores::whole::<T, E, 0>(&sum, self.again()));
+            if each > 1 {
+                if first {
+                    self.wait_free();
+                    // SAFETY: as for the first word; this thread arrives for the chunk behind it.
+                    unsafe { memory::store_shared(self.arena.claimed(self.staged), staged + 1) };
+                }
+                warp::sync();
+                self.stage(cores::whole::<T, E, 1>(&sum, self.again()));
+            }
         }
         // Nothing.
         let buffer = self.wait_free();
@@ -222,7 +250,25 @@ impl Consumer {
 
 /// Byte offset of warpgroup `group`'s half of an operand tile; 64 rows or columns are 8 KiB in both majors.
 const fn half(split: bool, kept: usize, group: u32) -> u32 {
-    if split { group * (kept as u32 / 2) * BOX * 2 } else { 0 }
+    if split { group * (kept as u32 / 2) * ROW_BYTES } else { 0 }
+}
+
+impl Consumer {
+    /// Transposes those operands of a full stage at `shared` that the tensor cores do not take as they lie: of tf32, all whose contraction
+    /// runs along the rows. `b` are all rows or columns that `b` keeps.
+    #[inline(always)]
+    fn turn<E: MmaElement, const I: usize>(&self, shared: u32, b: u32, along: (bool, bool)) {
+        if E::FACTOR != Factor::Tf32 || !(along.0 || along.1) {
+            return;
+        }
+        let a = I as u32;
+        let (first, end) = (if along.0 { 0 } else { a }, if along.1 { a + b } else { a });
+        // SAFETY: the stage is full and stays until `release`; all consumers turn the same blocks of it, each its own.
+        unsafe { cores::turn(shared + first * ROW_BYTES, (end - first) / cores::BLOCK, self.again()) };
+        // The tensor cores read through the other proxy, what all warps have written.
+        fence::proxy_async_shared();
+        barrier::sync_consumers();
+    }
 }
 
 impl Role for Consumer {
@@ -239,7 +285,8 @@ impl Role for Consumer {
         let group = self.group();
         // SAFETY: all consumers run the same outline as the loader.
         let (stage, shared) = unsafe { self.ring.wait_full(pages(I, J)) };
-        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * BOX * 2 + half(I == 64, J, group));
+        self.turn::<E, I>(shared, J as u32, (a.along_rows, b.along_rows));
+        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
         unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
         self.multiplied(stage, pages(I, J));
@@ -250,11 +297,12 @@ impl Role for Consumer {
         let group = self.group();
         // SAFETY: as in `mma`.
         let (stage, shared) = unsafe { self.ring.wait_full(pages(I, 2 * J)) };
-        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * BOX * 2 + half(I == 64, J, group));
+        self.turn::<E, I>(shared, 2 * J as u32, (a.along_rows, b.0.along_rows));
+        let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: as in `mma`.
         unsafe {
             self.cores.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
-            self.cores.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * BOX * 2, (a.along_rows, b.1.along_rows));
+            self.cores.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * ROW_BYTES, (a.along_rows, b.1.along_rows));
         }
         self.multiplied(stage, pages(I, 2 * J));
     }
@@ -285,7 +333,7 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
@@ -316,30 +364,44 @@ impl Role for Consumer {
         }
         let cols = w.cols();
         let mut sums = Dots::<I, J>::new();
-        let mut col = 0;
-        // What is read of memory is one stage ahead, if there are registers for it.
-        let ahead = const { I == 8 };
         // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
         let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
-        let mut coming = load(0);
-        let (stage, at_stage) = loop {
-            let next = col + stream::columns(J);
-            let now = if ahead { coming } else { load(col) };
-            if ahead {
-                coming = load(next);
-            }
+        // Adds the stage that begins with column `col`, to which `now` belongs; the stage if it is the last one.
+        let mut add = |now: Columns, col: u32| {
             // SAFETY: all consumers run the same outline as the loader; whole warps run it.
             unsafe {
-                let (stage, at_stage) = self.ring.wait_full(stream::PAGES);
+                let (stage, at_stage) = self.ring.wait_full(stream::pages(J));
                 sums.add::<E>(now, x, w, col, at_stage, thread);
-                col = next;
-                if col >= cols {
-                    break (stage, at_stage);
+                if col + stream::columns(J) >= cols {
+                    return Some((stage, at_stage));
                 }
                 warp::sync();
                 if lane == 0 {
-                    self.ring.release(stage, stream::PAGES);
+                    self.ring.release(stage, stream::pages(J));
                 }
+            }
+            None
+        };
+        let (mut col, mut now) = (0, load(0));
+        let (stage, at_stage) = loop {
+            if I == 8 {
+                // What is read of memory is one stage ahead, if there are registers for it: they take turns, without moves.
+                let then = load(col + stream::columns(J));
+                if let Some(last) = add(now, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+                now = load(col + stream::columns(J));
+                if let Some(last) = add(then, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+            } else {
+                if let Some(last) = add(now, col) {
+                    break last;
+                }
+                col += stream::columns(J);
+                now = load(col);
             }
         };
         // SAFETY: (of calls) between barriers the last stage is the consumers', who have all read it.
@@ -354,7 +416,7 @@ impl Role for Consumer {
                 let (mut part, mut sum) = (0, 0.0);
                 while part < dots::PARTS {
                     // SAFETY: as above.
-                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + (part * (I * J) as u32 + at) * 4) });
+                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
                     part += 1;
                 }
                 put(row, col, sum);
@@ -365,7 +427,7 @@ impl Role for Consumer {
         warp::sync();
         if lane == 0 {
             // SAFETY: the warp no longer reads the stage.
-            unsafe { self.ring.release(stage, stream::PAGES) };
+            unsafe { self.ring.release(stage, stream::pages(J)) };
         }
     }
 
@@ -375,8 +437,25 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
-        cores::simt(self.again(), &mut self.gate, f);
+    fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        if SHARED > 0 {
+            let pages = scratch_pages(SHARED);
+            // SAFETY: all consumers run the same tasks as the loader.
+            let (stage, at, full) = unsafe { self.ring.wait_full_or_let_through(pages) };
+            // A stage that is not theirs may be copied into: what a body reads of its scratch may be an index.
+            if cores::agree(full) {
+                cores::simt(self.again(), &mut self.gate, at, f);
+            }
+            // The stage's next bytes come through the other proxy.
+            fence::proxy_async_shared();
+            warp::sync();
+            if self.lane() == 0 {
+                // SAFETY: the warp has left the body.
+                unsafe { self.ring.release(stage, pages) };
+            }
+            return;
+        }
+        cores::simt(self.again(), &mut self.gate, 0, f);
         // A reference on the CPU does not wait.
         // SAFETY: the gate is that of this task. A body may end without having waited.
         if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {

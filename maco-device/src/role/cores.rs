@@ -5,25 +5,34 @@
 
 use super::gate::Gate;
 use super::store::columns;
-use crate::abi::{BOX, CONSUMERS};
+use crate::abi::{BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::{MmaElement, pack};
-use crate::ptx::{matrix, memory, wgmma};
+use crate::element::{Factor, MmaElement, pack};
+use crate::ptx::{barrier, matrix, memory, warp, wgmma};
 use crate::task::Elementwise;
 
 /// This thread's part of a sum.
 pub type Sum = [f32; 128];
 
-/// This thread's part of 64 columns, packed in pairs.
+/// This thread's part of 64 columns, packed in pairs, or of 32 columns of `f32`; as `stmatrix` takes them.
 pub type Chunk = [u32; 16];
+
+/// Rows, and columns, of a block that [`turn`] transposes.
+pub const BLOCK: u32 = 32;
 
 /// Consumers that divide elements among themselves, one by one.
 pub const ELEMENTWISE: u32 = CONSUMERS;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]
-pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
-    f(&mut Simt { thread, threads: CONSUMERS, gate: Some(gate) });
+pub fn simt<const SHARED: usize>(thread: u32, gate: &mut Gate, scratch: u32, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
+    f(&mut Simt { thread, threads: CONSUMERS, gate: Some(gate), scratch });
+}
+
+/// Whether any consumer thread has seen the scratch of a body that begins. All meet here, so that they agree, and none is in another body.
+#[inline(always)]
+pub fn agree(seen: bool) -> bool {
+    barrier::any_user(seen)
 }
 
 /// The tensor cores of this thread's warpgroup.
@@ -44,7 +53,7 @@ impl Cores {
     }
 
     /// Starts `sum += a · bᵀ` over one step; `along` says for each operand whether the contraction runs along
-    /// its rows.
+    /// its rows. Those of tf32 have been turned.
     ///
     /// # Safety
     /// Run by a converged warpgroup. `a` and `b` are swizzled boxes in shared memory that stay until the group is complete; `sum` is
@@ -52,14 +61,23 @@ impl Cores {
     #[inline(always)]
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
         const STRIDE: u32 = 1024;
-        let leading = BOX * BOX * 2;
+        let leading = BOX * ROW_BYTES;
         let da = wgmma::Descriptor::new(a, leading, STRIDE);
         let db = wgmma::Descriptor::new(b, leading, STRIDE);
         wgmma::fence();
         macro_rules! steps {
             ($n:literal, $a:literal, $b:literal) => {
-                if E::BF16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
+                if E::FACTOR == Factor::Bf16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
             };
+            ($n:literal) => {{
+                // SAFETY: passed on from the caller. A k8 step is 32 bytes.
+                unsafe {
+                    wgmma::step_tf32::<$n>(sum, da, db);
+                    wgmma::step_tf32::<$n>(sum, da.after(32), db.after(32));
+                    wgmma::step_tf32::<$n>(sum, da.after(64), db.after(64));
+                    wgmma::step_tf32::<$n>(sum, da.after(96), db.after(96));
+                }
+            }};
             (@typed $n:literal, $bf16:literal, $a:literal, $b:literal) => {{
                 // A k16 step is 32 bytes along the contraction, or 16 rows of 128 bytes across it.
                 let (sa, sb) = (if $a { 2048 } else { 32 }, if $b { 2048 } else { 32 });
@@ -75,6 +93,7 @@ impl Cores {
         macro_rules! majors {
             ($n:literal) => {
                 match along {
+                    _ if E::FACTOR == Factor::Tf32 => steps!($n),
                     (false, false) => steps!($n, false, false),
                     (false, true) => steps!($n, false, true),
                     (true, false) => steps!($n, true, false),
@@ -123,20 +142,29 @@ impl Pending {
         Pending(unsafe { core::mem::zeroed() })
     }
 
-    /// One of the two.
+    /// The first and the second one.
     #[inline(always)]
-    pub fn chunk(&self, first: bool) -> Chunk {
-        let p = &self.0;
-        if first {
-            [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
-        } else {
-            [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]]
-        }
+    pub fn of(a: Chunk, b: Chunk) -> Pending {
+        Pending([
+            a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15], //
+            b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15],
+        ])
     }
-}
 
-macro_rules! pairs {
-    ($sum:ident: $($at:literal)*) => { [$(pack::<E>(T::apply($sum[$at]), T::apply($sum[$at + 1]))),*] };
+    /// The one that waits longest.
+    #[inline(always)]
+    pub fn first(&self) -> Chunk {
+        let p = &self.0;
+        [p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]]
+    }
+
+    /// The other one comes first now. Moved, since a chunk chosen by its number would take 16 registers more, where all are taken.
+    #[inline(always)]
+    pub fn next(&mut self) {
+        let p = &self.0;
+        let other = [p[16], p[17], p[18], p[19], p[20], p[21], p[22], p[23], p[24], p[25], p[26], p[27], p[28], p[29], p[30], p[31]];
+        *self = Pending::of(other, other);
+    }
 }
 
 /// `f` of two sums, element by element. Up to 128 columns: of more, two do not fit the registers.
@@ -155,22 +183,50 @@ pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32,
     sum
 }
 
-/// The first 64 columns of this warpgroup, after the epilogue `T`.
+/// Four elements of `f32` of eight columns, as the tensor cores leave them (lane `4g + t`: columns 2t and 2t + 1 of row g, then of row g + 8),
+/// in the order in which `stmatrix` takes 16 bytes of a row: column t of both rows, then column t + 4 of both.
 #[inline(always)]
-pub fn first<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
-    pairs!(sum: 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
+fn spread(sum: [f32; 4], thread: u32) -> [u32; 4] {
+    let high = thread & 2 != 0;
+    // In each of two rounds every lane sends one of its two columns, and takes one of its two: first from lane 0, 2, 1 or 3 of the four.
+    let from = thread & 28 | (thread & 1) << 1 | (thread & 2) >> 1;
+    let row = |even: f32, odd: f32| {
+        let (even, odd) = (even.to_bits(), odd.to_bits());
+        let first = warp::broadcast(if high { odd } else { even }, from);
+        let second = warp::broadcast(if high { even } else { odd }, from ^ 2);
+        if thread & 1 == 0 { (first, second) } else { (second, first) }
+    };
+    let (upper, lower) = (row(sum[0], sum[1]), row(sum[2], sum[3]));
+    [upper.0, lower.0, upper.1, lower.1]
 }
 
-/// The next 64 columns.
+/// Chunk `N` of `R` registers, after the epilogue `T`. If there is none nobody asks, and any registers do.
 #[inline(always)]
-pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
-    pairs!(sum: 32 34 36 38 40 42 44 46 48 50 52 54 56 58 60 62)
+fn packed<T: Elementwise, E: MmaElement, const N: usize, const R: usize>(sum: &[f32; R], thread: u32) -> Chunk {
+    macro_rules! at {
+        ($n:expr) => {
+            T::apply(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }])
+        };
+    }
+    macro_rules! pairs {
+        ($($at:literal)*) => { [$(pack::<E>(at!($at), at!($at + 1))),*] };
+    }
+    macro_rules! four {
+        ($at:literal) => {
+            spread([at!($at), at!($at + 1), at!($at + 2), at!($at + 3)], thread)
+        };
+    }
+    if E::FACTOR == Factor::Tf32 {
+        let (a, b, c, d) = (four!(0), four!(4), four!(8), four!(12));
+        return [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]];
+    }
+    pairs!(0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
 }
 
-/// The last 128 of 256 columns.
+/// Chunk `N` of this warpgroup's columns. By whole converged warps.
 #[inline(always)]
-pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
-    Pending(pairs!(sum: 64 66 68 70 72 74 76 78 80 82 84 86 88 90 92 94 96 98 100 102 104 106 108 110 112 114 116 118 120 122 124 126))
+pub fn chunk<T: Elementwise, E: MmaElement, const N: usize>(sum: &Sum, thread: u32) -> Chunk {
+    packed::<T, E, N, 128>(sum, thread)
 }
 
 /// This thread's part of 64 columns of a sum that is added up from parts.
@@ -234,13 +290,13 @@ pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
     get!(0 1 2 3 4 5 6 7);
 }
 
-/// 64 columns of a sum that was added up, after the epilogue `T`.
+/// Chunk `N` of 64 columns of a sum that was added up. By whole converged warps.
 #[inline(always)]
-pub fn whole<T: Elementwise, E: MmaElement>(sum: &Columns) -> Chunk {
-    pairs!(sum: 0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
+pub fn whole<T: Elementwise, E: MmaElement, const N: usize>(sum: &Columns, thread: u32) -> Chunk {
+    packed::<T, E, N, 32>(sum, thread)
 }
 
-/// Writes this warp's 16 rows of 64 columns, in accumulator order, to the swizzled box at `chunk`.
+/// Writes this warp's 16 rows of a chunk to the swizzled box at `chunk`.
 ///
 /// # Safety
 /// Called by consumer thread `thread`, its whole warp converged; the box is its warpgroup's.
@@ -258,5 +314,36 @@ pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
         matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
         matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);
         matrix::store_x4(block(3), [w[12], w[13], w[14], w[15]]);
+    }
+}
+
+/// Transposes `blocks` blocks of 32 × 32 elements of `f32` in place, which lie at `at` with the 128-byte swizzle: rows of what is kept
+/// become rows of 32 steps of the contraction. Each warp of the consumers has every eighth.
+///
+/// # Safety
+/// Called by consumer thread `thread`, its whole warp converged; the blocks are the consumers', and nobody else's until they meet.
+#[inline(always)]
+pub unsafe fn turn(at: u32, blocks: u32, thread: u32) {
+    let (own, lane) = (thread % 32 / 8, thread % 8);
+    // Squares of eight by eight, four at a time, since a lane has few registers beside its sums: those that stay, then two pairs that
+    // change places, three times. In each access the squares, and the rows of what is written, are on different banks. One loop over
+    // blocks and rounds, whose length nobody knows: addresses of several would not fit the registers either.
+    let mut n = thread / 32 * 4;
+    while n < blocks * 4 {
+        let base = at + n / 4 * (BLOCK * ROW_BYTES);
+        let other = (own ^ n % 4) * 8 + lane;
+        let (from, to) = (base + own * 8 * ROW_BYTES, base + other * ROW_BYTES);
+        macro_rules! column {
+            // SAFETY: words of the block.
+            ($($k:literal)*) => { unsafe { [$(memory::load_shared(from + $k * ROW_BYTES + (other * 4 ^ $k * 16))),*] } };
+        }
+        let v = column!(0 1 2 3 4 5 6 7);
+        warp::sync();
+        // SAFETY: 16 bytes of the block each, at a 16-byte boundary; all lanes have read the squares.
+        unsafe {
+            memory::store_shared4(to + ((own * 2 ^ lane) * 16), [v[0], v[1], v[2], v[3]]);
+            memory::store_shared4(to + ((own * 2 + 1 ^ lane) * 16), [v[4], v[5], v[6], v[7]]);
+        }
+        n += if n % 4 < 3 { 1 } else { CONSUMERS / 32 * 4 - 3 };
     }
 }

@@ -6,7 +6,7 @@ use super::consumer::Consumer;
 use super::loader::Loader;
 use super::store::Store;
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Elementwise;
@@ -202,7 +202,7 @@ impl Role for Cpu {
         }
     }
 
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
@@ -264,7 +264,7 @@ impl Role for Cpu {
         play!(self, |role| role.transpose(x, y));
     }
 
-    fn simt(&mut self, early: bool, f: impl FnOnce(&mut Simt)) {
+    fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         play!(self, |role| role.simt(early, f));
     }
 }

@@ -2,11 +2,12 @@
 
 use super::Role;
 use super::maps::Maps;
-use super::ring::{Arena, Ring, pages};
+use super::ring::{Arena, Ring, Room, pages, scratch_pages};
 use super::stream;
-use crate::abi::BOX;
-use crate::element::MmaElement;
-use crate::hardware::tma;
+use crate::abi::{self, BOX, ROW_BYTES};
+use crate::cta::Simt;
+use crate::element::{HalfElement, MmaElement};
+use crate::hardware::{special, tma};
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -47,17 +48,22 @@ impl Loader {
         unsafe { self.ring.drain() }
     }
 
-    /// Copies `boxes` boxes of 64 × 64 elements, one after another along the kept axis.
+    /// Copies the boxes of one step, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes(&mut self, shared: u32, parts: Parts, boxes: u32, full: u32) {
+    fn boxes<E: MmaElement>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
+        let shared = room.shared + before * ROW_BYTES;
         let map = self.maps.get(parts.view.map);
-        let mut b = 0;
-        while b < boxes {
-            let step = (b * BOX) as i32;
-            let (row, col) = if parts.along_rows { (parts.row, parts.col + step) } else { (parts.row + step, parts.col) };
+        // Of either kind, a box has 128 bytes for each of what it keeps.
+        let each = if parts.along_rows { abi::columns(E::BYTES) } else { BOX };
+        // The same at every step: opaque, or the place of every box would have a register of its own.
+        let origin = special::opaque(if parts.along_rows { parts.col } else { parts.row } as u32);
+        let mut first = 0;
+        while first < kept {
+            let at = (origin + first) as i32;
+            let (row, col) = if parts.along_rows { (parts.row, at) } else { (at, parts.col) };
             // SAFETY: the plan gave every staged operand a tensor map; the stage has space for all boxes, and `full` expects them.
-            unsafe { tma::load(shared + b * BOX * BOX * 2, map, col, row, parts.plane, full) };
-            b += 1;
+            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, parts.plane, room.full) };
+            first += each;
         }
     }
 }
@@ -72,19 +78,25 @@ impl Role for Loader {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, J), (i + j) * BOX * 2) }) else { return };
-        self.boxes(shared, a, i / BOX, full);
-        self.boxes(shared + i * BOX * 2, b, j / BOX, full);
+        let room = unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES) };
+        if !room.is_some() {
+            return;
+        }
+        self.boxes::<E>(room, 0, a, i);
+        self.boxes::<E>(room, i, b, j);
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: as in `mma`.
-        let Some((shared, full)) = (unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * BOX * 2) }) else { return };
-        self.boxes(shared, a, i / BOX, full);
-        self.boxes(shared + i * BOX * 2, b.0, j / BOX, full);
-        self.boxes(shared + (i + j) * BOX * 2, b.1, j / BOX, full);
+        let room = unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES) };
+        if !room.is_some() {
+            return;
+        }
+        self.boxes::<E>(room, 0, a, i);
+        self.boxes::<E>(room, i, b.0, j);
+        self.boxes::<E>(room, i + j, b.1, j);
     }
 
     #[inline(always)]
@@ -97,7 +109,7 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
@@ -113,16 +125,18 @@ impl Role for Loader {
         let mut col = 0;
         loop {
             let left = cols - col;
-            // Up to a multiple of 16 bytes: what lies behind the last column is not looked at.
-            let count = if left < stream::columns(J) { left.next_multiple_of(8) } else { stream::columns(J) };
+            let count = if left < stream::columns(J) { left } else { stream::columns(J) };
             let bytes = count * E::BYTES;
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-            let Some((shared, full)) = (unsafe { self.ring.acquire(stream::PAGES, bytes * rows) }) else { return };
+            let room = unsafe { self.ring.acquire(stream::pages(J), bytes * rows) };
+            if !room.is_some() {
+                return;
+            }
             let mut from = first + (col * E::BYTES) as u64;
-            let (mut to, end) = (shared, shared + rows * stream::columns(J) * E::BYTES);
+            let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
             while bytes > 0 && to < end {
                 // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
-                unsafe { tma::row(to, from, bytes, full) };
+                unsafe { tma::row(to, from, bytes, room.full) };
                 from += stride as u64;
                 to += stream::columns(J) * E::BYTES;
             }
@@ -130,6 +144,15 @@ impl Role for Loader {
                 return;
             }
             col += count;
+        }
+    }
+
+    #[inline(always)]
+    fn simt<const SHARED: usize>(&mut self, _: bool, _: impl FnOnce(&mut Simt<'_, SHARED>)) {
+        if SHARED > 0 {
+            // SAFETY: `new` was called by the loader thread; consumers wait for a stage of the same size. Nothing is copied: the stage is full
+            // when it is theirs. If it never will be, they are let through.
+            let _ = unsafe { self.ring.acquire(scratch_pages(SHARED), 0) };
         }
     }
 

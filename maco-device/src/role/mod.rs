@@ -1,7 +1,7 @@
 //! Roles: who runs the outline of a task, and what each operation means to it.
 
 use crate::cta::Simt;
-use crate::element::{Element, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Elementwise;
@@ -101,7 +101,7 @@ pub trait Role: Sized {
 
     /// `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
     #[inline(always)]
-    fn gemv<T: Elementwise, E: MmaElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         _x: Tile<E, I, 0>,
         _w: Tile<E, J, 0>,
@@ -165,7 +165,8 @@ pub trait Role: Sized {
         }
     }
 
-    /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself.
+    /// An `unsafe` SIMT body; `early`: it begins before its inputs are there, and waits for them itself. One with scratch does not, and whoever
+    /// has a part in it agrees on the ring.
     #[inline(always)]
-    fn simt(&mut self, _early: bool, _f: impl FnOnce(&mut Simt)) {}
+    fn simt<const SHARED: usize>(&mut self, _early: bool, _f: impl FnOnce(&mut Simt<'_, SHARED>)) {}
 }

@@ -10,34 +10,52 @@ use std::rc::Rc;
 
 use super::gate::Gate;
 use super::store::columns;
-use crate::abi::BOX;
+use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::MmaElement;
-use crate::hardware::memory;
+use crate::element::{Factor, MmaElement, pack};
+use crate::hardware::{memory, scratch};
 use crate::task::Elementwise;
 
-const STEP: usize = BOX as usize;
-const BOX_BYTES: u32 = BOX * BOX * 2;
+/// Rows of a warpgroup, and of a chunk.
+const ROWS: usize = BOX as usize;
 
 /// A warpgroup's part of a sum: 64 rows, one after another.
 pub type Sum = Rc<RefCell<Vec<f32>>>;
 
-/// 64 rows of 64 columns.
+/// 64 rows of 128 bytes.
 pub type Chunk = Box<[u16]>;
+
+/// Rows, and columns, of a block that [`turn`] transposes.
+pub const BLOCK: u32 = 32;
 
 /// Consumers that divide elements, and rows, among themselves: a thread each.
 pub const ELEMENTWISE: u32 = 2;
 
-/// Runs the reference of a SIMT body, which is for one thread.
-pub fn simt(thread: u32, gate: &mut Gate, f: impl FnOnce(&mut Simt)) {
+/// Runs the reference of a SIMT body, which is for one thread and has memory of its own.
+pub fn simt<const SHARED: usize>(thread: u32, gate: &mut Gate, _scratch: u32, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
     if thread == 0 {
-        f(&mut Simt { thread, threads: 1, gate: Some(gate) });
+        f(&mut Simt { thread, threads: 1, gate: Some(gate), scratch: scratch::NOWHERE });
     }
 }
 
-/// The value of an element, from its bits.
-pub fn value<E: MmaElement>() -> fn(u16) -> f32 {
-    if E::BF16 { |bits| half::bf16::from_bits(bits).to_f32() } else { |bits| half::f16::from_bits(bits).to_f32() }
+/// Whether this consumer has seen the scratch of a body that begins: only one of them runs it.
+pub fn agree(seen: bool) -> bool {
+    seen
+}
+
+/// The factor that lies at `at`.
+///
+/// # Safety
+/// `at` is an aligned element of this CTA's shared memory, which nobody writes.
+pub unsafe fn factor<E: MmaElement>(at: u32) -> f32 {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        match E::FACTOR {
+            Factor::Bf16 => half::bf16::from_bits(memory::load_element(at)).to_f32(),
+            Factor::F16 => half::f16::from_bits(memory::load_element(at)).to_f32(),
+            Factor::Tf32 => f32::from_bits(memory::load_shared(at)),
+        }
+    }
 }
 
 /// Products that were asked for and not made: groups, and what belongs to the next one.
@@ -51,39 +69,43 @@ struct Product {
     sum: Sum,
     a: Operand,
     b: Operand,
-    value: fn(u16) -> f32,
+    /// Elements of the step.
+    step: usize,
+    factor: unsafe fn(u32) -> f32,
 }
 
-/// Boxes of 64 × 64 elements, one after another along the kept axis.
+/// Boxes, one after another along the kept axis.
 #[derive(Clone, Copy)]
 struct Operand {
     at: u32,
     /// How many rows or columns are kept.
     kept: usize,
+    /// Of elements of two bytes.
     along_rows: bool,
 }
 
 impl Operand {
-    /// Element `k` of kept row or column `n`.
-    fn element(self, n: usize, k: usize) -> u16 {
-        let (row, col) = if self.along_rows { (k, n % STEP) } else { (n % STEP, k) };
-        let at = self.at + (n / STEP) as u32 * BOX_BYTES + (row * 2 * STEP + 2 * col) as u32;
-        // SAFETY: inside a stage, which the caller of `multiply` promises to be full.
-        unsafe { memory::load_element(memory::swizzled(at)) }
+    /// Where element `k` of `step` of kept row or column `n` lies.
+    fn place(self, n: usize, k: usize, step: usize) -> u32 {
+        let row = if self.along_rows { n / step * step + k } else { n };
+        let col = if self.along_rows { n % step } else { k };
+        memory::swizzled(self.at + row as u32 * ROW_BYTES + col as u32 * (ROW_BYTES / step as u32))
     }
 }
 
 impl Product {
     fn make(self) {
         let mut sum = self.sum.borrow_mut();
-        let columns = self.b.kept;
+        let (columns, step) = (self.b.kept, self.step);
         let gather = |operand: Operand| -> Vec<f32> {
-            (0..STEP * operand.kept).map(|n| (self.value)(operand.element(n % operand.kept, n / operand.kept))).collect()
+            // SAFETY: inside a stage, which the caller of `multiply` promises to be full.
+            let factor = |n: usize| unsafe { (self.factor)(operand.place(n % operand.kept, n / operand.kept, step)) };
+            (0..step * operand.kept).map(factor).collect()
         };
         let (a, b) = (gather(self.a), gather(self.b));
         for (row, sums) in sum.chunks_exact_mut(columns).enumerate() {
             for (k, b) in b.chunks_exact(columns).enumerate() {
-                let a = a[k * STEP + row];
+                let a = a[k * ROWS + row];
                 for (sum, b) in sums.iter_mut().zip(b) {
                     *sum += a * b;
                 }
@@ -99,7 +121,7 @@ impl Cores {
 
     /// All zero.
     pub fn zeros<const I: usize, const J: usize>(&self) -> Sum {
-        Rc::new(RefCell::new(vec![0.0; STEP * columns(I, J)]))
+        Rc::new(RefCell::new(vec![0.0; ROWS * columns(I, J)]))
     }
 
     /// Asks for `sum += a · bᵀ` over one step.
@@ -107,11 +129,14 @@ impl Cores {
     /// # Safety
     /// `a` and `b` are swizzled boxes in shared memory that stay until a wait says that the product is made.
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
+        // What is tf32 has been turned.
+        let lies = E::FACTOR != Factor::Tf32;
         self.open.push(Product {
             sum: sum.clone(),
-            a: Operand { at: a, kept: STEP, along_rows: along.0 },
-            b: Operand { at: b, kept: columns(I, J), along_rows: along.1 },
-            value: value::<E>(),
+            a: Operand { at: a, kept: ROWS, along_rows: along.0 && lies },
+            b: Operand { at: b, kept: columns(I, J), along_rows: along.1 && lies },
+            step: abi::columns(E::BYTES) as usize,
+            factor: factor::<E>,
         });
     }
 
@@ -141,9 +166,19 @@ impl Pending {
         Pending(Vec::new())
     }
 
-    /// One of the two.
-    pub fn chunk(&self, first: bool) -> Chunk {
-        self.0[usize::from(!first)].clone()
+    /// The first and the second one.
+    pub fn of(first: Chunk, second: Chunk) -> Pending {
+        Pending(vec![first, second])
+    }
+
+    /// The one that waits longest.
+    pub fn first(&self) -> Chunk {
+        self.0[0].clone()
+    }
+
+    /// The other one comes first now.
+    pub fn next(&mut self) {
+        self.0.remove(0);
     }
 }
 
@@ -152,33 +187,30 @@ pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32,
     Rc::new(RefCell::new(a.borrow().iter().zip(b.borrow().iter()).map(|(&a, &b)| f(a, b)).collect()))
 }
 
-/// 64 columns from column `64 * number` of this warpgroup, after the epilogue `T`.
-fn chunk<T: Elementwise, E: MmaElement>(sum: &Sum, number: usize) -> Chunk {
-    let sum = sum.borrow();
-    let columns = sum.len() / STEP;
-    sum.chunks_exact(columns).flat_map(|row| row[number * STEP..][..STEP].iter().map(|&value| packed::<T, E>(value))).collect()
+/// Chunk `number` of 64 rows, after the epilogue `T`.
+fn packed<T: Elementwise, E: MmaElement>(sum: &[f32], number: usize) -> Chunk {
+    let each = abi::columns(E::BYTES) as usize;
+    let row = |row: &[f32]| row[number * each..][..each].iter().map(|&value| T::apply(value)).collect::<Vec<f32>>();
+    let values = sum.chunks_exact(sum.len() / ROWS).flat_map(row);
+    if E::FACTOR == Factor::Tf32 {
+        return values.flat_map(|value| [value.to_bits() as u16, (value.to_bits() >> 16) as u16]).collect();
+    }
+    // An element is what `pack` puts into the low half.
+    values.map(|value| pack::<E>(value, 0.0) as u16).collect()
 }
 
-/// The first 64 columns of this warpgroup.
-pub fn first<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
-    chunk::<T, E>(sum, 0)
-}
-
-/// The next 64 columns.
-pub fn second<T: Elementwise, E: MmaElement>(sum: &Sum) -> Chunk {
-    chunk::<T, E>(sum, 1)
-}
-
-/// The last 128 of 256 columns.
-pub fn last<T: Elementwise, E: MmaElement>(sum: &Sum) -> Pending {
-    Pending(vec![chunk::<T, E>(sum, 2), chunk::<T, E>(sum, 3)])
+/// Chunk `N` of this warpgroup's columns.
+pub fn chunk<T: Elementwise, E: MmaElement, const N: usize>(sum: &Sum, _: u32) -> Chunk {
+    packed::<T, E>(&sum.borrow(), N)
 }
 
 /// 64 rows of 64 columns of a sum that is added up from parts.
 pub type Columns = Vec<f32>;
 
 /// Elements of 64 rows of 64 columns.
-const COLUMNS: usize = STEP * STEP;
+const COLUMNS: usize = ROWS * WIDTH;
+/// Columns of a sum that is added up.
+const WIDTH: usize = BOX as usize;
 
 /// Where the part of consumer thread `thread`, which stands for its warpgroup, lies in a chunk.
 fn own(chunk: *const u32, thread: u32) -> *mut f32 {
@@ -191,11 +223,11 @@ fn own(chunk: *const u32, thread: u32) -> *mut f32 {
 /// `at` is the memory of a partial sum of an `I` × `J` tile.
 pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, thread: u32) {
     let sum = sum.borrow();
-    for (chunk, first) in (0..columns(I, J)).step_by(STEP).enumerate() {
+    for (chunk, first) in (0..columns(I, J)).step_by(WIDTH).enumerate() {
         let to = own(at.wrapping_add(2 * COLUMNS * chunk), thread);
         for (row, values) in sum.chunks_exact(columns(I, J)).enumerate() {
             // SAFETY: inside the partial sum, and nobody else's.
-            unsafe { to.add(row * STEP).copy_from_nonoverlapping(values[first..].as_ptr(), STEP) };
+            unsafe { to.add(row * WIDTH).copy_from_nonoverlapping(values[first..].as_ptr(), WIDTH) };
         }
     }
 }
@@ -215,17 +247,12 @@ pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
     sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
 }
 
-/// 64 columns of a sum that was added up, after the epilogue `T`.
-pub fn whole<T: Elementwise, E: MmaElement>(sum: &Columns) -> Chunk {
-    sum.iter().map(|&value| packed::<T, E>(value)).collect()
+/// Chunk `N` of 64 columns of a sum that was added up.
+pub fn whole<T: Elementwise, E: MmaElement, const N: usize>(sum: &Columns, _: u32) -> Chunk {
+    packed::<T, E>(sum, N)
 }
 
-/// An element is what `pack` puts into the low half.
-fn packed<T: Elementwise, E: MmaElement>(value: f32) -> u16 {
-    crate::element::pack::<E>(T::apply(value), 0.0) as u16
-}
-
-/// Writes 64 rows of 64 columns to the swizzled box at `at`.
+/// Writes a chunk to the swizzled box at `at`.
 ///
 /// # Safety
 /// The box is this warpgroup's.
@@ -234,5 +261,26 @@ pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
     for (n, &element) in chunk.iter().enumerate() {
         // SAFETY: passed on from the caller.
         unsafe { memory::store_element(memory::swizzled(at + 2 * n as u32), element) };
+    }
+}
+
+/// Transposes `blocks` blocks of 32 × 32 elements of `f32` in place, which lie at `at` with the 128-byte swizzle. Each warpgroup has every
+/// second.
+///
+/// # Safety
+/// The blocks are the consumers', and nobody else's until they meet.
+pub unsafe fn turn(at: u32, blocks: u32, thread: u32) {
+    for block in (thread / 128..blocks).step_by(2) {
+        let place = |row: u32, col: u32| memory::swizzled(at + (block * BLOCK + row) * ROW_BYTES + col * 4);
+        for row in 0..BLOCK {
+            for col in 0..row {
+                // SAFETY: words of the block.
+                unsafe {
+                    let (lower, upper) = (memory::load_shared(place(row, col)), memory::load_shared(place(col, row)));
+                    memory::store_shared(place(row, col), upper);
+                    memory::store_shared(place(col, row), lower);
+                }
+            }
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Dot products of few rows of one matrix with rows of another, on the host: a thread is a warpgroup, and takes half of each page.
 
 use super::{cores, stream};
-use crate::element::MmaElement;
+use crate::element::HalfElement;
 use crate::hardware::memory;
 use crate::tile::{Inputs, Tile};
 
@@ -17,7 +17,7 @@ pub struct Dots<const I: usize, const J: usize>(Vec<f32>);
 
 /// # Safety
 /// None here; on a GPU the tile is read.
-pub unsafe fn columns<E: MmaElement, const I: usize, const J: usize>(_: Tile<E, I, 0>, k: u32, _: u32) -> Columns {
+pub unsafe fn columns<E: HalfElement, const I: usize, const J: usize>(_: Tile<E, I, 0>, k: u32, _: u32) -> Columns {
     Columns(k)
 }
 
@@ -31,14 +31,14 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     ///
     /// # Safety
     /// The stage is full, and the tensors are live; nobody writes the tiles.
-    pub unsafe fn add<E: MmaElement>(&mut self, columns: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
+    pub unsafe fn add<E: HalfElement>(&mut self, columns: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
         assert_eq!(columns.0, k, "columns of another stage");
         let half = stream::columns(J) / 2;
-        let (first, value) = (k + thread / 128 * half, cores::value::<E>());
+        let first = k + thread / 128 * half;
         for col in first..(first + half).min(w.cols()) {
             for n in 0..w.rows() {
                 // SAFETY: inside the stage.
-                let b = value(unsafe { memory::load_element(stage + (n * stream::columns(J) + (col - k)) * 2) });
+                let b = unsafe { cores::factor::<E>(stage + (n * stream::columns(J) + (col - k)) * 2) };
                 for m in 0..x.rows() {
                     self.0[m as usize * J + n as usize] += x.at(m, col) * b;
                 }
@@ -46,14 +46,15 @@ impl<const I: usize, const J: usize> Dots<I, J> {
         }
     }
 
-    /// Writes this warpgroup's sums to `scratch`.
+    /// Writes this warpgroup's sums to `scratch`: `PARTS` times `J` columns of `I` rows.
     ///
     /// # Safety
     /// `scratch` is shared memory that nobody else uses but the other warpgroup, which does the same.
     pub unsafe fn write(&self, scratch: u32, thread: u32) {
         for (n, sum) in self.0.iter().enumerate() {
+            let place = n % J * I + n / J;
             // SAFETY: passed on from the caller.
-            unsafe { memory::store_shared(scratch + (thread / 128 * (I * J) as u32 + n as u32) * 4, sum.to_bits()) };
+            unsafe { memory::store_shared(scratch + (thread / 128 * (I * J) as u32 + place as u32) * 4, sum.to_bits()) };
         }
     }
 }

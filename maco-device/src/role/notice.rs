@@ -40,18 +40,40 @@ pub unsafe fn give(arena: Arena, n: u32, notice: u32) {
     unsafe { memory::store_release_shared(arena.notice(n % SLOTS), notice) }
 }
 
-/// What has been announced of task `n`: its instance, and how many places before it the task is that it comes after.
+/// What consumers have found of a task, in one register.
+#[derive(Clone, Copy)]
+pub struct Notice(u32);
+
+impl Notice {
+    /// Whether the task has been announced.
+    #[inline(always)]
+    pub fn is_given(self) -> bool {
+        self.0 >> (AFTER + 3) == 0
+    }
+    /// Its instance.
+    #[inline(always)]
+    pub fn op(self) -> u16 {
+        self.0 as u16
+    }
+    /// How many places before it the task is that it comes after.
+    #[inline(always)]
+    pub fn after(self) -> u32 {
+        self.0 >> AFTER
+    }
+}
+
+/// What has been announced of task `n`.
 ///
 /// # Safety
 /// Consumers have ended all tasks in the slot before.
 #[inline(always)]
-pub unsafe fn take(arena: Arena, n: u32) -> Option<(u16, u32)> {
+pub unsafe fn take(arena: Arena, n: u32) -> Notice {
     if ARRIVALS > 1 {
         // Racecheck does not follow these words.
-        return None;
+        return Notice(u32::MAX);
     }
     // SAFETY: a word of the arena.
     let word = unsafe { memory::load_acquire_shared(arena.notice(n % SLOTS)) };
-    let expected = GIVEN | (n / SLOTS) << LAP;
-    if (word ^ expected) >> (AFTER + 3) == 0 { Some((word as u16, word >> AFTER & 7)) } else { None }
+    // What it should say of the lap vanishes.
+    Notice(word ^ (GIVEN | (n / SLOTS) << LAP))
 }

@@ -314,9 +314,33 @@ impl Stage {
     }
 }
 
+/// An empty stage that the loader fills: its shared address, and its `full` barrier. Not an `Option`: what `None` leaves undefined would be
+/// kept in two registers for each product of the kernel, from one task to the next.
+#[derive(Clone, Copy)]
+pub struct Room {
+    pub shared: u32,
+    pub full: u32,
+}
+
+impl Room {
+    /// No stage: nothing may be copied.
+    const NONE: Room = Room { shared: 0, full: 0 };
+
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        // Stages lie before barriers.
+        self.full != 0
+    }
+}
+
 /// Pages of a stage of an `I` × `J` contraction: 64 steps of two bytes.
 pub const fn pages(i: usize, j: usize) -> u32 {
     ((i + j) as u32 * 128).div_ceil(PAGE_BYTES)
+}
+
+/// Pages of the scratch of a SIMT body, `bytes` bytes.
+pub const fn scratch_pages(bytes: usize) -> u32 {
+    (bytes as u32).div_ceil(PAGE_BYTES)
 }
 
 impl Ring {
@@ -350,6 +374,7 @@ impl Ring {
     #[inline(always)]
     unsafe fn wait_empty(&self, page: u32) -> bool {
         let (at, parity) = (self.arena.empty(page), (self.parity >> page & 1) ^ 1);
+        let mut precedes = self.parity & PRECEDES != 0;
         // SAFETY: initialised barriers. A fresh one counts as having completed the phase of parity 1.
         unsafe {
             while !mbarrier::try_wait(at, parity) {
@@ -359,30 +384,31 @@ impl Ring {
                 if halted >= FALL_THROUGH {
                     return false;
                 }
-                if halted >= STOP && self.parity & PRECEDES != 0 {
+                if halted >= STOP && precedes {
                     let (slot, parity) = (self.parity >> SLOT & (SLOTS - 1), self.parity >> SLOT_PARITY & 1);
                     if !mbarrier::test(self.arena.ready(slot), parity) {
                         return false;
                     }
+                    // It stays so as long as the task is loaded; asking again would look like work, and the grace of others would not end.
+                    precedes = false;
                 }
             }
         }
         true
     }
 
-    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies; shared address and `full` barrier. `None`
-    /// when the CTA no longer waits: nothing may be copied.
+    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies. [`Room::NONE`] when the CTA no longer waits.
     ///
     /// # Safety
     /// Called by the loader thread, in the same order as the consumers call [`Ring::wait_full`].
     #[inline(always)]
-    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Option<(u32, u32)> {
+    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Room {
         let first = self.advance(pages);
         let mut page = first;
         while page < first + pages {
             // SAFETY: the loader thread.
             if !unsafe { self.wait_empty(page) } {
-                return None;
+                return Room::NONE;
             }
             self.parity ^= 1 << page;
             page += 1;
@@ -390,14 +416,14 @@ impl Ring {
         // A consumer that was let through gives back what was not full. Its barrier still expects bytes: an arrival would be one too many,
         // and `drain` could not tell any more which copies are on their way.
         if self.arena.halted() >= FALL_THROUGH {
-            return None;
+            return Room::NONE;
         }
         let full = self.arena.full(first);
         self.parity ^= 1 << (first + FILLED);
         let bytes = if self.parity & EXCESS != 0 { bytes + 16 } else { bytes };
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
-        Some((self.arena.page(first), full))
+        Room { shared: self.arena.page(first), full }
     }
 
     /// Loader: waits until every copy has landed, so that none outlives the CTA. If fewer bytes come than were announced, a
@@ -425,11 +451,22 @@ impl Ring {
     /// Called by every consumer thread, in the same order as the loader calls [`Ring::acquire`].
     #[inline(always)]
     pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
+        // SAFETY: passed on from the caller.
+        let (stage, at, _) = unsafe { self.wait_full_or_let_through(pages) };
+        (stage, at)
+    }
+
+    /// The same, and whether the stage is full: if not, the CTA no longer waits.
+    ///
+    /// # Safety
+    /// As [`Ring::wait_full`].
+    #[inline(always)]
+    pub unsafe fn wait_full_or_let_through(&mut self, pages: u32) -> (Stage, u32, bool) {
         let first = self.advance(pages);
         // SAFETY: an initialised barrier.
-        unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
+        let full = unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
         self.parity ^= 1 << first;
-        (Stage(first), self.arena.page(first))
+        (Stage(first), self.arena.page(first), full)
     }
 
     /// Consumer: gives a stage back. One lane of every consumer warp.

@@ -43,12 +43,14 @@ impl Walk {
 }
 
 /// Accesses of 16 bytes that a thread has on their way before it needs the first.
-const FLIGHT: u32 = 8;
+const FLIGHT: u32 = 16;
 
-/// Blocks of eight elements loaded together, each by this many accesses.
-const fn together(accesses: u32) -> u32 {
+/// Blocks of eight elements loaded together, each by this many accesses; no more than a thread has of a tile of `rows` × `cols` (0: any).
+const fn together(accesses: u32, rows: usize, cols: usize) -> u32 {
     let most = FLIGHT / accesses;
-    if most == 0 { 1 } else { 1 << most.ilog2() }
+    let most = if most == 0 { 1 } else { 1 << most.ilog2() };
+    let own = (rows * cols).div_ceil(8 * CONSUMERS as usize).next_power_of_two() as u32;
+    if rows * cols == 0 || own > most { most } else { own }
 }
 
 /// Of how many of these results are made by one code, which the blocks pass in turn.
@@ -122,7 +124,7 @@ impl Share {
 
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
     ///
-    /// A thread has `FLIGHT` accesses of 16 bytes on their way before it needs the first: 32 KiB of a multiprocessor with 256 consumers.
+    /// A thread has `FLIGHT` accesses of 16 bytes on their way before it needs the first: 64 KiB of a multiprocessor with 256 consumers.
     /// Whole and ragged tiles are one code, and so are the results of all these: registers that are moved cost less than instructions in
     /// every instance of every task.
     #[inline(always)]
@@ -149,11 +151,11 @@ impl Share {
                 // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
                 let load = |n: u32| unsafe { inputs.block(place(n), col) };
                 macro_rules! loads {
-                    ($($n:literal)*) => { [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*] };
+                    ($($n:literal)*) => { [$(if const { $n < together(X::ACCESSES, I, J) } { load($n) } else { X::Blocks::default() }),*] };
                 }
-                let mut blocks: [X::Blocks; 8] = loads!(0 1 2 3 4 5 6 7);
-                let made = const { turn(together(X::ACCESSES)) };
-                let mut left = together(X::ACCESSES);
+                let mut blocks: [X::Blocks; 16] = loads!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+                let made = const { turn(together(X::ACCESSES, I, J)) };
+                let mut left = together(X::ACCESSES, I, J);
                 loop {
                     macro_rules! puts {
                         ($($n:literal)*) => {$(
@@ -174,9 +176,9 @@ impl Share {
                     }
                     // All go around, also those that are not needed: of registers that stay, the compiler makes turns of their own.
                     macro_rules! moved {
-                        ($($n:literal)*) => { [$(blocks[const { ($n + turn(together(X::ACCESSES))) % together(X::ACCESSES) } as usize]),*] };
+                        ($($n:literal)*) => { [$(blocks[const { ($n + turn(together(X::ACCESSES, I, J))) % together(X::ACCESSES, I, J) } as usize]),*] };
                     }
-                    blocks = moved!(0 1 2 3 4 5 6 7);
+                    blocks = moved!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
                 }
             }
             col += across * 8;

@@ -3,7 +3,7 @@
 use super::Role;
 use super::maps::Maps;
 use super::ring::{Arena, CHUNKS};
-use crate::abi::BOX;
+use crate::abi;
 use crate::element::MmaElement;
 use crate::hardware::{mbarrier, memory, tma};
 use crate::split::Split;
@@ -49,12 +49,12 @@ pub fn parity(n: u32) -> u32 {
     (n / (CHUNKS / 2)) & 1
 }
 
-/// Where warpgroup `group` stores column chunk `chunk` of an `I` × `J` tile: row and column from the tile's origin.
+/// Where warpgroup `group` stores what of its columns begins with `col`, of an `I` × `J` tile: row and column from the tile's origin.
 ///
 /// 128 rows: each warpgroup has 64 of them; 64 rows: each has half of the columns.
 #[inline(always)]
-pub fn place<const I: usize, const J: usize>(group: u32, chunk: u32) -> (i32, i32) {
-    if I == 128 { ((group * 64) as i32, (chunk * BOX) as i32) } else { (0, (group * (J as u32 / 2) + chunk * BOX) as i32) }
+pub fn place<const I: usize, const J: usize>(group: u32, col: u32) -> (i32, i32) {
+    if I == 128 { ((group * 64) as i32, col as i32) } else { (0, (group * (J as u32 / 2) + col) as i32) }
 }
 
 /// Columns of the tile that one warpgroup has.
@@ -87,7 +87,7 @@ impl Role for Store {
     #[inline(always)]
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split) {
         let map = self.maps.get(y.view.map);
-        let chunks = columns(I, J) as u32 / BOX;
+        let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let in_parts = split.parts > 1;
         let mut next = 0;
         // All chunks of a tile, or of one made in parts those that the consumers claim.
@@ -104,7 +104,7 @@ impl Role for Store {
                     if in_parts {
                         chunk = if staged { memory::load_shared(self.arena.claimed(self.sent)) } else { chunks };
                     }
-                    (row, col) = place::<I, J>(group, chunk);
+                    (row, col) = place::<I, J>(group, chunk * abi::columns(E::BYTES));
                     if staged && chunk < chunks {
                         tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
                     }

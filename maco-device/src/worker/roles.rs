@@ -155,13 +155,12 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
             // costs little is bound by the branches between bodies.
             let next = notice::take(arena, n + 1);
-            if warp::all(next.is_some() && role.gate.is_plain() && !role.owes()) {
+            if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
                 warp::sync();
                 ring::arrive(arena.done(place(n).0), lane);
                 ran.note(arena);
-                let after;
-                (op, after) = next.unwrap_or((OP_END, 0));
-                if after != 0 {
+                op = next.op();
+                if next.after() != 0 {
                     // All warps have ended every task before this one.
                     barrier::sync_consumers();
                 }

@@ -66,6 +66,13 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     if let Some(axis) = task.axes.iter().find(|axis| axis.tiles.is_empty() || axis.tiles.contains(&0)) {
         return Err(malformed(format!("axis `{}` of {site} has no tile size, or a zero", axis.name)));
     }
+    if let Some(few) = task.few {
+        // The macro has looked at it: `spec::check_few`.
+        if few.few.is_some() || few.streamed().is_none() || !task.signature_of(few) {
+            return Err(malformed(format!("{site} has a form for few rows that is another task")));
+        }
+        spec(site, few)?;
+    }
     let instances = task.axes.iter().fold(task.elements.len().max(1), |product, axis| product.saturating_mul(axis.tiles.len()));
     if instances > MAX_INSTANCES {
         return Err(PlanError::TooManyParts { site, what: "instances", found: instances, max: MAX_INSTANCES });

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::check::operand_name;
+use super::work::rounds;
 use super::{Plan, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 
@@ -29,6 +30,9 @@ impl Display for Plan {
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
             if planned.parts > 1 {
                 write!(f, "  split in {}", planned.parts)?;
+            }
+            if rounds(call) {
+                write!(f, "  in tf32")?;
             }
             match self.waves_of(index) {
                 Some((first, last)) if first == last => write!(f, "  wave {first}")?,

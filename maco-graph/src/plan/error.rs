@@ -214,6 +214,19 @@ pub enum PlanError {
         /// Sizes there are.
         allowed: &'static [u32],
     },
+    /// Tile sizes that neither form of a task has.
+    #[error(
+        "MACO0017: {site} has no tile of {found}\n  \
+         = help: allowed are {allowed}"
+    )]
+    TileOfForms {
+        /// The call.
+        site: Site,
+        /// Sizes given.
+        found: Box<str>,
+        /// Sizes of either form.
+        allowed: Box<str>,
+    },
     /// A sum that has no such parts.
     #[error(
         "MACO0018: {site} cannot be split into {found} parts\n  \
@@ -405,7 +418,7 @@ impl PlanError {
             PlanError::WritesIn { .. } => 9,
             PlanError::Divisor { .. } => 12,
             PlanError::UnknownAxis { .. } => 13,
-            PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::ShapeCall { .. } => 17,
+            PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::TileOfForms { .. } | PlanError::ShapeCall { .. } => 17,
             PlanError::ReduceOverlap { .. } | PlanError::Split { .. } => 18,
             PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Placement { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,

@@ -134,7 +134,7 @@ impl fmt::Display for Schedule {
 /// A verified plan: every task, what it waits for and signals, and who runs it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was planned.
+    /// What was planned. A task with two forms is the one that was chosen, in each call.
     pub graph: ir::Graph,
     /// One per call of the graph, in program order.
     pub calls: Vec<PlannedCall>,
@@ -386,7 +386,7 @@ pub fn plan_without(graph: ir::Graph, options: &Options, dropped: Hazard) -> Res
     build(graph, options, Some(dropped))
 }
 
-fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
+fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result<Plan, PlanError> {
     if !(1..=MAX_WORKERS).contains(&options.workers) {
         return Err(PlanError::Workers { found: options.workers, max: MAX_WORKERS });
     }
@@ -407,8 +407,9 @@ fn build(graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Result
     }
     for index in 0..graph.calls.len() {
         let site = check::call(&graph, index)?;
+        let choice = chooser.choose(site, &graph.calls[index], options)?;
+        choice.settle(&mut graph.calls[index]);
         let call = &graph.calls[index];
-        let choice = chooser.choose(site, call, options)?;
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;

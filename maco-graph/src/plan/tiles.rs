@@ -1,20 +1,27 @@
-//! Chooses the tile of every call, and in how many parts each tile's sum is made: forced by `.tile(..)` and `.split_k(..)`, or what a
-//! small cost model likes best.
+//! Chooses the form and the tile of every call, and in how many parts each tile's sum is made: forced by `.tile(..)` and `.split_k(..)`, or
+//! what a small cost model likes best.
 //!
 //! The model is that of a call alone on the device: waves of tasks over the workers, each as long as one tile, or part of one, takes. It
 //! is meant to rank the variants of one task, not to predict times.
+//!
+//! A task's form for few rows is looked at where it reads its weights once, since it streams them as fast as memory gives them and every
+//! further row of tiles would stream them again. It is compared by what the better of its variants takes with the best of the others, both
+//! with no less than the time in which memory gives all operands. If that is the same, the streamed one is better by what the model does not
+//! see: its weights are loaded before its inputs are there.
 
 use super::region::tensor_of;
-use super::work::contraction;
+use super::work::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
-use crate::spec::{Access, ElementSpec, Index, MOST_PARTS, TaskSpec, TensorParam};
+use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
 /// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
 /// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
-/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense).
+/// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
+const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
+/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense); of tf32 half as many.
 const PRODUCTS_PER_CYCLE: f64 = 2048.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
@@ -29,12 +36,13 @@ const CALL_BYTES: f64 = (32 << 20) as f64;
 const ALL_BYTES: f64 = (256 << 20) as f64;
 /// Bytes of an element of a partial sum.
 const PARTIAL_BYTES: f64 = 4.0;
-/// Elements of one step of a contraction.
-const STEP: u64 = 64;
+/// Bytes of the elements of one step of a contraction.
+const STEP_BYTES: u64 = 128;
 
-/// The tile, parts and grid of one call.
+/// The form, tile, parts and grid of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
+    form: Form,
     axes: usize,
     /// Which of the allowed sizes, per grid axis.
     variants: [u32; AXES],
@@ -47,7 +55,21 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The call as the plan lists it, without its tasks.
+    /// Makes `call` one of the chosen form: from here on it is as if it were the only one.
+    pub fn settle(&self, call: &mut Call) {
+        call.task = self.form.spec;
+        call.slot = call.slot.saturating_add(self.form.first);
+    }
+
+    /// Whether no two tiles stream the same part of the weights.
+    fn streams_once(&self) -> bool {
+        let spec = self.form.spec;
+        let streamed = spec.streamed().and_then(|operand| spec.params.iter().filter_map(tensor_of).nth(operand));
+        let cut = |axis: usize| streamed.is_some_and(|param| param.region.contains(&Index::Tile(axis as u8)));
+        (0..self.axes).all(|axis| self.grid[axis] <= 1 || cut(axis))
+    }
+
+    /// The call, [settled](Choice::settle), as the plan lists it, without its tasks.
     pub fn planned(&self, call: &Call) -> PlannedCall {
         let op = call.slot.saturating_add(call.task.instance(call.element, &self.variants[..self.axes]));
         PlannedCall { tile: self.tile[..self.axes].to_vec(), grid: self.grid[..self.axes].to_vec(), parts: self.parts, op, tasks: 0..0 }
@@ -71,7 +93,7 @@ pub(super) struct Chooser {
 }
 
 impl Chooser {
-    /// The tile, parts and grid of `call`, which has passed [`super::check::call`].
+    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`].
     pub fn choose(&mut self, site: Site, call: &Call, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
         self.collect_uses(call);
@@ -81,40 +103,58 @@ impl Chooser {
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
         let split = call.split.or(shape.and_then(|shape| shape.split));
-        let parts = parts(site, call, split, options)?;
-        let cost = Cost::new(call, options.workers);
         if let Some(tile) = tile {
-            let choice = self.place(site, task, forced(site, task, tile)?)?;
-            return Ok(self.split(&cost, choice, parts, split.is_some()).1);
+            let form = forced(site, call, tile)?;
+            let parts = parts(site, call, form.spec, split, options)?;
+            let variant = form.spec.variant(tile).unwrap_or(0);
+            let choice = self.place(site, form, digits(form.spec, variant))?;
+            return Ok(self.split(&Cost::new(call, form.spec, options.workers), choice, parts, split.is_some()).1);
         }
-        let mut best: Option<(f64, Choice)> = None;
+        let (time, mut best) = self.fastest(site, call, task.own_form(), split, options)?;
+        if let Some(few) = task.few_form(call.element)
+            && split.is_none_or(|split| split <= few.spec.most_parts())
+            && let Ok((streamed, choice)) = self.fastest(site, call, few, split, options)
+            && choice.streams_once()
+        {
+            let memory = Cost::new(call, task, options.workers).memory();
+            if streamed.behind(memory) <= time.behind(memory) {
+                best = choice;
+            }
+        }
+        if split.is_none() {
+            self.partial += Cost::new(call, best.form.spec, options.workers).partial_bytes(&best);
+        }
+        Ok(best)
+    }
+
+    /// The fastest of all tiles of a form, for few rows of those that stream once, and how long it takes.
+    fn fastest(&self, site: Site, call: &Call, form: Form, split: Option<u32>, options: &Options) -> Result<(Time, Choice), PlanError> {
+        let parts = parts(site, call, form.spec, split, options)?;
+        let cost = Cost::new(call, form.spec, options.workers);
+        let mut best: Option<(Time, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
-        for index in (0..task.tile_variants()).rev() {
-            match self.place(site, task, digits(task, index)) {
+        for index in (0..form.spec.tile_variants()).rev() {
+            match self.place(site, form, digits(form.spec, index)) {
                 Err(error) => refused = Some(error),
+                Ok(choice) if form.first > 0 && !choice.streams_once() => {}
                 Ok(choice) => {
                     let (time, choice) = self.split(&cost, choice, parts, split.is_some());
-                    if best.is_none_or(|(least, _)| time < least) {
+                    if best.is_none_or(|(least, _)| time.whole() < least.whole()) {
                         best = Some((time, choice));
                     }
                 }
             }
         }
         match (best, refused) {
-            (Some((_, choice)), _) => {
-                if split.is_none() {
-                    self.partial += cost.partial_bytes(&choice);
-                }
-                Ok(choice)
-            }
+            (Some(best), _) => Ok(best),
             (None, Some(error)) => Err(error),
-            (None, None) => self.place(site, task, [0; AXES]),
+            (None, None) => self.place(site, form, [0; AXES]).map(|choice| (cost.of(&choice), choice)),
         }
     }
 
     /// `choice` in `parts` parts if that is forced, else in as many up to that as are fastest; and its time.
-    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: bool) -> (f64, Choice) {
+    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: bool) -> (Time, Choice) {
         let first = if forced { parts } else { 1 };
         let mut best = (cost.of(&Choice { parts: first, ..choice }), Choice { parts: first, ..choice });
         for parts in first + 1..=parts {
@@ -124,7 +164,7 @@ impl Chooser {
                 break;
             }
             let time = cost.of(&split);
-            if time < best.0 {
+            if time.whole() < best.0.whole() {
                 best = (time, split);
             }
         }
@@ -147,8 +187,9 @@ impl Chooser {
     }
 
     /// The grid of one variant; all uses of an axis must agree on it.
-    fn place(&self, site: Site, task: &'static TaskSpec, variants: [u32; AXES]) -> Result<Choice, PlanError> {
-        let mut choice = Choice { axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1 };
+    fn place(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
+        let task = form.spec;
+        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1 };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -176,11 +217,14 @@ impl Chooser {
 }
 
 /// The forced number of parts, or the largest one to try. Every part has a step at least.
-fn parts(site: Site, call: &Call, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
-    let most = if call.task.splits() { MOST_PARTS } else { 1 };
-    let contracted = call.task.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
-    let extents = contracted.flat_map(|(param, view)| param.region.iter().zip(&view.axes));
-    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent.div_ceil(STEP).max(1)).min();
+fn parts(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
+    let most = form.most_parts();
+    let contracted = form.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
+    let extents = contracted.flat_map(|(param, view)| {
+        let step = STEP_BYTES / u64::from(bytes(call, param));
+        param.region.iter().zip(&view.axes).map(move |(index, axis)| (index, axis.extent.div_ceil(step)))
+    });
+    let steps = extents.filter(|(index, _)| **index == Index::All).map(|(_, steps)| steps.max(1)).min();
     let steps = steps.map_or(1, |steps| steps.min(u64::from(most)) as u32);
     match forced {
         Some(found) if !(1..=most).contains(&found) => Err(PlanError::Split { site, found, max: most }),
@@ -190,18 +234,26 @@ fn parts(site: Site, call: &Call, forced: Option<u32>, options: &Options) -> Res
     }
 }
 
-fn forced(site: Site, task: &'static TaskSpec, tile: &[u32]) -> Result<[u32; AXES], PlanError> {
+/// The form that has the forced tile.
+fn forced(site: Site, call: &Call, tile: &[u32]) -> Result<Form, PlanError> {
+    let task = call.task;
     if tile.len() != task.axes.len() {
         return Err(PlanError::TileCount { site, expected: task.axes.len(), found: tile.len() });
     }
-    let mut variants = [0; AXES];
-    for ((variant, axis), &found) in variants.iter_mut().zip(task.axes).zip(tile) {
-        let Some(position) = axis.tiles.iter().position(|&allowed| allowed == found) else {
-            return Err(PlanError::TileVariant { site, axis: axis.name, found, allowed: axis.tiles });
-        };
-        *variant = position as u32;
+    if let Some(form) = task.form(tile, call.element) {
+        return Ok(form);
     }
-    Ok(variants)
+    if let Some(Form { spec: few, .. }) = task.few_form(call.element) {
+        let (mut found, mut allowed) = (Text::new(), Text::new());
+        found.push_tile(tile, tile.len());
+        allowed.push_tiles(task);
+        allowed.push(", and for few rows ");
+        allowed.push_tiles(few);
+        return Err(PlanError::TileOfForms { site, found: found.as_str().into(), allowed: allowed.as_str().into() });
+    }
+    let wrong = task.axes.iter().zip(tile).find(|(axis, found)| !axis.tiles.contains(found));
+    let (axis, &found) = wrong.unwrap_or((&task.axes[0], &tile[0]));
+    Err(PlanError::TileVariant { site, axis: axis.name, found, allowed: axis.tiles })
 }
 
 /// The variant of each axis in variant number `index`, last axis fastest.
@@ -215,37 +267,74 @@ fn digits(task: &TaskSpec, mut index: u32) -> [u32; AXES] {
     variants
 }
 
-/// Estimates how long a call takes, in cycles.
+/// How long a call takes, in cycles.
+#[derive(Clone, Copy)]
+struct Time {
+    /// Until everything has been loaded and multiplied.
+    load: f64,
+    /// Everything else.
+    rest: f64,
+}
+
+impl Time {
+    fn whole(self) -> f64 {
+        self.load + self.rest
+    }
+
+    /// The whole, if loading takes no less than `memory`.
+    fn behind(self, memory: f64) -> f64 {
+        self.load.max(memory) + self.rest
+    }
+}
+
+/// Estimates how long a call takes in one of its task's forms.
 struct Cost<'a> {
     call: &'a Call,
+    form: &'a TaskSpec,
     workers: f64,
 }
 
 impl<'a> Cost<'a> {
-    fn new(call: &'a Call, workers: u32) -> Cost<'a> {
-        Cost { call, workers: f64::from(workers) }
+    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32) -> Cost<'a> {
+        Cost { call, form, workers: f64::from(workers) }
     }
 
-    fn of(&self, choice: &Choice) -> f64 {
+    fn operands(&self) -> impl Iterator<Item = (&'a TensorParam, &'a View)> {
+        self.form.params.iter().filter_map(tensor_of).zip(&self.call.operands)
+    }
+
+    fn of(&self, choice: &Choice) -> Time {
         let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
-        let task = self.call.task;
-        let (mut bytes, mut result) = (0.0, 0.0f64);
-        for (param, view) in task.params.iter().filter_map(tensor_of).zip(&self.call.operands) {
+        let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
+        for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
-            bytes += volume * self.element_bytes(param) * if param.access == Access::Update { 2.0 } else { 1.0 };
+            let element = f64::from(bytes(self.call, param));
+            moved += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
+            } else if param.staged {
+                rate = PRODUCTS_PER_CYCLE * 2.0 / element;
             }
         }
-        let products = contraction(self.call).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
+        let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let parts = f64::from(choice.parts);
-        let mut time = TILE_CYCLES + (products / PRODUCTS_PER_CYCLE).max(bytes / BYTES_PER_CYCLE) / parts;
+        let waves = (tiles * parts / self.workers).ceil();
+        let load = waves * (products / rate).max(moved / BYTES_PER_CYCLE) / parts;
+        // A stream of weights goes on from one task to the next.
+        let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { waves } * TILE_CYCLES;
         if choice.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if tiles * parts <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
-            time += PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE;
+            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
         }
-        (tiles * parts / self.workers).ceil() * time
+        Time { load, rest }
+    }
+
+    /// Cycles in which memory gives or takes every element once.
+    fn memory(&self) -> f64 {
+        let elements = |view: &View| view.axes.iter().map(|axis| axis.extent as f64).product::<f64>();
+        let bytes: f64 = self.operands().map(|(param, view)| elements(view) * f64::from(bytes(self.call, param))).sum();
+        bytes / (MEMORY_BYTES_PER_CYCLE * self.workers)
     }
 
     /// Bytes of all partial sums.
@@ -254,18 +343,14 @@ impl<'a> Cost<'a> {
             return 0.0;
         }
         let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
-        let params = self.call.task.params.iter().filter_map(tensor_of).zip(&self.call.operands);
-        let written = params.filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
+        let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
         tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
+}
 
-    fn element_bytes(&self, param: &TensorParam) -> f64 {
-        let element = match param.element {
-            ElementSpec::Fixed(element) => Some(element),
-            ElementSpec::Generic => self.call.task.elements.get(self.call.element as usize).copied(),
-        };
-        element.map_or(4.0, |element| f64::from(element.bytes()))
-    }
+/// Bytes of an element of a parameter.
+fn bytes(call: &Call, param: &TensorParam) -> u32 {
+    element(call, param).map_or(4, Element::bytes)
 }
 
 /// Elements of one tile of a parameter.

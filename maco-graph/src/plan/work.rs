@@ -2,8 +2,8 @@
 
 use super::Plan;
 use super::region::tensor_of;
-use crate::ir::Call;
-use crate::spec::{Access, Index, TaskKind};
+use crate::ir::{Call, View};
+use crate::spec::{Access, Element, ElementSpec, Index, TaskKind, TaskSpec, TensorParam};
 
 /// The work of all tasks of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,20 +37,41 @@ impl Plan {
                 results = results.max(all);
             }
         }
-        let contracted = contraction(call).map_or(0, |(depth, products)| depth.saturating_mul(products));
+        let streamed = call.task.streamed().and_then(|operand| {
+            let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
+            whole(param, &call.operands[operand]).map(|depth| (depth, 1))
+        });
+        let contracted = contraction(call.task, &call.operands).or(streamed).map_or(0, |(depth, products)| depth.saturating_mul(products));
         Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
     }
 }
 
+/// Whether a call multiplies `f32`, of which the tensor cores see 10 bits of fraction.
+pub(super) fn rounds(call: &Call) -> bool {
+    let params = call.task.params.iter().filter_map(tensor_of);
+    let mut factors = params.filter(|param| param.staged && !param.access.writes());
+    factors.any(|param| element(call, param) == Some(Element::F32))
+}
+
+/// What a parameter holds in this call; none if the call does not say.
+pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
+    match param.element {
+        ElementSpec::Fixed(element) => Some(element),
+        ElementSpec::Generic => call.task.elements.get(call.element as usize).copied(),
+    }
+}
+
+/// The extent of the axis that a task reads whole.
+fn whole(param: &TensorParam, view: &View) -> Option<u64> {
+    param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent)
+}
+
 /// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` one, with
 /// `mma_pair` two. None of a call without.
-pub(super) fn contraction(call: &Call) -> Option<(u64, u64)> {
-    let TaskKind::Staged { .. } = call.task.kind else { return None };
-    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
-    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| {
-        let whole = param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All);
-        whole.map(|(_, axis)| axis.extent)
-    });
+pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
+    let TaskKind::Staged { .. } = task.kind else { return None };
+    let params = task.params.iter().filter_map(tensor_of).zip(operands);
+    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| whole(param, view));
     let (count, depth) = depths.fold((0, u64::MAX), |(count, least), depth| (count + 1, least.min(depth)));
     (count > 1).then(|| (depth, count - 1))
 }

@@ -4,6 +4,7 @@
 
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
+use super::form::{Form, position};
 use super::recorder::CallRow;
 use super::{Access, Argument, Collective, Element, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
 
@@ -145,20 +146,41 @@ impl Recorder<'_> {
             None => 0,
         };
         let slot = self.state.base + site.slot;
-        let (tile, forced) = match site.tile {
-            Some(tile) => self.tiles(spec, site, tile),
+        let (tile, form) = match site.tile {
+            Some(tile) => self.tiles(spec, site, tile, element),
             None => ([0; 3], None),
         };
         let split = match site.split {
-            Some(parts) => self.parts(spec, site, parts),
+            Some(parts) => self.parts(if let Some(form) = form { form.spec } else { spec }, site, parts),
             None => 0,
         };
         if !site.then.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
-        self.mark(spec, site, slot, element, forced);
+        self.mark_forms(spec, site, slot, element, form, split);
         let (then, priority, drain) = (site.then, site.priority, site.drain);
         self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, split, then, priority, drain });
+    }
+
+    /// Marks the instances that a plan may use: that of the forced tile, else those of every form whose sums have so many parts.
+    const fn mark_forms(
+        &mut self,
+        spec: &'static TaskSpec,
+        site: &CallSite<'_>,
+        slot: u32,
+        element: u32,
+        forced: Option<Form>,
+        split: u32,
+    ) {
+        if let (Some(Form { spec, first }), Some(tile)) = (forced, site.tile) {
+            return self.mark(spec, site, slot + first, element, spec.variant(tile));
+        }
+        self.mark(spec, site, slot, element, None);
+        if let Some(Form { spec, first }) = spec.few_form(element)
+            && split <= spec.most_parts()
+        {
+            self.mark(spec, site, slot + first, element, None);
+        }
     }
 
     /// `.split_k(4)`: the number of parts, 0 after a fault.
@@ -251,31 +273,41 @@ impl Recorder<'_> {
         }
     }
 
-    /// `.tile(64, 128)`: the sizes and the variant they are.
-    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32]) -> ([u32; 3], Option<u32>) {
+    /// `.tile(64, 128)`: the sizes, and the form that has them.
+    const fn tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32], element: u32) -> ([u32; 3], Option<Form>) {
         if tile.len() != spec.axes.len() {
             let (expected, found) = (spec.axes.len() as u32, tile.len() as u32);
             self.fault(site.tile_site, spec.name, "", FaultKind::TileCount { expected, found });
             return ([0; 3], None);
         }
-        let (mut sizes, mut variant, mut good) = ([0; 3], 0, true);
+        let mut sizes = [0; 3];
+        let mut axis = 0;
+        while axis < tile.len() {
+            sizes[axis] = tile[axis];
+            axis += 1;
+        }
+        let form = spec.form(tile, element);
+        match (&form, spec.few_form(element)) {
+            (Some(_), _) => return (sizes, form),
+            (None, Some(Form { spec: few, .. })) => {
+                self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, few, found: sizes })
+            }
+            (None, None) => self.wrong_tiles(spec, site, tile),
+        }
+        ([0; 3], None)
+    }
+
+    /// A fault for each size that the only form has not.
+    const fn wrong_tiles(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, tile: &[u32]) {
         let mut axis = 0;
         while axis < tile.len() {
             let tiles = spec.axes[axis].tiles;
-            let mut n = 0;
-            while n < tiles.len() && tiles[n] != tile[axis] {
-                n += 1;
-            }
-            if n == tiles.len() {
+            if position(tiles, tile[axis]).is_none() {
                 let at = site.tile_site + axis as u32;
                 self.fault(at, spec.name, "", FaultKind::Tile { axis: spec.axes[axis].name, tiles, found: tile[axis] });
-                good = false;
             }
-            sizes[axis] = tile[axis];
-            variant = variant * tiles.len() as u32 + n as u32;
             axis += 1;
         }
-        if good { (sizes, Some(variant)) } else { ([0; 3], None) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be wrong with a megakernel, as const data; the sentences are in `message.rs`.
 
-use super::{Code, Collective, Dim, Element, Placement, ScalarType};
+use super::{Code, Collective, Dim, Element, Placement, ScalarType, TaskSpec};
 
 /// A tensor in the user's words: `h`, `up[2]`.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,8 @@ pub enum FaultKind {
     TileCount { expected: u32, found: u32 },
     /// `.tile(..)` with a size that is not a variant.
     Tile { axis: &'static str, tiles: &'static [u32], found: u32 },
+    /// `.tile(..)` with sizes that neither form of a task has.
+    TileOfForms { spec: &'static TaskSpec, few: &'static TaskSpec, found: [u32; 3] },
     /// `.split_k(..)` into no part, or too many.
     SplitCount { found: u32 },
     /// `.split_k(..)` on a task whose sum cannot be split.
@@ -122,7 +124,7 @@ impl FaultKind {
             FaultKind::ScalarForTensor | FaultKind::TensorForScalar { .. } | FaultKind::Array { .. } => Code::Sort,
             FaultKind::WritesIn { .. } => Code::WritesIn,
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
-            FaultKind::TileCount { .. } | FaultKind::Tile { .. } => Code::Tile,
+            FaultKind::TileCount { .. } | FaultKind::Tile { .. } | FaultKind::TileOfForms { .. } => Code::Tile,
             FaultKind::SplitCount { .. } | FaultKind::SplitWithoutSum | FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => {
                 Code::CallOption
             }

@@ -26,7 +26,7 @@ impl Fault {
             FaultKind::WritesIn { .. } => "make it an `InOut`, or write to a temp",
             FaultKind::NeverWritten { .. } => "write it, or remove the parameter",
             FaultKind::TileCount { .. } => "give one size for each axis of the task's `tile(..)`, in that order",
-            FaultKind::Tile { .. } => "use one of these, or add a variant to the task's `tile(..)`",
+            FaultKind::Tile { .. } | FaultKind::TileOfForms { .. } => "use one of these, or add a variant to the task's `tile(..)`",
             FaultKind::SplitCount { .. } => "name 1 to 64 parts, or leave it out to let the plan choose",
             FaultKind::SplitWithoutSum => {
                 "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"

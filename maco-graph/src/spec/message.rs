@@ -199,6 +199,15 @@ impl Fault {
                 text.push(": it can be ");
                 text.push_numbers(tiles);
             }
+            FaultKind::TileOfForms { spec, few, found } => {
+                self.task(text);
+                text.push(" has no variant with a tile of ");
+                text.push_tile(found, spec.axes.len());
+                text.push(": it can be ");
+                text.push_tiles(spec);
+                text.push(", and for few rows ");
+                text.push_tiles(few);
+            }
             FaultKind::SplitCount { found } => {
                 text.push("a sum cannot be split into ");
                 text.push_count(*found, "part");

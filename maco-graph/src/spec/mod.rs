@@ -17,6 +17,7 @@ mod element;
 mod expression;
 mod fault;
 mod flow;
+mod form;
 mod graph;
 mod help;
 mod message;
@@ -36,6 +37,7 @@ pub use code::Code;
 pub use dims::{Dim, DimRow, Origin, Polynomial, Term};
 pub use fault::{Fault, FaultKind, TensorName};
 pub use flow::Kind;
+pub use form::{Form, check_few};
 pub use graph::{Enclosing, GraphParam, GraphSpec};
 #[cfg(feature = "std")]
 pub use owned::{BuildError, CallOptions, Owned, intern};

@@ -102,7 +102,16 @@ pub struct CallRow {
 impl CallRow {
     /// Fills unused capacity.
     pub const EMPTY: CallRow = CallRow {
-        task: &TaskSpec { name: "", kind: super::TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: &[] },
+        task: &TaskSpec {
+            name: "",
+            kind: super::TaskKind::Direct,
+            axes: &[],
+            dims: &[],
+            equal: &[],
+            elements: &[],
+            params: &[],
+            few: None,
+        },
         slot: 0,
         element: 0,
         first_operand: 0,
@@ -335,16 +344,16 @@ impl Recorder<'_> {
         if view.none() { TensorRow::EMPTY.name } else { self.tensors[view.tensor as usize].name }
     }
 
-    /// Marks the instances a call uses.
-    pub(super) const fn mark(&mut self, spec: &TaskSpec, site: &CallSite, slot: u32, element: u32, forced: Option<u32>) {
-        let variants = spec.tile_variants();
+    /// Marks the instances of one form that a call may use: the element's, of the forced variant or of all.
+    pub(super) const fn mark(&mut self, form: &TaskSpec, site: &CallSite, slot: u32, element: u32, forced: Option<u32>) {
+        let variants = form.tile_variants();
         let (first, count) = match forced {
             Some(variant) => (slot + element * variants + variant, 1),
             None => (slot + element * variants, variants),
         };
         if first + count > u128::BITS {
             let found = (first + count) as u64;
-            self.fault(site.path, spec.name, "", FaultKind::Limit { what: "task instances", found, limit: u128::BITS as u64 });
+            self.fault(site.path, form.name, "", FaultKind::Limit { what: "task instances", found, limit: u128::BITS as u64 });
             return;
         }
         let ones = if count == u128::BITS { u128::MAX } else { (1 << count) - 1 };

@@ -218,6 +218,8 @@ pub enum TaskKind {
         cpu: bool,
         /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
         prologue: bool,
+        /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
+        shared: u32,
     },
     /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
     Elementwise,
@@ -240,6 +242,9 @@ pub struct TaskSpec {
     pub elements: &'static [Element],
     /// Parameters in order, without `cta`.
     pub params: &'static [Param],
+    /// The same task in another form, for calls with few rows: one that streams its weights, with tiles and instances of its own, which
+    /// follow this one's. See [`check_few`](super::check_few).
+    pub few: Option<&'static TaskSpec>,
 }
 
 /// Most parts that the sum of one tile can be split into.
@@ -251,6 +256,19 @@ impl TaskSpec {
         match self.kind {
             TaskKind::Streamed { operand } => Some(operand as usize),
             _ => None,
+        }
+    }
+
+    /// Most parts that a tile's sum can be made in.
+    pub const fn most_parts(&self) -> u32 {
+        if self.splits() { MOST_PARTS } else { 1 }
+    }
+
+    /// Bytes of shared memory that a `simt` body has to itself: it may copy what it reads and writes in bulk.
+    pub const fn shared(&self) -> u32 {
+        match self.kind {
+            TaskKind::Simt { shared, .. } => shared,
+            _ => 0,
         }
     }
 
@@ -271,7 +289,7 @@ impl TaskSpec {
         product
     }
 
-    /// Number of instances: `elements × tile variants` (at least one element).
+    /// Number of instances of this form: `elements × tile variants` (at least one element).
     pub const fn instances(&self) -> u32 {
         let elements = if self.elements.is_empty() { 1 } else { self.elements.len() as u32 };
         elements * self.tile_variants()

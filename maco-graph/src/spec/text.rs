@@ -1,6 +1,6 @@
 //! A message under construction in const evaluation, where there is no `format!`.
 
-use super::Element;
+use super::{Element, TaskSpec};
 
 /// Room for one message; what does not fit is cut at a character.
 const CAPACITY: usize = 720;
@@ -92,6 +92,27 @@ impl Text {
             self.push_number(numbers[n] as i64);
             n += 1;
         }
+    }
+
+    /// Adds the first `axes` sizes of a tile: `64 × 128`.
+    pub const fn push_tile(&mut self, tile: &[u32], axes: usize) {
+        let mut n = 0;
+        while n < axes && n < tile.len() {
+            self.push(if n > 0 { " × " } else { "" });
+            self.push_number(tile[n] as i64);
+            n += 1;
+        }
+    }
+
+    /// Adds the tiles of a task's form: `(64 or 128) × (128 or 256)`.
+    pub const fn push_tiles(&mut self, form: &TaskSpec) {
+        let mut n = 0;
+        while n < form.axes.len() {
+            self.push(if n > 0 { ") × (" } else { "(" });
+            self.push_numbers(form.axes[n].tiles);
+            n += 1;
+        }
+        self.push(")");
     }
 
     /// The text so far.

@@ -17,7 +17,7 @@ pub const fn tensor(name: &'static str, access: Access, region: &'static [Index]
 }
 
 pub const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params }
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params, few: None }
 }
 
 pub const fn axis(name: &'static str, tiles: &'static [u32]) -> Axis {
@@ -32,6 +32,24 @@ pub static GEMM: TaskSpec = TaskSpec {
         &[axis("i", &[64, 128]), axis("j", &[128, 256])],
         &[tensor("x", Read, &[Tile(0), All]), tensor("w", Read, &[Tile(1), All]), tensor("y", Write, &[Tile(0), Tile(1)])],
     )
+};
+
+const fn staged(param: Param) -> Param {
+    match param {
+        Param::Tensor(tensor) => Param::Tensor(TensorParam { staged: true, ..tensor }),
+        other => other,
+    }
+}
+
+/// [`GEMM`], as its body is.
+pub static PRODUCT: TaskSpec = TaskSpec {
+    kind: TaskKind::Staged { splits: true },
+    params: &[
+        staged(tensor("x", Read, &[Tile(0), All])),
+        staged(tensor("w", Read, &[Tile(1), All])),
+        staged(tensor("y", Write, &[Tile(0), Tile(1)])),
+    ],
+    ..GEMM
 };
 pub static SCALE64: TaskSpec = task("scale", &[axis("i", &[64]), axis("j", &[64])], &[tensor("x", Update, &[Tile(0), Tile(1)])]);
 

@@ -21,7 +21,7 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::hang::{task_name, tile};
-use crate::lower::{Fault, Image, Lowered, Tables};
+use crate::lower::{Fault, Image, Lowered, MapRequest, Tables};
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
 use crate::profile::record::{self, Recorded};
@@ -131,7 +131,7 @@ impl Executor {
         }
         if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(parts, arguments)) {
             let (key, tables) = parts.bind(arguments, self.arena.address())?;
-            turn.maps = tables.maps.iter().map(|map| tensor_map(map.address, map.extents, map.strides)).collect();
+            turn.maps = tables.maps.iter().map(modelled).collect();
             turn.bound = Some((key, tables));
         }
         let Turn { bound: Some((_, tables)), code, pipeline, maps, .. } = &mut *turn else { unreachable!("bound above") };
@@ -351,6 +351,10 @@ pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
     let machine = Worker::new(bodies);
     // SAFETY: passed on from the caller.
     unsafe { protocol::attend(&machine, launch, number) };
+}
+
+fn modelled(map: &MapRequest) -> TensorMap {
+    tensor_map(map.address, map.extents, map.strides, map.element.bytes(), map.boxes.rows, map.boxes.rounds)
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

@@ -106,7 +106,9 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for call in &plan.graph.calls {
         for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
-            fetched[view.tensor as usize] |= (param.staged || call.task.streamed() == Some(n)) && param.access.reads();
+            // A body with scratch may read any of its tensors by copies.
+            let copied = param.staged || call.task.streamed() == Some(n) || call.task.shared() > 0;
+            fetched[view.tensor as usize] |= copied && param.access.reads();
         }
     }
     let written = plan.graph.written();
@@ -123,6 +125,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
         let streamed = match call.task.streamed() {
             Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
             Some(_) => STREAMED | PRELOADED,
+            // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
+            None if call.task.shared() > 0 => STREAMED | PRELOADED,
             None => 0,
         };
         let quick = if copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };

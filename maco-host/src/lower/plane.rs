@@ -2,7 +2,7 @@
 
 use maco_device::abi::{self, NO_MAP};
 use maco_graph::ir;
-use maco_graph::spec::Element;
+use maco_graph::spec::{Element, Index, TensorParam};
 
 use crate::tensor::Layout;
 
@@ -44,6 +44,30 @@ pub(super) struct Plane {
     planes: Axis,
 }
 
+/// The boxes of a tensor map: 128 bytes wide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Boxes {
+    /// Rows of a box.
+    pub(crate) rows: u32,
+    /// Elements of `f32` are rounded to tf32 on their way to shared memory.
+    pub(crate) rounds: bool,
+}
+
+impl Boxes {
+    /// Of results, and of operands of two-byte elements.
+    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false };
+
+    /// Of tensor parameter `param`, which holds `element`.
+    pub(super) fn of(param: &TensorParam, element: Element) -> Boxes {
+        if !param.staged || param.access.writes() || element != Element::F32 {
+            return Boxes::PLAIN;
+        }
+        // Of what is contracted along its rows a box has no more than one step's.
+        let along_rows = param.region.last() != Some(&Index::All);
+        Boxes { rows: if along_rows { abi::columns(element.bytes()) } else { abi::BOX }, rounds: true }
+    }
+}
+
 /// A tensor map to encode: extents and strides, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MapRequest {
@@ -53,6 +77,7 @@ pub(crate) struct MapRequest {
     pub(crate) extents: [u64; 3],
     /// Bytes from row to row and from plane to plane.
     pub(crate) strides: [u64; 2],
+    pub(crate) boxes: Boxes,
 }
 
 impl MapRequest {
@@ -113,14 +138,14 @@ impl Plane {
     }
 
     /// Its tensor map.
-    pub(super) fn map(&self, base: u64, element: Element) -> Result<MapRequest, Fault> {
+    pub(super) fn map(&self, base: u64, element: Element, boxes: Boxes) -> Result<MapRequest, Fault> {
         let bytes = element.bytes() as u64;
         let address = self.address(base, element);
         let extents = [self.cols.extent, self.rows.extent, self.planes.extent];
         // A stride that is never used must still be legal.
         let legal = (self.cols.extent * bytes).next_multiple_of(MAP_ALIGN).max(MAP_ALIGN);
         let stride = |axis: Axis| if axis.extent > 1 { axis.stride.saturating_mul(bytes) } else { legal };
-        let request = MapRequest { address, element, extents, strides: [stride(self.rows), stride(self.planes)] };
+        let request = MapRequest { address, element, extents, strides: [stride(self.rows), stride(self.planes)], boxes };
         if request.empty() {
             return Ok(request);
         }
@@ -236,7 +261,7 @@ mod tests {
         {
             let axes: Vec<_> = extents.iter().enumerate().map(|(axis, &extent)| (axis as u8, 1, extent)).collect();
             let whole = view(&vec![0; extents.len()], &axes);
-            let map = Plane::of(&whole, &layout(extents)).unwrap().map(BASE, Element::Bf16).unwrap();
+            let map = Plane::of(&whole, &layout(extents)).unwrap().map(BASE, Element::Bf16, Boxes::PLAIN).unwrap();
             assert_eq!(map.strides, strides, "{extents:?}");
             assert!(!map.empty());
         }
@@ -245,7 +270,7 @@ mod tests {
     #[test]
     fn maps_follow_the_rules_of_tma() {
         let l = layout(&[7, 96]);
-        let map = |view: &ir::View, layout: &Layout| Plane::of(view, layout).unwrap().map(BASE, Element::F16);
+        let map = |view: &ir::View, layout: &Layout| Plane::of(view, layout).unwrap().map(BASE, Element::F16, Boxes::PLAIN);
         assert!(map(&view(&[0, 8], &[(0, 1, 7), (1, 1, 64)]), &l).is_ok());
         for bad in [
             view(&[0, 4], &[(0, 1, 7), (1, 1, 64)]),

@@ -5,6 +5,7 @@ use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
 
+use super::plane::Boxes;
 use super::*;
 use crate::tensor::{BASE_ALIGN, Layout, Shape};
 
@@ -24,6 +25,7 @@ static MAP: TaskSpec = TaskSpec {
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
+    few: None,
     elements: &[],
     params: &[
         matrix("x", Access::Read, TILE, false),
@@ -39,6 +41,7 @@ static ROWS: TaskSpec = TaskSpec {
     axes: &[Axis { name: "i", tiles: &[8] }],
     dims: &["M", "N"],
     equal: &[],
+    few: None,
     elements: &[],
     params: &[matrix("x", Access::Read, ROW, true), matrix("y", Access::Write, ROW, false)],
 };
@@ -205,10 +208,35 @@ fn tables_follow_the_arguments() {
     let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
     let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, 0)];
     assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, h][..], &[h, y][..]), "one block of views per call");
-    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48] };
+    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes: Boxes::PLAIN };
     assert_eq!(tables.maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
+}
+
+/// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
+/// same. Of two-byte elements one map serves all.
+#[test]
+fn maps_of_f32_copy_as_they_are_used() {
+    const fn uses(params: &'static [Param]) -> TaskSpec {
+        TaskSpec { params, ..ROWS }
+    }
+    static USES: [TaskSpec; 3] = [
+        uses(&[matrix("x", Access::Write, TILE, true)]),
+        uses(&[matrix("x", Access::Read, ROW, true)]),
+        uses(&[matrix("x", Access::Read, &[Index::All, Index::Tile(0)], true)]),
+    ];
+    let maps = |element| {
+        let mut graph = Graph { name: "uses".into(), ..Graph::default() };
+        graph.tensors = vec![Tensor { element, ..tensor("x", TensorKind::InOut, &[64, 64]) }];
+        graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
+        let (views, _) = view::collect(&graph).unwrap();
+        let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
+        views.resolve(&graph, &[bound], true).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
+    };
+    let along = |rows| Boxes { rows, rounds: true };
+    assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);
+    assert_eq!(maps(Element::F16), [Boxes::PLAIN]);
 }
 
 #[test]
@@ -341,4 +369,28 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
     let lowered = Lowered::new(&plan).unwrap();
     let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags & abi::STAGED != 0).unwrap();
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
+}
+
+/// x → map → h → a body → y: with scratch, the loader has a part in it, and what it reads may come by copies.
+#[test]
+fn a_body_with_scratch_takes_pages_and_copies() {
+    static BODY: TaskSpec = TaskSpec {
+        name: "body",
+        kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1 },
+        params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+        ..ROWS
+    };
+    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, shared: 0 }, ..BODY };
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
+        let mut graph = chain(64, 64);
+        graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
+        let plan = planned(graph, 2, Schedule::Static);
+        let lowered = Lowered::new(&plan).unwrap();
+        let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN);
+        for descriptor in tasks {
+            let map = plan.tasks[descriptor.task as usize].call == 0;
+            let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
+            assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
+        }
+    }
 }

@@ -6,7 +6,7 @@ use maco_device::abi::{self, NO_MAP, OPERANDS};
 use maco_graph::ir;
 use maco_graph::spec::Index;
 
-use super::plane::{Fault, MapRequest, Plane};
+use super::plane::{Boxes, Fault, MapRequest, Plane};
 use super::tensor_params;
 use crate::error::Error;
 use crate::tensor::Layout;
@@ -26,6 +26,8 @@ struct Template {
     view: ir::View,
     /// Its tensor map, if some task copies it by TMA.
     map: Option<u32>,
+    /// How that copies.
+    boxes: Boxes,
     /// How many planes its elements may name.
     names: Option<u64>,
     /// Call and parameter that use it first, or first as a staged operand, for error messages.
@@ -50,8 +52,8 @@ pub(crate) struct Tables {
     pub(crate) scalars: Vec<u32>,
 }
 
-/// Tensor, offset, axis, step and extent of each view axis, and how many planes its elements may name.
-type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>);
+/// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, and how its tensor map copies.
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes);
 
 /// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
@@ -74,13 +76,14 @@ pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<u32>), Error> {
         for (operand, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let names = names(call, operand);
-            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names)).or_insert_with(|| {
-                made.views.push(Template { view: view.clone(), map: None, names, call: call_index as u32, operand });
+            let element = graph.tensors[view.tensor as usize].element;
+            let boxes = Boxes::of(param, element);
+            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes)).or_insert_with(|| {
+                made.views.push(Template { view: view.clone(), map: None, boxes, names, call: call_index as u32, operand });
                 made.views.len() as u32 - 1
             });
-            let element = graph.tensors[view.tensor as usize].element;
             let template = &mut made.views[at as usize];
-            if param.staged && element.bytes() == 2 && template.map.is_none() {
+            if param.staged && template.map.is_none() {
                 template.map = Some(made.maps as u32);
                 (template.call, template.operand) = (call_index as u32, operand);
                 made.maps += 1;
@@ -120,7 +123,7 @@ impl Views {
             }
             if let Some(map) = template.map.filter(|_| staging) {
                 view.map = map;
-                maps[map as usize] = Some(plane.map(tensor.address, element).map_err(fault)?);
+                maps[map as usize] = Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?);
             }
             views.push(view);
         }

@@ -26,7 +26,7 @@ const fn tensor(name: &'static str, access: Access, element: Element, dims: &'st
 }
 
 const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params }
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, few: None }
 }
 
 const GRID: &[Axis] = &[Axis { name: "i", tiles: &[4] }, Axis { name: "j", tiles: &[8] }];
@@ -83,7 +83,7 @@ pub static SPIN: TaskSpec = task(
     ],
 );
 /// Raw device code without a CPU reference.
-pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, prologue: false }, ..DOUBLE };
+pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, prologue: false, shared: 0 }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
 pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN];

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use maco_graph::spec::{Code, Element};
+use maco_graph::spec::Code;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitInt;
 
@@ -12,10 +12,10 @@ use crate::errors::Errors;
 use crate::shape::Symbols;
 
 /// Bytes of one ring page; the ring has [`PAGES`] of them, and a staged task needs two stages at least.
-const PAGE_BYTES: u64 = 16 * 1024;
-const PAGES: u64 = 12;
-/// Elements of one step along the contracted axis.
-const STEP: u64 = 64;
+pub const PAGE_BYTES: u64 = 16 * 1024;
+pub const PAGES: u64 = 12;
+/// Bytes of one step of a row or column that is kept, whatever its elements.
+const STEP_BYTES: u64 = 128;
 
 /// How the body runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub enum Kind {
     Simt {
         cpu: bool,
         prologue: bool,
+        /// Bytes of scratch.
+        shared: u32,
     },
     Elementwise,
 }
@@ -49,10 +51,10 @@ pub struct Extent {
 /// What a closure may do with an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// `f32` values, and the tensor cores take it.
+    /// `f32` values, of 16 bits.
+    Half,
+    /// `f32` values: the tensor cores take it.
     Mma,
-    /// `f32` values.
-    Float,
     /// Values of its own type.
     Any,
 }
@@ -92,7 +94,11 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let equal = symbols.equal(&task.arguments.equal, errors);
     let body = Body::read(task.function.body.stream());
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
-        (Some(_), cpu) => Kind::Simt { cpu: cpu.is_some(), prologue: task.arguments.prologue.is_some() },
+        (Some(_), cpu) => Kind::Simt {
+            cpu: cpu.is_some(),
+            prologue: task.arguments.prologue.is_some(),
+            shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
+        },
         // A plane that is not there has no steps to divide.
         (None, _) if body.contracts => Kind::Staged { splits: body.splits() && !task.tensors().any(names_planes) },
         (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
@@ -145,10 +151,10 @@ pub fn position(task: &Task<'_>, name: &Ident) -> Option<usize> {
 
 fn bound(task: &Task<'_>) -> Bound {
     let list = task.arguments.elements.iter().flat_map(|elements| &elements.list);
-    let mut bound = Bound::Mma;
+    let mut bound = Bound::Half;
     for element in list {
-        if element == "f32" && bound == Bound::Mma {
-            bound = Bound::Float;
+        if element == "f32" && bound == Bound::Half {
+            bound = Bound::Mma;
         } else if element == "i8" || element == "i32" || element == "u32" {
             bound = Bound::Any;
         }
@@ -297,7 +303,7 @@ fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
         for (tensor, _) in task.tensors().zip(&model.staged).filter(|(tensor, staged)| **staged && !tensor.access.writes()) {
             for extent in tensor.region.iter().filter_map(|index| extent(task, &index.kind)) {
                 let size = u64::from(axes[extent.axis].tiles[variant[extent.axis]].1);
-                let needed = (size * STEP * u64::from(bytes(task, tensor))).div_ceil(PAGE_BYTES);
+                let needed = (size * STEP_BYTES).div_ceil(PAGE_BYTES);
                 pages += needed;
                 if worst.is_none_or(|(most, _)| needed > most) {
                     worst = Some((needed, extent.axis));
@@ -311,21 +317,12 @@ fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
             if !told.contains(&(axis, variant[axis])) {
                 told.push((axis, variant[axis]));
                 let message = format!("one step of this variant takes {pages} pages of shared memory, but two steps must fit {PAGES}");
-                errors.push(Code::SharedMemory, literal, message, "use smaller tiles: a step of 128 rows of bf16 is one page of 16 KiB");
+                errors.push(Code::SharedMemory, literal, message, "use smaller tiles: a step of 128 rows is one page of 16 KiB");
             }
         }
         // The next variant, last axis fastest.
         let Some(axis) = (0..axes.len()).rev().find(|&axis| variant[axis] + 1 < axes[axis].tiles.len()) else { return };
         variant[axis] += 1;
         variant[axis + 1..].fill(0);
-    }
-}
-
-/// Bytes of the widest element a tensor may hold.
-fn bytes(task: &Task<'_>, tensor: &TensorParam) -> u32 {
-    let size = |name: &Ident| if name == "bf16" || name == "f16" { Element::Bf16.bytes() } else { Element::F32.bytes() };
-    match &task.arguments.elements {
-        Some(elements) if elements.name == tensor.element => elements.list.iter().map(size).max().unwrap_or(4),
-        _ => size(&tensor.element),
     }
 }

@@ -5,6 +5,7 @@ use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::Safety;
 
+use super::analyse::{PAGE_BYTES, PAGES};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::{AxisArgument, element_variant};
@@ -19,6 +20,7 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
     task.function.check("a task", errors);
     task.function.no_return("a task", errors);
     kind(task, errors);
+    shared(task, errors);
     let count = task.tensors().count();
     if let Some(tensor) = task.tensors().nth(OPERANDS) {
         let message = format!("{count} tensors, but there is room for {OPERANDS}");
@@ -69,6 +71,14 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
                     "remove it: other tasks wait where they first need to",
                 );
             }
+            if let Some(shared) = &arguments.shared {
+                let help = "remove it: the blocks of other tasks take of shared memory what they need";
+                errors.push(Code::Attribute, &shared.key, "`shared = ..` is for `simt` tasks", help);
+            }
+        }
+        (Some(_), Safety::Unsafe(_)) if arguments.few.is_some() => {
+            let few = &arguments.few;
+            errors.push(Code::Attribute, few, "`few = task` is for products", "remove it: a `simt` task has one form");
         }
         (Some(_), Safety::Unsafe(_)) => {}
         (Some(simt), _) => {
@@ -79,6 +89,24 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
                 "write `unsafe fn`: its body promises to stay inside its regions",
             );
         }
+    }
+}
+
+/// `shared = 32768`: some bytes, no more than the ring has, and not before the task may run.
+fn shared(task: &Task<'_>, errors: &mut Errors) {
+    const MOST: u64 = PAGES * PAGE_BYTES;
+    let arguments = task.arguments;
+    let (Some(shared), Some(_)) = (&arguments.shared, &arguments.simt) else { return };
+    if shared.bytes == 0 {
+        errors.push(Code::SharedMemory, &shared.literal, "a body with 0 bytes of shared memory", "remove `shared = 0`");
+    } else if u64::from(shared.bytes) > MOST {
+        let message = format!("{} bytes of shared memory, but there are {MOST}", shared.bytes);
+        errors.push(Code::SharedMemory, &shared.literal, message, "work on a part of the tile at a time, or use smaller tiles");
+    }
+    if arguments.prologue.is_some() {
+        // Threads begin a prologue while others may never: they cannot meet in it, so they cannot share anything either.
+        let help = "remove one of them: threads get shared memory when the task may run, and a prologue is what comes before";
+        errors.push(Code::Attribute, &shared.key, "a task with a prologue has no shared memory", help);
     }
 }
 

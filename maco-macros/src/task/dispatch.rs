@@ -1,4 +1,4 @@
-//! Step 4, the code of a task: one generic body and one arm per instance.
+//! Step 4, the code of a task: one generic body and one arm per instance, and what follows them: those of its form for few rows.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -56,13 +56,26 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             arms.push(quote! { #apart #n #guard => #here, });
         }
     }
+    let rest = match &task.arguments.few {
+        // Its instances follow these.
+        Some(few) => {
+            let first = Literal::u32_unsuffixed(arms.len() as u32);
+            let filter = quote! { #p::After<__F, #first> };
+            quote! {
+                _ => if const { <#filter as #p::Filter>::MASK != 0 } {
+                    <#few as #p::Callable>::dispatch::<__R, __T, #filter>(#role, #descriptor, #slot.wrapping_sub(#first))
+                }
+            }
+        }
+        None => quote! { _ => {} },
+    };
     quote! {
         #[inline(always)]
         fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #descriptor: #p::Task, #slot: u32) {
             #body
             match #slot {
                 #(#arms)*
-                _ => {}
+                #rest
             }
         }
     }
@@ -90,7 +103,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
     let user = &task.function.body;
     let head = quote! { <__R: #p::Role, __T: #p::Elementwise, #element #(const #consts: usize),*> };
-    let Kind::Simt { .. } = model.kind else {
+    let Kind::Simt { shared, .. } = model.kind else {
         return quote! {
             #lints
             #[inline(always)]
@@ -109,8 +122,9 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         quote! { ::<#element #(#consts),*> }
     };
     let early = task.arguments.prologue.is_some();
+    let shared = Literal::u32_unsuffixed(shared);
     let on_host = match &task.arguments.cpu {
-        Some(reference) => quote! { #p::Cta::simt(__cta, #early, |_| #reference(#(#names),*)); },
+        Some(reference) => quote! { #p::Cta::simt::<#shared>(__cta, #early, |_| #reference(#(#names),*)); },
         // The CPU device refuses the task when a plan is made.
         None => quote! { let _ = (__cta, #(#names),*); },
     };
@@ -122,8 +136,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             {
                 #lints
                 #[inline(always)]
-                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_>, #(#params),*) #user
-                #p::Cta::simt(__cta, #early, |__simt| {
+                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_, #shared>, #(#params),*) #user
+                #p::Cta::simt::<#shared>(__cta, #early, |__simt| {
                     // SAFETY: the task's author has promised that it stays inside its regions; `unsafe fn` says so.
                     unsafe { __device #turbofish (__simt, #(#names),*) }
                 });
@@ -244,8 +258,8 @@ fn size(extent: Extent, variant: &[u32]) -> Literal {
 
 fn bound(bound: Bound) -> Ident {
     let name = match bound {
+        Bound::Half => "HalfElement",
         Bound::Mma => "MmaElement",
-        Bound::Float => "FloatElement",
         Bound::Any => "Element",
     };
     Ident::new(name, Span::call_site())

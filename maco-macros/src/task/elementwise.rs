@@ -69,8 +69,19 @@ fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
     if let Some(cpu) = &arguments.cpu {
         errors.push(Code::Attribute, cpu, "`cpu = function` is for `simt` tasks", "remove it: the function itself runs on the CPU");
     }
+    if let Some(shared) = &arguments.shared {
+        errors.push(
+            Code::Attribute,
+            &shared.key,
+            "`shared = ..` is for `simt` tasks",
+            "remove it: an elementwise task has no body of its own",
+        );
+    }
     if let Some(prologue) = &arguments.prologue {
         errors.push(Code::Attribute, prologue, "`prologue` is for `simt` tasks", "remove it: an elementwise task has no body of its own");
+    }
+    if let Some(few) = &arguments.few {
+        errors.push(Code::Attribute, few, "`few = task` is for products", "remove it: an elementwise task has one form");
     }
     if let Some(axis) = arguments.axes.iter().flatten().next() {
         errors.push(Code::Attribute, &axis.name, "an elementwise task chooses its own tiles", "remove `tile(..)`");
@@ -89,7 +100,7 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
     let p = arguments.private();
     let (name, visibility): (&Ident, _) = (&function.signature.ident, &function.visibility);
     let (documentation, conditions) = (function.documentation(), function.conditions());
-    let mut task_arguments = Arguments::parse(quote! { tile(i = 64, j = 256), E in [bf16, f16, f32] }, &TASK, errors);
+    let mut task_arguments = Arguments::parse(quote! { tile(i = 64 | 128, j = 256), E in [bf16, f16, f32] }, &TASK, errors);
     task_arguments.made_from(arguments);
     let item = quote! {
         #documentation

@@ -17,7 +17,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let spec = spec(task, model, &p);
     let dispatch = super::dispatch::dispatch(task, model, &p);
     let on_cpu = on_cpu(task, &p);
-    let groups = groups(task, &p);
+    let (groups, few) = (groups(task, &p), few(task, &p));
     quote! {
         #documentation
         #conditions
@@ -25,11 +25,12 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
         #visibility enum #name {}
 
         #groups
+        #few
 
         #conditions
         #[automatically_derived]
         impl #p::Callable for #name {
-            const SLOTS: u32 = #name::SPEC.instances();
+            const SLOTS: u32 = #name::SPEC.slots();
             #dispatch
         }
 
@@ -91,6 +92,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
                 equal: &[],
                 elements: &[],
                 params: &[],
+                few: ::core::option::Option::None,
             };
 
             #[doc(hidden)]
@@ -113,7 +115,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
         Kind::Streamed { operand } => quote! { Streamed { operand: #operand } },
-        Kind::Simt { cpu, prologue } => quote! { Simt { cpu: #cpu, prologue: #prologue } },
+        Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
         Kind::Elementwise => quote! { Elementwise },
     };
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {
@@ -131,6 +133,11 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             quote! { #p::spec::Param::Scalar { name: #name, ty: #p::spec::ScalarType::#ty } }
         }
     });
+    // By the user's name in either form.
+    let few = match &task.arguments.few {
+        Some(few) => quote! { ::core::option::Option::Some(&#p::spec::TaskSpec { name: #name, ..<#few>::SPEC }) },
+        None => quote! { ::core::option::Option::None },
+    };
     quote! {
         #p::spec::TaskSpec {
             name: #name,
@@ -140,6 +147,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             equal: &[#(#equal),*],
             elements: &[#(#p::spec::Element::#elements),*],
             params: &[#(#params),*],
+            few: #few,
         }
     }
 }
@@ -225,6 +233,14 @@ fn on_cpu(task: &Task<'_>, p: &TokenStream) -> TokenStream {
             )
         }
     }
+}
+
+/// The check of `few = task`, underlined as the user's path. On the host only, as below.
+fn few(task: &Task<'_>, p: &TokenStream) -> Option<TokenStream> {
+    let few = task.arguments.few.as_ref()?;
+    let (name, conditions) = (&task.function.signature.ident, task.function.conditions());
+    let check = Site::of(few).over(quote! { #p::spec::check_few }, quote! { &#name::SPEC, &<#few>::SPEC });
+    Some(quote! { #conditions #[cfg(not(target_arch = "nvptx64"))] const _: () = #check; })
 }
 
 /// One check for each `i / G`, underlined as the user's `G`. On the host only: a mistake must not fail the build script.

@@ -5,8 +5,9 @@ mod support;
 use blocks::kernels;
 use custom_task::kernels as example;
 use custom_task::reference::gelu;
-use maco::{Tensor, bf16, f16};
-use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use maco::{Error, Fault, Symptom, Tensor, bf16, f16};
+use std::time::Duration;
+use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
 
 on_every_device! {
     bf16_pairs up to [200, 300, 500], edges PAIRS;
@@ -17,6 +18,8 @@ on_every_device! {
     f32_moments up to [40, 5000], edges ROWS;
     losses up to [40, 5000], edges ROWS;
     spreads up to [40, 5000], edges ROWS;
+    scratch up to [200, 300, 300], edges SCRATCH;
+    scratch_rows up to [40, 20000], edges SCRATCH_ROWS;
 }
 
 /// M, N, K.
@@ -24,6 +27,13 @@ const PAIRS: [[u64; 3]; 9] =
     [[0, 5, 8], [1, 0, 8], [3, 9, 0], [1, 1, 1], [64, 128, 64], [65, 129, 65], [128, 256, 512], [200, 136, 200], [17, 300, 999]];
 
 const ROWS: [[u64; 2]; 9] = [[0, 5], [3, 1], [1, 7], [9, 8], [17, 255], [3, 1000], [2, 2055], [3, 4104], [2, 9000]];
+
+/// M, N, K: of products in parts of tiles, with rows that are copied in bulk and others.
+const SCRATCH: [[u64; 3]; 8] =
+    [[0, 8, 8], [1, 1, 0], [1, 8, 8], [17, 33, 24], [64, 128, 64], [130, 264, 72], [200, 136, 200], [40, 301, 99]];
+
+/// Behind the last element of a stage, of a block, of a half; two stages, and five, in both parities of their barriers.
+const SCRATCH_ROWS: [[u64; 2]; 8] = [[0, 8], [3, 1], [2, 2049], [3, 4096], [2, 4097], [40, 8200], [3, 16_384], [2, 40_968]];
 
 /// The two products at each place, and of each the sum of what it adds, all positive.
 struct Products {
@@ -206,4 +216,81 @@ fn spreads(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     let allowed = |at: usize| 8.0 * (n as f64 + 16.0) * 2f64.powi(-24) * (1.0 + expected(at).abs()) / range(at).max(1e-9);
     near(&y, expected, 2f64.powi(-20), allowed, &format!("spread of {shape:?}"));
     assert_eq!(bits(&y), bits(&z), "{shape:?}: other bits at the second run");
+}
+
+/// Bodies with scratch in the pages of products' stages: each result against the one before it, as it was written.
+fn scratch(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+    let mut numbers = Numbers::new(seed);
+    let [x, w, v]: [Vec<bf16>; 3] = [m * k, n * k, n * n].map(|count| integers(&mut numbers, count));
+    let plan = kernels::scratch::plan_with(&place.device, kernels::scratch::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+    plan.set_delays(seed as u32);
+    let [dx, dw, dv] = [(&x, [m, k]), (&w, [n, k]), (&v, [n, n])].map(|(data, shape)| upload(place, data, &shape));
+    let run = || {
+        let [mut product, mut turned, mut doubled, mut second] = [(); 4].map(|()| poisoned::<bf16>(place, &[m, n]));
+        let mut flipped = poisoned::<bf16>(place, &[n, m]);
+        plan.run(&dx, &dw, &dv, &mut product, &mut turned, &mut doubled, &mut second, &mut flipped).unwrap();
+        [product, turned, doubled, second, flipped]
+    };
+    let results = run();
+    let [product, turned, doubled, second, flipped] = &results;
+    let (rows, cols) = (m as usize, n as usize);
+    let dot = |a: &[bf16], b: &[bf16]| a.iter().zip(b).map(|(a, b)| a.to64() * b.to64()).sum::<f64>();
+    let row = |data: &[bf16], at: usize, cols: u64| data[at * cols as usize..][..cols as usize].to_vec();
+    near(product, |at| dot(&row(&x, at / cols, k), &row(&w, at % cols, k)), 0.0, |_| 0.0, &format!("product of {shape:?}"));
+    let [product, mirrored, twice, last] = [product, turned, doubled, second].map(|tensor| tensor.download().unwrap());
+    exact(turned, |at| product[at / cols * cols + cols - 1 - at % cols], &format!("reverse of {shape:?}"));
+    exact(doubled, |at| bf16::from64(2.0 * mirrored[at].to64()), &format!("double of {shape:?}"));
+    near(second, |at| dot(&row(&twice, at / cols, n), &row(&v, at % cols, n)), 0.0, |_| 0.0, &format!("second of {shape:?}"));
+    exact(flipped, |at| last[at % rows * cols + at / rows], &format!("flip of {shape:?}"));
+    let again = run();
+    assert_eq!(results.each_ref().map(bits), again.each_ref().map(bits), "{shape:?}: other bits at the second run");
+}
+
+/// Rows of more stages than fit the scratch at once, more of them than the ring has pages.
+fn scratch_rows(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+    let x: Vec<bf16> = Numbers::new(seed).fill(m * n, kind(seed));
+    let plan = kernels::scratch_rows::plan_with(&place.device, kernels::scratch_rows::Dims { M: m, N: n }, &place.options).unwrap();
+    plan.set_delays(seed as u32);
+    let dx = upload(place, &x, &shape);
+    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(place, &shape));
+    plan.run(&dx, &mut turned, &mut doubled).unwrap();
+    let cols = n as usize;
+    let mirrored = |at: usize| x[at / cols * cols + cols - 1 - at % cols];
+    exact(&turned, mirrored, &format!("reverse of {shape:?}"));
+    exact(&doubled, |at| bf16::from64(2.0 * mirrored(at).to64()), &format!("double of {shape:?}"));
+}
+
+/// A loader that announces bytes which never come: no thread gets the scratch of that task, and none of them waits for ever; the next launch is
+/// right.
+fn no_scratch_behind_an_abort(place: &Place) {
+    let (m, n) = (30u64, 4104u64);
+    let options = place.options.clone().deadline(Duration::from_millis(200));
+    let plan = kernels::scratch_rows::plan_with(&place.device, kernels::scratch_rows::Dims { M: m, N: n }, &options).unwrap();
+    let x: Vec<bf16> = Numbers::new(5).fill(m * n, Kind::Plain);
+    let dx = upload(place, &x, &[m, n]);
+    let [mut turned, mut doubled] = [(); 2].map(|()| poisoned::<bf16>(place, &[m, n]));
+    for call in 0..2 {
+        let tasks = &plan.graph().calls[call].tasks;
+        let task = tasks.start + (tasks.end - tasks.start) / 2;
+        plan.inject(Some(Fault::ExtraBytes(task))).unwrap();
+        let error = plan.run(&dx, &mut turned, &mut doubled).unwrap_err();
+        let Error::Hang(hang) = &error else { panic!("{error}") };
+        assert!(hang.symptom == Symptom::DidNotEnd && hang.call as usize == call || hang.symptom == Symptom::Waited, "{hang}");
+        plan.inject(None).unwrap();
+        plan.recover().unwrap();
+        plan.run(&dx, &mut turned, &mut doubled).unwrap();
+        let mirrored = |at: usize| x[at / n as usize * n as usize + n as usize - 1 - at % n as usize];
+        exact(&doubled, |at| bf16::from64(2.0 * mirrored(at).to64()), "after the fault");
+    }
+}
+
+#[test]
+fn no_scratch_behind_an_abort_of_the_pipelined_executor() {
+    no_scratch_behind_an_abort(&Place::pipelined(2));
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_no_scratch_behind_an_abort() {
+    no_scratch_behind_an_abort(&Place::gpu());
 }

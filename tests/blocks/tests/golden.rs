@@ -26,6 +26,7 @@ fn a_step_of_a_pair_is_one_group() {
             "fused" => (2 * 8, 2),
             "apart" => (2 * 4 * 4, 2 * 4),
             "head" => (2 * 8 + 4 * 4, 2 + 4),
+            "scratch" => (4 * 4, 4),
             _ => (0, 0),
         };
         assert_eq!(count(&entry, "wgmma.mma_async"), products, "`{}`", entry.name);
@@ -47,6 +48,39 @@ fn no_fence_and_no_scope_can_be_spared() {
         let (unseen, fences) = unseen(entry);
         assert_eq!(unseen, Vec::<String>::new());
         assert_eq!(fences, FENCES);
+    }
+}
+
+/// Bodies with scratch: rules about what they write there, their barriers and copies, beside those of products.
+#[test]
+fn no_fence_of_a_body_can_be_spared() {
+    for entry in device_code(OUT_DIR, "fences of bodies with scratch").iter().filter(|entry| entry.name == "scratch") {
+        let (unseen, fences) = unseen(entry);
+        assert_eq!(unseen, Vec::<String>::new());
+        assert_eq!(fences, FENCES);
+    }
+}
+
+/// One body has barriers of half of its threads and an mbarrier, one bulk copies and two of them, one moves squares by matrices.
+#[test]
+fn blocks_of_bodies_are_their_instructions() {
+    for entry in device_code(OUT_DIR, "blocks of bodies").iter().filter(|entry| entry.name == "scratch") {
+        for (start, times) in [
+            ("ldmatrix.sync.aligned.m8n8.x1.trans", 2),
+            ("ldmatrix.sync.aligned.m8n8.x2.trans", 1),
+            ("ldmatrix.sync.aligned.m8n8.x4.trans", 1),
+            ("stmatrix.sync.aligned.m8n8.x1.trans", 2),
+            ("stmatrix.sync.aligned.m8n8.x2.trans", 1),
+            // Two of the body, and one of each tile of the products' form for few rows.
+            ("cp.async.bulk.shared::cluster.global", 6),
+            ("cp.async.bulk.global.shared::cta.bulk_group", 1),
+            ("mbarrier.inval", 3),
+        ] {
+            assert_eq!(count(entry, start), times, "{start}");
+        }
+        for barrier in ["bar.sync 6, 128", "bar.sync 7, 128"] {
+            assert!(entry.text.contains(barrier), "{barrier}");
+        }
     }
 }
 

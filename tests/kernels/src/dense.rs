@@ -14,6 +14,18 @@ pub fn product_f16(x: In<f16, M, K>, w: In<f16, N, K>, y: Out<f16, M, N>) {
     linear(x, w, y);
 }
 
+/// Multiplied as tf32.
+#[maco::megakernel]
+pub fn product_f32(x: In<f32, M, K>, w: In<f32, N, K>, y: Out<f32, M, N>) {
+    linear(x, w, y);
+}
+
+/// Multiplied as tf32, both operands transposed in shared memory.
+#[maco::megakernel]
+pub fn turned_f32(a: In<f32, K, M>, b: In<f32, K, N>, y: Out<f32, M, N>) {
+    matmul_tn(a, b, y);
+}
+
 /// Every tile shape of the library's `linear` at once.
 #[maco::megakernel]
 pub fn tiles(x: In<bf16, M, K>, w: In<bf16, N, K>, a: Out<bf16, M, N>, b: Out<bf16, M, N>, c: Out<bf16, M, N>, d: Out<bf16, M, N>) {

@@ -14,17 +14,19 @@ use ptx::{Entry, FENCES, device_code, unseen};
 const GOLDEN: [&str; 8] = ["product", "product_f16", "plain_product", "layers", "blurred", "normed", "reversed", "ops"];
 
 /// `wgmma` instructions: four for each tile of each contraction that the entry may run.
-const WGMMA: [(&str, usize); 17] = [
+const WGMMA: [(&str, usize); 19] = [
     ("product", 16),
     ("product_f16", 16),
+    ("product_f32", 16),
+    ("turned_f32", 16),
     ("plain_product", 16),
     ("tiles", 16),
     ("layers", 16),
     ("blocks", 32),
     ("diamond", 16),
     ("reduced", 16),
-    // Two tasks, two element types.
-    ("ops", 64),
+    // Two tasks, three element types.
+    ("ops", 96),
     ("blurred", 0),
     ("normed", 0),
     ("reversed", 0),

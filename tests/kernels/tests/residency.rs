@@ -15,6 +15,9 @@ on_every_device!(any_number_of_workers, numbers_that_cannot_be);
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 40, H: 136 };
 
+/// One row of tiles in two columns at least, of what is hidden and of the result: of two workers each waits for the other.
+const CROSSED: dense::mlp::Dims = dense::mlp::Dims { M: 60, K: 400, H: 400 };
+
 struct Mlp {
     plan: dense::mlp::Plan,
     tensors: [Tensor<bf16>; 3],
@@ -23,11 +26,15 @@ struct Mlp {
 
 impl Mlp {
     fn new(device: &Device, options: &PlanOptions) -> Result<Mlp, Error> {
-        let (m, h, k) = (DIMS.M as usize, DIMS.H as usize, DIMS.K as usize);
+        Mlp::of(DIMS, device, options)
+    }
+
+    fn of(dims: dense::mlp::Dims, device: &Device, options: &PlanOptions) -> Result<Mlp, Error> {
+        let (m, h, k) = (dims.M as usize, dims.H as usize, dims.K as usize);
         // One input at a time: no sum is rounded.
         let x = Matrix::new(m, k, |r, c| if r % k == c { 3.0 } else { 0.0 });
         let (up, down) = (Matrix::sparse(h, k, 2), Matrix::sparse(k, h, 3));
-        let plan = dense::mlp::plan_with(device, DIMS, options)?;
+        let plan = dense::mlp::plan_with(device, dims, options)?;
         let tensors = [x.upload(device), up.upload(device), down.upload(device)];
         Ok(Mlp { plan, tensors, expected: x.times(&up.t()).map(support::gelu).bf16().times(&down.t()) })
     }
@@ -188,14 +195,14 @@ fn gpu_plain_launches() {
     let device = Device::gpu(0).expect("a GPU");
     let neighbour = Neighbour::new();
     let stream = Stream::new(&device).unwrap();
-    // Whoever has nothing left to do leaves room for others; of two workers each waits for the other.
+    // Whoever has nothing left to do leaves room for others.
     let few = (PlanOptions::new().workers(2), device.workers() - 1);
     for ((options, held), schedule) in
         [(PlanOptions::new(), 4), few].into_iter().flat_map(|case| SCHEDULES.map(|schedule| (case.clone(), schedule)))
     {
         let two = held > 4;
-        let mlp = Mlp::new(&device, &options.schedule(schedule).deadline(HELD / 4).cooperative(false)).unwrap();
-        let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize));
+        let mlp = Mlp::of(CROSSED, &device, &options.schedule(schedule).deadline(HELD / 4).cooperative(false)).unwrap();
+        let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(&device, mlp.expected.rows, mlp.expected.cols));
         let [x, up, down] = &mlp.tensors;
         let bound = mlp.plan.bind(Arguments::new().tensor(x).tensor(up).tensor(down).tensor_mut(&mut y)).unwrap();
         let graph = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap();
@@ -225,7 +232,7 @@ fn gpu_a_plain_launch_without_room() {
     let neighbour = Neighbour::new();
     for schedule in SCHEDULES {
         let options = PlanOptions::new().workers(2).schedule(schedule).deadline(HELD / 50).cooperative(false);
-        let mlp = Mlp::new(&device, &options).unwrap();
+        let mlp = Mlp::of(CROSSED, &device, &options).unwrap();
         mlp.right("alone");
         neighbour.hold(device.workers() - 1, HELD);
         match mlp.run() {

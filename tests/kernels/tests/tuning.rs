@@ -29,10 +29,15 @@ fn tuning(device: &Device, entries: Vec<Tuned>) -> Tuning {
 
 /// Tile and parts of `product` with these measurements.
 fn chosen(device: &Device, options: PlanOptions) -> (Vec<u32>, u32) {
-    let plan = product::plan_with(device, product::Dims { M, K, N }, &options).unwrap();
+    chosen_for(device, M, options)
+}
+
+/// The same with so many rows.
+fn chosen_for(device: &Device, rows: u64, options: PlanOptions) -> (Vec<u32>, u32) {
+    let plan = product::plan_with(device, product::Dims { M: rows, K, N }, &options).unwrap();
     let call = &plan.graph().calls[0];
-    let (x, w) = (Matrix::integers(M as usize, K as usize, 1, 2), Matrix::sparse(N as usize, K as usize, 2));
-    let mut y = poisoned::<bf16>(device, M as usize, N as usize);
+    let (x, w) = (Matrix::integers(rows as usize, K as usize, 1, 2), Matrix::sparse(N as usize, K as usize, 2));
+    let mut y = poisoned::<bf16>(device, rows as usize, N as usize);
     let (a, b): (Tensor<bf16>, Tensor<bf16>) = (x.upload(device), w.upload(device));
     plan.run(&a, &b, &mut y).unwrap();
     x.times(&w.t()).bf16().within(&y, 0.0, &format!("tile {:?} in {} parts", call.tile, call.parts));
@@ -71,6 +76,39 @@ fn what_the_source_and_the_caller_say_counts_more() {
     assert_eq!(found, [[64, 128], [64, 256], [128, 128], [128, 256]].map(|tile| (tile.to_vec(), 3)));
     let shape = maco::CallShape { call: 0, tile: Some(vec![128, 128]), split: Some(2) };
     assert_eq!(chosen(&device, options().shapes(vec![shape])), (vec![128, 128], 2));
+}
+
+/// Few rows have tiles of two forms, and measurements may name either.
+#[test]
+fn a_measurement_may_name_either_form() {
+    const ROWS: u64 = 12;
+    let device = Device::cpu_with(3);
+    let few = |tile: [u32; 2], parts| Tuned {
+        shapes: vec![vec![ROWS, K], vec![N, K], vec![ROWS, N]],
+        tile: tile.to_vec(),
+        parts,
+        ..tuned(&device)
+    };
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("forms.json");
+    let with = |entry: Tuned| {
+        // By way of a file.
+        tuning(&device, vec![entry]).write(&path).unwrap();
+        PlanOptions::new().tuning(Tuning::read(&path).unwrap())
+    };
+    let free = chosen_for(&device, ROWS, PlanOptions::new());
+    assert_eq!(free.0[0], 16, "not streamed");
+    for (tile, parts) in [([8, 8], 1), ([16, 8], 1), ([64, 256], 1), ([128, 128], 3)] {
+        assert_eq!(chosen_for(&device, ROWS, with(few(tile, parts))), (tile.to_vec(), parts));
+    }
+    // What is streamed has no parts, and no tile is half of one form and half of the other.
+    for (tile, parts) in [([8, 8], 2), ([16, 128], 1), ([64, 8], 1)] {
+        assert_eq!(chosen_for(&device, ROWS, with(few(tile, parts))), free);
+    }
+    // The source says that all are staged, so nothing that was measured of the other form counts.
+    let plan = tiles::plan_with(&device, tiles::Dims { M: ROWS, K, N }, &with(few([8, 8], 1))).unwrap();
+    let found: Vec<_> = plan.graph().calls.iter().map(|call| (call.tile.clone(), call.parts)).collect();
+    assert_eq!(found, [[64, 128], [64, 256], [128, 128], [128, 256]].map(|tile| (tile.to_vec(), 1)));
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

@@ -93,3 +93,91 @@ pub fn moe(
 pub fn sorted(ids: In<u32, M, K>, counts: Out<u32, X, C>, expert: Out<u32, G>, rows: Out<u32, R>, place: Out<u32, M, K>) {
     group_rows(ids, counts, expert, rows, place);
 }
+
+/// [`forms`] of `f32`, one of them in parts.
+#[maco::megakernel]
+pub fn forms_f32(
+    x: In<f32, M, K>,
+    xt: In<f32, K, M>,
+    w: In<f32, N, K>,
+    wt: In<f32, K, N>,
+    nt: Out<f32, M, N>,
+    nn: Out<f32, M, N>,
+    tn: Out<f32, M, N>,
+    tt: Out<f32, M, N>,
+    parts: Out<f32, M, N>,
+) {
+    linear(x, w, nt);
+    matmul(x, wt, nn);
+    matmul_tn(xt, wt, tn);
+    matmul_tt(xt, w, tt);
+    matmul(x, wt, parts).split_k(3);
+}
+
+#[maco::megakernel]
+pub fn gated_f32(x: In<f32, M, K>, gate: In<f32, N, K>, up: In<f32, N, K>, y: Out<f32, M, N>) {
+    gated_linear(x, gate, up, y);
+}
+
+#[maco::megakernel]
+pub fn batched_f32(x: In<f32, B, M, K>, w: In<f32, B, N, K>, wt: In<f32, B, K, N>, y: Out<f32, B, M, N>, z: Out<f32, B, M, N>) {
+    batched_linear(x, w, y);
+    batched_matmul(x, wt, z);
+}
+
+#[maco::megakernel]
+pub fn grouped_f32(expert: In<u32, G>, x: In<f32, G, T, K>, w: In<f32, X, N, K>, y: Out<f32, G, T, N>) {
+    grouped_linear(expert, x, w, y);
+}
+
+/// Two products whose results `f32` keeps whole: the second one reads what the first one has written.
+#[maco::megakernel]
+pub fn chain_f32(x: In<f32, M, K>, up: In<f32, H, K>, down: In<f32, H, N>, hidden: Out<f32, M, H>, y: Out<f32, M, N>) {
+    linear(x, up, hidden).then(relu);
+    matmul(hidden, down, y);
+}
+
+/// y = x · wᵀ, not rounded to `bf16`.
+#[maco::task(tile(i = 64 | 128, j = 128 | 256))]
+pub fn wide(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<bf16, M, K>,
+    #[read(j, ..)] w: Tensor<bf16, N, K>,
+    #[write(i, j)] y: Tensor<f32, M, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// Products of one element with results of another, and a pair of products whose weights are contracted along their rows.
+#[maco::task(tile(i = 64 | 128, j = 128))]
+pub fn both(
+    cta: &mut Cta,
+    #[read(.., i)] x: Tensor<f32, K, M>,
+    #[read(.., j)] v: Tensor<f32, K, N>,
+    #[read(.., j)] w: Tensor<f32, K, N>,
+    #[write(i, j)] y: Tensor<bf16, M, N>,
+) {
+    let mut acc = cta.accumulator_pair();
+    for k in cta.steps(x, v) {
+        cta.mma_pair(&mut acc, x.tile(k), (v.tile(k), w.tile(k)));
+    }
+    cta.store_pair(acc, y, |v, w| v - w);
+}
+
+#[maco::megakernel]
+pub fn mixed(
+    x: In<bf16, M, K>,
+    w: In<bf16, N, K>,
+    xt: In<f32, K, M>,
+    vt: In<f32, K, N>,
+    wt: In<f32, K, N>,
+    y: Out<f32, M, N>,
+    z: Out<bf16, M, N>,
+) {
+    wide(x, w, y);
+    both(xt, vt, wt, z);
+}

@@ -42,6 +42,30 @@ pub fn square(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<b
 /// The same with a first product by larger tiles, which are stored by TMA and not by threads.
 #[maco::megakernel]
 pub fn stored(x: In<bf16, M, K>, a: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf16, M, M>) {
-    linear(x, a, h);
+    linear(x, a, h).tile(64, 128);
     skinny_linear(x, h, y);
+}
+
+/// `linear` in the form that the planner chooses, and in each that it has.
+#[maco::megakernel]
+pub fn forms(x: In<bf16, M, K>, w: In<bf16, N, K>, chosen: Out<bf16, M, N>, streamed: Out<bf16, M, N>, staged: Out<bf16, M, N>) {
+    linear(x, w, chosen);
+    linear(x, w, streamed).tile(16, 8);
+    linear(x, w, staged).tile(64, 128);
+}
+
+/// The same with epilogues fused into them.
+#[maco::megakernel]
+pub fn fused(x: In<f16, M, K>, w: In<f16, N, K>, chosen: Out<f16, M, N>, streamed: Out<f16, M, N>, staged: Out<f16, M, N>) {
+    linear(x, w, chosen).then(relu).then(tanh);
+    linear(x, w, streamed).then(relu).then(tanh).tile(8, 16);
+    linear(x, w, staged).then(relu).then(tanh).tile(128, 128);
+}
+
+/// Calls of either form that wait for each other, with weights that are known and weights that are results.
+#[maco::megakernel]
+pub fn mixed(x: In<bf16, M, K>, w: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf16, M, K>, z: Out<bf16, M, M>) {
+    linear(x, w, h);
+    linear(h, w, y).tile(64, 128);
+    linear(h, y, z);
 }

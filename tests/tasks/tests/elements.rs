@@ -114,10 +114,9 @@ macro_rules! quantised {
             for (at, q) in q.download().unwrap().into_iter().enumerate() {
                 let ratio = x[at].to64() / steps[at / n];
                 let tie = (ratio - ratio.floor() - 0.5).abs() < 1e-4;
-                assert!(
-                    !finite(at) || tie || !ratio.is_finite() || f64::from(q) == ratio.round(),
-                    "element {at} of {shape:?}: {q} for {ratio}"
-                );
+                // Documented: the factor of such rows would be infinite.
+                let expected = if steps[at / n] * 127.0 < 2f64.powi(-116) { 0.0 } else { ratio.round() };
+                assert!(!finite(at) || tie || !ratio.is_finite() || f64::from(q) == expected, "element {at} of {shape:?}: {q} for {ratio}");
             }
         }
     };

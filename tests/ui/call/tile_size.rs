@@ -2,7 +2,7 @@ use maco::prelude::*;
 
 #[maco::megakernel]
 pub fn k(x: In<bf16, M, K>, w: In<bf16, K, K>, y: Out<bf16, M, K>) {
-    linear(x, w, y).tile(64, 96);
+    matmul(x, w, y).tile(64, 96);
 }
 
 fn main() {}

@@ -82,7 +82,7 @@ pub struct Tune {
     /// Where the fastest tiles are kept: what is there already stays, unless it is about the same products
     #[arg(long, default_value = "tuning.json")]
     out: PathBuf,
-    /// Rows, columns and depth of products, such as `256x8192x4096`; without, the shapes of `bench gemm` with 17 to 1024 rows
+    /// Rows, columns and depth of products, such as `256x8192x4096`; without, the shapes of `bench gemm` with up to 1024 rows
     shape: Vec<String>,
 }
 

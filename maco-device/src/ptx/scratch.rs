@@ -1,0 +1,182 @@
+//! What SIMT bodies do to their scratch in shared memory: accesses, mbarriers, bulk copies (PTX ISA §9.7.9.8 `ld`, §9.7.9.11 `st`, §9.7.13.15
+//! `mbarrier`, §9.7.9.25.4 `cp.async.bulk`).
+//!
+//! Order and scope are written out where the runtime's own instructions leave them to the default: `.weak`, `.release.cta`, `.acquire.cta`. They
+//! mean the same, and the PTX lint tells a body's from the runtime's by them.
+
+use core::arch::asm;
+
+pub use super::mbarrier::init;
+use super::tma;
+pub use super::tma::row as bulk_load;
+use crate::element::Element;
+
+/// Where something in scratch lies: a shared address.
+pub type Address = u32;
+
+/// Nowhere: the scratch of a body without any.
+pub const NOWHERE: Address = 0;
+
+/// Scratch of a reference: there are none here.
+pub fn of_host(_: &mut [u8]) -> Address {
+    // SAFETY: nothing goes on behind a trap.
+    unsafe { core::arch::nvptx::trap() }
+}
+
+/// `bytes` further on.
+///
+/// # Safety
+/// None is needed here.
+#[inline(always)]
+pub unsafe fn after(at: Address, bytes: u32) -> Address {
+    at + bytes
+}
+
+/// Ends the kernel: an index is out of range.
+#[cold]
+#[inline(always)]
+pub fn out_of_range(_first: u32, _count: u32, _of: usize) -> ! {
+    // SAFETY: nothing goes on behind a trap.
+    unsafe { core::arch::nvptx::trap() }
+}
+
+/// One element.
+///
+/// # Safety
+/// `at` is an aligned element of this body's scratch.
+#[inline(always)]
+pub unsafe fn load<E: Element>(at: Address) -> E {
+    let bits: u32;
+    // SAFETY: the caller promises the address; an element is valid for any bit pattern of its size, which is the low end of the word.
+    unsafe {
+        match E::BYTES {
+            1 => asm!("ld.weak.shared.u8 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+            2 => asm!("ld.weak.shared.u16 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+            _ => asm!("ld.weak.shared.u32 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+        }
+        core::mem::transmute_copy(&bits)
+    }
+}
+
+/// One element.
+///
+/// # Safety
+/// As [`load`].
+#[inline(always)]
+pub unsafe fn store<E: Element>(at: Address, element: E) {
+    // SAFETY: the caller promises the address; an element is plain old data of its size.
+    unsafe {
+        match E::BYTES {
+            1 => {
+                let bits = core::mem::transmute_copy::<E, u8>(&element) as u32;
+                asm!("st.weak.shared.u8 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+            }
+            2 => {
+                let bits = core::mem::transmute_copy::<E, u16>(&element) as u32;
+                asm!("st.weak.shared.u16 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+            }
+            _ => {
+                let bits = core::mem::transmute_copy::<E, u32>(&element);
+                asm!("st.weak.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+            }
+        }
+    }
+}
+
+/// Four words in one access.
+///
+/// # Safety
+/// `at` is 16 bytes of this body's scratch at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn load4(at: Address) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("ld.weak.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) at, options(nostack))
+    };
+    [a, b, c, d]
+}
+
+/// Four words in one access.
+///
+/// # Safety
+/// As [`load4`].
+#[inline(always)]
+pub unsafe fn store4(at: Address, words: [u32; 4]) {
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("st.weak.shared.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
+            in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
+    }
+}
+
+/// Ends the life of an mbarrier: its memory may be used for something else.
+///
+/// # Safety
+/// `at` is an initialised mbarrier that nobody uses any more.
+#[inline(always)]
+pub unsafe fn invalidate(at: Address) {
+    // SAFETY: the caller promises the mbarrier.
+    unsafe { asm!("mbarrier.inval.shared::cta.b64 [{0}];", in(reg32) at, options(nostack)) }
+}
+
+/// Arrives (release, CTA scope).
+///
+/// # Safety
+/// `at` is an initialised mbarrier.
+#[inline(always)]
+pub unsafe fn arrive(at: Address) {
+    super::delay::delay();
+    // SAFETY: the caller promises the mbarrier.
+    unsafe { asm!("mbarrier.arrive.release.cta.shared::cta.b64 _, [{0}];", in(reg32) at, options(nostack)) }
+}
+
+/// Arrives and expects `bytes` of bulk copies in this phase.
+///
+/// # Safety
+/// `at` is an initialised mbarrier.
+#[inline(always)]
+pub unsafe fn arrive_expect(at: Address, bytes: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the mbarrier.
+    unsafe { asm!("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};", in(reg32) at, in(reg32) bytes, options(nostack)) }
+}
+
+/// Whether the phase of parity `parity` is complete (acquire, CTA scope); suspends the thread for a while if not.
+///
+/// # Safety
+/// `at` is an initialised mbarrier.
+#[inline(always)]
+pub unsafe fn try_wait(at: Address, parity: u32) -> bool {
+    super::delay::delay();
+    let done: u32;
+    // SAFETY: the caller promises the mbarrier.
+    unsafe {
+        asm!("{{.reg .pred p; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p;}}",
+            out(reg32) done, in(reg32) at, in(reg32) parity, options(nostack))
+    };
+    done != 0
+}
+
+/// Shared to global, `bytes` bytes as they lie; completion by bulk group.
+///
+/// # Safety
+/// `to` is writable global memory and `from` scratch that nobody writes, both at 16-byte boundaries, `bytes` a multiple of 16 and not 0; what
+/// threads have written there is fenced for the async proxy.
+#[inline(always)]
+pub unsafe fn bulk_store(to: u64, from: Address, bytes: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};",
+            in(reg64) to, in(reg32) from, in(reg32) bytes, options(nostack))
+    }
+}
+
+/// Waits until what this thread has asked [`bulk_store`] for is complete: its writes to global memory are performed.
+#[inline(always)]
+pub fn complete() {
+    tma::commit();
+    tma::wait_all();
+}
