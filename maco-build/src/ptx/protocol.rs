@@ -337,12 +337,12 @@ impl Rules<'_, '_, '_> {
         // A look, between release and signal, at whether there is room for it.
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
         // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
-        let late: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
+        const LATE: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
         // Consumers at a gate meet before they go through. Nothing else need be between a gate and the next one if there is no jump to bodies.
-        let through: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx") || op(s, "bar.warp.sync");
-        let consumers: BTreeSet<usize> = self.consumers().into_iter().collect();
+        const THROUGH: Is = |s| LATE(s) || op(s, "bar.warp.sync");
+        let consumers = self.consumers();
         let bare = polls.iter().filter(|&&at| {
-            let late = if consumers.contains(&at) { through } else { late };
+            let late = if consumers.contains(&at) { THROUGH } else { LATE };
             !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at)
         });
         // Counters that data names: the name is a result of tasks just waited for.

@@ -4,7 +4,7 @@ use crate::hardware::fence;
 
 /// The table of tensor maps as one thread sees it.
 ///
-/// A fence takes as long as a copy (some 240 ns on an H200), and a step of a product copies boxes of two or three maps. So the thread
+/// A fence is not cheap (docs/internals/gemm.md), and a step of a product copies boxes of two or three maps. So the thread
 /// remembers which it has fenced: of the first 32 all, of the others the last four.
 pub struct Maps {
     table: u64,
