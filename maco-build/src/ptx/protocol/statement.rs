@@ -1,0 +1,60 @@
+//! What a statement is to the protocol: the words that its rules are made of.
+
+use super::super::module::Statement;
+
+pub(super) type Is = fn(&Statement<'_>) -> bool;
+
+pub(super) fn op(statement: &Statement<'_>, start: &str) -> bool {
+    statement.opcode().starts_with(start)
+}
+
+pub(super) fn part(statement: &Statement<'_>, wanted: &str) -> bool {
+    statement.opcode().split('.').any(|part| part == wanted)
+}
+
+pub(super) const ACQUIRE: Is = |s| s.opcode() == "fence.acquire.gpu";
+pub(super) const RELEASE: Is = |s| s.opcode() == "fence.release.gpu";
+pub(super) const ORDERED: Is = |s| RELEASE(s) || op(s, "atom.acq_rel.gpu");
+pub(super) const PROXY_GLOBAL: Is = |s| s.opcode() == "fence.proxy.async.global";
+pub(super) const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
+pub(super) const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
+pub(super) const SEQUENTIAL: Is = |s| s.opcode() == "fence.sc.cta";
+pub(super) const INIT: Is = |s| op(s, "mbarrier.init");
+/// Of the runtime; those of bodies at their own barriers say `.release` and `.acquire`.
+pub(super) const ARRIVE: Is = |s| op(s, "mbarrier.arrive") && !part(s, "release");
+pub(super) const WAIT: Is = |s| (op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait")) && !part(s, "acquire");
+pub(super) const BARRIER: Is = |s| op(s, "mbarrier.arrive") || op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
+pub(super) const INVALIDATE: Is = |s| op(s, "mbarrier.inval");
+pub(super) const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
+pub(super) const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
+pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
+pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
+pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
+/// A part of a sum is there.
+pub(super) const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
+/// A barrier of some of the threads.
+pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
+/// Boxes of a tensor, or rows as they lie.
+pub(super) const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
+pub(super) const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
+pub(super) const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
+/// A body's copy from its scratch.
+pub(super) const BODY_STORE: Is = |s| op(s, "cp.async.bulk.global.shared::cta");
+/// What a body writes to its scratch through the generic proxy. The runtime's own words are `st.shared`.
+pub(super) const SCRATCH: Is = |s| op(s, "st.weak.shared") || STAGED(s) || INVALIDATE(s);
+pub(super) const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
+pub(super) const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
+pub(super) const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
+pub(super) const STAGED: Is = |s| op(s, "stmatrix");
+/// Sums of several warps, which consumers leave in a stage of the ring.
+pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
+/// Operands of tf32 in a stage of the ring, which consumers have transposed.
+pub(super) const TURNED: Is = |s| op(s, "st.shared.v4");
+pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
+/// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
+pub(super) const WRITE: Is =
+    |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
+pub(super) const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
+pub(super) const WORD: Is = |s| op(s, "st.relaxed.sys");
+pub(super) const REPORT: Is = |s| op(s, "st.release.sys");
+pub(super) const NEVER: Is = |_| false;

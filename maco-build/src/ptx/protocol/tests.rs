@@ -1,0 +1,205 @@
+//! Each rule by the mistake that it is for.
+
+use crate::ptx::{Rules, lint};
+
+/// An entry with every role in short: loader, consumer, store warp, controller.
+const ENTRY: &str = "
+mbarrier.init.shared::cta.b64 [%r1], %r2;
+fence.mbarrier_init.release.cluster;
+bar.sync 0;
+ld.param.b64 %rd1, [maco_small_param_0];
+add.s64 %rd2, %rd1, 4;
+@%p1 bra $CONSUMER;
+@%p2 bra $STORE;
+@%p3 bra $CONTROL;
+$LOADER:
+fence.proxy.async.global;
+fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
+cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3, {%r4, %r5, %r6}], [%r7];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3], %r4, [%r7];
+@%p4 bra $LOADER;
+bra.uni $END;
+$CONSUMER:
+setmaxnreg.inc.sync.aligned.u32 216;
+fence.sc.cta;
+$LOOK:
+ld.relaxed.gpu.global.u32 %r32, [%rd6];
+@%p11 bra $LOOK;
+fence.acquire.gpu; // of a gate
+bar.warp.sync -1;
+$NEXT:
+ld.relaxed.gpu.global.u32 %r46, [%rd21];
+@%p15 bra $NEXT;
+fence.acquire.gpu; // of the next gate
+bar.warp.sync -1; // of the next gate
+st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
+fence.proxy.async.shared::cta; // of transposed operands
+bar.sync 5, 256; // of transposed operands
+wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%f1}, %rd17, %rd18, p, 1, 1;
+mbarrier.init.shared::cta.b64 [%r40], %r41;
+fence.mbarrier_init.release.cluster; // of a body
+bar.sync 6, 128;
+bar.sync 6, 64;
+fence.proxy.async.global; // of a load
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r42], [%rd20], %r43, [%r40];
+mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p14, [%r40], %r44;
+st.weak.shared.u32 [%r42], 2;
+mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
+fence.proxy.async.shared::cta; // of copies
+bar.sync 4, 256;
+cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
+cp.async.bulk.commit_group; // of a body
+cp.async.bulk.wait_group 0; // of a body
+fence.proxy.async.global; // of a store
+mbarrier.inval.shared::cta.b64 [%r40];
+fence.proxy.async.shared::cta; // of a body
+mbarrier.arrive.shared::cta.b64 _, [%r45];
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r8], {%r9, %r10, %r11, %r12};
+fence.proxy.async.shared::cta;
+mbarrier.arrive.shared::cta.b64 _, [%r13];
+st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
+bar.sync 5, 256;
+fence.release.gpu; // of a part
+atom.relaxed.gpu.global.inc.u32 %r35, [%rd16], %r36;
+$PARTS:
+ld.relaxed.gpu.global.u32 %r37, [%rd16];
+@%p12 bra $PARTS;
+fence.acquire.gpu; // of parts
+bar.warp.sync -1;
+bar.sync 5, 256;
+st.shared.v2.b32 [%r38], {%r9, %r10};
+st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
+@%p13 bra $ENDED;
+call.uni panics, ();
+$ENDED:
+fence.proxy.async.shared::cta; // of sums
+mbarrier.arrive.shared::cta.b64 _, [%r14];
+fence.proxy.async.global;
+mbarrier.arrive.shared::cta.b64 _, [%r14];
+bra.uni $END;
+$STORE:
+mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r13], %r15;
+fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;
+cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%rd5, {%r4, %r5, %r6}], [%r16];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+fence.proxy.async.global;
+fence.release.gpu;
+red.relaxed.gpu.global.add.u32 [%rd6], %r17;
+mov.b32 %r18, 1;
+st.relaxed.gpu.global.u32 [%rd7], %r18;
+bra.uni $END;
+$CONTROL:
+mov.b32 %r18, 0;
+st.relaxed.gpu.global.u32 [%rd8], %r18;
+$POLL:
+ld.relaxed.gpu.global.u32 %r19, [%rd6];
+add.s64 %rd9, %rd1, 4;
+ld.relaxed.gpu.global.u32 %r20, [%rd9];
+@%p6 bra $LATE;
+@%p7 bra $POLL;
+fence.acquire.gpu;
+bar.warp.sync -1;
+mbarrier.arrive.shared::cta.b64 _, [%r21];
+$NAMED:
+ld.relaxed.gpu.global.u32 %r22, [%rd10];
+mul.wide.u32 %rd11, %r22, 4;
+ld.relaxed.gpu.global.u32 %r23, [%rd11];
+@%p8 bra $NAMED;
+fence.acquire.gpu; // of names
+bar.warp.sync -1;
+mbarrier.arrive.shared::cta.b64 _, [%r21];
+bra.uni $END;
+$LATE:
+atom.relaxed.gpu.global.cas.b32 %r24, [%rd2], %r25, %r26;
+@%p9 bra $END;
+st.relaxed.sys.u32 [%rd12], %r27;
+st.release.sys.u32 [%rd13], %r28;
+@%p10 bra $END;
+st.relaxed.sys.u32 [%rd14], %r27;
+st.release.sys.u32 [%rd13], %r28;
+fence.sc.cta; // of a stop
+mov.b32 %r33, 2;
+st.shared.b32 [%r34], %r33;
+$END:
+bar.sync 0;
+";
+
+fn lint(body: &str) -> Vec<String> {
+    let ptx = format!(
+        ".version 8.6\n.target sm_90a\n.visible .entry maco_small(\n)\n{{\n{body}ret;\n}}\n.func panics()\n.noreturn\n{{\ntrap;\n}}\n"
+    );
+    lint::check(&ptx, &Rules::default()).into_iter().map(|finding| finding.text).collect()
+}
+
+#[test]
+fn an_entry_that_keeps_the_protocol() {
+    assert_eq!(lint(ENTRY), Vec::<String>::new());
+}
+
+#[test]
+fn other_entries_are_not_concerned() {
+    let ptx = ".version 8.6\n.visible .entry peer(\n)\n{\nld.relaxed.sys.global.u32 %r1, [%rd1];\nret;\n}\n";
+    assert_eq!(lint::check(ptx, &Rules::default()), []);
+}
+
+/// Each rule, by the mistake that it is for: the line and how often it comes before, what is there instead, and what the lint says.
+#[test]
+fn every_rule_sees_its_mistake() {
+    for (line, nth, instead, word) in [
+        ("fence.mbarrier_init.release.cluster;", 0, "", "`mbarrier.init` and the barrier"),
+        ("fence.proxy.async.global;", 0, "", "before the loads of each task"),
+        ("fence.proxy.async.global;", 1, "", "the task's body and its end"),
+        ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
+        ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
+        ("fence.proxy.async.shared::cta; // of sums", 0, "", "next bytes"),
+        ("fence.proxy.async.shared::cta; // of transposed operands", 0, "", "what was transposed"),
+        ("bar.sync 5, 256; // of transposed operands", 0, "", "other warps"),
+        ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
+        ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
+        ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
+        ("cp.async.bulk.commit_group; // of a body", 0, "", "a body's copy that is not committed"),
+        ("cp.async.bulk.wait_group 0; // of a body", 0, "cp.async.bulk.wait_group.read 0;", "when the task ends"),
+        ("fence.proxy.async.global; // of a store", 0, "", "what a body's copy wrote"),
+        ("mbarrier.inval.shared::cta.b64 [%r40];", 0, "", "still is one"),
+        ("fence.proxy.async.shared::cta; // of a body", 0, "", "bytes of a body's pages"),
+        (
+            "mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];",
+            0,
+            "mbarrier.arrive.release.gpu.shared::cta.b64 _, [%r40];",
+            "among the threads",
+        ),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;", 0, "", "tensor map"),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd5], 128;", 0, "", "tensor map"),
+        ("cp.async.bulk.commit_group;", 0, "", "not committed"),
+        ("cp.async.bulk.wait_group 0;", 0, "cp.async.bulk.wait_group.read 0;", "may not have arrived"),
+        ("fence.release.gpu;", 0, "", "may overtake"),
+        ("fence.release.gpu;", 0, "fence.release.sys;", "may overtake"),
+        ("fence.acquire.gpu;", 0, "", "may not be visible"),
+        ("fence.acquire.gpu;", 0, "fence.acquire.cta;", "may not be visible"),
+        ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
+        ("fence.acquire.gpu; // of a gate", 0, "", "may not be visible"),
+        // Not that of the next gate, which comes without a jump between.
+        ("fence.acquire.gpu; // of the next gate", 0, "", "may not be visible"),
+        ("bar.warp.sync -1; // of the next gate", 0, "", "the warp meets"),
+        ("bar.sync 5, 256;", 0, "", "its threads meet"),
+        ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
+        ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
+        ("fence.sc.cta;", 0, "", "its looks at counters"),
+        ("fence.sc.cta; // of a stop", 0, "", "closing its gates"),
+        ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),
+        ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.gpu.u32 %r19, [%rd6];", "says `.global`"),
+        ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.u32 %r19, [%rd6];", "nobody loads"),
+        ("mov.b32 %r18, 0;", 0, "ld.relaxed.gpu.shared.u32 %r18, [%r1];", "one CTA's"),
+        ("mov.b32 %r18, 0;", 0, "mov.b32 %r18, 7;", "may overtake"),
+        ("mbarrier.arrive.shared::cta.b64 _, [%r13];", 0, "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r13];", "among the threads"),
+        ("st.release.sys.u32 [%rd13], %r28;", 1, "", "a part of a report"),
+        ("st.release.sys.u32 [%rd13], %r28;", 0, "st.release.gpu.u32 [%rd13], %r28;", "a part of a report"),
+        ("st.relaxed.sys.u32 [%rd14], %r27;", 0, "", "a word of this report"),
+    ] {
+        let (at, _) = ENTRY.match_indices(&format!("\n{line}\n")).nth(nth).unwrap_or_else(|| panic!("no `{line}`"));
+        let broken = format!("{}\n{instead}{}", &ENTRY[..at], &ENTRY[at + 1 + line.len()..]);
+        let found = lint(&broken);
+        assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
+    }
+}
