@@ -47,8 +47,24 @@ pub const fn columns(bytes: u32) -> u32 {
 pub struct Wait {
     /// Index into the counter bank.
     pub counter: u32,
-    /// Arrivals needed.
+    /// Arrivals needed; with [`CARRIED`], nobody waits for them.
     pub need: u32,
+}
+
+/// Bit of [`Wait::need`]: what the counter counts comes with flags of its own, which the task polls. The counter only says, if the task does
+/// not end, what it polls for.
+pub const CARRIED: u32 = 1 << 31;
+
+/// Elements from one row of a carried tile of `cols` columns to the next, where consumers keep it: a multiple of 64, and if there are more
+/// `rows`, 32 more, so that rows do not meet in the banks of shared memory.
+pub const fn carried_stride(rows: u32, cols: u32) -> u32 {
+    cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
+}
+
+/// What is above the two bytes of every element that launch `launch` carries: another number than that of 65,535 launches before and behind
+/// it. Zeros are of the launch before launch 0.
+pub const fn epoch(launch: u32) -> u32 {
+    launch.wrapping_add(1) << 16
 }
 
 /// No counter: an unused inline wait or signal.
@@ -277,6 +293,14 @@ pub struct Launch {
     /// `[[u32; 2]]`, one per chunk of `partials`; used are those of each tile's first chunk: parts that have arrived, 0 between launches,
     /// and chunks of the sum that tasks have claimed.
     pub arrived: u64,
+    /// Temps whose elements, of two bytes, carry flags: [`Launch::carried_bytes`] of them.
+    pub carried: u64,
+    /// `[u32]`, one per element of `carried`, in the same order: its bits, and above them what [`epoch`] says of the launch that wrote them.
+    pub words: u64,
+    /// Bytes of `carried`, gaps between tensors included; 0 for none.
+    pub carried_bytes: u32,
+    /// Explicit padding.
+    pub reserved: u32,
 }
 
 /// Roles of a worker that record what they do, each in records of its own: [`ROLE_CONSUME`], [`ROLE_LOAD`], [`ROLE_STORE`].
@@ -442,7 +466,7 @@ const _: () = {
     assert!(size_of::<Descriptor>() == 64);
     assert!(size_of::<View>() == 32);
     assert!(size_of::<TensorMap>() == 128);
-    assert!(size_of::<Launch>() == 152 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Launch>() == 176 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Profile>() == 64);
     assert!(size_of::<Share>() == 40);

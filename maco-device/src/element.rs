@@ -91,7 +91,11 @@ pub trait MmaElement: Element<Value = f32> {
     message = "MACO0017: `gemv` multiplies `bf16` or `f16`, not `{Self}`",
     note = "cast to one of them (`to_bf16`, `to_f16`), or use `mma`, which takes `f32` as tf32"
 )]
-pub trait HalfElement: MmaElement {}
+pub trait HalfElement: MmaElement {
+    /// Its bits.
+    #[doc(hidden)]
+    fn half(self) -> u16;
+}
 
 /// The nearest number with 10 bits of fraction, ties to even; infinities and NaN stay. So do tensor maps of tf32 as they copy.
 #[cfg(not(target_arch = "nvptx64"))]
@@ -209,7 +213,12 @@ macro_rules! two_bytes {
         impl MmaElement for $ty {
             const FACTOR: Factor = Factor::$factor;
         }
-        impl HalfElement for $ty {}
+        impl HalfElement for $ty {
+            #[inline(always)]
+            fn half(self) -> u16 {
+                self.to_bits()
+            }
+        }
     };
 }
 two_bytes!(bf16, pack_bf16, Bf16);

@@ -15,7 +15,7 @@ const FEW_AXES: &[Axis] = &[axis("i", &[8, 16]), axis("j", &[8, 16])];
 const ELEMENTS: &[Element] = &[Element::Bf16, Element::F16];
 
 /// `linear` of the library: both forms with their tiles.
-static FEW: TaskSpec = TaskSpec { kind: TaskKind::Streamed { operand: 1 }, axes: FEW_AXES, elements: ELEMENTS, ..GEMM };
+static FEW: TaskSpec = TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: FEW_AXES, elements: ELEMENTS, ..GEMM };
 static LINEAR: TaskSpec = TaskSpec { few: Some(&FEW), elements: ELEMENTS, ..PRODUCT };
 
 fn product(m: u64, n: u64, k: u64) -> Graph {

@@ -22,6 +22,7 @@ pub struct PlanOptions {
     pub(crate) shapes: Vec<CallShape>,
     pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
+    pub(crate) carried: bool,
 }
 
 impl Default for PlanOptions {
@@ -37,6 +38,7 @@ impl Default for PlanOptions {
             shapes: Vec::new(),
             tuning: None,
             cooperative: true,
+            carried: true,
         }
     }
 }
@@ -108,6 +110,15 @@ impl PlanOptions {
     #[must_use]
     pub fn cooperative(mut self, cooperative: bool) -> PlanOptions {
         self.cooperative = cooperative;
+        self
+    }
+
+    /// Whether small temps that products of few rows hand to each other carry flags beside their elements, so that tasks poll the elements
+    /// and wait for no counter: on a GPU with static lists or tickets, and in a pipelined plan. With `false` all wait for counters, to measure
+    /// or to test the one beside the other; results have the same bits.
+    #[must_use]
+    pub fn carried(mut self, carried: bool) -> PlanOptions {
+        self.carried = carried;
         self
     }
 

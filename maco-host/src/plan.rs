@@ -74,6 +74,8 @@ impl Plan {
                 // On a CPU a sum is split only if somebody says so: results then do not depend on the number of threads.
                 splits: device.is_gpu(),
                 shapes,
+                // One thread of a CPU that runs whole tasks has nobody to poll with.
+                carried: options.carried && (device.is_gpu() || options.pipelined),
             },
         )?;
         graph_files::write_if_asked(&planned)?;
@@ -179,10 +181,10 @@ impl Plan {
     pub fn recover(&self) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.recover();
+                cpu.recover(&self.0.parts);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.recover(),
+            Executor::Gpu(gpu) => gpu.recover(&self.0.parts),
         }
     }
 
@@ -252,10 +254,10 @@ impl Plan {
     pub fn launched(&self, launches: u32) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.launched(launches);
+                cpu.launched(&self.0.parts, launches);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.launched(launches),
+            Executor::Gpu(gpu) => gpu.launched(&self.0.parts, launches),
         }
     }
 

@@ -9,7 +9,7 @@ use benches::peer::{DeviceCopy, Driver};
 use benches::rows::{Row, Work, publish};
 use benches::timing::{Clock, System, progress};
 use clap::Parser;
-use maco::{CudaGraph, Device, Tensor, bf16};
+use maco::{CudaGraph, Device, PlanOptions, Tensor, bf16};
 
 /// Measures chains of 16 products of one row (GEMV) with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
 ///
@@ -26,6 +26,9 @@ struct Options {
     /// GPU.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
+    /// Tasks wait for counters, also where their data could carry flags.
+    #[arg(long)]
+    counters: bool,
     /// Rows of x.
     #[arg(long, default_value_t = 1)]
     rows: u64,
@@ -72,7 +75,7 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
     let (up, down) = (weights(n, k, 1)?, weights(k, n, 100)?);
     let x = random(device, m, k, 1000, 1.0)?;
     let (mut ours, mut theirs) = (device.zeros::<bf16>([m, k])?, device.zeros::<bf16>([m, k])?);
-    let plan = gemv::plan(device, gemv::Dims { M: m, N: n, K: k })?;
+    let plan = gemv::plan_with(device, gemv::Dims { M: m, N: n, K: k }, &PlanOptions::new().carried(!options.counters))?;
     plan.run(&x, &up, &down, &mut ours)?;
     let cublas = Cublas::new(device, &clock.stream)?;
     let (mut wide, mut narrow) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, k])?);

@@ -1,4 +1,4 @@
-//! Counters: relaxed accesses to memory that all CTAs share.
+//! Counters, and elements that carry flags: relaxed accesses to memory that all CTAs share.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -29,4 +29,24 @@ pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
     let next = |value| Some(if value >= last { 0 } else { value + 1 });
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|value| value)
+}
+
+/// # Safety
+/// If `condition` holds, `at` is four words as [`load_relaxed`] wants them; nothing orders the four accesses.
+pub unsafe fn poll4_if(condition: bool, at: *const u32, words: &mut [u32; 4]) {
+    if condition {
+        // In any order.
+        for n in [2, 0, 3, 1] {
+            // SAFETY: passed on from the caller.
+            words[n] = unsafe { load_relaxed(at.add(n)) };
+        }
+    }
+}
+
+/// # Safety
+/// As [`load_relaxed`].
+pub unsafe fn carry(at: *mut u32, word: u32) {
+    super::thread::with(|thread| thread.delay());
+    // SAFETY: passed on from the caller.
+    unsafe { store_relaxed(at, word) };
 }

@@ -81,3 +81,10 @@ pub unsafe fn store_element(at: u32, value: u16) {
 pub fn swizzled(at: u32) -> u32 {
     at ^ (at >> 7 & 7) << 4
 }
+
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary, which nobody else uses before a barrier.
+pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
+    // SAFETY: inside shared memory; the caller promises the rest.
+    with(|thread| unsafe { thread.shared.pointer(at, 16).cast::<[u32; 4]>().write(words) });
+}

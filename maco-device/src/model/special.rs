@@ -67,6 +67,11 @@ pub fn opaque(base: u32) -> u32 {
     base
 }
 
+/// The thread has polled in vain, or has found what it polled for.
+pub fn polled(found: bool) {
+    with(|thread| thread.tested(found));
+}
+
 /// A number below `end`, by the thread's seed; 0 without one.
 pub fn choose(end: u32) -> u32 {
     with(|thread| thread.choose(end))

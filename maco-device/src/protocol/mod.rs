@@ -196,6 +196,16 @@ impl Run {
         }
     }
 
+    /// What this launch's elements carry ([`crate::abi::epoch`]): from device memory, so that a captured launch can be replayed.
+    ///
+    /// # Safety
+    /// The plan's memory is live.
+    #[inline(always)]
+    pub unsafe fn epoch<M: Machine>(&self, machine: &M) -> u32 {
+        // SAFETY: the caller promises live memory; no launch changes the number while one runs.
+        crate::abi::epoch(unsafe { machine.load(&raw const (*self.state).launch) })
+    }
+
     /// Whether the plan has been aborted.
     ///
     /// # Safety

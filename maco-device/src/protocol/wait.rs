@@ -1,7 +1,7 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait};
+use crate::abi::{BlackBox, CARRIED, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,13 +106,13 @@ impl Patience {
     }
 }
 
-/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has.
+/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has, and nobody waits for [`CARRIED`] ones.
 ///
 /// # Safety
 /// `run` is a live launch, and the counter inside its bank.
 #[inline(always)]
 unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
-    if wait.counter == NO_COUNTER {
+    if wait.counter == NO_COUNTER || wait.need & CARRIED != 0 {
         return (true, wait.need);
     }
     // SAFETY: passed on from the caller.

@@ -91,3 +91,31 @@ pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
     // SAFETY: the caller promises the address.
     unsafe { asm!("st.relaxed.gpu.global.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
+
+/// `ld.relaxed.gpu`, of four words that carry flags, into `words` if `condition` holds; without a branch, so that the lanes of a warp stay
+/// together. Each word is read whole, in no order (PTX ISA §8.2.2, vector data types): what the flag in a word says is about that word alone.
+///
+/// # Safety
+/// If `condition` holds, `at` is four words of global memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn poll4_if(condition: bool, at: *const u32, words: &mut [u32; 4]) {
+    super::delay::delay();
+    let [a, b, c, d] = words;
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("{{.reg .pred p; setp.ne.u32 p, {5}, 0;",
+            "@p ld.relaxed.gpu.global.v4.u32 {{{0}, {1}, {2}, {3}}}, [{4}];}}",
+            inout(reg32) *a, inout(reg32) *b, inout(reg32) *c, inout(reg32) *d, in(reg64) at, in(reg32) condition as u32, options(nostack))
+    };
+}
+
+/// `st.relaxed.gpu` of a word that carries its flag: it announces itself, and nothing else.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn carry(at: *mut u32, word: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) at, in(reg32) word, options(nostack)) }
+}

@@ -17,17 +17,18 @@ pub unsafe fn load4(at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// Four words in one access if `condition` holds, else zeros; without a branch, so that the lanes of a warp stay together.
+/// Four words in one access, of global or shared memory, if `condition` holds, else zeros; without a branch, so that the lanes of a warp stay
+/// together.
 ///
 /// # Safety
-/// If `condition` holds, `at` is 16 readable bytes of global memory at a 16-byte boundary.
+/// If `condition` holds, `at` is the generic address of 16 readable bytes at a 16-byte boundary.
 #[inline(always)]
 pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller promises the address.
     unsafe {
         asm!("{{.reg .pred p; setp.ne.u32 p, {5}, 0; mov.b32 {0}, 0; mov.b32 {1}, 0; mov.b32 {2}, 0; mov.b32 {3}, 0;",
-            "@p ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];}}",
+            "@p ld.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];}}",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, in(reg32) condition as u32, options(nostack))
     };
     [a, b, c, d]
@@ -201,6 +202,19 @@ pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) at, options(nostack))
     };
     [a, b, c, d]
+}
+
+/// Four words of shared memory, of what consumers have received: other threads read them behind a barrier.
+///
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("st.shared.v4.u32 [{4}], {{{0}, {1}, {2}, {3}}};",
+            in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
+    }
 }
 
 /// One word of shared memory.

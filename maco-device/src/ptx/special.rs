@@ -24,6 +24,10 @@ pub fn opaque(base: u32) -> u32 {
     same
 }
 
+/// Polls of what carries flags: a thread of a GPU has nothing else to do.
+#[inline(always)]
+pub fn polled(_: bool) {}
+
 /// The generic address of a shared address (PTX ISA §9.7.9.20 `cvta`).
 #[inline(always)]
 pub fn generic(shared: u32) -> u64 {

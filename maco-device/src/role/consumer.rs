@@ -1,6 +1,7 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
+use super::carried;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
 use super::dots::{self, Columns, Dots};
 use super::gate::Gate;
@@ -11,7 +12,7 @@ use super::stream;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, HalfElement, MmaElement};
-use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
+use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::split::Split;
 use crate::task::Elementwise;
 use crate::tile::{Inputs, Parts, Tile};
@@ -120,6 +121,22 @@ impl Consumer {
         // SAFETY: an initialised barrier.
         unsafe { self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1) };
         chunk
+    }
+
+    /// Waits until all that was staged has been sent: all staging memory is the consumers'.
+    #[inline(always)]
+    fn wait_sent(&self) {
+        const { assert!(CHUNKS == 4) };
+        if special::opaque(self.staged) == 0 {
+            return;
+        }
+        let mut n = self.staged;
+        while n < self.staged + CHUNKS / 2 {
+            // The chunk that has this buffer next could be staged. Chunks of both warpgroups are sent together.
+            // SAFETY: an initialised barrier.
+            unsafe { self.arena.wait(self.arena.free(buffer(self.group(), n)), parity(n) ^ 1) };
+            n += 1;
+        }
     }
 
     /// Writes this warp's 16 rows of the next chunk and hands them to the store role.
@@ -342,11 +359,28 @@ impl Role for Consumer {
         f: impl Fn(f32, X::Values) -> f32,
     ) {
         let (thread, lane) = (self.again(), self.lane());
+        let arena = self.arena;
         let put = |row: u32, col: u32, sum: f32| {
-            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-            unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(f(sum, inputs.at(row, col))))) };
+            let element = E::element(T::apply(f(sum, inputs.at(row, col))));
+            let at = y.pointer(row as i32, col as i32);
+            let word = arena.word(at as u64);
+            // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
+            unsafe {
+                if !word.is_null() {
+                    local::carry(word, arena.epoch() | u32::from(element.half()));
+                }
+                at.write(element);
+            }
         };
         let places = || (thread / (CONSUMERS / ELEMENTWISE)..(I * J) as u32).step_by(ELEMENTWISE as usize);
+        let x = if arena.word(x.pointer(0, 0) as u64).is_null() {
+            x
+        } else {
+            self.wait_sent();
+            // SAFETY: all consumers run the task, which is published; a copy is not read behind the barriers of a product.
+            unsafe { carried::receive(arena, x, self.staged, thread) }
+        };
+        // What is carried streams as its copy does.
         if !(x.streams() && w.streams()) {
             // Nothing comes through the ring.
             for at in places() {
@@ -360,11 +394,13 @@ impl Role for Consumer {
                     put(row, col, sum);
                 }
             }
+            // The next task may have a copy of its factor.
+            barrier::sync_consumers();
             return;
         }
         let cols = w.cols();
         let mut sums = Dots::<I, J>::new();
-        // SAFETY: (of calls) the task has waited for its inputs, and nobody writes them while it runs.
+        // SAFETY: (of calls) the task has waited for its inputs, or has a copy, and nobody writes them while it runs.
         let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
         // Adds the stage that begins with column `col`, to which `now` belongs; the stage if it is the last one.
         let mut add = |now: Columns, col: u32| {

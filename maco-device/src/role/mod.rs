@@ -10,6 +10,7 @@ pub use share::Share;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod alone;
+mod carried;
 pub mod consumer;
 #[cfg(target_arch = "nvptx64")]
 mod cores;

@@ -25,7 +25,10 @@ const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
 const BEGUN: u32 = COUNTERS + 8;
 const NOTICES: u32 = BEGUN + WARPS * 4;
 const CLAIMED: u32 = NOTICES + SLOTS * 4;
-const END: u32 = CLAIMED + CHUNKS / 2 * 4;
+const EPOCH: u32 = CLAIMED + CHUNKS / 2 * 4;
+const CARRIED: u32 = (EPOCH + 4).next_multiple_of(8);
+const COPIED: u32 = CARRIED + 20;
+const END: u32 = COPIED + 12;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
 /// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`].
@@ -180,6 +183,63 @@ impl Arena {
         // SAFETY: words of the arena.
         let (low, high) = unsafe { (memory::read_shared(self.base() + COUNTERS), memory::read_shared(self.base() + COUNTERS + 4)) };
         (low as u64 | (high as u64) << 32) as *mut u32
+    }
+
+    /// Which elements of this launch carry flags, and which, `epoch`; written before the first task is posted.
+    #[inline(always)]
+    pub fn set_carried(self, carried: u64, words: u64, bytes: u32, epoch: u32) {
+        let at = self.base() + CARRIED;
+        // SAFETY: words of the arena, which nobody reads before a task is posted.
+        unsafe {
+            memory::store_shared2(at, [carried as u32, (carried >> 32) as u32]);
+            memory::store_shared2(at + 8, [words as u32, (words >> 32) as u32]);
+            memory::store_shared(at + 16, bytes);
+            memory::store_shared(self.base() + EPOCH, epoch);
+        }
+        // What the launch before has left is not this one's.
+        self.set_copied([0; 3]);
+    }
+
+    /// The word of the element at `at`, of two bytes, if it carries a flag; else null. Read anew: it would take registers that a product
+    /// needs.
+    #[inline(always)]
+    pub fn word(self, at: u64) -> *mut u32 {
+        let place = self.base() + CARRIED;
+        let whole = |[low, high]: [u32; 2]| low as u64 | (high as u64) << 32;
+        // SAFETY: words of the arena.
+        let (away, bytes) = unsafe { (at.wrapping_sub(whole(memory::read_shared2(place))), memory::read_shared(place + 16)) };
+        if away >= bytes as u64 {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: as above.
+        (unsafe { whole(memory::read_shared2(place + 8)) } + 2 * away) as *mut u32
+    }
+
+    /// The factor that the consumers have a copy of in the staging memory: see [`super::carried`].
+    #[inline(always)]
+    pub fn copied(self) -> [u32; 3] {
+        let at = self.base() + COPIED;
+        // SAFETY: words of the arena; consumers write them between barriers of theirs.
+        unsafe { [memory::load_shared(at), memory::load_shared(at + 4), memory::load_shared(at + 8)] }
+    }
+
+    /// See [`Arena::copied`]. By one consumer thread, between two of their barriers.
+    #[inline(always)]
+    pub fn set_copied(self, factor: [u32; 3]) {
+        let at = self.base() + COPIED;
+        // SAFETY: words of the arena, which nobody reads between those barriers.
+        unsafe {
+            memory::store_shared(at, factor[0]);
+            memory::store_shared(at + 4, factor[1]);
+            memory::store_shared(at + 8, factor[2]);
+        }
+    }
+
+    /// What is above the bits of this launch's elements ([`crate::abi::epoch`]).
+    #[inline(always)]
+    pub fn epoch(self) -> u32 {
+        // SAFETY: a word of the arena.
+        unsafe { memory::read_shared(self.base() + EPOCH) }
     }
 
     /// What warp `warp` of a SIMT body has to combine with the others.

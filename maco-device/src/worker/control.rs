@@ -3,8 +3,8 @@
 use core::mem::offset_of;
 
 use super::machine::{Lane, Warp};
-use super::{admitted, copy, place, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
+use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::notice;
@@ -160,9 +160,8 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                     return;
                 }
                 Look::Late => {
-                    if warp::ballot(own.held) >> first & 1 == 0 {
-                        unended(arena, &run, &patience, n);
-                    } else if own.held && own.n == n && !own.arrived {
+                    let waits = warp::ballot(own.held) >> first & 1 != 0;
+                    if !unended(arena, &run, &patience, n, waits) && own.held && own.n == n && !own.arrived {
                         protocol::late(&Lane, &run, &patience, memory::read_shared(arena.slot(at) + TASK), own.wait, seen);
                     }
                 }
@@ -171,22 +170,27 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
     }
 }
 
-/// The next task was not posted in time: the fetcher waits for a slot, which is for the end of a task.
+/// Reports the oldest task before `n` that has not left its slot, if there is one. The fetcher waits for it, if task `n` was not posted in
+/// time; if that `waits`, only one that polls is to blame: what polls is before what waits. Whether there is one.
 #[inline(always)]
-unsafe fn unended(arena: Arena, run: &Run, patience: &Patience, n: u32) {
-    // The oldest task that has not left its slot. Fewer than all slots may be in use: tickets are claimed late.
+unsafe fn unended(arena: Arena, run: &Run, patience: &Patience, n: u32, waits: bool) -> bool {
+    // Fewer than all slots may be in use: tickets are claimed late.
     let mut m = n.saturating_sub(SLOTS);
     while m < n {
         let (at, parity) = place(m);
-        // SAFETY: an initialised barrier, a live launch.
+        // SAFETY: an initialised barrier, a live launch; the slot holds the task.
         unsafe {
             if !Warp.all(mbarrier::test(arena.vacant(at), parity)) {
-                stuck(arena, run, patience, at);
-                return;
+                let blamed = !waits || polled(arena, at).need & CARRIED != 0;
+                if blamed {
+                    stuck(arena, run, patience, at);
+                }
+                return blamed;
             }
         }
         m += 1;
     }
+    false
 }
 
 /// The controller of a worker whose tasks come ready may be a scheduler.

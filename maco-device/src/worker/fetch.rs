@@ -112,6 +112,7 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
         let mut queue = Queue::new(&*launch, &run);
         arena.set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
+        arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch(&Warp));
         if queue.is_pushed() {
             pushed(arena, tables, &run, &mut queue, lane);
             return;

@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use crate::abi::{BlackBox, Descriptor, Launch, PUSHED, REPORT_STUCK, SLOTS};
+use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, Wait};
 use crate::hardware::{mbarrier, special};
 use crate::protocol::{Look, Machine, Patience, Run};
 use crate::role::gate;
@@ -72,14 +72,30 @@ pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published
     }
 }
 
-/// Reports that the task in a slot does not end.
+/// What the task in a slot polls for, if it polls: its first wait then has [`CARRIED`].
+#[inline(always)]
+pub unsafe fn polled(arena: Arena, at: u32) -> Wait {
+    // SAFETY: the slot holds a task that was posted.
+    unsafe { (&raw const (*slot(arena, at)).descriptor.wait).cast::<Wait>().read() }
+}
+
+/// Reports that the task in a slot does not end; that it waits, if it polls for what has not come.
 #[inline(always)]
 pub unsafe fn stuck<M: Machine>(warp: &M, arena: Arena, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: a live launch; the slot holds a task that was published.
     unsafe {
         if warp.lane() == 0 {
             let task = (&raw const (*slot(arena, at)).descriptor.task).read();
-            patience.report(warp, run, BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY });
+            let Wait { counter, need } = polled(arena, at);
+            let mut report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
+            if need & CARRIED != 0 {
+                // Adds nothing. Not a poll, behind which there would be something to acquire.
+                let (need, seen) = (need & !CARRIED, warp.claim(run.counters.add(counter as usize), 0));
+                if seen < need {
+                    report = BlackBox { report: REPORT_DEADLINE, counter, expected: need, seen, ..report };
+                }
+            }
+            patience.report(warp, run, report);
         }
     }
 }

@@ -26,4 +26,6 @@ use crate::role::ring::place;
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
 use cta::{admitted, copy, stop, stuck, supervise};
+#[cfg(target_arch = "nvptx64")]
+use flight::polled;
 use flight::{pushed, slot};

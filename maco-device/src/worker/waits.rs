@@ -6,7 +6,7 @@
 use core::mem::offset_of;
 
 use super::flight::slot;
-use crate::abi::{Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
+use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
 use crate::hardware::memory;
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
@@ -19,6 +19,12 @@ const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
 const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
 const _: () = assert!(EXTRA.is_multiple_of(8) && offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
 const _: () = assert!(offset_of!(Descriptor, indirect) as u32 == EXTRA + 4);
+
+/// A wait as those see it who look at counters: none where flags are polled.
+#[inline(always)]
+fn looked_at([counter, need]: [u32; 2]) -> [u32; 2] {
+    if need & CARRIED != 0 { [NO_COUNTER, 0] } else { [counter, need] }
+}
 
 /// Writes the waits of tasks whose descriptors are in registers, 16 bytes a lane: each four lanes have one, for slot `at` if it is
 /// `included`. The lanes whose tasks wait for more than a descriptor holds: see [`find`].
@@ -40,7 +46,7 @@ pub unsafe fn resolve(arena: Arena, at: u32, words: [u32; 4], included: bool, la
     };
     if included {
         // SAFETY: the slot is the caller's.
-        unsafe { memory::store_shared2(arena.waits(at) + lane % 4 * 8, wait) };
+        unsafe { memory::store_shared2(arena.waits(at) + lane % 4 * 8, looked_at(wait)) };
     }
     warp::ballot(included && (extra & 0xffff != 0 || names as u16 != 0))
 }
@@ -91,7 +97,7 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
                 // No task writes them.
                 wait = names.wait(n - inline, |at| at.read());
             }
-            memory::store_shared2(arena.waits(at) + n * 8, [wait.counter, wait.need]);
+            memory::store_shared2(arena.waits(at) + n * 8, looked_at([wait.counter, wait.need]));
             n += machine.lanes();
         }
     }

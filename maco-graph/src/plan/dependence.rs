@@ -182,6 +182,7 @@ impl Builder<'_> {
             counters: counters.base..counters.base + counters.count,
             waits: 0,
             edges: 0,
+            carried: false,
         });
         self.result.set_of.push(set);
         self.result.named.push(named);

@@ -47,7 +47,7 @@ impl Display for Plan {
         for relation in &self.relations {
             writeln!(
                 f,
-                "  #{} → #{}  {}  `{}`: {} waits, {} edges, counters {}..{}",
+                "  #{} → #{}  {}  `{}`: {} waits, {} edges, counters {}..{}{}",
                 relation.producer,
                 relation.consumer,
                 relation.hazard,
@@ -56,6 +56,7 @@ impl Display for Plan {
                 relation.edges,
                 relation.counters.start,
                 relation.counters.end,
+                if relation.carried { ", carried" } else { "" },
             )?;
         }
         Ok(())
@@ -87,7 +88,8 @@ impl Plan {
             writeln!(dot, "  c{index} [label={}];", quoted(&label))?;
         }
         for relation in &self.relations {
-            let label = format!("{}\n{}\n{} edges", self.tensor_name(relation.tensor), relation.hazard, relation.edges);
+            let carried = if relation.carried { ", carried" } else { "" };
+            let label = format!("{}\n{}\n{} edges{carried}", self.tensor_name(relation.tensor), relation.hazard, relation.edges);
             let style = if relation.hazard == super::Hazard::Raw { "solid" } else { "dashed" };
             writeln!(dot, "  c{} -> c{} [style={style}, label={}];", relation.producer, relation.consumer, quoted(&label))?;
         }

@@ -67,6 +67,8 @@ struct RelationJson<'a> {
     counters: [u32; 2],
     waits: u32,
     edges: u64,
+    /// The data carry their own flags.
+    carried: bool,
 }
 
 impl Plan {
@@ -99,6 +101,7 @@ impl Plan {
                 counters: [relation.counters.start, relation.counters.end],
                 waits: relation.waits,
                 edges: relation.edges,
+                carried: relation.carried,
             }
         });
         PlanJson {

@@ -3,9 +3,12 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
 //! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
 //! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
-//! writes the waits and signals of every task, `local` finds the edges that stay on one worker, `routing` deals the tasks to
+//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `local` those that stay on one
+//! worker, `routing` deals the tasks to
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
+#[doc(hidden)]
+pub mod carried;
 mod check;
 mod dependence;
 mod display;
@@ -66,13 +69,24 @@ pub struct Options {
     pub splits: bool,
     /// Tiles and parts of calls, where the graph leaves them open.
     pub shapes: Vec<CallShape>,
+    /// Whether small results that products of few rows hand to each other carry their own flags: see [`Relation::carried`].
+    pub carried: bool,
 }
 
 impl Options {
-    /// Static lists for `workers` workers and at most 2²⁰ tasks; sums are split where that is faster.
+    /// Static lists for `workers` workers and at most 2²⁰ tasks; sums are split, and results carry flags, where that is faster.
     pub const fn new(workers: u32) -> Options {
         let shapes = Vec::new();
-        Options { workers, schedule: Schedule::Static, max_tasks: 1 << 20, placement: None, costs: None, splits: true, shapes }
+        Options {
+            workers,
+            schedule: Schedule::Static,
+            max_tasks: 1 << 20,
+            placement: None,
+            costs: None,
+            splits: true,
+            shapes,
+            carried: true,
+        }
     }
 }
 
@@ -188,6 +202,12 @@ impl Plan {
     /// Why call `consumer` waits on `counter`, for error messages.
     pub fn relation(&self, counter: u32, consumer: u32) -> Option<&Relation> {
         self.relations.iter().find(|relation| relation.consumer == consumer && relation.counters.contains(&counter))
+    }
+
+    /// The relation by whose flags call `consumer` gets its factor, if it does.
+    pub fn carried_to(&self, consumer: u32) -> Option<&Relation> {
+        let first = self.relations.partition_point(|relation| relation.consumer < consumer);
+        self.relations[first..].iter().take_while(|relation| relation.consumer == consumer).find(|relation| relation.carried)
     }
 }
 
@@ -315,6 +335,9 @@ pub struct Relation {
     pub waits: u32,
     /// Pairs of tasks it orders directly: the needs of those waits summed.
     pub edges: u64,
+    /// Each element is handed over with a flag of its own, which the consumer's tasks poll: they do not wait for these counters before they
+    /// begin. Who has passed such an edge has acquired nothing but the elements, so nothing else follows from it.
+    pub carried: bool,
 }
 
 /// Task indices, worker after worker, and what all workers share.
@@ -420,6 +443,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let mut found = dependence::relate(&graph, &calls, &regions, dropped, name_rows)?;
     let order = schedule::number(&graph, &mut calls, &found.relations);
     let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
+    if options.carried {
+        carried::mark(&graph, &calls, options.schedule, &mut found);
+    }
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {

@@ -5,7 +5,9 @@
 //! [`super::Lists::entries`]). That the waits order all conflicting accesses is not
 //! decided here: it costs all pairs of tasks, and [`super::oracle`] does it for tests.
 
-use super::{Plan, Schedule};
+use super::region::tensor_of;
+use super::{Hazard, Plan, Relation, Schedule};
+use crate::ir::TensorKind;
 
 /// What is wrong with a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +92,15 @@ pub enum Defect {
         /// Which drain.
         drain: u32,
     },
+    /// Flags are to be carried by what is written more than once, is read by the call in another way too, or by no wait's signals; or tasks
+    /// are pushed when they are ready.
+    #[error("call #{call} cannot get tensor #{tensor} by the flags of its elements")]
+    Carried {
+        /// Index of the reading call.
+        call: u32,
+        /// Index of the tensor.
+        tensor: u32,
+    },
     /// A task that is claimed though its call is not drained, or the other way round.
     #[error("task {task} is claimed, but its call is not drained, or the other way round")]
     Drained {
@@ -106,7 +117,39 @@ impl Plan {
     pub fn verify(&self) -> Result<(), Defect> {
         self.verify_grids()?;
         self.verify_events()?;
+        self.relations.iter().filter(|relation| relation.carried).try_for_each(|relation| self.verify_carried(relation))?;
         self.verify_lists()
+    }
+
+    /// A relation whose data carry flags. Its waits hold nobody back but say, for the order and for who looks for the cause of a hang, whose
+    /// elements a task polls.
+    fn verify_carried(&self, relation: &Relation) -> Result<(), Defect> {
+        let &Relation { tensor, producer, consumer, .. } = relation;
+        let defect = Err(Defect::Carried { call: consumer, tensor });
+        let uses = |call: usize| {
+            let call = &self.graph.calls[call];
+            let params = call.task.params.iter().filter_map(tensor_of);
+            call.operands.iter().zip(params).enumerate().filter(|(_, (view, _))| view.tensor == tensor)
+        };
+        let writers: Vec<usize> = (0..self.graph.calls.len())
+            .flat_map(|call| uses(call).filter(|(_, (_, param))| param.access.writes()).map(move |_| call))
+            .collect();
+        let reads: Vec<usize> = uses(consumer as usize).map(|(operand, _)| operand).collect();
+        let factor = self.graph.calls[consumer as usize].task.factor();
+        let temp = self.graph.tensors[tensor as usize].kind == TensorKind::Temp && relation.hazard == Hazard::Raw;
+        if self.schedule.schedulers() > 0 || !temp || writers != [producer as usize] || factor != Some(relation.consumer_operand as usize) {
+            return defect;
+        }
+        if reads.as_slice() != factor.as_slice() {
+            return defect;
+        }
+        let from = &self.calls[producer as usize].tasks;
+        let stray = |task: u32| !from.contains(&task) && self.signals_of(task).iter().any(|counter| relation.counters.contains(counter));
+        if (0..self.tasks.len() as u32).any(stray) {
+            return defect;
+        }
+        let mut tasks = self.calls[consumer as usize].tasks.clone();
+        if tasks.any(|task| !self.waits_of(task).iter().any(|wait| relation.counters.contains(&wait.counter))) { defect } else { Ok(()) }
     }
 
     fn verify_grids(&self) -> Result<(), Defect> {

@@ -211,6 +211,9 @@ pub enum TaskKind {
     Streamed {
         /// Which tensor parameter.
         operand: u8,
+        /// Which tensor parameter it is multiplied with, of a body that is nothing but the product: so nothing else reads that, and nothing
+        /// else writes the result. See [`crate::plan::Relation::carried`].
+        factor: Option<u8>,
     },
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
@@ -254,7 +257,15 @@ impl TaskSpec {
     /// The tensor parameter that is streamed, counted among the tensor parameters.
     pub const fn streamed(&self) -> Option<usize> {
         match self.kind {
-            TaskKind::Streamed { operand } => Some(operand as usize),
+            TaskKind::Streamed { operand, .. } => Some(operand as usize),
+            _ => None,
+        }
+    }
+
+    /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.
+    pub const fn factor(&self) -> Option<usize> {
+        match self.kind {
+            TaskKind::Streamed { factor: Some(factor), .. } => Some(factor as usize),
             _ => None,
         }
     }

@@ -195,6 +195,10 @@ impl Executor {
             executors: lowered.workers + code.shares.len() as u32,
             partials: self.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
+            carried: self.arena.address(),
+            words: self.arena.address() + lowered.arena.words.start,
+            carried_bytes: lowered.arena.carried,
+            reserved: 0,
         }
     }
 
@@ -253,23 +257,38 @@ impl Executor {
         }
     }
 
-    /// Forgets an abort: counters, state and black box are as new.
-    pub(crate) fn recover(&self) {
+    /// Forgets an abort: counters, state, words of carried temps and black box are as new.
+    pub(crate) fn recover(&self, parts: &Parts) {
         let mut turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away.
         unsafe {
             self.state.clear();
             self.black_box.clear();
+            self.write_words(parts, 0);
         }
         turn.aborted = None;
     }
 
+    /// Words of carried temps, as the launch before number `launches` left them.
+    ///
+    /// # Safety
+    /// No launch runs.
+    unsafe fn write_words(&self, parts: &Parts, launches: u32) {
+        let arena = &parts.lowered.arena;
+        let words = arena.words_behind(launches);
+        // SAFETY: the words are a part of the arena, at a multiple of its alignment; the caller promises exclusive access.
+        unsafe { self.arena.pointer().add(arena.words.start as usize).cast::<u32>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+    }
+
     /// See [`crate::Plan::launched`].
-    pub(crate) fn launched(&self, launches: u32) {
-        self.recover();
+    pub(crate) fn launched(&self, parts: &Parts, launches: u32) {
+        self.recover(parts);
         let _turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away, and the memory begins with the state.
-        unsafe { (&raw mut (*self.state.pointer().cast::<State>()).launch).write(launches) };
+        unsafe {
+            (&raw mut (*self.state.pointer().cast::<State>()).launch).write(launches);
+            self.write_words(parts, launches);
+        }
     }
 
     /// Injects a fault into every launch from now on, or none.

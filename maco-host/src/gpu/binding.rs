@@ -137,6 +137,10 @@ impl Binding {
             executors: lowered.grid(),
             partials: plan.partials(),
             arrived: plan.arrived(),
+            carried: plan.arena(),
+            words: plan.arena() + lowered.arena.words.start,
+            carried_bytes: lowered.arena.carried,
+            reserved: 0,
         }
     }
 }

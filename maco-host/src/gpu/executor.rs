@@ -203,20 +203,20 @@ impl Executor {
     }
 
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
-    pub(crate) fn recover(&self) -> Result<(), Error> {
+    pub(crate) fn recover(&self, parts: &Parts) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
-        self.memory.clear()?;
+        self.memory.clear(&self.context, &parts.lowered)?;
         turn.aborted = None;
         Ok(())
     }
 
     /// See [`crate::Plan::launched`].
-    pub(crate) fn launched(&self, launches: u32) -> Result<(), Error> {
-        self.recover()?;
+    pub(crate) fn launched(&self, parts: &Parts, launches: u32) -> Result<(), Error> {
+        self.recover(parts)?;
         let _turn = self.wait_for_turn();
-        self.memory.write_launches(&self.context, launches)
+        self.memory.write_launches(&self.context, &parts.lowered, launches)
     }
 
     /// Injects a fault into every launch from now on, or none.

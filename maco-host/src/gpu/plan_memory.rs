@@ -193,16 +193,23 @@ impl PlanMemory {
         (report.report != REPORT_NONE).then_some(report)
     }
 
-    /// Counters, state and black box as new. No launch may be running.
-    pub(super) fn clear(&self) -> Result<(), Error> {
+    /// Counters, state, words of carried temps and black box as new. No launch may be running.
+    pub(super) fn clear(&self, context: &Arc<Context>, lowered: &Lowered) -> Result<(), Error> {
         self.state.clear()?;
+        self.write_words(context, lowered, 0)?;
         // SAFETY: the memory holds a black box, and no launch writes it.
         unsafe { self.black_box.pointer().write_bytes(0, size_of::<BlackBox>()) };
         Ok(())
     }
 
+    /// Words of carried temps, as the launch before number `launches` left them.
+    fn write_words(&self, context: &Arc<Context>, lowered: &Lowered, launches: u32) -> Result<(), Error> {
+        upload(context, self.arena.address() + lowered.arena.words.start, &lowered.arena.words_behind(launches))
+    }
+
     /// Writes how many launches have ended. No launch may be running.
-    pub(super) fn write_launches(&self, context: &Arc<Context>, launches: u32) -> Result<(), Error> {
+    pub(super) fn write_launches(&self, context: &Arc<Context>, lowered: &Lowered, launches: u32) -> Result<(), Error> {
+        self.write_words(context, lowered, launches)?;
         upload(context, self.state.address() + std::mem::offset_of!(State, launch) as u64, &[launches])
     }
 

@@ -1,7 +1,11 @@
-//! Where each temp lies in the one allocation of a plan's temps.
+//! Where each temp lies in the one allocation of a plan's temps, and the words of those whose elements carry flags.
+
+use std::ops::Range;
 
 use maco_graph::ir::{Graph, TensorKind};
+use maco_graph::plan::Relation;
 
+use super::too_many;
 use crate::error::Error;
 use crate::tensor::{BASE_ALIGN, Layout, Shape};
 
@@ -10,8 +14,12 @@ use crate::tensor::{BASE_ALIGN, Layout, Shape};
 pub(crate) struct Arena {
     /// In order of the graph.
     pub(crate) temps: Vec<Temp>,
-    /// Bytes of all of them.
+    /// Bytes of all of them, and of words.
     pub(crate) bytes: u64,
+    /// Bytes of temps whose elements carry flags ([`maco_device::abi::Launch::carried`]); they come first.
+    pub(crate) carried: u32,
+    /// Bytes that are words for their elements, behind all temps.
+    pub(crate) words: Range<u64>,
 }
 
 /// One temp.
@@ -23,18 +31,38 @@ pub(crate) struct Temp {
 }
 
 impl Arena {
-    pub(crate) fn new(graph: &Graph) -> Result<Arena, Error> {
-        let mut arena = Arena { temps: Vec::new(), bytes: 0 };
-        for tensor in graph.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Temp) {
+    pub(crate) fn new(graph: &Graph, relations: &[Relation]) -> Result<Arena, Error> {
+        let mut carried = vec![false; graph.tensors.len()];
+        for relation in relations.iter().filter(|relation| relation.carried) {
+            carried[relation.tensor as usize] = true;
+        }
+        let temps = graph.tensors.iter().zip(carried).filter(|(tensor, _)| tensor.kind == TensorKind::Temp);
+        let mut arena = Arena { temps: Vec::new(), bytes: 0, carried: 0, words: 0..0 };
+        let mut ordinary = 0;
+        for (tensor, carried) in temps.clone() {
             let shape = Shape::new(&tensor.shape)?;
             let element = tensor.element.bytes() as u64;
             let layout = Layout::padded(shape, element)?;
-            arena.temps.push(Temp { offset: arena.bytes, layout });
-            arena.bytes = (layout.allocation() * element)
+            let end = if carried { &mut arena.bytes } else { &mut ordinary };
+            arena.temps.push(Temp { offset: *end, layout });
+            *end = (layout.allocation() * element)
                 .checked_next_multiple_of(BASE_ALIGN)
-                .and_then(|bytes| arena.bytes.checked_add(bytes))
+                .and_then(|bytes| end.checked_add(bytes))
                 .ok_or(Error::TensorTooLarge { shape })?;
         }
+        let behind = arena.bytes;
+        arena.carried = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
+        for (temp, _) in arena.temps.iter_mut().zip(temps).filter(|(_, (_, carried))| !carried) {
+            temp.offset += behind;
+        }
+        let end = behind.saturating_add(ordinary);
+        arena.words = end..end.saturating_add(2 * behind);
+        arena.bytes = arena.words.end;
         Ok(arena)
+    }
+
+    /// What the words hold when `launches` launches have ended.
+    pub(crate) fn words_behind(&self, launches: u32) -> Vec<u32> {
+        vec![maco_device::abi::epoch(launches.wrapping_sub(1)); (self.words.end - self.words.start) as usize / 4]
     }
 }

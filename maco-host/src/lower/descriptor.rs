@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT,
-    SLOTS, SOLE, STAGED, STREAMED, Wait,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER,
+    ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
@@ -168,10 +168,16 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     if plan.schedule.schedulers() > 0 {
         return;
     }
-    let mut waits = plan.waits_of(task).iter().filter(|wait| !plan.local.is_local(task, wait.counter));
+    let carried = plan.carried_to(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
+    let waits = plan.waits_of(task).iter().filter(|wait| !plan.local.is_local(task, wait.counter));
+    // What is polled comes first, where who looks for the cause of a hang finds it.
+    let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
+        waits.partition(|wait| carried.contains(&wait.counter));
+    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | CARRIED });
+    let mut waits = polled.chain(waited.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need }));
     for inline in &mut descriptor.wait {
         if let Some(wait) = waits.next() {
-            *inline = Wait { counter: wait.counter, need: wait.need };
+            *inline = wait;
         }
     }
     for wait in waits {

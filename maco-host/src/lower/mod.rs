@@ -1,5 +1,7 @@
 //! From a plan to what the device reads: descriptors, views, scalars, tensor maps. Device memory does not belong here.
 
+use std::ops::Range;
+
 mod arena;
 mod descriptor;
 mod partials;
@@ -52,13 +54,15 @@ pub(crate) struct Lowered {
     scalars: Vec<ScalarSource>,
     /// Descriptor of each task.
     place: Vec<u32>,
+    /// Tasks whose results carry flags.
+    carriers: Vec<Range<u32>>,
     /// A counter that no task waits for.
     spare: u32,
 }
 
 impl Lowered {
     pub(crate) fn new(plan: &Plan) -> Result<Lowered, Error> {
-        let arena = Arena::new(&plan.graph)?;
+        let arena = Arena::new(&plan.graph, &plan.relations)?;
         let (views, first_view) = view::collect(&plan.graph)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
@@ -83,6 +87,12 @@ impl Lowered {
             views,
             scalars,
             place: lists.place,
+            carriers: plan
+                .relations
+                .iter()
+                .filter(|relation| relation.carried)
+                .map(|from| plan.calls[from.producer as usize].tasks.clone())
+                .collect(),
             spare,
         })
     }
@@ -173,7 +183,11 @@ impl Lowered {
         let descriptor = &mut descriptors[place as usize];
         match fault {
             None => {}
-            Some(Fault::LostSignal(_)) => {
+            Some(Fault::LostSignal(task)) => {
+                if descriptor.signal[0] != abi::NO_COUNTER && self.carriers.iter().any(|tasks| tasks.contains(&task)) {
+                    // Each of its elements is a signal too.
+                    descriptor.op = abi::OP_NONE;
+                }
                 let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
                 let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
                 let used = |signal: &&mut u32| **signal != abi::NO_COUNTER;
@@ -240,6 +254,14 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
         .collect::<Result<_, _>>()?;
     Ok((table, first))
 }
+
+// What the plan says of a task's part of a carried temp, the device does.
+const _: () = {
+    use maco_graph::plan::carried::{TILE_BYTES, stride};
+    assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
+    assert!(stride(1, 8) == abi::carried_stride(1, 8) as u64 && stride(1, 64) == abi::carried_stride(1, 64) as u64);
+    assert!(stride(2, 64) == abi::carried_stride(2, 64) as u64 && stride(16, 72) == abi::carried_stride(16, 72) as u64);
+};
 
 fn too_many(graph: &ir::Graph, what: &str, found: u64, max: u64) -> Error {
     let help = "split the megakernel in two";

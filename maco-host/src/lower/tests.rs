@@ -273,7 +273,7 @@ fn temps_lie_apart_and_aligned() {
         tensor("b", TensorKind::Temp, &[1000]),
         tensor("c", TensorKind::Temp, &[2, 3, 7]),
     ];
-    let arena = Arena::new(&graph).unwrap();
+    let arena = Arena::new(&graph, &[]).unwrap();
     let mut end = 0;
     for temp in &arena.temps {
         assert!(temp.offset >= end && temp.offset.is_multiple_of(BASE_ALIGN), "{temp:?}");

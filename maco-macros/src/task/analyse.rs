@@ -30,6 +30,8 @@ pub enum Kind {
     Streamed {
         /// Which tensor parameter.
         operand: u8,
+        /// Its first argument, if the body does nothing else.
+        factor: Option<u8>,
     },
     Simt {
         cpu: bool,
@@ -101,10 +103,16 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
         },
         // A plane that is not there has no steps to divide.
         (None, _) if body.contracts => Kind::Staged { splits: body.splits() && !task.tensors().any(names_planes) },
-        (None, _) => match task.tensors().position(|tensor| body.streamed.as_ref().is_some_and(|name| tensor.name == name)) {
-            Some(operand) => Kind::Streamed { operand: operand as u8 },
-            None => Kind::Direct,
-        },
+        (None, _) => {
+            let position = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
+            match position(&body.streamed) {
+                Some(operand) => {
+                    let factor = position(&product(task.function.body.stream())).map(|factor| factor as u8);
+                    Kind::Streamed { operand: operand as u8, factor }
+                }
+                None => Kind::Direct,
+            }
+        }
     });
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Staged { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
@@ -251,6 +259,26 @@ impl Body {
     fn stages(&self, name: &Ident) -> bool {
         let name = name.to_string();
         self.tiled.contains(&name) || self.stored.contains(&name)
+    }
+}
+
+/// `x` of a body that is `cta.gemv(x, w, y)` or `cta.gemv_with(x, ..)` and nothing else.
+fn product(body: TokenStream) -> Option<String> {
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    let statement = match tokens.as_slice() {
+        [statement @ .., TokenTree::Punct(end)] if end.as_char() == ';' => statement,
+        statement => statement,
+    };
+    let [TokenTree::Ident(_), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = statement else {
+        return None;
+    };
+    if dot.as_char() != '.' || method != "gemv" && method != "gemv_with" {
+        return None;
+    }
+    let mut arguments = arguments.stream().into_iter();
+    match (arguments.next(), arguments.next()) {
+        (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(comma))) if comma.as_char() == ',' => Some(name.to_string()),
+        _ => None,
     }
 }
 

@@ -114,7 +114,13 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let kind = match model.kind {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
-        Kind::Streamed { operand } => quote! { Streamed { operand: #operand } },
+        Kind::Streamed { operand, factor } => {
+            let factor = match factor {
+                Some(factor) => quote! { ::core::option::Option::Some(#factor) },
+                None => quote! { ::core::option::Option::None },
+            };
+            quote! { Streamed { operand: #operand, factor: #factor } }
+        }
         Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
         Kind::Elementwise => quote! { Elementwise },
     };

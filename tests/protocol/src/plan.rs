@@ -362,6 +362,10 @@ impl Tables {
             executors: self.workers + self.schedulers(),
             partials: 0,
             arrived: 0,
+            carried: 0,
+            words: 0,
+            carried_bytes: 0,
+            reserved: 0,
         }
     }
 }

@@ -69,3 +69,31 @@ pub fn mixed(x: In<bf16, M, K>, w: In<bf16, K, K>, h: Out<bf16, M, K>, y: Out<bf
     linear(h, w, y).tile(64, 128);
     linear(h, y, z);
 }
+
+/// Pairs of [`passed`].
+pub const PAIRS: usize = 3;
+
+/// Several times x + relu(x upᵀ) downᵀ: all between is small, and handed on.
+#[maco::megakernel]
+pub fn passed(x: In<bf16, M, K>, up: [In<bf16, N, K>; PAIRS], down: [In<bf16, K, N>; PAIRS], y: Out<bf16, M, K>) {
+    let mut x = x;
+    for n in 0..PAIRS - 1 {
+        let wide = temp::<bf16, M, N>();
+        let next = temp::<bf16, M, K>();
+        skinny_linear(x, up[n], wide).then(relu);
+        skinny_linear_add(wide, down[n], x, next);
+        x = next;
+    }
+    let wide = temp::<bf16, M, N>();
+    skinny_linear(x, up[PAIRS - 1], wide).then(relu);
+    skinny_linear_add(wide, down[PAIRS - 1], x, y);
+}
+
+/// Of one result, each half of its columns is multiplied.
+#[maco::megakernel]
+pub fn parts(x: In<bf16, M, K>, all: In<bf16, P, K>, part: In<bf16, K, N>, first: Out<bf16, M, K>, second: Out<bf16, M, K>) {
+    let projected = temp::<bf16, M, P>();
+    skinny_linear(x, all, projected);
+    skinny_linear(projected.slice(1, 0..N), part, first);
+    skinny_linear(projected.slice(1, N..2 * N), part, second).then(silu);
+}

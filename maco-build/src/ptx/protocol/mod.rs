@@ -178,6 +178,11 @@ impl Rules<'_, '_, '_> {
                     at,
                     "tensor cores may not see what was transposed: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
                 );
+            } else if RECEIVED(statement) && !self.flow.meets(at, Way::Forward, MET, |s| ARRIVE(s) || PRODUCT(s)) {
+                self.broken(
+                    at,
+                    "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product",
+                );
             } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
                 self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
             }

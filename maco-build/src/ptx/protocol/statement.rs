@@ -26,9 +26,11 @@ pub(super) const WAIT: Is = |s| (op(s, "mbarrier.try_wait") || op(s, "mbarrier.t
 pub(super) const BARRIER: Is = |s| op(s, "mbarrier.arrive") || op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
 pub(super) const INVALIDATE: Is = |s| op(s, "mbarrier.inval");
 pub(super) const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
-pub(super) const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global");
+pub(super) const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global") && !part(s, "v4");
 pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
-pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global");
+pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global") && !part(s, "b32");
+/// Elements with flags of their own, which nobody acquires (`ld.relaxed.gpu.global.v4` and `st.relaxed.gpu.global.b32`), as consumers keep them.
+pub(super) const RECEIVED: Is = |s| s.opcode() == "st.shared.v4.u32";
 pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
 /// A part of a sum is there.
 pub(super) const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
@@ -49,8 +51,9 @@ pub(super) const STAGED: Is = |s| op(s, "stmatrix");
 /// Sums of several warps, which consumers leave in a stage of the ring.
 pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
 /// Operands of tf32 in a stage of the ring, which consumers have transposed.
-pub(super) const TURNED: Is = |s| op(s, "st.shared.v4");
+pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";
 pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
+pub(super) const PRODUCT: Is = |s| op(s, "mma.sync");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 pub(super) const WRITE: Is =
     |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));

@@ -1,0 +1,101 @@
+//! Edges whose data carry their own flags: small results that products of few rows hand to each other.
+//!
+//! How a flag is carried does not belong here. A reader that polls the elements themselves is spared the way from the last one's store over a
+//! release, a counter, an acquire and a load; but it moves twice the bytes, so only small tensors are worth it. It acquires nothing but the
+//! elements. Nothing of a plan follows from several relations one after the other but where a tensor is written more than once
+//! (`dependence.rs`), and what is carried is written once.
+
+use super::dependence::Dependences;
+use super::region::tensor_of;
+use super::{Hazard, PlannedCall, Relation, Schedule};
+use crate::ir::{Call, Graph, TensorKind, View};
+use crate::spec::{Access, Index};
+
+/// Bytes of the elements that one task reads: as many as a CTA has room for beside what is streamed.
+pub const TILE_BYTES: u64 = 32 * 1024;
+/// Bytes of the elements of a tensor.
+const BYTES: u64 = 64 * 1024;
+/// Elements that are read together.
+const TOGETHER: u64 = 8;
+
+/// Elements from one row of a carried tile of `cols` columns to the next, where a task keeps it: a multiple of 64, and if there are more
+/// `rows`, 32 more, so that rows do not meet in the banks of shared memory.
+pub const fn stride(rows: u64, cols: u64) -> u64 {
+    cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
+}
+
+/// Marks the relations of `found` that are carried.
+pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependences) {
+    if schedule.schedulers() > 0 {
+        // A scheduler pushes tasks that are ready.
+        return;
+    }
+    let writers = writers(graph);
+    let fits = |relation: &Relation| is_carried(graph, calls, relation) && writers[relation.tensor as usize] == [relation.producer];
+    let mut carried = vec![false; graph.tensors.len()];
+    for (relation, naming) in found.relations.iter_mut().zip(&found.named) {
+        relation.carried = naming.is_none() && fits(relation);
+        carried[relation.tensor as usize] |= relation.carried;
+    }
+    // Products know such a tensor by its place in memory, so it is one to all who multiply it: each has room for its part.
+    for (number, call) in graph.calls.iter().enumerate() {
+        for view in &call.operands {
+            carried[view.tensor as usize] &= call.task.streamed().is_none() || has_room(call, &calls[number], view.tensor);
+        }
+    }
+    found.relations.iter_mut().for_each(|relation| relation.carried &= carried[relation.tensor as usize]);
+}
+
+/// The calls that write each tensor, once for each time.
+pub(super) fn writers(graph: &Graph) -> Vec<Vec<u32>> {
+    let mut writers = vec![Vec::new(); graph.tensors.len()];
+    for (number, call) in (0..).zip(&graph.calls) {
+        for (view, param) in call.operands.iter().zip(call.task.params.iter().filter_map(tensor_of)) {
+            if param.access.writes() {
+                writers[view.tensor as usize].push(number);
+            }
+        }
+    }
+    writers
+}
+
+/// Whether `relation` may be carried, of a tensor that its producer alone writes.
+pub(super) fn is_carried(graph: &Graph, calls: &[PlannedCall], relation: &Relation) -> bool {
+    let tensor = &graph.tensors[relation.tensor as usize];
+    let (producer, consumer) = (&graph.calls[relation.producer as usize], &graph.calls[relation.consumer as usize]);
+    let [rows, cols] = tensor.shape[..] else { return false };
+    let small = rows.saturating_mul(cols.next_multiple_of(TOGETHER)).saturating_mul(2) <= BYTES;
+    if relation.hazard != Hazard::Raw || tensor.kind != TensorKind::Temp || tensor.element.bytes() != 2 || !small {
+        return false;
+    }
+    // All of it is written, element by element, by tasks that do nothing else.
+    let written = producer.operands.get(relation.producer_operand as usize);
+    let params = producer.task.params.iter().filter_map(tensor_of);
+    let mut results = params.filter(|param| param.access != Access::Read);
+    let result =
+        results.next().is_some_and(|param| param.access == Access::Write && matches!(param.region, [Index::Tile(_), Index::Tile(_)]));
+    let made = producer.task.factor().is_some() && calls[relation.producer as usize].parts == 1 && result && results.next().is_none();
+    if !made || written != Some(&View::whole(relation.tensor, tensor)) {
+        return false;
+    }
+    // And read as one factor only.
+    let reads = consumer.operands.iter().filter(|view| view.tensor == relation.tensor).count();
+    reads == 1 && consumer.task.factor() == Some(relation.consumer_operand as usize) && calls[relation.consumer as usize].parts == 1
+}
+
+/// Whether every part of `tensor` that a task of `call`, a product, may multiply with rows that are streamed has room where it is kept, and
+/// can be read so many elements at a time.
+fn has_room(call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
+    let params = call.task.params.iter().filter_map(tensor_of);
+    let mut factors = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
+        let other = call.task.streamed() != Some(*operand) && param.access == Access::Read && param.region.last() == Some(&Index::All);
+        view.tensor == tensor && other
+    });
+    factors.all(|(_, (view, param))| {
+        let ([Index::Tile(axis), Index::All], [down, across]) = (param.region, &view.axes[..]) else { return false };
+        let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
+        let together = view.offset[1].is_multiple_of(TOGETHER) && across.extent.is_multiple_of(TOGETHER) && across.extent > 0;
+        let rows = down.extent.min(planned.tile[usize::from(*axis)].into());
+        plain && together && rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2) <= TILE_BYTES
+    })
+}
