@@ -143,8 +143,8 @@ fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &s
     let sanitized: Vec<&str> = tests.iter().map(String::as_str).filter(|test| sanitize::worthwhile(test)).collect();
     format!(
         r#"#!/bin/sh
-# Written by `cargo xtask bundle`. Without arguments: every GPU test. `sanitize`: under compute-sanitizer. Else: one program and its
-# arguments, of
+# Written by `cargo xtask bundle`. Without arguments: every GPU test. `tests NAME …`: those. `sanitize`, `sanitize NAME …`: under
+# compute-sanitizer. Else: one program and its arguments, of
 #   {programs}
 {limited}{sanitize}cd "$(dirname "$0")/bin" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
@@ -156,10 +156,14 @@ trap 'exit 143' TERM
 unpack() {{
     gzip -dc "$1.gz" > "$folder/$1" && chmod +x "$folder/$1"
 }}
+tests="{tests}"
 if [ "$1" = sanitize ]; then
-    sanitize
-fi
-if [ $# -gt 0 ]; then
+    shift
+    sanitize "$@"
+elif [ "$1" = tests ]; then
+    shift
+    tests="$*"
+elif [ $# -gt 0 ]; then
     program=$1
     shift
     unpack "$program" || exit 127
@@ -168,7 +172,7 @@ if [ $# -gt 0 ]; then
 fi
 table=
 failed=0
-for test in {tests}; do
+for test in $tests; do
     echo "== $test"
     # The code of the program, not of `tee`.
     {{
@@ -250,6 +254,16 @@ mod tests {
         let dist = Dist::new("one", &[("test-a", "exit 9")], &[("mlp", "echo \"<$1> <$2>\"\nexit 5")]);
         assert_eq!(dist.run(|script| script.args(["mlp", "a b", "c"])), (Some(5), "<a b> <c>\n".to_owned()));
         assert_eq!(dist.run(|script| script.arg("missing")).0, Some(127));
+    }
+
+    /// A machine may not be there for as long as all of them take.
+    #[test]
+    fn the_script_runs_the_tests_that_are_named() {
+        let tests = [("test-a", &*format!("set 1\n{RESULT}")), ("test-b", "exit 9"), ("test-c", &format!("set 2\n{RESULT}"))];
+        let (code, text) = Dist::new("named", &tests, &[]).run(|script| script.args(["tests", "test-a", "test-c"]));
+        assert_eq!(code, Some(0), "{text}");
+        let (_, page) = tally::page(&text, "m").unwrap();
+        assert!(page.contains("| test-a | 1 |") && page.contains("| test-c | 2 |") && !page.contains("test-b"), "{page}");
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn shell_function(tests: &[&str], commit: &str) -> String {
     export MACO_TESTS=short MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
     table=
     failed=0
-    for test in {}; do
+    for test in ${{*:-{}}}; do
         unpack "$test" || exit 1
         for tool in memcheck racecheck; do
             echo "== $tool $test"
@@ -100,16 +100,18 @@ mod tests {
             ("test-c", "exit 3"),
             ("test-hangs", "exit 4"),
         ];
-        let run = |tests: &[(&str, &str)]| {
+        let run = |tests: &[(&str, &str)], named: &[&str]| {
             let dist = Dist::new("sanitize", tests, &[]);
             program(&dist.root.join(PROGRAM), "case $2$7 in racecheck*/test-b) exit 99 ;; esac\nshift 6\nexec \"$@\"");
             let path = format!("{}:{}", dist.root.display(), env::var("PATH").unwrap_or_default());
-            dist.run(|script| script.arg("sanitize").env("PATH", path).env_remove("MACO_DEADLINE_SCALE"))
+            dist.run(|script| script.arg("sanitize").args(named).env("PATH", path).env_remove("MACO_DEADLINE_SCALE"))
         };
-        let (code, text) = run(&tests[..1]);
+        let (code, text) = run(&tests[..1], &[]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains(&format!("short 100 --ignored gpu {SKIPPED} --test-threads=1")), "{text}");
-        let (code, text) = run(&tests);
+        let (code, text) = run(&tests, &["test-a"]);
+        assert!(code == Some(0) && !text.contains("test-b"), "{text}");
+        let (code, text) = run(&tests, &[]);
         assert_eq!(code, Some(1), "{text}");
         let (file, page) = tally::page(&text, "m").unwrap();
         assert_eq!(file, "sanitizer.md");

@@ -80,17 +80,30 @@ pub fn shell(kind: &Kind, commit: &str) -> String {
     format!("printf '\\n{HEAD}{}, commit {commit}\\n%s\\n' \"$table\"", kind.name)
 }
 
-/// The last table of a log, as a page: its name in `docs/results/` and its text.
+/// The last table of a log, and those of the same kind and commit before it, as a page: its name in `docs/results/` and its text. Of what was run
+/// more than once the last row counts.
 pub fn page(log: &str, machine: &str) -> Result<(&'static str, String), Failure> {
     let lines: Vec<&str> = log.lines().map(str::trim_end).collect();
-    let mut tables = lines.iter().enumerate().rev().filter_map(|(at, line)| Some((at, head(line)?)));
-    let (at, (kind, commit)) =
-        tables.next().ok_or_else(|| Failure::Text(format!("no line begins with `{HEAD}`: is it the whole output of `dist/run.sh`?")))?;
-    let rows: Vec<Vec<&str>> =
-        lines[at + 1..].iter().take_while(|line| !line.is_empty()).map(|line| row(kind, line)).collect::<Result<_, _>>()?;
-    if rows.is_empty() {
-        return Err(Failure::Text(format!("no rows behind `{}`", lines[at])));
+    let tables: Vec<_> = lines.iter().enumerate().filter_map(|(at, line)| Some((at, head(line)?))).collect();
+    let Some(&(last, (kind, commit))) = tables.last() else {
+        return Err(Failure::Text(format!("no line begins with `{HEAD}`: is it the whole output of `dist/run.sh`?")));
+    };
+    let names = |row: &[&str]| -> Vec<String> {
+        let names = kind.columns.iter().zip(row).filter(|(column, _)| matches!(column.sum, Sum::Name | Sum::None));
+        names.map(|(_, cell)| (*cell).to_owned()).collect()
+    };
+    let mut rows: Vec<Vec<&str>> = Vec::new();
+    for (at, _) in tables.iter().filter(|(_, (other, of))| other.name == kind.name && *of == commit) {
+        for line in lines[at + 1..].iter().take_while(|line| !line.is_empty()) {
+            let row = row(kind, line)?;
+            rows.retain(|before| names(before) != names(&row));
+            rows.push(row);
+        }
     }
+    if rows.is_empty() {
+        return Err(Failure::Text(format!("no rows behind `{}`", lines[last])));
+    }
+    rows.sort_by_key(|row| names(row).into_iter().rev().collect::<Vec<_>>());
     let names: Vec<&str> = kind.columns.iter().map(|column| column.name).chain(["result"]).collect();
     let table = format!(
         "{}|{}\n{}{}",
@@ -185,6 +198,16 @@ mod tests {
         assert_eq!(file, "sanitizer.md");
         assert!(text.contains("Commit 0123abc-dirty; m.") && text.contains("`dist/run.sh sanitize`"), "{text}");
         assert!(text.ends_with("| racecheck | test-a | 30 | errors found |\n| **sum** |  | 42.00 | 1 of 2 not ok |\n"), "{text}");
+    }
+
+    #[test]
+    fn tables_of_one_commit_are_joined() {
+        let more = "== results: tests, commit 0123abc\ntest-b  4  0  0  2.00  ok\n";
+        let (_, text) = page(&format!("{LOG}\n{more}"), "m").unwrap();
+        assert!(text.contains("| test-a | 10 |") && text.contains("| test-b | 4 | 0 |") && !text.contains("failed (101)"), "{text}");
+        // Of another commit.
+        let (_, text) = page(&format!("{LOG}\n{}", more.replace("0123abc", "4567def")), "m").unwrap();
+        assert!(!text.contains("test-a") && text.contains("| **sum** | 4 | 0 |"), "{text}");
     }
 
     #[test]
