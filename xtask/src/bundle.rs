@@ -30,7 +30,9 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     let mut tests = BTreeSet::new();
     let mut programs = BTreeSet::new();
     let packages = beside()?;
-    for suite in std::iter::once(None).chain(packages.iter().map(Some)) {
+    // Nothing is measured under a sanitizer.
+    let wanted = packages.iter().filter(|package| !(sanitized && package.name == "benches"));
+    for suite in std::iter::once(None).chain(wanted.map(Some)) {
         let what = suite.map_or("the workspace", |package| &package.name);
         for built in during(&format!("building {what}"), || build(suite, sanitized))? {
             if built.test {
