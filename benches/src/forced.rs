@@ -44,7 +44,7 @@ fn parts(text: &str) -> Result<Choice<u32>, String> {
 }
 
 fn shape(call: usize, tile: Option<[u32; 2]>, split: Option<u32>) -> CallShape {
-    CallShape { call: call as u32, tile: tile.map(Vec::from), split }
+    CallShape { call: call as u32, tile: tile.map(Vec::from), split, whole: 0 }
 }
 
 /// `calls` calls of one tile in so many parts.
@@ -55,7 +55,8 @@ pub fn alike(calls: usize, tile: [u32; 2], parts: u32) -> Vec<CallShape> {
 /// The tile and parts of a call: `128×256 in 2 parts`.
 pub fn chosen(call: &PlannedCall) -> String {
     let tile = call.tile.iter().map(u32::to_string).collect::<Vec<_>>().join("×");
-    format!("{tile} in {} part{}", call.parts, if call.parts == 1 { "" } else { "s" })
+    let whole = if call.whole > 0 { format!(" behind {} whole tiles", call.whole) } else { String::new() };
+    format!("{tile} in {} part{}{whole}", call.parts, if call.parts == 1 { "" } else { "s" })
 }
 
 /// Tile, parts and tasks of each call of a plan; calls that are like the one before are not told again.
@@ -73,7 +74,12 @@ mod tests {
     fn one_value_is_for_all_calls() {
         let forced = Forced { tile: vec![tile("64x128").unwrap()], split: vec![parts("auto").unwrap(), parts("3").unwrap()] };
         let tile = Some(vec![64, 128]);
-        let expected = [(0, None), (1, Some(3)), (2, Some(3))].map(|(call, split)| CallShape { call, tile: tile.clone(), split });
+        let expected = [(0, None), (1, Some(3)), (2, Some(3))].map(|(call, split)| CallShape {
+            call,
+            tile: tile.clone(),
+            split,
+            ..CallShape::default()
+        });
         assert_eq!(forced.shapes(3), expected);
         assert!(parts("many").is_err() && super::tile("64").is_err());
     }

@@ -110,7 +110,7 @@ fn a_tile_forces_its_form_and_the_instances_of_the_streamed_one_follow() {
             (by_source.calls[0].slot, by_source.calls[0].element) = (10, 1);
             let mut by_caller = by_source.clone();
             by_source.calls[0].tile = Some(tile.to_vec());
-            let shape = CallShape { call: 0, tile: Some(tile.to_vec()), split: None };
+            let shape = CallShape { call: 0, tile: Some(tile.to_vec()), split: None, whole: 0 };
             for plan in [
                 plan(by_source, &Options::new(4)).unwrap(),
                 plan(by_caller.clone(), &Options { shapes: vec![shape.clone()], ..Options::new(4) }).unwrap(),

@@ -45,10 +45,46 @@ fn cut(plan: &Plan) -> Vec<(&[u32], u32)> {
 
 #[test]
 fn large_products_stay_whole() {
-    for (m, h, k) in [(8192, 8192, 8192), (4096, 12288, 4096), (2048, 8192, 4096)] {
+    for (m, h, k) in [(4096, 12288, 4096), (2048, 8192, 4096)] {
         let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
         assert_eq!(cut(&plan), [(&[128, 256][..], 1), (&[128, 256], 1)], "M {m}");
     }
+}
+
+/// Tiles of 128 × 256: of a product with 2048 tiles 68 are left for the last of 16 waves, of one with 148 there are 16 for the second.
+#[test]
+fn tiles_of_the_last_wave_are_made_in_parts() {
+    for (shape, whole, split) in [((8192, 8192, 8192), 15 * 132, 3), ((256, 18944, 3584), 132, 8), ((2048, 5120, 27648), 2 * 132, 2)] {
+        let (m, h, k) = shape;
+        let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
+        let call = &plan.calls[0];
+        assert_eq!((&call.tile[..], call.whole, call.parts), (&[128, 256][..], whole, split), "{shape:?}");
+        let tiles = call.grid.iter().product::<u32>();
+        assert_eq!(call.tasks.len() as u32, whole + (tiles - whole) * split);
+        assert_eq!(
+            [0, whole - 1, whole, whole + split].map(|n| call.tile_of(n)),
+            [(0, 1), (whole - 1, 1), (whole, split), (whole + 1, split)]
+        );
+        assert!(plan.to_string().contains(&format!("behind {whole} tiles split in {split}")), "{plan}");
+    }
+}
+
+/// Sixteen products that wait for nothing fill each other's last wave; of a chain none does.
+#[test]
+fn others_fill_the_last_wave() {
+    let build = |chained: bool| {
+        let mut build = Build::default();
+        let mut x = build.input("x", &[256, 18944]);
+        for n in 0..16 {
+            let w = build.input(&format!("w{n}"), &[18944, 18944]);
+            let y = build.tensor(&format!("y{n}"), TensorKind::Out, &[256, 18944]);
+            build.call(&PRODUCT, &[x, w, y]);
+            x = if chained { y } else { x };
+        }
+        plan(build.0, &Options::new(132)).unwrap()
+    };
+    assert!(build(false).calls.iter().all(|call| (call.parts, &call.tile[..]) == (1, &[128, 256][..])));
+    assert!(build(true).calls.iter().all(|call| call.parts > 1));
 }
 
 /// The table of docs/internals/gemm.md.
@@ -85,7 +121,7 @@ fn small_ones_are_split_so_that_all_workers_have_a_part() {
 fn what_is_forced_counts() {
     let mut graph = mlp(256, 640, 128);
     graph.calls[0].split = Some(2);
-    let force = |call, tile: Option<[u32; 2]>, split| CallShape { call, tile: tile.map(Vec::from), split };
+    let force = |call, tile: Option<[u32; 2]>, split| CallShape { call, tile: tile.map(Vec::from), split, whole: 0 };
     let shapes_of = |shapes| plan(graph.clone(), &Options { shapes, ..Options::new(8) }).map(|plan| format!("{:?}", cut(&plan)));
     let shaped = shapes_of(vec![force(0, Some([64, 256]), Some(1)), force(1, Some([128, 128]), Some(3))]).unwrap();
     // The graph's own option counts more.
@@ -93,6 +129,12 @@ fn what_is_forced_counts() {
     // There are two steps of 64, and ten.
     let shaped = shapes_of(vec![force(1, Some([64, 128]), Some(64))]).unwrap();
     assert!(shaped.ends_with(", ([64, 128], 10)]"), "{shaped}");
+    // Four tiles by one task each.
+    for (whole, split, expected) in [(3, 5, (3, 5)), (4, 5, (0, 5)), (3, 1, (0, 1))] {
+        let shape = CallShape { whole, ..force(1, Some([64, 128]), Some(split)) };
+        let plan = plan(graph.clone(), &Options { shapes: vec![shape], ..Options::new(8) }).unwrap();
+        assert_eq!((plan.calls[1].whole, plan.calls[1].parts), expected);
+    }
     assert_eq!(shapes_of(vec![force(1, None, Some(65))]).unwrap_err().code(), 18);
     assert_eq!(shapes_of(vec![force(1, None, Some(0))]).unwrap_err().code(), 18);
     assert_eq!(shapes_of(vec![force(2, None, None)]).unwrap_err(), PlanError::ShapeCall { call: 2, calls: 2 });
@@ -134,6 +176,24 @@ fn parts_are_verified() {
     assert_eq!(tampered(|plan, first| plan.tasks[first + 1].part = 0), Defect::Grid { call: 1 });
     assert_eq!(tampered(|plan, first| plan.tasks[first + 2].part = 3), Defect::Grid { call: 1 });
     assert_eq!(tampered(|plan, _| plan.calls[1].parts = 2), Defect::Grid { call: 1 });
+    assert_eq!(tampered(|plan, _| plan.calls[1].whole = 1), Defect::Grid { call: 1 });
+}
+
+/// A task that makes a whole tile counts for one, beside those of parts.
+#[test]
+fn whole_tiles_are_verified() {
+    let shape = CallShape { call: 1, tile: Some(vec![64, 128]), split: Some(2), whole: 1 };
+    let plan = plan(mlp(256, 640, 128), &Options { shapes: vec![shape], ..Options::new(8) }).unwrap();
+    let first = plan.calls[1].tasks.start as usize;
+    assert_eq!(plan.tasks[first..first + 3].iter().map(|task| (task.coord[0], task.part)).collect::<Vec<_>>(), [(0, 0), (1, 0), (1, 1)]);
+    let tampered = |tamper: fn(&mut Plan, usize)| {
+        let mut plan = plan.clone();
+        tamper(&mut plan, first);
+        plan.verify().unwrap_err()
+    };
+    assert_eq!(tampered(|plan, first| plan.tasks[first].part = 1), Defect::Grid { call: 1 });
+    assert_eq!(tampered(|plan, first| plan.tasks[first + 1].coord = plan.tasks[first].coord), Defect::Grid { call: 1 });
+    assert_eq!(tampered(|plan, first| plan.tasks[first + 2].part = 0), Defect::Grid { call: 1 });
 }
 
 #[test]
@@ -154,6 +214,7 @@ proptest! {
     fn parts_wait_and_are_waited_for(
         (m, h, k) in (1u64..9, 65u64..150, 65u64..150),
         splits in [1u32..4, 1u32..4, 1u32..4],
+        whole in [0u32..6, 0u32..6, 0u32..6],
         workers in 1u32..7,
         dice in proptest::collection::vec(any::<u16>(), 64),
     ) {
@@ -161,13 +222,15 @@ proptest! {
         let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
         let (hidden, z) = (build.temp("h", &[m, h]), build.temp("z", &[m, k]));
         let y = build.tensor("y", TensorKind::Out, &[m, h]);
-        for (operands, split) in [[x, up, hidden], [hidden, down, z], [z, up, hidden]].iter().zip(splits) {
-            build.call(&SMALL, operands).split = Some(split);
+        for operands in [[x, up, hidden], [hidden, down, z], [z, up, hidden]] {
+            build.call(&SMALL, &operands);
         }
+        let shape = |(call, (split, whole))| CallShape { call, tile: None, split: Some(split), whole };
+        let shapes: Vec<_> = (0..).zip(splits.into_iter().zip(whole)).map(shape).collect();
         build.call(&SCALE, &[hidden]);
         build.call(&ADD, &[hidden, hidden, y]);
         for schedule in [Schedule::Static, Schedule::Tickets] {
-            let plan = plan(build.0.clone(), &Options { schedule, ..Options::new(workers) }).unwrap();
+            let plan = plan(build.0.clone(), &Options { schedule, shapes: shapes.clone(), ..Options::new(workers) }).unwrap();
             prop_assert_eq!(plan.calls[0].parts, splits[0].min(k.div_ceil(64) as u32));
             prop_assert_eq!(oracle::conflict(&plan), None);
             simulate::agree(&plan, &mut Draw::endless(&dice), 2).map_err(TestCaseError::fail)?;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::device::Device;
 use crate::files::{self, At, FileError, Reader, TUNING};
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const HELP: &str = "measure again with `cargo xtask tune`";
 
 /// The fastest tile and parts of calls on one kind of device: for [`crate::PlanOptions::tuning`].
@@ -35,8 +35,10 @@ pub struct Tuned {
     pub workers: u32,
     /// Tile size in elements, one per grid axis.
     pub tile: Vec<u32>,
-    /// Parts of each tile's sum.
+    /// Parts of each tile's sum, but for `whole` tiles.
     pub parts: u32,
+    /// Tiles that one task makes each.
+    pub whole: u32,
     /// How long a launch of that call alone took, in nanoseconds.
     pub nanoseconds: u64,
 }
@@ -84,6 +86,7 @@ impl Tuning {
                 "workers": tuned.workers,
                 "tile": tuned.tile,
                 "parts": tuned.parts,
+                "whole": tuned.whole,
                 "nanoseconds": tuned.nanoseconds,
             })
         };
@@ -122,6 +125,7 @@ impl Tuning {
                 workers: above("workers")?,
                 tile,
                 parts: above("parts")?,
+                whole: at.below("whole", WORDS, "a whole number")?,
                 nanoseconds: at.whole("nanoseconds")?,
             })
         })?;
@@ -152,6 +156,7 @@ impl Tuning {
                 call: n,
                 tile: Some(tuned.tile.clone()),
                 split: Some(tuned.parts),
+                whole: tuned.whole,
             })
         };
         calls.filter_map(shape).collect()

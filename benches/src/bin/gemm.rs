@@ -306,6 +306,7 @@ impl Bench {
                 workers,
                 tile: found.tile.clone(),
                 parts: found.parts,
+                whole: found.whole,
                 nanoseconds: (time.value * 1e3) as u64,
             });
         }

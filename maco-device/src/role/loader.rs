@@ -48,11 +48,11 @@ impl Loader {
         unsafe { self.ring.drain() }
     }
 
-    /// Copies the boxes of one step, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
+    /// Copies the boxes of one step of operand `N`, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes<E: MmaElement>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
+    fn boxes<E: MmaElement, const N: usize>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
         let shared = room.shared + before * ROW_BYTES;
-        let map = self.maps.get(parts.view.map);
+        let map = self.maps.get::<N>(parts.view.map);
         // Of either kind, a box has 128 bytes for each of what it keeps.
         let each = if parts.along_rows { abi::columns(E::BYTES) } else { BOX };
         // The same at every step: opaque, or the place of every box would have a register of its own.
@@ -82,8 +82,8 @@ impl Role for Loader {
         if !room.is_some() {
             return;
         }
-        self.boxes::<E>(room, 0, a, i);
-        self.boxes::<E>(room, i, b, j);
+        self.boxes::<E, 0>(room, 0, a, i);
+        self.boxes::<E, 1>(room, i, b, j);
     }
 
     #[inline(always)]
@@ -94,9 +94,9 @@ impl Role for Loader {
         if !room.is_some() {
             return;
         }
-        self.boxes::<E>(room, 0, a, i);
-        self.boxes::<E>(room, i, b.0, j);
-        self.boxes::<E>(room, i + j, b.1, j);
+        self.boxes::<E, 0>(room, 0, a, i);
+        self.boxes::<E, 1>(room, i, b.0, j);
+        self.boxes::<E, 2>(room, i + j, b.1, j);
     }
 
     #[inline(always)]

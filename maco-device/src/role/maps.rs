@@ -4,30 +4,32 @@ use crate::hardware::fence;
 
 /// The table of tensor maps as one thread sees it.
 ///
-/// A fence is not cheap (docs/internals/gemm.md), and a step of a product copies boxes of two or three maps. So the thread
-/// remembers which it has fenced: of the first 32 all, of the others the last four.
+/// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a product copies boxes of two or
+/// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a product, for one comparison; and
+/// of the first 32 whether it has fenced them, for bodies whose steps have several products.
 pub struct Maps {
     table: u64,
     /// Bit per map below 32: already fenced.
     fenced: u32,
-    /// Four of the others, 16 bits each, the newest one lowest.
-    recent: [u32; 2],
+    /// By operand.
+    last: [u32; 3],
 }
 
-/// No map, in 16 bits. Maps from here on are fenced at each use.
-const NONE: u32 = 0xffff;
+/// No map.
+const NONE: u32 = u32::MAX;
 
 impl Maps {
     #[inline(always)]
     pub fn new(table: u64) -> Maps {
-        Maps { table, fenced: 0, recent: [NONE << 16 | NONE; 2] }
+        Maps { table, fenced: 0, last: [NONE; 3] }
     }
 
-    /// Address of map `index`. The host wrote it before the launch, and kernel start does not acquire the tensor-map proxy.
+    /// Address of map `index`, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
+    /// tensor-map proxy.
     #[inline(always)]
-    pub fn get(&mut self, index: u32) -> u64 {
+    pub fn get<const N: usize>(&mut self, index: u32) -> u64 {
         let map = self.table + index as u64 * 128;
-        if !self.knows(index) {
+        if !self.knows::<N>(index) {
             // SAFETY: the plan put as many maps into the table as its views name.
             unsafe { fence::tensormap_acquire(map) };
         }
@@ -36,24 +38,22 @@ impl Maps {
 
     /// Whether this thread has fenced map `index`; if not, it is about to.
     #[inline(always)]
-    fn knows(&mut self, index: u32) -> bool {
+    fn knows<const N: usize>(&mut self, index: u32) -> bool {
+        if self.last[N] == index {
+            return true;
+        }
+        self.last[N] = index;
+        let known = index < 32 && self.fenced >> index & 1 != 0;
         if index < 32 {
-            let known = self.fenced >> index & 1 != 0;
             self.fenced |= 1 << index;
-            return known;
         }
-        let [new, old] = self.recent;
-        let known = new & NONE == index || new >> 16 == index || old & NONE == index || old >> 16 == index;
-        if !known {
-            self.recent = [new << 16 | index & NONE, old << 16 | new >> 16];
-        }
-        known && index < NONE
+        known
     }
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
-    use super::{Maps, NONE};
+    use super::Maps;
 
     #[test]
     fn a_task_fences_each_of_its_maps_once() {
@@ -61,13 +61,13 @@ mod tests {
         // Calls of three maps each, step after step.
         for first in [0, 3, 27, 33, 1000, 65_000] {
             for step in 0..5 {
-                assert_eq!([0, 1, 2].map(|n| maps.knows(first + n)), [step > 0; 3], "maps from {first} on, step {step}");
+                let known = [maps.knows::<0>(first), maps.knows::<1>(first + 1), maps.knows::<2>(first + 2)];
+                assert_eq!(known, [step > 0; 3], "maps from {first} on, step {step}");
             }
         }
-        // The first ones are remembered for good, of the others four.
-        assert_eq!([0, 29, 65_000, 65_001, 65_002, 1002].map(|index| maps.knows(index)), [true; 6]);
-        assert_eq!([1001, 1002].map(|index| maps.knows(index)), [false; 2]);
-        // What has no place among the four is not mistaken for none.
-        assert_eq!([NONE, NONE].map(|index| maps.knows(index)), [false; 2]);
+        // The first ones are remembered for good, of the others the last one of each operand.
+        assert_eq!([0, 29, 27, 28, 29].map(|index| maps.knows::<0>(index)), [true; 5]);
+        assert_eq!([65_000, 65_000, 33, 65_000].map(|index| maps.knows::<0>(index)), [false, true, false, false]);
+        assert_eq!([65_001, 65_001].map(|index| maps.knows::<1>(index)), [true; 2]);
     }
 }

@@ -86,7 +86,7 @@ impl Role for Store {
 
     #[inline(always)]
     fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split) {
-        let map = self.maps.get(y.view.map);
+        let map = self.maps.get::<0>(y.view.map);
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let in_parts = split.parts > 1;
         let mut next = 0;

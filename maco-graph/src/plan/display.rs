@@ -28,8 +28,10 @@ impl Display for Plan {
             let (call, planned) = (&self.graph.calls[index], &self.calls[index]);
             let tasks = planned.tasks.len();
             write!(f, "  #{index:<3} {name:width$}  tile {:9} grid {:9} {tasks:6} tasks", by(&planned.tile), by(&planned.grid))?;
-            if planned.parts > 1 {
-                write!(f, "  split in {}", planned.parts)?;
+            match planned.whole {
+                _ if planned.parts == 1 => {}
+                0 => write!(f, "  split in {}", planned.parts)?,
+                whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
             if rounds(call) {
                 write!(f, "  in tf32")?;
@@ -78,7 +80,11 @@ impl Plan {
         writeln!(dot, "  edge [fontname=\"monospace\"];")?;
         for (index, planned) in self.calls.iter().enumerate() {
             let name = self.call_name(index);
-            let split = if planned.parts > 1 { format!(" in {} parts", planned.parts) } else { String::new() };
+            let split = match planned.whole {
+                _ if planned.parts == 1 => String::new(),
+                0 => format!(" in {} parts", planned.parts),
+                whole => format!(", those behind the first {whole} in {} parts", planned.parts),
+            };
             let label = format!(
                 "#{index} {name}\n{} tiles of {}{split}\n{}",
                 by(&planned.grid),

@@ -106,7 +106,6 @@ impl Emitter<'_> {
         let needs = &found.sets.needs;
         let (events, tables, used) = (&mut self.events, &self.tables, &mut self.numbers);
         let mut most = 0;
-        let parts = self.regions.parts(call);
         let mut add = |coord, part| {
             let first = events.waits.len();
             for (lookup, &own) in tables.lookups.iter().zip(&own) {
@@ -136,7 +135,11 @@ impl Emitter<'_> {
             });
         };
         // Parts of one tile end at about the same time if they begin so.
-        for_each_tile(self.regions.grid(call), |coord| (0..parts).for_each(|part| add(coord, part)));
+        let mut tile = 0;
+        for_each_tile(self.regions.grid(call), |coord| {
+            (0..self.regions.parts(call, tile)).for_each(|part| add(coord, part));
+            tile += 1;
+        });
         self.events.edges += relations.iter().map(|relation| relation.edges).sum::<u64>();
         let site = self.site(call);
         fits(site, "waits of one task", most, u64::from(u16::MAX))?;
@@ -148,7 +151,7 @@ impl Emitter<'_> {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;
         self.numbers[range.start as usize..range.end as usize].fill(1);
-        let tasks = self.regions.grid(call).iter().product::<u32>() * self.regions.parts(call);
+        let tasks = self.regions.tasks(call);
         let written = |relation: &Relation| relation.consumer_operand == naming.operand && relation.hazard == Hazard::Raw;
         let known = !found.relations[relations.clone()].iter().any(written);
         let relation = &mut found.relations[index];

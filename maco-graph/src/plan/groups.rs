@@ -160,14 +160,17 @@ impl CounterSets {
         let base = self.needs.len();
         let drivers = region.axes[..rank].iter().map(|axis| axis.drivers);
         let all = drivers.clone().fold(0, |all, axis| all | axis);
-        if drivers.map(u8::count_ones).sum::<u32>() > all.count_ones() {
-            // One grid axis moves along two tensor axes: no product of counts per axis.
-            self.needs.resize(base + count as usize, 0);
-            self.count_tiles(regions, region, groups, base);
-            return;
-        }
+        let parts = match regions.even_parts(region.call) {
+            Some(parts) if drivers.map(u8::count_ones).sum::<u32>() == all.count_ones() => parts,
+            _ => {
+                // One grid axis moves along two tensor axes, or tiles have more or fewer tasks: no product of counts per axis.
+                self.needs.resize(base + count as usize, 0);
+                self.count_tiles(regions, region, groups, base);
+                return;
+            }
+        };
         let elsewhere: u32 = (0..AXES).filter(|g| all & (1 << g) == 0).map(|g| grid[g]).product();
-        self.needs.push(elsewhere * regions.parts(region.call));
+        self.needs.push(elsewhere * parts);
         for (axis, groups) in groups[..rank].iter().enumerate() {
             if groups.count == 1 && region.axes[axis].drivers == 0 {
                 continue;
@@ -203,13 +206,16 @@ impl CounterSets {
             regions.intervals(region, axis, |lo, hi| touched[axis].push(groups[axis].touched(lo, hi)));
             weights[axis] = regions.weights(region, axis);
         }
+        let mut tile = 0;
         super::schedule::for_each_tile(grid, |coord| {
+            let parts = regions.parts(region.call, tile);
+            tile += 1;
             let mut ranges = [(0, 1); RANK];
             for axis in 0..rank {
                 let index: u32 = (0..AXES).map(|g| coord[g] * weights[axis][g]).sum();
                 ranges[axis] = touched[axis][index as usize];
             }
-            for_each_cell(&ranges, groups, |cell| self.needs[base + cell as usize] += regions.parts(region.call));
+            for_each_cell(&ranges, groups, |cell| self.needs[base + cell as usize] += parts);
         });
     }
 }

@@ -38,8 +38,9 @@ struct CallJson<'a> {
     axes: Vec<&'static str>,
     tile: &'a [u32],
     grid: &'a [u32],
-    /// Tasks per tile.
+    /// Tasks per tile, but for the first `whole` tiles.
     parts: u32,
+    whole: u32,
     /// First task and end.
     tasks: [u32; 2],
     /// First and last wave; absent when there is no task.
@@ -138,6 +139,7 @@ impl Plan {
             tile: &planned.tile,
             grid: &planned.grid,
             parts: planned.parts,
+            whole: planned.whole,
             tasks: [planned.tasks.start, planned.tasks.end],
             waves: self.waves_of(index),
             operands: operands.collect(),

@@ -8,6 +8,7 @@
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
 #[doc(hidden)]
+mod beside;
 pub mod carried;
 mod check;
 mod dependence;
@@ -99,6 +100,8 @@ pub struct CallShape {
     pub tile: Option<Vec<u32>>,
     /// Parts of each tile's sum; `None`: the planner chooses.
     pub split: Option<u32>,
+    /// With `split`: so many tiles, the first ones in the order in which they are dealt, are made by one task each all the same.
+    pub whole: u32,
 }
 
 /// How tasks reach the workers.
@@ -220,10 +223,20 @@ pub struct PlannedCall {
     pub grid: Vec<u32>,
     /// Tasks per tile: each makes a part of the tile's sum, and the last one to end adds them up. 1 where a task makes all of it.
     pub parts: u32,
+    /// Tiles that one task makes each although others are made in parts: the first ones in the order in which they are dealt. 0 where all
+    /// tiles are made alike.
+    pub whole: u32,
     /// Dispatch number of the instance: the call's slot plus the instance of its element and tile.
     pub op: u32,
     /// Its tasks.
     pub tasks: Range<u32>,
+}
+
+impl PlannedCall {
+    /// The tile, in the order in which they are dealt, whose sum or part of a sum the call's `n`-th task makes, and how many parts it has.
+    pub fn tile_of(&self, n: u32) -> (u32, u32) {
+        if n < self.whole { (n, 1) } else { (self.whole + (n - self.whole) / self.parts, self.parts) }
+    }
 }
 
 /// One task: one tile of one call, or one part of the tile's sum.
@@ -425,12 +438,13 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut tasks = 0;
     let mut chooser = tiles::Chooser::default();
+    let beside = beside::beside(&graph);
     if let Some(shape) = options.shapes.iter().find(|shape| shape.call as usize >= graph.calls.len()) {
         return Err(PlanError::ShapeCall { call: shape.call, calls: graph.calls.len() });
     }
     for index in 0..graph.calls.len() {
         let site = check::call(&graph, index)?;
-        let choice = chooser.choose(site, &graph.calls[index], options)?;
+        let choice = chooser.choose(site, &graph.calls[index], beside[index], options)?;
         choice.settle(&mut graph.calls[index]);
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
@@ -479,8 +493,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
 /// Tasks up to and with a call, while they are within the limit.
 fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> Result<u64, PlanError> {
     let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
-    let tiles =
-        if choice.grid.contains(&0) { 0 } else { choice.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(u64::from(along))) };
-    let found = before.saturating_add(tiles.saturating_mul(u64::from(choice.parts)));
+    let whole = u64::from(choice.whole);
+    let found = before.saturating_add(whole).saturating_add((choice.tiles() - whole).saturating_mul(u64::from(choice.parts)));
     if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

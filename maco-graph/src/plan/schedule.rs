@@ -21,7 +21,9 @@ pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Rela
         let start = end;
         let planned = &mut calls[call as usize];
         // Any zero first: the other axes of an empty grid may be too long to multiply.
-        end += if planned.grid.contains(&0) { 0 } else { planned.grid.iter().product::<u32>() * planned.parts };
+        if !planned.grid.contains(&0) {
+            end += planned.whole + (planned.grid.iter().product::<u32>() - planned.whole) * planned.parts;
+        }
         planned.tasks = start..end;
     }
     order

@@ -1,8 +1,8 @@
 //! Chooses the form and the tile of every call, and in how many parts each tile's sum is made: forced by `.tile(..)` and `.split_k(..)`, or
 //! what a small cost model likes best.
 //!
-//! The model is that of a call alone on the device: waves of tasks over the workers, each as long as one tile, or part of one, takes. It
-//! is meant to rank the variants of one task, not to predict times.
+//! The model is that of a call alone on the device, or beside those that may run at the same time: waves of tasks over the workers, each as
+//! long as one tile, or part of one, takes. It is meant to rank the variants of one task, not to predict times.
 //!
 //! A task's form for few rows is looked at where it reads its weights once, since it streams them as fast as memory gives them and every
 //! further row of tiles would stream them again. It is compared by what the better of its variants takes with the best of the others, both
@@ -52,6 +52,8 @@ pub(super) struct Choice {
     pub grid: [u32; AXES],
     /// Parts of each tile's sum.
     pub parts: u32,
+    /// Tiles that one task makes each although others are made in parts: those of full waves.
+    pub whole: u32,
 }
 
 impl Choice {
@@ -59,6 +61,11 @@ impl Choice {
     pub fn settle(&self, call: &mut Call) {
         call.task = self.form.spec;
         call.slot = call.slot.saturating_add(self.form.first);
+    }
+
+    /// How many tiles there are.
+    pub fn tiles(&self) -> u64 {
+        if self.grid.contains(&0) { 0 } else { self.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(along.into())) }
     }
 
     /// Whether no two tiles stream the same part of the weights.
@@ -72,7 +79,14 @@ impl Choice {
     /// The call, [settled](Choice::settle), as the plan lists it, without its tasks.
     pub fn planned(&self, call: &Call) -> PlannedCall {
         let op = call.slot.saturating_add(call.task.instance(call.element, &self.variants[..self.axes]));
-        PlannedCall { tile: self.tile[..self.axes].to_vec(), grid: self.grid[..self.axes].to_vec(), parts: self.parts, op, tasks: 0..0 }
+        PlannedCall {
+            tile: self.tile[..self.axes].to_vec(),
+            grid: self.grid[..self.axes].to_vec(),
+            parts: self.parts,
+            whole: self.whole,
+            op,
+            tasks: 0..0,
+        }
     }
 }
 
@@ -93,8 +107,8 @@ pub(super) struct Chooser {
 }
 
 impl Chooser {
-    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`].
-    pub fn choose(&mut self, site: Site, call: &Call, options: &Options) -> Result<Choice, PlanError> {
+    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`] and runs beside others: see [`super::beside`].
+    pub fn choose(&mut self, site: Site, call: &Call, beside: f64, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
         self.collect_uses(call);
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
@@ -103,34 +117,44 @@ impl Chooser {
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
         let split = call.split.or(shape.and_then(|shape| shape.split));
+        // What the source splits is split alike.
+        let whole = if call.split.is_some() { 0 } else { shape.map_or(0, |shape| shape.whole) };
         if let Some(tile) = tile {
             let form = forced(site, call, tile)?;
             let parts = parts(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.place(site, form, digits(form.spec, variant))?;
-            return Ok(self.split(&Cost::new(call, form.spec, options.workers), choice, parts, split.is_some()).1);
+            return Ok(self.split(&Cost::new(call, form.spec, options.workers, beside), choice, parts, split.map(|_| whole)).1);
         }
-        let (time, mut best) = self.fastest(site, call, task.own_form(), split, options)?;
+        let (time, mut best) = self.fastest((site, beside), call, task.own_form(), (split, whole), options)?;
         if let Some(few) = task.few_form(call.element)
             && split.is_none_or(|split| split <= few.spec.most_parts())
-            && let Ok((streamed, choice)) = self.fastest(site, call, few, split, options)
+            && let Ok((streamed, choice)) = self.fastest((site, beside), call, few, (split, whole), options)
             && choice.streams_once()
         {
-            let memory = Cost::new(call, task, options.workers).memory();
+            let memory = Cost::new(call, task, options.workers, beside).memory();
             if streamed.behind(memory) <= time.behind(memory) {
                 best = choice;
             }
         }
         if split.is_none() {
-            self.partial += Cost::new(call, best.form.spec, options.workers).partial_bytes(&best);
+            self.partial += Cost::new(call, best.form.spec, options.workers, beside).partial_bytes(&best);
         }
         Ok(best)
     }
 
-    /// The fastest of all tiles of a form, for few rows of those that stream once, and how long it takes.
-    fn fastest(&self, site: Site, call: &Call, form: Form, split: Option<u32>, options: &Options) -> Result<(Time, Choice), PlanError> {
+    /// The fastest of all tiles of a form, for few rows of those that stream once, and how long it takes; in the forced parts, if any, behind
+    /// so many whole tiles.
+    fn fastest(
+        &self,
+        (site, beside): (Site, f64),
+        call: &Call,
+        form: Form,
+        (split, whole): (Option<u32>, u32),
+        options: &Options,
+    ) -> Result<(Time, Choice), PlanError> {
         let parts = parts(site, call, form.spec, split, options)?;
-        let cost = Cost::new(call, form.spec, options.workers);
+        let cost = Cost::new(call, form.spec, options.workers, beside);
         let mut best: Option<(Time, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
@@ -139,7 +163,7 @@ impl Chooser {
                 Err(error) => refused = Some(error),
                 Ok(choice) if form.first > 0 && !choice.streams_once() => {}
                 Ok(choice) => {
-                    let (time, choice) = self.split(&cost, choice, parts, split.is_some());
+                    let (time, choice) = self.split(&cost, choice, parts, split.map(|_| whole));
                     if best.is_none_or(|(least, _)| time.whole() < least.whole()) {
                         best = Some((time, choice));
                     }
@@ -153,19 +177,30 @@ impl Chooser {
         }
     }
 
-    /// `choice` in `parts` parts if that is forced, else in as many up to that as are fastest; and its time.
-    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: bool) -> (Time, Choice) {
-        let first = if forced { parts } else { 1 };
-        let mut best = (cost.of(&Choice { parts: first, ..choice }), Choice { parts: first, ..choice });
-        for parts in first + 1..=parts {
-            let split = Choice { parts, ..choice };
-            let bytes = cost.partial_bytes(&split);
-            if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
-                break;
-            }
-            let time = cost.of(&split);
-            if time.whole() < best.0.whole() {
-                best = (time, split);
+    /// `choice` in `parts` parts behind so many whole tiles if those are forced, else in as many up to that as are fastest; and its time. Either
+    /// all tiles are made in parts, or those of the last wave, which would leave workers idle.
+    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: Option<u32>) -> (Time, Choice) {
+        let tiles = choice.tiles();
+        if let Some(whole) = forced {
+            // Not all of them whole: they would have one part.
+            let whole = if parts > 1 && u64::from(whole) < tiles { whole } else { 0 };
+            let choice = Choice { parts, whole, ..choice };
+            return (cost.of(&choice), choice);
+        }
+        let full = tiles - tiles % cost.workers as u64;
+        let tail = u32::try_from(full).ok().filter(|&full| full > 0 && u64::from(full) < tiles);
+        let mut best = (cost.of(&choice), choice);
+        for parts in 2..=parts {
+            for whole in std::iter::once(0).chain(tail) {
+                let split = Choice { parts, whole, ..choice };
+                let bytes = cost.partial_bytes(&split);
+                if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
+                    continue;
+                }
+                let time = cost.of(&split);
+                if time.whole() < best.0.whole() {
+                    best = (time, split);
+                }
             }
         }
         best
@@ -189,7 +224,7 @@ impl Chooser {
     /// The grid of one variant; all uses of an axis must agree on it.
     fn place(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1 };
+        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1, whole: 0 };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -292,11 +327,18 @@ struct Cost<'a> {
     call: &'a Call,
     form: &'a TaskSpec,
     workers: f64,
+    /// The work of all that runs at the same time, in units of the call's own.
+    beside: f64,
 }
 
 impl<'a> Cost<'a> {
-    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32) -> Cost<'a> {
-        Cost { call, form, workers: f64::from(workers) }
+    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32, beside: f64) -> Cost<'a> {
+        Cost { call, form, workers: f64::from(workers), beside }
+    }
+
+    /// How often all workers have one of so many tasks. The last time not all do, unless others run beside the call: then it pays its share only.
+    fn waves(&self, tasks: f64) -> f64 {
+        (tasks * self.beside / self.workers).ceil() / self.beside
     }
 
     fn operands(&self) -> impl Iterator<Item = (&'a TensorParam, &'a View)> {
@@ -304,7 +346,6 @@ impl<'a> Cost<'a> {
     }
 
     fn of(&self, choice: &Choice) -> Time {
-        let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
         let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
@@ -317,14 +358,15 @@ impl<'a> Cost<'a> {
             }
         }
         let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
-        let parts = f64::from(choice.parts);
-        let waves = (tiles * parts / self.workers).ceil();
-        let load = waves * (products / rate).max(moved / BYTES_PER_CYCLE) / parts;
+        let (parts, whole) = (f64::from(choice.parts), f64::from(choice.whole));
+        let split = (choice.tiles() as f64 - whole) * parts;
+        let (before, waves) = (self.waves(whole), self.waves(split));
+        let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE);
         // A stream of weights goes on from one task to the next.
-        let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { waves } * TILE_CYCLES;
+        let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { before + waves } * TILE_CYCLES;
         if choice.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
-            let shared = if tiles * parts <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
+            let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
             rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
         }
         Time { load, rest }
@@ -342,7 +384,7 @@ impl<'a> Cost<'a> {
         if choice.parts == 1 {
             return 0.0;
         }
-        let tiles: f64 = choice.grid.iter().map(|&tiles| f64::from(tiles)).product();
+        let tiles = choice.tiles() as f64 - f64::from(choice.whole);
         let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
         tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }

@@ -153,18 +153,23 @@ impl Plan {
     }
 
     fn verify_grids(&self) -> Result<(), Defect> {
-        let mut seen = Bits::new(self.tasks.len());
         let mut total = 0u64;
         for (index, call) in self.calls.iter().enumerate() {
             let defect = Defect::Grid { call: index as u32 };
             let tasks = self.tasks.get(call.tasks.start as usize..call.tasks.end as usize).ok_or(defect)?;
             let tiles = if call.grid.contains(&0) { 0 } else { call.grid.iter().map(|&tiles| u64::from(tiles)).product() };
-            let expected = tiles * u64::from(call.parts);
+            let whole = u64::from(call.whole);
+            if whole > tiles {
+                return Err(defect);
+            }
+            let expected = whole + (tiles - whole) * u64::from(call.parts);
             total += expected;
             if tasks.len() as u64 != expected {
                 return Err(defect);
             }
-            for task in tasks {
+            // Of every tile all parts: a task that makes a whole one makes them all.
+            let mut seen = Bits::new((tiles * u64::from(call.parts)) as usize);
+            for (n, task) in (0..).zip(tasks) {
                 let mut position = 0u64;
                 for (&tiles, &coord) in call.grid.iter().zip(&task.coord) {
                     if coord >= tiles {
@@ -172,9 +177,11 @@ impl Plan {
                     }
                     position = position * u64::from(tiles) + u64::from(coord);
                 }
-                position = position * u64::from(call.parts) + u64::from(task.part);
-                let beyond = task.part >= call.parts || task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
-                if task.call != index as u32 || beyond || !seen.insert(call.tasks.start as usize + position as usize) {
+                let parts = call.tile_of(n).1;
+                let beyond = task.part >= parts || task.coord[call.grid.len()..].iter().any(|&coord| coord != 0);
+                let first = position * u64::from(call.parts) + u64::from(task.part);
+                let made = if parts == call.parts { 1 } else { u64::from(call.parts) };
+                if task.call != index as u32 || beyond || !(first..first + made).all(|part| seen.insert(part as usize)) {
                     return Err(defect);
                 }
             }

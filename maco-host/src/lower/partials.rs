@@ -24,7 +24,8 @@ impl Partials {
             let tile = if call.parts > 1 { bytes.div_ceil(CHUNK_BYTES.into()) * u64::from(call.parts) } else { 0 };
             // Where they do not fit, the sum of all is refused below.
             calls.push((end as u32, tile as u32));
-            end = end.saturating_add(tile * (call.tasks.len() as u64 / u64::from(call.parts)));
+            let tiles = (call.tasks.len() as u64).saturating_sub(call.whole.into()) / u64::from(call.parts);
+            end = end.saturating_add(tile * tiles);
         }
         let chunks = u32::try_from(end).map_err(|_| too_many(&plan.graph, "chunks of partial sums", end, u32::MAX.into()))?;
         Ok(Partials { calls, chunks })
@@ -35,13 +36,14 @@ impl Partials {
     pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(u32, u16, u16)> {
         let node = &plan.tasks[task as usize];
         let call = &plan.calls[node.call as usize];
-        if call.parts == 1 {
+        // The parts of a tile follow one another.
+        let (tile, parts) = call.tile_of(task - call.tasks.start);
+        if parts == 1 {
             return None;
         }
         let (first, chunks) = self.calls[node.call as usize];
-        // The parts of a tile follow one another.
-        let tile = (task - call.tasks.start) / call.parts;
-        let flags = if call.tasks.len() as u64 <= plan.workers.into() { TOGETHER } else { 0 };
-        Some((first + tile * chunks, (call.parts << PARTS_SHIFT | node.part) as u16, flags))
+        // Workers come to these at the same time, also behind as many whole tiles each.
+        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { TOGETHER } else { 0 };
+        Some((first + (tile - call.whole) * chunks, (parts << PARTS_SHIFT | node.part) as u16, flags))
     }
 }

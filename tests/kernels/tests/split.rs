@@ -83,7 +83,7 @@ fn every_shape(device: &Device) {
         let (m, n, k) = (1 + below(300), 1 + below(300), 1 + below(700));
         let (x, w) = (Matrix::integers(m as usize, k as usize, 1, 2), Matrix::sparse(n as usize, k as usize, 2));
         let tile = vec![64 << below(2), 128 << below(2)];
-        let shape = CallShape { call: 0, tile: Some(tile), split: Some(1 + below(12) as u32) };
+        let shape = CallShape { call: 0, tile: Some(tile), split: Some(1 + below(12) as u32), whole: below(5) as u32 };
         let options = PlanOptions::new().shapes(vec![shape.clone()]).schedule(SCHEDULES[below(4) as usize]);
         let variants = variants(device, options);
         let options = &variants[round % variants.len()];
@@ -103,11 +103,11 @@ fn same_bits(device: &Device) {
         |rows, cols, seed| -> Tensor<f16> { Matrix::integers(rows, cols, seed, 1000).map(|v| v.sin() * (v / 200.0).exp2()).upload(device) };
     let (x, w) = (waves(m, k, 1), waves(n, k, 2));
     let bits = |tensor: &Tensor<f16>| tensor.download().unwrap().iter().map(|value| value.to_bits()).collect::<Vec<_>>();
-    for parts in [2, 3, 7] {
+    for (parts, whole) in [(2, 0), (3, 2), (7, 0)] {
         for tile in [[64, 128], [128, 256]] {
             let mut expected = None;
             for schedule in SCHEDULES {
-                let shape = CallShape { call: 0, tile: Some(tile.into()), split: Some(parts) };
+                let shape = CallShape { call: 0, tile: Some(tile.into()), split: Some(parts), whole };
                 let options = PlanOptions::new().shapes(vec![shape]).schedule(schedule);
                 for options in variants(device, options) {
                     let dims = dense::product_f16::Dims { M: m as u64, K: k as u64, N: n as u64 };

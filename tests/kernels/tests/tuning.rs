@@ -19,6 +19,7 @@ fn tuned(device: &Device) -> Tuned {
         workers: device.workers(),
         tile: vec![64, 256],
         parts: 3,
+        whole: 0,
         nanoseconds: 1234,
     }
 }
@@ -74,7 +75,7 @@ fn what_the_source_and_the_caller_say_counts_more() {
     let plan = tiles::plan_with(&device, tiles::Dims { M, K, N }, &options()).unwrap();
     let found: Vec<_> = plan.graph().calls.iter().map(|call| (call.tile.clone(), call.parts)).collect();
     assert_eq!(found, [[64, 128], [64, 256], [128, 128], [128, 256]].map(|tile| (tile.to_vec(), 3)));
-    let shape = maco::CallShape { call: 0, tile: Some(vec![128, 128]), split: Some(2) };
+    let shape = maco::CallShape { call: 0, tile: Some(vec![128, 128]), split: Some(2), whole: 0 };
     assert_eq!(chosen(&device, options().shapes(vec![shape])), (vec![128, 128], 2));
 }
 
@@ -126,13 +127,14 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, what) in [
         ("\"parts\": 3", "\"parts\": 0", "maco_tuning.entries[1]: field `parts`: expected a whole number above 0, found 0"),
+        ("\"whole\": 0", "\"whole\": -1", "maco_tuning.entries[0]: field `whole`: expected a whole number"),
         ("\"parts\": 3", "\"part\": 3", "maco_tuning.entries[1]: field `parts`: expected a whole number below 4294967296, found nothing"),
         ("\"task\": \"linear\"", "\"task\": 7", "maco_tuning.entries[0]: field `task`: expected a text, found 7"),
         ("\"workers\": 100", "\"workers\": -1", "entries[1]: field `workers`"),
         ("128,", "0,", "entries[0]: field `tile`: expected whole numbers above 0"),
         ("\"shapes\": [", "\"shapes\": [ 5,", "entries[0]: field `shapes[0]`: expected a list of whole numbers, found 5"),
         ("\"device\"", "\"machine\"", "maco_tuning: field `device`: expected a text"),
-        ("\"version\": 1", "\"version\": 3", "has version 3 of its format, but this program reads version 1"),
+        ("\"version\": 2", "\"version\": 3", "has version 3 of its format, but this program reads version 2"),
         ("maco_tuning", "tuning", "was not written by MACO: it has no `maco_tuning`"),
         ("}", "", "is not JSON"),
         (

@@ -1,0 +1,47 @@
+//! What runs beside a call: calls that no tensor puts before or behind it, whose tasks fill the workers that it leaves idle.
+//!
+//! Which tasks wait for which does not belong here: this is known before tiles are, and only tensors as a whole are looked at.
+
+use super::region::tensor_of;
+use super::work::contraction;
+use crate::ir::{Call, Graph, View};
+use crate::spec::{Access, TensorParam};
+
+/// For each call, of which none need have been checked, the products of all calls of its level, in units of its own: 1 for one that is alone, or has none.
+pub(super) fn beside(graph: &Graph) -> Vec<f64> {
+    let levels = levels(graph);
+    let products: Vec<f64> = graph.calls.iter().map(products).collect();
+    let mut whole = vec![0.0; levels.iter().max().map_or(0, |&last| last as usize + 1)];
+    for (&level, products) in levels.iter().zip(&products) {
+        whole[level as usize] += products;
+    }
+    levels.iter().zip(products).map(|(&level, own)| if own > 0.0 { whole[level as usize] / own } else { 1.0 }).collect()
+}
+
+/// The longest way of calls to each call, from tensor to tensor.
+fn levels(graph: &Graph) -> Vec<u32> {
+    // Per tensor: the first level behind its writes, and behind its reads.
+    let mut behind = vec![(0, 0); graph.tensors.len()];
+    let mut levels = Vec::with_capacity(graph.calls.len());
+    for call in &graph.calls {
+        let operands = || call.operands.iter().zip(call.task.params.iter().filter_map(tensor_of));
+        let after = |(writes, reads): (u32, u32), access: Access| if access.writes() { writes.max(reads) } else { writes };
+        let known = |(view, param): (&View, &TensorParam)| Some(after(*behind.get(view.tensor as usize)?, param.access));
+        let level = operands().filter_map(known).max().unwrap_or(0);
+        for (view, param) in operands() {
+            let Some((writes, reads)) = behind.get_mut(view.tensor as usize) else { continue };
+            let last = if param.access.writes() { writes } else { reads };
+            *last = level + 1;
+        }
+        levels.push(level);
+    }
+    levels
+}
+
+/// Multiplications of one call.
+fn products(call: &Call) -> f64 {
+    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
+    let results =
+        params.filter(|(param, _)| param.access.writes()).map(|(_, view)| view.axes.iter().map(|axis| axis.extent as f64).product());
+    contraction(call.task, &call.operands).map_or(0.0, |(depth, count)| results.fold(0.0, f64::max) * depth as f64 * count as f64)
+}
