@@ -185,8 +185,8 @@ impl Lowered {
             None => {}
             Some(Fault::LostSignal(task)) => {
                 if descriptor.signal[0] != abi::NO_COUNTER && self.carriers.iter().any(|tasks| tasks.contains(&task)) {
-                    // Each of its elements is a signal too.
-                    descriptor.op = abi::OP_NONE;
+                    // Each of its elements is a signal too: its tile is beyond all tensors, and so has none.
+                    descriptor.coord = [BEYOND; 3];
                 }
                 let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
                 let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
@@ -215,6 +215,9 @@ impl Lowered {
         (descriptors, overflow, images)
     }
 }
+
+/// A tile coordinate that no tensor reaches, also if its elements are numbered in 31 bits.
+const BEYOND: u32 = 1 << 22;
 
 /// What a test may break in a plan: the argument is a task of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

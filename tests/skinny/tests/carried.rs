@@ -124,7 +124,7 @@ fn what_is_not_carried(device: &Device) {
     let all = 2 * PAIRS - 1;
     // A row of `wide` that is not a multiple of eight, and one that has no room; then nor has the tensor.
     assert_eq!(of([1, 36, 64], &options(device)), PAIRS - 1);
-    assert_eq!(of([16, 1024, 64], &options(device)), PAIRS - 1);
+    assert_eq!(of([16, 2048, 64], &options(device)), PAIRS - 1);
     assert_eq!(of([16, 960, 64], &options(device)), all);
     assert_eq!(of([1, 64, 64], &options(device).schedule(Schedule::SpareWarps(1)).workers(2.min(device.workers()))), 0);
     // A thread that runs whole tasks.
