@@ -438,13 +438,12 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut tasks = 0;
     let mut chooser = tiles::Chooser::default();
-    let beside = beside::beside(&graph);
     if let Some(shape) = options.shapes.iter().find(|shape| shape.call as usize >= graph.calls.len()) {
         return Err(PlanError::ShapeCall { call: shape.call, calls: graph.calls.len() });
     }
-    for index in 0..graph.calls.len() {
+    for (index, beside) in beside::beside(&graph).into_iter().enumerate() {
         let site = check::call(&graph, index)?;
-        let choice = chooser.choose(site, &graph.calls[index], beside[index], options)?;
+        let choice = chooser.choose(site, &graph.calls[index], beside, options)?;
         choice.settle(&mut graph.calls[index]);
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
