@@ -19,6 +19,9 @@ use crate::{sanitize, setup, tally};
 /// A bundle is copied to the machine with the GPU: keep it small.
 const LIMIT_MIB: f64 = 63.0;
 
+/// Measures the planner, which needs no GPU.
+const PLANNING: &str = "benches-plan";
+
 /// Builds in release mode, strips, packs, writes the script; `sanitized`: with device code for compute-sanitizer.
 pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     setup::setup(false)?;
@@ -41,7 +44,7 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
                 if gpu_tests(&list) > 0 {
                     tests.insert(built.pack(&bin)?);
                 }
-            } else if suite.is_some() {
+            } else if suite.is_some() && built.name != PLANNING {
                 programs.insert(built.pack(&bin)?);
             }
         }
