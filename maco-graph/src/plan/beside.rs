@@ -3,14 +3,14 @@
 //! Which tasks wait for which does not belong here: this is known before tiles are, and only tensors as a whole are looked at.
 
 use super::region::tensor_of;
-use super::work::contraction;
-use crate::ir::{Call, Graph, View};
+use super::work::products;
+use crate::ir::{Graph, View};
 use crate::spec::{Access, TensorParam};
 
 /// For each call, of which none need have been checked, the products of all calls of its level, in units of its own: 1 for one that is alone, or has none.
 pub(super) fn beside(graph: &Graph) -> Vec<f64> {
     let levels = levels(graph);
-    let products: Vec<f64> = graph.calls.iter().map(products).collect();
+    let products: Vec<f64> = graph.calls.iter().map(|call| products(call).unwrap_or(0) as f64).collect();
     let mut whole = vec![0.0; levels.iter().max().map_or(0, |&last| last as usize + 1)];
     for (&level, products) in levels.iter().zip(&products) {
         whole[level as usize] += products;
@@ -36,12 +36,4 @@ fn levels(graph: &Graph) -> Vec<u32> {
         levels.push(level);
     }
     levels
-}
-
-/// Multiplications of one call.
-fn products(call: &Call) -> f64 {
-    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
-    let results =
-        params.filter(|(param, _)| param.access.writes()).map(|(_, view)| view.axes.iter().map(|axis| axis.extent as f64).product());
-    contraction(call.task, &call.operands).map_or(0.0, |(depth, count)| results.fold(0.0, f64::max) * depth as f64 * count as f64)
 }

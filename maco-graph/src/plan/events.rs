@@ -135,9 +135,9 @@ impl Emitter<'_> {
             });
         };
         // Parts of one tile end at about the same time if they begin so.
-        let mut tile = 0;
+        let (parts, mut tile) = (self.regions.parts(call), 0);
         for_each_tile(self.regions.grid(call), |coord| {
-            (0..self.regions.parts(call, tile)).for_each(|part| add(coord, part));
+            (0..parts.of(tile)).for_each(|part| add(coord, part));
             tile += 1;
         });
         self.events.edges += relations.iter().map(|relation| relation.edges).sum::<u64>();
@@ -151,7 +151,9 @@ impl Emitter<'_> {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;
         self.numbers[range.start as usize..range.end as usize].fill(1);
-        let tasks = self.regions.tasks(call);
+        let tiles = self.regions.grid(call).iter().product::<u32>();
+        // No more than the plan may have.
+        let tasks = self.regions.parts(call).tasks(tiles.into()) as u32;
         let written = |relation: &Relation| relation.consumer_operand == naming.operand && relation.hazard == Hazard::Raw;
         let known = !found.relations[relations.clone()].iter().any(written);
         let relation = &mut found.relations[index];

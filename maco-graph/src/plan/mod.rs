@@ -22,6 +22,7 @@ mod local;
 mod lookup;
 #[doc(hidden)]
 pub mod oracle;
+mod parts;
 mod region;
 mod routing;
 mod schedule;
@@ -235,7 +236,11 @@ pub struct PlannedCall {
 impl PlannedCall {
     /// The tile, in the order in which they are dealt, whose sum or part of a sum the call's `n`-th task makes, and how many parts it has.
     pub fn tile_of(&self, n: u32) -> (u32, u32) {
-        if n < self.whole { (n, 1) } else { (self.whole + (n - self.whole) / self.parts, self.parts) }
+        self.cut().tile_of(n)
+    }
+
+    fn cut(&self) -> parts::Parts {
+        parts::Parts { whole: self.whole, parts: self.parts }
     }
 }
 
@@ -492,7 +497,6 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
 /// Tasks up to and with a call, while they are within the limit.
 fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> Result<u64, PlanError> {
     let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
-    let whole = u64::from(choice.whole);
-    let found = before.saturating_add(whole).saturating_add((choice.tiles() - whole).saturating_mul(u64::from(choice.parts)));
+    let found = before.saturating_add(choice.cut.tasks(choice.tiles()));
     if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::parts::Parts;
 use super::tiles::Choice;
 use super::{AXES, RANK};
 use crate::ir::{Call, View};
@@ -20,8 +21,7 @@ pub(super) struct Regions {
     /// Tiles along each grid axis of each call, 1 beyond the last axis.
     grids: Vec<[u32; AXES]>,
     /// Tasks per tile of each call.
-    /// Whole tiles, and parts of the others.
-    parts: Vec<(u32, u32)>,
+    parts: Vec<Parts>,
 }
 
 /// What a call touches of one argument.
@@ -123,7 +123,7 @@ impl Regions {
     pub fn add(&mut self, call: &Call, choice: &Choice) {
         let index = self.grids.len() as u32;
         self.grids.push(choice.grid);
-        self.parts.push((choice.whole, choice.parts));
+        self.parts.push(choice.cut);
         let parameters = call.task.params.iter().filter_map(tensor_of);
         for (operand, (param, view)) in parameters.zip(&call.operands).enumerate() {
             self.add_operand(index, operand as u32, call, param, view, choice);
@@ -211,22 +211,9 @@ impl Regions {
         self.grids[call as usize]
     }
 
-    /// Tasks of a tile of call `call`, each of which touches all that the tile does; tiles are counted in the order in which they are dealt.
-    pub fn parts(&self, call: u32, tile: u32) -> u32 {
-        let (whole, parts) = self.parts[call as usize];
-        if tile < whole { 1 } else { parts }
-    }
-
-    /// Tasks of every tile of call `call`, if all have as many.
-    pub fn even_parts(&self, call: u32) -> Option<u32> {
-        let (whole, parts) = self.parts[call as usize];
-        (whole == 0).then_some(parts)
-    }
-
-    /// Tasks of call `call`, whose grid is not empty.
-    pub fn tasks(&self, call: u32) -> u32 {
-        let (whole, parts) = self.parts[call as usize];
-        whole + (self.grid(call).iter().product::<u32>() - whole) * parts
+    /// Tasks of the tiles of call `call`, each of which touches all that its tile does.
+    pub fn parts(&self, call: u32) -> Parts {
+        self.parts[call as usize]
     }
 
     /// Calls `each` with the interval of every combination of the coordinates that drive `axis`, last grid axis fastest.

@@ -22,7 +22,8 @@ pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Rela
         let planned = &mut calls[call as usize];
         // Any zero first: the other axes of an empty grid may be too long to multiply.
         if !planned.grid.contains(&0) {
-            end += planned.whole + (planned.grid.iter().product::<u32>() - planned.whole) * planned.parts;
+            // No more than the plan may have.
+            end += planned.cut().tasks(planned.grid.iter().product::<u32>().into()) as u32;
         }
         planned.tasks = start..end;
     }

@@ -9,6 +9,7 @@
 //! with no less than the time in which memory gives all operands. If that is the same, the streamed one is better by what the model does not
 //! see: its weights are loaded before its inputs are there.
 
+use super::parts::Parts;
 use super::region::tensor_of;
 use super::work::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
@@ -50,10 +51,8 @@ pub(super) struct Choice {
     pub tile: [u32; AXES],
     /// Tiles along each grid axis; 1 beyond the last.
     pub grid: [u32; AXES],
-    /// Parts of each tile's sum.
-    pub parts: u32,
-    /// Tiles that one task makes each although others are made in parts: those of full waves.
-    pub whole: u32,
+    /// Tasks of the tiles. Those that are whole although others are made in parts are those of full waves.
+    pub cut: Parts,
 }
 
 impl Choice {
@@ -82,8 +81,8 @@ impl Choice {
         PlannedCall {
             tile: self.tile[..self.axes].to_vec(),
             grid: self.grid[..self.axes].to_vec(),
-            parts: self.parts,
-            whole: self.whole,
+            parts: self.cut.parts,
+            whole: self.cut.whole,
             op,
             tasks: 0..0,
         }
@@ -104,12 +103,15 @@ pub(super) struct Chooser {
     uses: Vec<Use>,
     /// Bytes of partial sums that nobody asked for.
     partial: f64,
+    /// Of the call that is looked at: see [`super::beside`].
+    beside: f64,
 }
 
 impl Chooser {
     /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`] and runs beside others: see [`super::beside`].
     pub fn choose(&mut self, site: Site, call: &Call, beside: f64, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
+        self.beside = beside;
         self.collect_uses(call);
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
@@ -124,21 +126,21 @@ impl Chooser {
             let parts = parts(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.place(site, form, digits(form.spec, variant))?;
-            return Ok(self.split(&Cost::new(call, form.spec, options.workers, beside), choice, parts, split.map(|_| whole)).1);
+            return Ok(self.split(&Cost::new(call, form.spec, options.workers, self.beside), choice, parts, split.map(|_| whole)).1);
         }
-        let (time, mut best) = self.fastest((site, beside), call, task.own_form(), (split, whole), options)?;
+        let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
         if let Some(few) = task.few_form(call.element)
             && split.is_none_or(|split| split <= few.spec.most_parts())
-            && let Ok((streamed, choice)) = self.fastest((site, beside), call, few, (split, whole), options)
+            && let Ok((streamed, choice)) = self.fastest(site, call, few, (split, whole), options)
             && choice.streams_once()
         {
-            let memory = Cost::new(call, task, options.workers, beside).memory();
+            let memory = Cost::new(call, task, options.workers, self.beside).memory();
             if streamed.behind(memory) <= time.behind(memory) {
                 best = choice;
             }
         }
         if split.is_none() {
-            self.partial += Cost::new(call, best.form.spec, options.workers, beside).partial_bytes(&best);
+            self.partial += Cost::new(call, best.form.spec, options.workers, self.beside).partial_bytes(&best);
         }
         Ok(best)
     }
@@ -147,14 +149,14 @@ impl Chooser {
     /// so many whole tiles.
     fn fastest(
         &self,
-        (site, beside): (Site, f64),
+        site: Site,
         call: &Call,
         form: Form,
         (split, whole): (Option<u32>, u32),
         options: &Options,
     ) -> Result<(Time, Choice), PlanError> {
         let parts = parts(site, call, form.spec, split, options)?;
-        let cost = Cost::new(call, form.spec, options.workers, beside);
+        let cost = Cost::new(call, form.spec, options.workers, self.beside);
         let mut best: Option<(Time, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
@@ -184,7 +186,7 @@ impl Chooser {
         if let Some(whole) = forced {
             // Not all of them whole: they would have one part.
             let whole = if parts > 1 && u64::from(whole) < tiles { whole } else { 0 };
-            let choice = Choice { parts, whole, ..choice };
+            let choice = Choice { cut: Parts { whole, parts }, ..choice };
             return (cost.of(&choice), choice);
         }
         let full = tiles - tiles % cost.workers as u64;
@@ -192,7 +194,7 @@ impl Chooser {
         let mut best = (cost.of(&choice), choice);
         for parts in 2..=parts {
             for whole in std::iter::once(0).chain(tail) {
-                let split = Choice { parts, whole, ..choice };
+                let split = Choice { cut: Parts { whole, parts }, ..choice };
                 let bytes = cost.partial_bytes(&split);
                 if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
                     continue;
@@ -224,7 +226,7 @@ impl Chooser {
     /// The grid of one variant; all uses of an axis must agree on it.
     fn place(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], parts: 1, whole: 0 };
+        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], cut: Parts::ONE };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -358,13 +360,13 @@ impl<'a> Cost<'a> {
             }
         }
         let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
-        let (parts, whole) = (f64::from(choice.parts), f64::from(choice.whole));
+        let (parts, whole) = (f64::from(choice.cut.parts), f64::from(choice.cut.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
         let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE);
         // A stream of weights goes on from one task to the next.
         let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { before + waves } * TILE_CYCLES;
-        if choice.parts > 1 {
+        if choice.cut.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
             rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
@@ -381,12 +383,12 @@ impl<'a> Cost<'a> {
 
     /// Bytes of all partial sums.
     fn partial_bytes(&self, choice: &Choice) -> f64 {
-        if choice.parts == 1 {
+        if choice.cut.parts == 1 {
             return 0.0;
         }
-        let tiles = choice.tiles() as f64 - f64::from(choice.whole);
+        let tiles = choice.tiles() as f64 - f64::from(choice.cut.whole);
         let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
-        tiles * f64::from(choice.parts) * written.sum::<f64>() * PARTIAL_BYTES
+        tiles * f64::from(choice.cut.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
 }
 

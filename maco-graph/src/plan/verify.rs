@@ -158,11 +158,10 @@ impl Plan {
             let defect = Defect::Grid { call: index as u32 };
             let tasks = self.tasks.get(call.tasks.start as usize..call.tasks.end as usize).ok_or(defect)?;
             let tiles = if call.grid.contains(&0) { 0 } else { call.grid.iter().map(|&tiles| u64::from(tiles)).product() };
-            let whole = u64::from(call.whole);
-            if whole > tiles {
+            if u64::from(call.whole) > tiles || call.parts == 0 {
                 return Err(defect);
             }
-            let expected = whole + (tiles - whole) * u64::from(call.parts);
+            let expected = call.cut().tasks(tiles);
             total += expected;
             if tasks.len() as u64 != expected {
                 return Err(defect);

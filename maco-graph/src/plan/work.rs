@@ -24,26 +24,37 @@ impl Plan {
         if planned.tasks.is_empty() {
             return Work { bytes: Some(0), flops: 0 };
         }
-        let (mut bytes, mut results) = (Some(0u64), 0u64);
+        let mut bytes = Some(0u64);
         for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
-            let all = view.axes.iter().fold(1u64, |all, axis| all.saturating_mul(axis.extent));
             if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
                 bytes = None;
             }
             let times = if param.access == Access::Update { 2 } else { 1 };
             let element = u64::from(self.graph.tensors[view.tensor as usize].element.bytes());
-            bytes = bytes.map(|bytes| bytes.saturating_add(all.saturating_mul(element).saturating_mul(times)));
-            if param.access.writes() {
-                results = results.max(all);
-            }
+            bytes = bytes.map(|bytes| bytes.saturating_add(elements(view).saturating_mul(element).saturating_mul(times)));
         }
         let streamed = call.task.streamed().and_then(|operand| {
             let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
-            whole(param, &call.operands[operand]).map(|depth| (depth, 1))
+            whole(param, &call.operands[operand]).map(|depth| results(call).saturating_mul(depth))
         });
-        let contracted = contraction(call.task, &call.operands).or(streamed).map_or(0, |(depth, products)| depth.saturating_mul(products));
-        Work { bytes, flops: results.saturating_mul(contracted).saturating_mul(2) }
+        Work { bytes, flops: products(call).or(streamed).unwrap_or(0).saturating_mul(2) }
     }
+}
+
+/// Multiplications of a call that stages its factors; none of another.
+pub(super) fn products(call: &Call) -> Option<u64> {
+    let (depth, products) = contraction(call.task, &call.operands)?;
+    Some(results(call).saturating_mul(depth).saturating_mul(products))
+}
+
+/// Elements of the largest result of a call.
+fn results(call: &Call) -> u64 {
+    let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
+    params.filter(|(param, _)| param.access.writes()).map(|(_, view)| elements(view)).max().unwrap_or(0)
+}
+
+fn elements(view: &View) -> u64 {
+    view.axes.iter().fold(1, |all, axis| all.saturating_mul(axis.extent))
 }
 
 /// Whether a call multiplies `f32`, of which the tensor cores see 10 bits of fraction.

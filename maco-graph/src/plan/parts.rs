@@ -1,0 +1,34 @@
+//! How many tasks make each tile of a call. Tiles are counted in the order in which they are dealt.
+
+/// The first `whole` tiles are made by one task each, the others in `parts` parts of their sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Parts {
+    pub whole: u32,
+    pub parts: u32,
+}
+
+impl Parts {
+    /// Every tile by one task.
+    pub const ONE: Parts = Parts { whole: 0, parts: 1 };
+
+    /// Tasks of tile `tile`.
+    pub fn of(self, tile: u32) -> u32 {
+        if tile < self.whole { 1 } else { self.parts }
+    }
+
+    /// The tile of the `n`-th task, and how many tasks it has.
+    pub fn tile_of(self, n: u32) -> (u32, u32) {
+        if n < self.whole { (n, 1) } else { (self.whole + (n - self.whole) / self.parts, self.parts) }
+    }
+
+    /// Tasks of so many tiles, of which `whole` are not more.
+    pub fn tasks(self, tiles: u64) -> u64 {
+        let whole = u64::from(self.whole);
+        whole.saturating_add((tiles - whole).saturating_mul(self.parts.into()))
+    }
+
+    /// Tasks of every tile, if all have as many.
+    pub fn even(self) -> Option<u32> {
+        (self.whole == 0).then_some(self.parts)
+    }
+}
