@@ -364,8 +364,8 @@ impl<'a> Cost<'a> {
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
         let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE);
-        // A stream of weights goes on from one task to the next.
-        let mut rest = if self.form.streamed().is_some() { waves.min(1.0) } else { before + waves } * TILE_CYCLES;
+        // A stream of weights goes on from one task to the next, of this call or of one beside it.
+        let mut rest = if self.form.streamed().is_some() { waves.min(1.0 / self.beside) } else { before + waves } * TILE_CYCLES;
         if choice.cut.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };

@@ -13,9 +13,19 @@ on_every_device! {
     forms_that_wait_for_each_other up to [20, 33], edges SQUARES;
 }
 
-/// M, N, K.
-const EDGES: [[u64; 3]; 9] =
-    [[0, 5, 8], [1, 0, 8], [1, 3, 0], [1, 1, 1], [8, 16, 2048], [9, 17, 2049], [16, 31, 2056], [17, 8, 4100], [20, 40, 999]];
+/// M, N, K. The sixth has no more tiles than workers in one form, and more in the other.
+const EDGES: [[u64; 3]; 10] = [
+    [0, 5, 8],
+    [1, 0, 8],
+    [1, 3, 0],
+    [1, 1, 1],
+    [8, 16, 2048],
+    [10, 54, 1],
+    [9, 17, 2049],
+    [16, 31, 2056],
+    [17, 8, 4100],
+    [20, 40, 999],
+];
 
 /// M, K.
 const SQUARES: [[u64; 2]; 4] = [[1, 1], [5, 40], [16, 24], [17, 40]];
