@@ -12,7 +12,7 @@ use crate::error::Diagnostic;
 use crate::expansion;
 use crate::files::{lock, write};
 use crate::package::Package;
-use crate::ptx::{self, Rules};
+use crate::ptx::{self, Code, Rules};
 use crate::workspace::Workspace;
 use crate::{Error, core_cache, report, toolchain};
 
@@ -80,9 +80,9 @@ impl Build {
         let result = self.device_half(&package, &mut sources);
         sources.report();
         match result {
-            Ok(ptx) => {
+            Ok(code) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
-                embed::write(&package.out, &self.crate_path, Device::Ptx(&ptx.ordinary, ptx.profiled.as_deref()))
+                embed::write(&package.out, &self.crate_path, Device::Code(&code.ordinary, code.profiled.as_ref()))
             }
             Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
@@ -102,7 +102,7 @@ impl Build {
         }
     }
 
-    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Code, Error> {
+    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Both, Error> {
         let toolchain = toolchain::find()?;
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
@@ -125,14 +125,14 @@ impl Build {
         } else {
             None
         };
-        Ok(Code { ordinary, profiled })
+        Ok(Both { ordinary, profiled })
     }
 }
 
-/// What the device half comes to: PTX, and PTX that records if it was asked for.
-struct Code {
-    ordinary: String,
-    profiled: Option<String>,
+/// What the device half comes to: code, and code that records if it was asked for.
+struct Both {
+    ordinary: Code,
+    profiled: Option<Code>,
 }
 
 /// Where rustc's errors about the device half are left.

@@ -2,25 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::{env, fs};
 
 use crate::Error;
 use crate::core_cache::CPU;
-use crate::files::{fingerprint, write as write_file};
-use crate::ptx::split;
+use crate::files::{create_dir, fingerprint, write as write_file};
+use crate::ptx::{Code, Embeddable};
 
 /// What came of the device half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Device<'a> {
-    /// Checked PTX, and the same such that it records.
-    Ptx(&'a str, Option<&'a str>),
+    /// Checked code, and the same such that it records.
+    Code(&'a Code, Option<&'a Code>),
     /// None, and the host build is right without; why, and what to do.
     Missing(&'a str),
     /// None, and the host build must fail: one text for each fault.
     Broken(&'a [String]),
 }
 
-/// Writes `maco.rs` into `out`, and with PTX a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
-/// `maco/profile/ENTRY.ptx` where there is code that records. The macro of a
+/// Writes `maco.rs` into `out`, and with device code a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
+/// `maco/profile/ENTRY.ptx` where there is code that records; beside each, `ENTRY.cubin` if there was an assembler. The macro of a
 /// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
 /// called there.
 ///
@@ -28,27 +29,24 @@ pub(crate) enum Device<'a> {
 /// such kernels themselves include it; without device code it is empty.
 pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<(), Error> {
     let folder = out.join("maco");
-    let _ = std::fs::remove_dir_all(&folder); // entries of the last time
+    let _ = fs::remove_dir_all(&folder); // entries of the last time
     let mut plain = String::new();
-    if let Device::Ptx(ptx, profiled) = device {
-        std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-        write_file(&out.join("maco.ptx"), ptx)?;
+    if let Device::Code(code, profiled) = device {
+        create_dir(&folder)?;
+        write_file(&out.join("maco.ptx"), &code.ptx)?;
         let mut recording = BTreeMap::new();
-        for (entry, ptx) in profiled.into_iter().flat_map(split::entries) {
-            let file = folder.join("profile").join(format!("{entry}.ptx"));
-            write_file(&file, &ptx)?;
-            recording.insert(entry.to_string(), module(crate_path, &file, &ptx));
+        for embeddable in profiled.into_iter().flat_map(|code| &code.entries) {
+            recording.insert(&*embeddable.entry.name, module(crate_path, &folder.join("profile"), embeddable)?);
         }
-        for (entry, ptx) in split::entries(ptx) {
-            let file = folder.join(format!("{entry}.ptx"));
-            write_file(&file, &ptx)?;
-            if !entry.starts_with(GENERATED) {
-                plain.push_str(&format!("    ({entry:?}, include_str!({:?})),\n", file.to_string_lossy()));
+        for embeddable in &code.entries {
+            let name = &*embeddable.entry.name;
+            let module = module(crate_path, &folder, embeddable)?;
+            if !name.starts_with(GENERATED) {
+                let file = folder.join(format!("{name}.ptx"));
+                plain.push_str(&format!("    ({name:?}, include_str!({:?})),\n", file.to_string_lossy()));
             }
-            write_file(
-                &folder.join(format!("{entry}.rs")),
-                constant(crate_path, &module(crate_path, &file, &ptx), recording.get(&*entry).map_or("", |module| module), "None"),
-            )?;
+            let recording = recording.get(name).map_or("", |module| module);
+            write_file(&folder.join(format!("{name}.rs")), constant(crate_path, &module, recording, "None"))?;
         }
     }
     write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
@@ -63,13 +61,23 @@ pub(crate) fn empty(out: &Path) -> Result<(), Error> {
     write_file(&out.join("maco.rs"), "")
 }
 
-/// One module: PTX in a file, with the hash of its text.
-fn module(crate_path: &str, file: &Path, ptx: &str) -> String {
-    let hash = fingerprint([ptx]);
-    format!(
-        "{crate_path}::__private::DeviceModule {{ target: {CPU:?}, ptx: include_str!({:?}), hash: 0x{hash:016x} }}",
-        file.to_string_lossy()
-    )
+/// One module: PTX, and machine code if there is any and it is wanted, in files in `folder`, with the hash of the text.
+fn module(crate_path: &str, folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<String, Error> {
+    let file = |extension| folder.join(format!("{}.{extension}", entry.name));
+    let ptx = file("ptx");
+    write_file(&ptx, &entry.ptx)?;
+    let mut machine = "None".to_owned();
+    if let Some(made) = cubin
+        && env::var_os("MACO_SASS").is_none_or(|value| value != "0")
+    {
+        let cubin = file("cubin");
+        fs::copy(made, &cubin).map_err(Error::io("copy", made))?; // others build in that folder
+        machine = format!("Some(include_bytes!({:?}))", cubin.to_string_lossy());
+    }
+    let (hash, ptx) = (fingerprint([&entry.ptx]), ptx.to_string_lossy());
+    Ok(format!(
+        "{crate_path}::__private::DeviceModule {{ target: {CPU:?}, ptx: include_str!({ptx:?}), cubin: {machine}, hash: 0x{hash:016x} }}"
+    ))
 }
 
 fn constant(crate_path: &str, modules: &str, profiled: &str, error: &str) -> String {
@@ -82,7 +90,7 @@ fn constant(crate_path: &str, modules: &str, profiled: &str, error: &str) -> Str
 /// What a megakernel without an entry gets.
 fn text(crate_path: &str, device: Device<'_>) -> String {
     let error = match device {
-        Device::Ptx(..) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
+        Device::Code(..) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
         Device::Missing(why) => why.to_owned(),
         Device::Broken(faults) => faults.join("; "),
     };
@@ -94,6 +102,12 @@ fn text(crate_path: &str, device: Device<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ptx::split;
+
+    fn code(ptx: &str) -> Code {
+        let entries = split::entries(ptx).into_iter().map(|entry| Embeddable { entry, cubin: None }).collect();
+        Code { ptx: ptx.to_owned(), entries }
+    }
 
     #[test]
     fn a_broken_device_half_is_an_error_and_still_a_constant() {
@@ -109,7 +123,7 @@ mod tests {
         std::fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
         let listed = || std::fs::read_to_string(out.join("maco_plain.rs")).unwrap();
-        write(&out, "crate", Device::Ptx(ptx, None)).unwrap();
+        write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
         let text = listed();
         assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
         write(&out, "crate", Device::Missing("no toolchain")).unwrap();
@@ -121,15 +135,32 @@ mod tests {
     fn code_that_records_lies_beside_the_ordinary() {
         let out = std::env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
         std::fs::create_dir_all(&out).unwrap();
-        let ptx = |body| format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n");
-        write(&out, "crate", Device::Ptx(&ptx("ret"), Some(&ptx("exit")))).unwrap();
+        let ptx = |body| code(&format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n"));
+        write(&out, "crate", Device::Code(&ptx("ret"), Some(&ptx("exit")))).unwrap();
         let read = |name: &str| std::fs::read_to_string(out.join("maco").join(name)).unwrap();
         assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
         let (modules, profiled) = read("a.rs").split_once("profiled: &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
-        write(&out, "crate", Device::Ptx(&ptx("ret"), None)).unwrap();
+        write(&out, "crate", Device::Code(&ptx("ret"), None)).unwrap();
         assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/profile/a.ptx").exists());
         std::fs::remove_dir_all(&out).unwrap();
+    }
+
+    #[test]
+    fn machine_code_lies_beside_the_ptx() {
+        let out = std::env::temp_dir().join(format!("maco-machine-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        let made = out.join("made");
+        fs::write(&made, [0, 159, 146, 150]).unwrap();
+        let mut code = code(".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n");
+        code.entries[0].cubin = Some(made);
+        write(&out, "crate", Device::Code(&code, Some(&code))).unwrap();
+        let text = fs::read_to_string(out.join("maco/a.rs")).unwrap();
+        assert_eq!(text.matches("cubin: Some(include_bytes!(").count(), 2, "{text}");
+        for file in ["maco/a.cubin", "maco/profile/a.cubin"] {
+            assert!(text.contains(file) && fs::read(out.join(file)).unwrap() == [0, 159, 146, 150], "{text}");
+        }
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]
@@ -137,7 +168,7 @@ mod tests {
         let out = std::env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
         std::fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
-        write(&out, "crate", Device::Ptx(ptx, None)).unwrap();
+        write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
         let a = std::fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert!(
             a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"),
@@ -145,7 +176,7 @@ mod tests {
         );
         assert!(!std::fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
-        write(&out, "crate", Device::Ptx(ptx.split(".visible .entry b").next().unwrap(), None)).unwrap();
+        write(&out, "crate", Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None)).unwrap();
         assert!(!out.join("maco/b.rs").exists());
         std::fs::remove_dir_all(&out).unwrap();
     }

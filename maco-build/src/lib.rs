@@ -23,11 +23,12 @@
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
 //! | `MACO_SANITIZE` | `1`: device code whose order NVIDIA's racecheck can follow, for `cargo xtask sanitize`; slower |
 //! | `MACO_PROFILE` | `1`: beside the ordinary device code, the same once more, such that it records what it does, for `plan.profile(true)` |
-//! | `MACO_PTXAS` | the `ptxas` that checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |
+//! | `MACO_PTXAS` | the `ptxas` that assembles and checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |
+//! | `MACO_SASS` | `0`: embeds no machine code beside the PTX, even if there is a `ptxas`: smaller programs, whose first start takes the driver's compiler up to minutes |
 //!
 //! # What it leaves to read
 //!
-//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded, and `profile/maco.ptx`, that which records; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
+//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded, `sass/`, each entry's machine code and what `ptxas` said of it, and `profile/`, both of what records; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
 //! effort); `errors.txt`, what rustc said about the device half when it failed.
 //!
 //! # What may stand in the file of kernels
@@ -52,6 +53,7 @@ mod report;
 mod workspace;
 
 pub mod core_cache;
+pub mod parallel;
 pub mod ptx;
 pub mod toolchain;
 

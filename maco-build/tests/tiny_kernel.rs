@@ -34,7 +34,12 @@ fn script(kernels: &str) -> String {
 const FACADE: &str = r#"
 #![no_std]
 pub mod __private {
-    pub struct DeviceModule { pub target: &'static str, pub ptx: &'static str, pub hash: u64 }
+    pub struct DeviceModule {
+        pub target: &'static str,
+        pub ptx: &'static str,
+        pub cubin: Option<&'static [u8]>,
+        pub hash: u64,
+    }
     pub struct Embedded { pub modules: &'static [DeviceModule], pub profiled: &'static [DeviceModule], pub error: Option<&'static str> }
 }
 "#;

@@ -46,8 +46,10 @@ impl Embedded {
 pub struct DeviceModule {
     /// `sm_90a`
     pub target: &'static str,
-    /// The code, with all entries of the package.
+    /// The code, with the functions that it calls.
     pub ptx: &'static str,
+    /// The same for [`target`](DeviceModule::target) as machine code, if the build had an assembler: the driver need not compile it.
+    pub cubin: Option<&'static [u8]>,
     /// Hash of the code.
     pub hash: u64,
 }

@@ -12,7 +12,7 @@ use maco_graph::ir::TensorKind::{In, InOut, Out, Temp};
 use maco_graph::spec::Element::F32;
 use maco_host::{Arguments, CudaGraph, Device, DeviceModule, Embedded, Error, Event, Plan, PlanOptions, Program, Stream, Tensor};
 
-const MODULES: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: include_str!("gpu/kernels.ptx"), hash: 1 }];
+const MODULES: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: include_str!("gpu/kernels.ptx"), cubin: None, hash: 1 }];
 
 fn gpu() -> Device {
     Device::gpu(0).expect("these tests need a GPU")
@@ -246,14 +246,15 @@ fn gpu_device_code_that_does_not_fit_is_explained() {
     assert!(number == 43 && text.contains("build.rs"), "{text}");
     let (number, text) = code(Embedded { modules: &[], profiled: &[], error: Some("no toolchain") }, "maco_first", 1).unwrap_err();
     assert!(number == 43 && text.contains("no toolchain"), "{text}");
-    const OTHER: &[DeviceModule] = &[DeviceModule { target: "sm_75a", ptx: "", hash: 2 }];
+    const OTHER: &[DeviceModule] = &[DeviceModule { target: "sm_75a", ptx: "", cubin: None, hash: 2 }];
     let (number, text) = code(modules(OTHER), "maco_first", 1).unwrap_err();
     assert!(number == 43 && text.contains("built for sm_75a"), "{text}");
     const BROKEN: &[DeviceModule] =
-        &[DeviceModule { target: "sm_90", ptx: ".version 8.0\n.target sm_90\n.address_size 64\nnonsense here;\n", hash: 3 }];
+        &[DeviceModule { target: "sm_90", ptx: ".version 8.0\n.target sm_90\n.address_size 64\nnonsense here;\n", cubin: None, hash: 3 }];
     let (number, text) = code(modules(BROKEN), "maco_first", 1).unwrap_err();
     assert!(number == 44 && text.contains("line 4"), "the assembler's log is missing: {text}");
-    const FUTURE: &[DeviceModule] = &[DeviceModule { target: "sm_90", ptx: ".version 99.0\n.target sm_90\n.address_size 64\n", hash: 4 }];
+    const FUTURE: &[DeviceModule] =
+        &[DeviceModule { target: "sm_90", ptx: ".version 99.0\n.target sm_90\n.address_size 64\n", cubin: None, hash: 4 }];
     let (number, text) = code(modules(FUTURE), "maco_first", 1).unwrap_err();
     assert!(number == 44, "{text}");
     assert!(Device::gpu(1000).unwrap_err().to_string().contains("there is no GPU 1000"));

@@ -1,4 +1,5 @@
-//! What happens to PTX between rustc and the program: patched, linted, assembled once to see what the hardware thinks of it.
+//! What happens to PTX between rustc and the program: patched, linted, and assembled, if there is an assembler,
+//! which also says what the hardware thinks of it.
 //!
 //! Making PTX does not belong here. `cargo xtask lint` applies the same parts to the PTX of examples and tests.
 
@@ -11,11 +12,12 @@ pub mod ptxas;
 pub mod split;
 
 use std::fmt;
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::Error;
+use split::Entry;
+
 use crate::files::{fingerprint, read, write};
+use crate::{Error, parallel};
 
 /// Exceptions to the rules.
 #[derive(Clone, Debug, Default)]
@@ -54,34 +56,61 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Patches and checks what rustc made; leaves the result as `maco.ptx` in `workshop` and takes it from there when nothing changed.
+/// What a package's kernels have become.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Code {
+    /// All of them.
+    pub ptx: String,
+    /// Each by itself.
+    pub entries: Vec<Embeddable>,
+}
+
+/// One kernel as programs carry it.
+#[derive(Clone, Debug)]
+pub(crate) struct Embeddable {
+    pub entry: Entry,
+    /// The file of its machine code, if there is an assembler.
+    pub cubin: Option<PathBuf>,
+}
+
+/// Patches, checks and assembles what rustc made; leaves the result as `maco.ptx` in `workshop`, and `sass/ENTRY.cubin`, and takes them
+/// from there when nothing changed.
 ///
 /// `maco` is where a fetched `ptxas` may lie.
-pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> Result<String, Error> {
-    let assembler = ptxas::find(maco);
+pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> Result<Code, Error> {
     let file = workshop.join("maco.ptx");
-    let stamp = workshop.join("maco.ptx.stamp");
-    let settings = format!(
-        "{} {rules:?} {assembler:?} {:?}",
-        env!("CARGO_PKG_VERSION"),
-        assembler.as_ref().and_then(|path| fs::metadata(path).ok()?.modified().ok())
-    );
-    let key = |ptx: &str| format!("{:016x} {:016x}", fingerprint([raw, &settings]), fingerprint([ptx]));
-    if let (Ok(old), Ok(ptx)) = (read(&stamp), read(&file))
-        && old == key(&ptx)
-    {
-        return Ok(ptx);
-    }
     let permission = if rules.allow_local_memory { LOCAL_MEMORY } else { "" };
     let ptx = format!("{permission}{}", patch::launch_bounds(raw));
     write(&file, &ptx)?; // kept when a rule is broken, so that it can be looked at
-    let mut findings = lint::check(&ptx, rules);
-    if let Some(assembler) = assembler {
-        findings.extend(ptxas::check(&assembler, &file, rules)?.into_iter().flat_map(|verdict| verdict.findings));
-    }
+    let mut findings = checked(&ptx, rules, &workshop.join("maco.ptx.stamp"))?;
+    let entries = split::entries(&ptx);
+    let assembled = match ptxas::find(maco) {
+        Some(assembler) => assemble(&assembler, &entries, rules, &workshop.join("sass"))?,
+        None => vec![None; entries.len()],
+    };
+    findings.extend(assembled.iter().flatten().flat_map(|assembled| assembled.findings.clone()));
     if !findings.is_empty() {
         return Err(Error::Lint(findings));
     }
-    write(&stamp, key(&ptx))?;
-    Ok(ptx)
+    let embeddable = |(entry, assembled): (Entry, Option<ptxas::Assembled>)| Embeddable { entry, cubin: assembled.map(|made| made.cubin) };
+    Ok(Code { ptx, entries: entries.into_iter().zip(assembled).map(embeddable).collect() })
+}
+
+/// Broken rules that can be seen in PTX. `stamp` remembers a text without any.
+fn checked(ptx: &str, rules: &Rules, stamp: &Path) -> Result<Vec<Finding>, Error> {
+    let key = format!("{:016x}", fingerprint([ptx, env!("CARGO_PKG_VERSION"), &format!("{rules:?}")]));
+    if read(stamp).is_ok_and(|old| old == key) {
+        return Ok(Vec::new());
+    }
+    let findings = lint::check(ptx, rules);
+    if findings.is_empty() {
+        write(stamp, key)?;
+    }
+    Ok(findings)
+}
+
+/// Every entry, several at once; none of those for which the assembler is too old.
+fn assemble(assembler: &Path, entries: &[Entry], rules: &Rules, folder: &Path) -> Result<Vec<Option<ptxas::Assembled>>, Error> {
+    ptxas::sweep(folder, entries)?;
+    parallel::each(entries, |entry| entry.ptx.len(), |entry| ptxas::assemble(assembler, entry, rules, folder)).into_iter().collect()
 }

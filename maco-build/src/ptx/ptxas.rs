@@ -1,13 +1,16 @@
-//! What the assembler knows and PTX does not show: registers, spills, serialised tensor-core instructions.
+//! The assembler: machine code, and what PTX does not show: registers, spills, serialised tensor-core instructions.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
+use std::time::UNIX_EPOCH;
 
+use super::split::Entry;
 use super::{Finding, Rules};
 use crate::Error;
 use crate::core_cache::CPU;
+use crate::files::{create_dir, fingerprint, read, write};
 
 /// What one function costs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,13 +25,15 @@ pub struct Usage {
     pub spills: u32,
 }
 
-/// What `ptxas` says about a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// Of every function.
+/// One entry as the hardware runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assembled {
+    /// Of the entry, and of the functions that it calls.
     pub usage: Vec<Usage>,
     /// Broken rules.
     pub findings: Vec<Finding>,
+    /// A file with the machine code.
+    pub cubin: PathBuf,
 }
 
 /// `$MACO_PTXAS`, the one `cargo xtask lint` fetched into `target/maco/ptxas`, `$PATH`, `$CUDA_HOME`.
@@ -42,26 +47,58 @@ pub fn find(maco: &Path) -> Option<PathBuf> {
     all.into_iter().find(|candidate| candidate.is_file())
 }
 
-/// Assembles the PTX; `Ok(None)` when this `ptxas` is too old for it, which is no fault of the kernels.
-pub fn check(ptxas: &Path, ptx: &Path, rules: &Rules) -> Result<Option<Verdict>, Error> {
-    // Never /dev/null: a program that writes by renaming would replace it for everybody.
-    let object = ptx.with_extension("cubin");
+/// Assembles one entry in `folder`, or takes what lies there if the same assembler made it of the same text: large entries take it minutes.
+/// `Ok(None)` when this `ptxas` is too old for the PTX, which is no fault of the kernels.
+pub fn assemble(ptxas: &Path, entry: &Entry, rules: &Rules, folder: &Path) -> Result<Option<Assembled>, Error> {
+    let [ptx, cubin, log] = ["ptx", "cubin", "log"].map(|extension| folder.join(format!("{}.{extension}", entry.name)));
+    let modified = fs::metadata(ptxas).and_then(|data| data.modified()).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let key = format!("{:016x}", fingerprint([&entry.ptx, &format!("{} {modified:?}", ptxas.display())]));
+    let kept = read(&log).ok().and_then(|text| text.strip_prefix(&key).map(str::to_owned)).filter(|_| cubin.is_file());
+    let text = match kept {
+        Some(text) => text,
+        None => {
+            write(&ptx, &entry.ptx)?;
+            let Some(text) = run(ptxas, &ptx, &cubin)? else { return Ok(None) };
+            write(&log, format!("{key}\n{text}"))?;
+            text
+        }
+    };
+    let usage = usage(&text);
+    let findings = findings(&text, &usage, rules);
+    Ok(Some(Assembled { usage, findings, cubin }))
+}
+
+/// Assembles a file; what `ptxas` said about it.
+fn run(ptxas: &Path, ptx: &Path, cubin: &Path) -> Result<Option<String>, Error> {
+    let new = cubin.with_extension(format!("cubin.{}", process::id()));
     let output = Command::new(ptxas)
         .args(["-v", "-arch", CPU, "--warn-on-spills", "-o"])
-        .args([&object, ptx])
+        .args([&new, ptx])
         .output()
         .map_err(|error| Error::Program { program: ptxas.display().to_string(), output: error.to_string() })?;
-    let _ = fs::remove_file(&object); // absent when ptxas failed
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {
+        let _ = fs::remove_file(&new); // usually not there
         if text.contains("Unsupported .version") || text.contains("is not defined for option 'gpu-name'") {
             return Ok(None);
         }
         return Err(Error::Program { program: ptxas.display().to_string(), output: text.trim().to_owned() });
     }
-    let usage = usage(&text);
-    let findings = findings(&text, &usage, rules);
-    Ok(Some(Verdict { usage, findings }))
+    fs::rename(&new, cubin).map_err(Error::io("write", cubin))?;
+    Ok(Some(text))
+}
+
+/// Makes `folder`, and takes away what lies there of entries that are no more.
+pub fn sweep(folder: &Path, entries: &[Entry]) -> Result<(), Error> {
+    create_dir(folder)?;
+    for file in fs::read_dir(folder).map_err(Error::io("read", folder))?.flatten() {
+        let path = file.path();
+        let known = path.file_stem().is_some_and(|stem| entries.iter().any(|entry| stem == &*entry.name));
+        if !known {
+            let _ = fs::remove_file(&path); // of an assembler that was killed, too
+        }
+    }
+    Ok(())
 }
 
 /// Reads the output of `ptxas -v`.
@@ -153,5 +190,34 @@ ptxas info    : Function properties for panic
         let found = findings(text, &[], &Rules::default());
         assert!(found.len() == 1 && found[0].function == "mega" && found[0].text.starts_with("(C7510) Potential"), "{found:?}");
         assert_eq!(findings("ptxas info : (C7600) something else", &[], &Rules::default()), []);
+    }
+
+    /// With a script for an assembler, which counts how often it ran.
+    #[cfg(unix)]
+    #[test]
+    fn what_has_not_changed_is_not_assembled_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = env::temp_dir().join(format!("maco-assembler-{}", process::id()));
+        create_dir(&folder).unwrap();
+        let ptxas = folder.join("ptxas");
+        fs::write(
+            &ptxas,
+            "#!/bin/sh\necho run >> \"${0%/*}/runs\"\ncp \"$7\" \"$6\"\necho \"    8 bytes stack frame, 0 bytes spill stores\" >&2\n",
+        )
+        .unwrap();
+        fs::set_permissions(&ptxas, fs::Permissions::from_mode(0o755)).unwrap();
+        let sass = folder.join("sass");
+        let one = |ptx: &str| {
+            let entry = Entry { name: "mega".to_owned(), ptx: ptx.to_owned() };
+            sweep(&sass, std::slice::from_ref(&entry)).unwrap();
+            let assembled = assemble(&ptxas, &entry, &Rules::default(), &sass).unwrap().expect("a new one");
+            (fs::read_to_string(assembled.cubin).unwrap(), fs::read_to_string(folder.join("runs")).unwrap().lines().count())
+        };
+        assert_eq!([one("a"), one("a"), one("b"), one("a")].map(|(cubin, runs)| format!("{cubin}{runs}")), ["a1", "a1", "b2", "a3"]);
+        fs::write(sass.join("gone.cubin"), "").unwrap();
+        fs::remove_file(sass.join("mega.cubin")).unwrap();
+        assert_eq!(one("a"), ("a".to_owned(), 4));
+        assert!(!sass.join("gone.cubin").exists());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

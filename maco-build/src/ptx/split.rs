@@ -4,8 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::module::symbol;
 
-/// The entries of `ptx`, each as a file of its own: everything outside functions, that entry, and the functions that it calls.
-pub fn entries(ptx: &str) -> Vec<(String, String)> {
+/// A kernel by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its symbol.
+    pub name: String,
+    /// Everything outside functions, the entry, and the functions that it calls.
+    pub ptx: String,
+}
+
+/// The entries of `ptx`, each as a file of its own.
+pub fn entries(ptx: &str) -> Vec<Entry> {
     let pieces = pieces(ptx);
     let mut calls: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for piece in &pieces {
@@ -27,7 +36,7 @@ pub fn entries(ptx: &str) -> Vec<(String, String)> {
         kept.collect::<String>()
     };
     let names = pieces.iter().filter_map(|piece| if let Piece::Entry(name, _) = piece { Some(*name) } else { None });
-    names.map(|name| (name.to_owned(), file(name))).collect()
+    names.map(|name| Entry { name: name.to_owned(), ptx: file(name) }).collect()
 }
 
 /// A part of a file.
@@ -97,14 +106,14 @@ mod tests {
     #[test]
     fn every_entry_gets_what_is_outside_and_its_own_body() {
         let entries = entries(PTX);
-        assert_eq!(entries.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-        for (name, text) in &entries {
+        assert_eq!(entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        for Entry { name, ptx: text } in &entries {
             assert!(text.starts_with(".version 8.6\n.target sm_90a\n.extern .shared"), "{text}");
             assert!(text.ends_with(".file 1 \"kernels.rs\"\n"), "{text}");
             assert_eq!(text.matches(".entry").count(), 1, "{name}: {text}");
         }
-        assert!(entries[0].1.contains("asm {x;}\nret;\n}") && !entries[0].1.contains("exit"));
-        assert!(entries[1].1.contains("exit;\n}") && !entries[1].1.contains("asm"));
+        assert!(entries[0].ptx.contains("asm {x;}\nret;\n}") && !entries[0].ptx.contains("exit"));
+        assert!(entries[1].ptx.contains("exit;\n}") && !entries[1].ptx.contains("asm"));
     }
 
     /// Functions go with whoever calls them, declared before or not, also from a function.
@@ -116,7 +125,7 @@ mod tests {
              .visible .entry a(\n)\n{{\n{call}outer, \n(\np\n);\n}}\nret;\n}}\n.visible .entry b(\n)\n{{\nexit;\n}}\n\
              .func  (.param .b32 r) inner(\n.param .b32 p\n)\n{{\nadd;\n}}\n.file 1 \"kernels.rs\"\n"
         );
-        let [(_, a), (_, b)] = &*entries(&ptx) else { panic!("two entries") };
+        let [Entry { ptx: a, .. }, Entry { ptx: b, .. }] = &*entries(&ptx) else { panic!("two entries") };
         assert_eq!(*a, ptx.replace(".visible .entry b(\n)\n{\nexit;\n}", ""));
         assert!(!b.contains("inner") && !b.contains("outer") && b.contains("exit") && b.contains(".file 1"), "{b}");
     }

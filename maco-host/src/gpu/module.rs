@@ -213,6 +213,38 @@ fn module(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Res
     if let Some(module) = modules.get(&key).and_then(Weak::upgrade) {
         return Ok(module);
     }
+    let raw = match code.cubin.and_then(|cubin| load_machine_code(context, cubin).transpose()) {
+        Some(raw) => raw?,
+        None => compile(context, program, code)?,
+    };
+    let module = Arc::new(Module { context: context.clone(), raw });
+    modules.retain(|_, module| module.strong_count() > 0);
+    modules.insert(key, Arc::downgrade(&module));
+    Ok(module)
+}
+
+/// Loads machine code; none if this driver does not know the format: that of a newer CUDA.
+fn load_machine_code(context: &Context, cubin: &[u8]) -> Result<Option<sys::CUmodule>, Error> {
+    // Words, since the driver reads the headers of an ELF file in place, and `include_bytes!` puts them anywhere.
+    let mut words = vec![0u64; cubin.len().div_ceil(8)];
+    for (word, bytes) in words.iter_mut().zip(cubin.chunks(8)) {
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_ne_bytes(whole);
+    }
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: the context is current; `ptxas` wrote the image, whose headers say how long it is; it is copied before the call returns.
+    match unsafe { sys::cuModuleLoadData(&mut raw, words.as_ptr().cast()) } {
+        CUresult::CUDA_ERROR_INVALID_IMAGE
+        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | CUresult::CUDA_ERROR_INVALID_SOURCE
+        | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => Ok(None),
+        code => context.check("cuModuleLoadData", code).map(|()| Some(raw)),
+    }
+}
+
+/// Has the driver compile the text.
+fn compile(context: &Context, program: &Program, code: &DeviceModule) -> Result<sys::CUmodule, Error> {
     let text = CString::new(code.ptx).map_err(|_| refused(program.name, "the text holds a zero byte", String::new()))?;
     let mut log = vec![0u8; LOG];
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
@@ -222,14 +254,13 @@ fn module(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Res
     // SAFETY: the context is current; the text is terminated; both arrays have two entries; the log has the size given.
     let result = unsafe { sys::cuModuleLoadDataEx(&mut raw, text.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr()) };
     match result {
-        CUresult::CUDA_SUCCESS => {}
         CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => {
             let version = ptx_version(code.ptx).map_or("?".to_string(), |(major, minor)| format!("{major}.{minor}"));
-            return Err(refused(
+            Err(refused(
                 program.name,
                 &driver::describe(result).0,
                 format!("PTX {version} is newer than this driver: update the NVIDIA driver"),
-            ));
+            ))
         }
         CUresult::CUDA_ERROR_INVALID_PTX
         | CUresult::CUDA_ERROR_INVALID_IMAGE
@@ -237,14 +268,10 @@ fn module(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Res
         | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
         | CUresult::CUDA_ERROR_INVALID_SOURCE => {
             let log = String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).trim().to_string();
-            return Err(refused(program.name, &driver::describe(result).0, log));
+            Err(refused(program.name, &driver::describe(result).0, log))
         }
-        code => context.check("cuModuleLoadDataEx", code)?,
+        code => context.check("cuModuleLoadDataEx", code).map(|()| raw),
     }
-    let module = Arc::new(Module { context: context.clone(), raw });
-    modules.retain(|_, module| module.strong_count() > 0);
-    modules.insert(key, Arc::downgrade(&module));
-    Ok(module)
 }
 
 fn refused(megakernel: &str, code: &str, log: String) -> Error {

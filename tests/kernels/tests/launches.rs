@@ -3,8 +3,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use kernels::{dense, inputs, regions};
-use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, Tensor, bf16};
+use kernels::{dense, inputs, random, regions};
+use maco::__private::{DeviceModule, Embedded, TaskSet};
+use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, scaled};
 use support::{Matrix, poisoned, rounds};
 
@@ -435,6 +436,34 @@ fn a_task_runs_on_its_own() {
     let error = maco::tasks::linear::on_cpu(&x.upload(&device), &w.upload(&device), &mut wrong).unwrap_err();
     assert_eq!(error.code(), 5, "{error}");
     assert!(error.to_string().contains("`N`"), "{error}");
+}
+
+/// Programs carry machine code where their build had an assembler; the driver compiles PTX where it does not know the format.
+#[test]
+#[ignore = "gpu"]
+fn gpu_machine_code_or_ptx() {
+    let device = Device::gpu(0).unwrap();
+    let runs = |module: DeviceModule| {
+        let set = random::ops();
+        let embedded = Embedded { modules: vec![module].leak(), ..set.embedded };
+        let mut graph = TaskGraph::new("positive", TaskSet { embedded, ..set });
+        let x = graph.input::<f32>("x", [2, 2]);
+        let y = graph.elementwise(&maco::tasks::relu::SPEC, x);
+        graph.output(y, "y");
+        let x = device.upload(&[-1f32, 2.0, -3.0, 4.0], [2, 2]).unwrap();
+        let outputs = graph.compile(&device).and_then(|graph| graph.execute(Arguments::new().tensor(&x)))?;
+        assert_eq!(outputs.get::<f32>("y").unwrap().download().unwrap(), [0.0, 2.0, 0.0, 4.0]);
+        Ok::<(), Error>(())
+    };
+    let [module] = *random::ops().embedded.modules else { panic!("one target") };
+    let no_ptx = ".version 8.0\n.target sm_90a\n.address_size 64\nno instruction;\n";
+    if module.cubin.is_some() {
+        runs(DeviceModule { ptx: no_ptx, ..module }).expect("machine code is enough");
+    } else {
+        eprintln!("left out: machine code: this program was built without `ptxas`");
+    }
+    runs(DeviceModule { cubin: Some(b"of another kind"), ..module }).expect("PTX is enough");
+    assert_eq!(runs(DeviceModule { cubin: None, ptx: no_ptx, ..module }).unwrap_err().code(), 44);
 }
 
 /// Memory of somebody else, with a row stride of its own.

@@ -1,65 +1,50 @@
 //! Rules and registers of every package's PTX.
 
 use std::fs;
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
+use std::path::PathBuf;
 
+use maco_build::parallel;
+use maco_build::ptx::split::{Entry, entries};
 use maco_build::ptx::{Rules, lint, ptxas};
 
 use crate::failure::Failure;
 use crate::fetch;
 use crate::packages::Package;
 
-/// What the PTX of a package costs and breaks.
-struct Outcome {
-    lines: Vec<String>,
-    faults: Vec<String>,
+/// An entry of a package.
+struct Work<'a> {
+    package: &'a str,
+    rules: Rules,
+    folder: PathBuf,
+    entry: Entry,
 }
 
 /// Lints and assembles the PTX of each package that has kernels, and prints what each entry costs.
 pub fn check(packages: &[Package]) -> Result<(), Failure> {
     let assembler = fetch::ptxas()?;
-    let packages: Vec<&Package> = packages.iter().filter(|package| package.has_kernels()).collect();
-    // The assembler has one thread, and takes minutes for all.
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(package) = packages.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = one(package, &assembler);
-                    outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((package.name.as_str(), outcome));
-                }
-            });
-        }
-    });
-    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    outcomes.sort_by_key(|(name, _)| *name);
+    let (mut work, mut faults) = (Vec::new(), Vec::new());
+    for package in packages.iter().filter(|package| package.has_kernels()) {
+        let file = package.ptx();
+        let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
+        let rules = Rules::of(&ptx);
+        faults.extend(lint::check(&ptx, &rules).iter().map(|finding| format!("{}: {finding}", package.name)));
+        let (folder, entries) = (file.with_file_name("sass"), entries(&ptx));
+        ptxas::sweep(&folder, &entries)?;
+        work.extend(entries.into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), folder: folder.clone(), entry }));
+    }
+    let assemble = |work: &Work<'_>| ptxas::assemble(&assembler, &work.entry, &work.rules, &work.folder);
+    let assembled = parallel::each(&work, |work| work.entry.ptx.len(), assemble);
     println!("{:<52} {:>9} {:>6} {:>6}", "entry", "registers", "stack", "spills");
-    let mut faults = Vec::new();
-    for (name, outcome) in outcomes {
-        let outcome = outcome?;
-        outcome.lines.iter().for_each(|line| println!("{line}"));
-        faults.extend(outcome.faults.iter().map(|fault| format!("{name}: {fault}")));
+    for (Work { package, .. }, assembled) in work.iter().zip(assembled) {
+        let assembled = assembled?.ok_or_else(|| {
+            Failure::Text(format!("{} is too old for this PTX; set MACO_PTXAS to one of CUDA 12.6 or newer", assembler.display()))
+        })?;
+        // Panic functions are functions too; only entries have registers.
+        for usage in assembled.usage.iter().filter(|usage| usage.registers > 0) {
+            println!("{:<52} {:>9} {:>6} {:>6}", usage.function, usage.registers, usage.stack, usage.spills);
+        }
+        faults.extend(assembled.findings.iter().map(|finding| format!("{package}: {finding}")));
     }
     faults.iter().for_each(|fault| eprintln!("error: {fault}"));
     if faults.is_empty() { Ok(()) } else { Err(Failure::Text(format!("{} broken rules of PTX", faults.len()))) }
-}
-
-fn one(package: &Package, assembler: &Path) -> Result<Outcome, Failure> {
-    let file = package.ptx();
-    let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
-    let rules = Rules::of(&ptx);
-    let mut findings = lint::check(&ptx, &rules);
-    let verdict = ptxas::check(assembler, &file, &rules)?.ok_or_else(|| {
-        Failure::Text(format!("{} is too old for this PTX; set MACO_PTXAS to one of CUDA 12.6 or newer", assembler.display()))
-    })?;
-    // Panic functions are functions too; only entries have registers.
-    let entries = verdict.usage.iter().filter(|usage| usage.registers > 0);
-    let lines =
-        entries.map(|usage| format!("{:<52} {:>9} {:>6} {:>6}", usage.function, usage.registers, usage.stack, usage.spills)).collect();
-    findings.extend(verdict.findings);
-    Ok(Outcome { lines, faults: findings.iter().map(ToString::to_string).collect() })
 }

@@ -32,7 +32,7 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for file in files(out) {
         let text = fs::read_to_string(&file).expect("PTX is text");
-        for (symbol, text) in split::entries(&text) {
+        for split::Entry { name: symbol, ptx: text } in split::entries(&text) {
             let Some((name, _hash)) = symbol.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
             let entry = Entry { name: name.to_owned(), text };
             found.insert(symbol, entry);

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use maco_build::parallel;
+use maco_build::ptx::split::Entry;
 use maco_build::ptx::{Rules, ptxas};
 
 use super::{device_code, left_out};
@@ -16,15 +18,14 @@ pub fn nothing_spills(out: &str) {
         return left_out("registers and spills", "no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
     };
     let directory = Directory::new();
-    for entry in entries {
-        let file = directory.0.join(format!("{}.ptx", entry.name));
-        fs::write(&file, &entry.text).expect("PTX is written");
-        let Some(verdict) = ptxas::check(&program, &file, &Rules::default()).unwrap_or_else(|error| panic!("`{}`: {error}", entry.name))
-        else {
+    let entries: Vec<Entry> = entries.into_iter().map(|entry| Entry { name: entry.name, ptx: entry.text }).collect();
+    let assemble = |entry: &Entry| ptxas::assemble(&program, entry, &Rules::default(), &directory.0);
+    for (entry, assembled) in entries.iter().zip(parallel::each(&entries, |entry| entry.ptx.len(), assemble)) {
+        let Some(assembled) = assembled.unwrap_or_else(|error| panic!("`{}`: {error}", entry.name)) else {
             return left_out("registers and spills", "this ptxas is too old for the PTX");
         };
-        assert_eq!(verdict.findings, [], "`{}`", entry.name);
-        for usage in &verdict.usage {
+        assert_eq!(assembled.findings, [], "`{}`", entry.name);
+        for usage in &assembled.usage {
             assert_eq!((usage.stack, usage.spills), (0, 0), "`{}`", entry.name);
             // 384 threads and 65,536 registers, handed out by eights.
             assert!(usage.registers <= 168, "`{}` uses {} registers", entry.name, usage.registers);
