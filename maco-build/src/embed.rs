@@ -119,36 +119,36 @@ mod tests {
 
     #[test]
     fn plain_kernels_are_listed_by_name() {
-        let out = std::env::temp_dir().join(format!("maco-plain-{}", std::process::id()));
-        std::fs::create_dir_all(&out).unwrap();
+        let out = env::temp_dir().join(format!("maco-plain-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
-        let listed = || std::fs::read_to_string(out.join("maco_plain.rs")).unwrap();
+        let listed = || fs::read_to_string(out.join("maco_plain.rs")).unwrap();
         write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
         let text = listed();
         assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
         write(&out, "crate", Device::Missing("no toolchain")).unwrap();
         assert_eq!(listed(), "&[\n]\n");
-        std::fs::remove_dir_all(&out).unwrap();
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]
     fn code_that_records_lies_beside_the_ordinary() {
-        let out = std::env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
-        std::fs::create_dir_all(&out).unwrap();
+        let out = env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
         let ptx = |body| code(&format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n"));
         write(&out, "crate", Device::Code(&ptx("ret"), Some(&ptx("exit")))).unwrap();
-        let read = |name: &str| std::fs::read_to_string(out.join("maco").join(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(out.join("maco").join(name)).unwrap();
         assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
         let (modules, profiled) = read("a.rs").split_once("profiled: &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
         write(&out, "crate", Device::Code(&ptx("ret"), None)).unwrap();
         assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/profile/a.ptx").exists());
-        std::fs::remove_dir_all(&out).unwrap();
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]
     fn machine_code_lies_beside_the_ptx() {
-        let out = std::env::temp_dir().join(format!("maco-machine-{}", std::process::id()));
+        let out = env::temp_dir().join(format!("maco-machine-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         let made = out.join("made");
         fs::write(&made, [0, 159, 146, 150]).unwrap();
@@ -165,19 +165,19 @@ mod tests {
 
     #[test]
     fn every_entry_has_its_own_file() {
-        let out = std::env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
-        std::fs::create_dir_all(&out).unwrap();
+        let out = env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
         write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
-        let a = std::fs::read_to_string(out.join("maco/a.rs")).unwrap();
+        let a = fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert!(
             a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"),
             "{a}"
         );
-        assert!(!std::fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
+        assert!(!fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
         write(&out, "crate", Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None)).unwrap();
         assert!(!out.join("maco/b.rs").exists());
-        std::fs::remove_dir_all(&out).unwrap();
+        fs::remove_dir_all(&out).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Programs for a machine with a GPU and without Rust: `dist/bin`, packed, and `dist/run.sh`.
+//! Programs for a machine with a GPU and without Rust: `dist/programs.tar.zst`, and `dist/run.sh`, which unpacks and runs them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::packages::{Package, beside, root};
 use crate::progress::during;
 use crate::results::commit;
 use crate::test::gpu_tests;
-use crate::{sanitize, setup, tally};
+use crate::{archive, fetch, sanitize, setup, tally};
 
 /// A bundle is copied to the machine with the GPU: keep it small.
 const LIMIT_MIB: f64 = 63.0;
@@ -25,6 +25,8 @@ const PLANNING: &str = "benches-plan";
 /// Builds in release mode, strips, packs, writes the script; `sanitized`: with device code for compute-sanitizer.
 pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     setup::setup(false)?;
+    // Machine code, so that the time on a machine with a GPU is not spent in the driver's compiler.
+    let assembler = fetch::ptxas()?;
     let dist = root().join("dist");
     let bin = dist.join("bin");
     let _ = fs::remove_dir_all(&bin); // of the last time
@@ -37,23 +39,31 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     let wanted = packages.iter().filter(|package| !(sanitized && package.name == "benches"));
     for suite in std::iter::once(None).chain(wanted.map(Some)) {
         let what = suite.map_or("the workspace", |package| &package.name);
-        for built in during(&format!("building {what}"), || build(suite, sanitized))? {
+        for built in during(&format!("building {what}"), || build(suite, &assembler, sanitized))? {
             if built.test {
                 // Only those that need a GPU are worth the journey.
                 let list = capture(Command::new(&built.program).args(["--list", "--ignored"]))?;
                 if gpu_tests(&list) > 0 {
-                    tests.insert(built.pack(&bin)?);
+                    tests.insert(built.strip(&bin)?);
                 }
             } else if suite.is_some() && built.name != PLANNING {
-                programs.insert(built.pack(&bin)?);
+                programs.insert(built.strip(&bin)?);
             }
         }
     }
+    // Tests of a package after one another: they hold the same code.
+    let all: Vec<(String, PathBuf)> = tests.iter().chain(&programs).map(|name| (name.clone(), bin.join(name))).collect();
+    let packed = dist.join(archive::FILE);
+    during("packing", || archive::pack(&all, &packed))?;
+    let _ = fs::remove_dir_all(&bin); // packed
+    let unpacker = dist.join(archive::UNPACKER);
+    let this = std::env::current_exe().map_err(Failure::io("find", Path::new(archive::UNPACKER)))?;
+    strip(&this, &unpacker)?;
     let script = dist.join("run.sh");
     fs::write(&script, script_text(&tests, &programs, &commit()?)).map_err(Failure::io("write", &script))?;
     make_executable(&script)?;
 
-    let size = megabytes(&bin);
+    let size = megabytes(&[&packed, &unpacker]);
     println!(
         "dist: {} test programs, {} others, {size:.1} MiB; `dist/run.sh` runs the tests, `dist/run.sh NAME …` one program",
         tests.len(),
@@ -70,27 +80,24 @@ struct Built {
 }
 
 impl Built {
-    /// Copies it, stripped and packed; its name there without `.gz`.
-    fn pack(&self, bin: &Path) -> Result<String, Failure> {
+    /// Copies it, stripped; its name there.
+    fn strip(&self, bin: &Path) -> Result<String, Failure> {
         let name = if self.test { format!("test-{}", self.name) } else { self.name.clone() };
-        let to = bin.join(&name);
-        fs::copy(&self.program, &to).map_err(Failure::io("copy", &self.program))?;
-        capture(Command::new("strip").arg(&to))?;
-        gzip(&to)?;
+        strip(&self.program, &bin.join(&name))?;
         Ok(name)
     }
 }
 
-/// Every program holds all of MACO and its PTX as text: packed it is a third. Any machine has `gzip`.
-fn gzip(program: &Path) -> Result<(), Failure> {
-    capture(Command::new("gzip").args(["-9", "--no-name", "--force"]).arg(program)).map(drop)
+fn strip(program: &Path, to: &Path) -> Result<(), Failure> {
+    fs::copy(program, to).map_err(Failure::io("copy", program))?;
+    capture(Command::new("strip").arg(to)).map(drop)
 }
 
-fn build(suite: Option<&Package>, sanitized: bool) -> Result<Vec<Built>, Failure> {
+fn build(suite: Option<&Package>, assembler: &Path, sanitized: bool) -> Result<Vec<Built>, Failure> {
     let mut built = Vec::new();
     for (subcommand, test) in [(&["test", "--no-run"][..], true), (&["build"][..], false)] {
         let mut command = cargo(subcommand);
-        command.args(["--release", "--message-format=json"]);
+        command.args(["--release", "--message-format=json"]).env("MACO_PTXAS", assembler);
         if sanitized {
             command.env("MACO_SANITIZE", "1");
         }
@@ -151,7 +158,7 @@ fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &s
 # Written by `cargo xtask bundle`. Without arguments: every GPU test. `tests NAME …`: those. `sanitize`, `sanitize NAME …`: under
 # compute-sanitizer. Else: one program and its arguments, of
 #   {programs}
-{limited}{sanitize}cd "$(dirname "$0")/bin" || exit 1
+{limited}{sanitize}cd "$(dirname "$0")" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
 # What runs is unpacked for as long as the script lasts.
 folder=$(mktemp -d) || exit 1
@@ -159,7 +166,7 @@ trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 unpack() {{
-    gzip -dc "$1.gz" > "$folder/$1" && chmod +x "$folder/$1"
+    ./{unpacker} unpack {archive} "$folder" "$1"
 }}
 tests="{tests}"
 if [ "$1" = sanitize ]; then
@@ -198,6 +205,8 @@ done
 exit $failed
 "#,
         programs = words(programs),
+        unpacker = archive::UNPACKER,
+        archive = archive::FILE,
         limited = tally::LIMITED,
         sanitize = sanitize::shell_function(&sanitized, commit),
         tests = words(tests),
@@ -205,9 +214,8 @@ exit $failed
     )
 }
 
-fn megabytes(directory: &Path) -> f64 {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let bytes: u64 = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();
+fn megabytes(files: &[&Path]) -> f64 {
+    let bytes: u64 = files.iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.len()).sum();
     bytes as f64 / f64::from(1 << 20)
 }
 
@@ -301,12 +309,12 @@ pub mod trial {
         /// Names and scripts of tests and of other programs.
         pub fn new(name: &str, tests: &[(&str, &str)], programs: &[(&str, &str)]) -> Dist {
             let dist = Dist { root: std::env::temp_dir().join(format!("maco-bundle-{name}-{}", std::process::id())) };
-            fs::create_dir_all(dist.root.join("bin")).unwrap();
+            let folder = dist.root.join("programs");
+            fs::create_dir_all(&folder).unwrap();
             for (name, text) in tests.iter().chain(programs) {
-                let file = dist.root.join("bin").join(name);
-                program(&file, text);
-                gzip(&file).unwrap();
+                program(&folder.join(name), text);
             }
+            program(&dist.root.join(archive::UNPACKER), "[ \"$1 $2\" = 'unpack programs.tar.zst' ] && cp \"programs/$4\" \"$3\"");
             let names = |all: &[(&str, &str)]| all.iter().map(|(name, _)| (*name).to_owned()).collect();
             fs::write(dist.root.join("run.sh"), script_text(&names(tests), &names(programs), "0123abc")).unwrap();
             dist

@@ -2,6 +2,7 @@
 //!
 //! What MACO does does not belong here, only how a person or CI gets it built, tried, checked and measured.
 
+mod archive;
 mod bench;
 mod bundle;
 mod command;
@@ -19,6 +20,7 @@ mod setup;
 mod tally;
 mod test;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -65,6 +67,16 @@ enum Command {
     },
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a `bundle --sanitize`: `dist/run.sh sanitize`
     Sanitize,
+    /// Takes programs out of a bundle, as `dist/run.sh` does
+    #[command(hide = true)]
+    Unpack {
+        /// What `bundle` packed
+        archive: PathBuf,
+        /// Where to put them
+        folder: PathBuf,
+        /// Which ones
+        names: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -78,6 +90,7 @@ fn main() -> ExitCode {
         Command::Results(options) => results::results(&options),
         Command::Bundle { sanitize } => bundle::bundle(sanitize),
         Command::Sanitize => sanitize::sanitize(),
+        Command::Unpack { archive, folder, names } => archive::unpack(&archive, &folder, &names),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
