@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use anyhow::Context;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::timing::Measured;
+use crate::timing::{Measured, progress};
 
 /// One measurement beside its peer.
 #[derive(Clone, Debug, Serialize)]
@@ -70,6 +72,13 @@ impl Row {
         Row { work: Some(work), ..self }
     }
 
+    /// In short, for a terminal.
+    fn line(&self) -> String {
+        let Row { case, metric, unit, value, peer, .. } = self;
+        let beside = self.ratio.map_or(String::new(), |ratio| format!(", {ratio:.3} x {peer}"));
+        format!("{case}: {metric} {value:.3} {unit}{beside}")
+    }
+
     /// A time beside a peer's.
     pub fn against(
         bench: &'static str,
@@ -110,6 +119,43 @@ pub fn summary(rows: &[Row], metric: &str, peer: &'static str) -> Vec<Row> {
     vec![row(format!("geometric mean of {}", ratios.len()), mean), row(format!("least, {}", worst.case), *least)]
 }
 
+/// A run of cases, under a bar with the name of the current one. Rows are told, and written, as soon as there are any: what takes long may
+/// be stopped.
+pub struct Run<'a> {
+    bar: ProgressBar,
+    json: Option<&'a Path>,
+    /// Of all cases so far.
+    pub rows: Vec<Row>,
+}
+
+impl Run<'_> {
+    /// Of so many cases.
+    pub fn new(cases: usize, json: Option<&Path>) -> Run<'_> {
+        Run { bar: progress(cases), json, rows: Vec::new() }
+    }
+
+    /// Measures a case.
+    pub fn case<R: IntoIterator<Item = Row>>(&mut self, name: &str, measure: impl FnOnce() -> anyhow::Result<R>) -> anyhow::Result<()> {
+        self.bar.set_message(name.to_owned());
+        let new = self.rows.len();
+        self.rows.extend(measure().with_context(|| name.to_owned())?);
+        self.bar.suspend(|| self.rows[new..].iter().for_each(|row| eprintln!("{}", row.line())));
+        self.bar.inc(1);
+        write(&self.rows, self.json)
+    }
+
+    /// Ends with a table.
+    pub fn finish(self) -> anyhow::Result<()> {
+        self.bar.finish_and_clear();
+        publish(&self.rows, self.json)
+    }
+}
+
+fn write(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = json else { return Ok(()) };
+    std::fs::write(path, serde_json::to_string_pretty(rows)?).with_context(|| path.display().to_string())
+}
+
 /// Prints the table and writes the JSON.
 pub fn publish(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
     let mut table = comfy_table::Table::new();
@@ -128,10 +174,7 @@ pub fn publish(rows: &[Row], json: Option<&Path>) -> anyhow::Result<()> {
         ]);
     }
     println!("{table}");
-    if let Some(path) = json {
-        std::fs::write(path, serde_json::to_string_pretty(rows)?)?;
-    }
-    Ok(())
+    write(rows, json)
 }
 
 #[cfg(test)]
@@ -144,6 +187,18 @@ mod tests {
         let json = |row: &Row| serde_json::to_string(row).unwrap();
         assert!(!json(&row).contains("flops"));
         assert!(json(&row.of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
+    }
+
+    #[test]
+    fn what_was_measured_before_a_failure_is_kept() {
+        let path = std::env::temp_dir().join(format!("maco-rows-{}.json", std::process::id()));
+        let mut run = Run::new(2, Some(&path));
+        run.case("a", || Ok([Row::against("gemm", "a", "time", Measured::of(&[2.0]), "copy", Measured::of(&[3.0]))])).unwrap();
+        assert_eq!(run.rows[0].line(), "a: time 2.000 us, 1.500 x copy");
+        let error = run.case("b", || Err::<Vec<Row>, _>(anyhow::anyhow!("no memory"))).unwrap_err();
+        assert_eq!(format!("{error:#}"), "b: no memory");
+        assert_eq!(std::fs::read_to_string(&path).unwrap().matches("\"case\"").count(), 1);
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

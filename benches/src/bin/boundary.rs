@@ -8,9 +8,9 @@ use anyhow::ensure;
 use benches::graphs::{self, Pattern};
 use benches::oracle::Data;
 use benches::peer::{Driver, Edge, Grid, Kernel};
-use benches::rows::{Row, publish};
+use benches::rows::{Row, Run};
 use benches::tasks::plain::{PARTS, Phases, THREADS, TILE};
-use benches::timing::{Clock, Measured, Random, System, progress};
+use benches::timing::{Clock, Measured, Random, System};
 use clap::Parser;
 use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor};
 
@@ -63,15 +63,11 @@ fn main() -> anyhow::Result<()> {
     }
     ensure!(!cases.is_empty(), "no case contains `{}`", options.only);
     let bench = Bench { driver: Driver::new(options.gpu)?, clock: Clock::new(&device, options.rounds)?, device };
-    let bar = progress(cases.len());
-    let (mut random, mut rows) = (Random::new(seed), Vec::new());
+    let (mut random, mut run) = (Random::new(seed), Run::new(cases.len(), options.json.as_deref()));
     for case in &cases {
-        bar.set_message(case.name.clone());
-        rows.extend(bench.case(case, &mut random)?);
-        bar.inc(1);
+        run.case(&case.name, || bench.case(case, &mut random))?;
     }
-    bar.finish_and_clear();
-    publish(&rows, options.json.as_deref())
+    run.finish()
 }
 
 /// What is measured.

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use anyhow::ensure;
 use benches::graphs;
 use benches::peer::{Driver, Edge, Grid, Kernel, check};
-use benches::rows::{Row, publish};
+use benches::rows::{Row, Run};
 use benches::tasks::dispatch;
 use benches::tasks::plain::{Chain, Flags, THREADS, TILE};
 use benches::timing::{Clock, Measured, Random, System, progress};
 use clap::Parser;
 use cudarc::driver::sys;
-use indicatif::ProgressBar;
 use maco::{Arguments, CompiledGraph, CudaGraph, Device, PlanOptions, Schedule, TaskGraph, Tensor, TensorElement, bf16};
 use maco_device::abi;
 
@@ -56,28 +55,20 @@ fn main() -> anyhow::Result<()> {
     let device = Device::gpu(options.gpu)?;
     let seed = options.seed.unwrap_or_else(Random::fresh_seed);
     println!("{device}, seed {seed}");
-    let bench = Bench {
-        driver: Driver::new(options.gpu)?,
-        clock: Clock::new(&device, options.rounds)?,
-        random: Random::new(seed),
-        bar: ProgressBar::hidden(),
-        device,
-    };
-    let rows = bench.run(&options)?;
-    publish(&rows, options.json.as_deref())
+    let bench = Bench { driver: Driver::new(options.gpu)?, clock: Clock::new(&device, options.rounds)?, random: Random::new(seed), device };
+    bench.run(&options)
 }
 
 struct Bench {
     // Before the device: peers go before the context.
     clock: Clock,
     random: Random,
-    bar: ProgressBar,
     driver: Driver,
     device: Device,
 }
 
 impl Bench {
-    fn run(mut self, options: &Options) -> anyhow::Result<Vec<Row>> {
+    fn run(mut self, options: &Options) -> anyhow::Result<()> {
         type Case = fn(&mut Bench, &Options) -> anyhow::Result<Vec<Row>>;
         let cases: [(&str, Case); 7] = [
             ("empty task", Bench::empty_task),
@@ -90,15 +81,11 @@ impl Bench {
         ];
         let cases: Vec<_> = cases.into_iter().filter(|(name, _)| name.contains(&*options.only)).collect();
         ensure!(!cases.is_empty(), "no case contains `{}`", options.only);
-        self.bar = progress(cases.len());
-        let mut rows = Vec::new();
+        let mut run = Run::new(cases.len(), options.json.as_deref());
         for (name, case) in cases {
-            self.bar.set_message(name);
-            rows.extend(case(&mut self, options)?);
-            self.bar.inc(1);
+            run.case(name, || case(&mut self, options))?;
         }
-        self.bar.finish_and_clear();
-        Ok(rows)
+        run.finish()
     }
 
     fn plan(&self, graph: TaskGraph, options: &PlanOptions) -> anyhow::Result<CompiledGraph> {
@@ -320,7 +307,7 @@ impl Bench {
         drop(systems);
         check_plans(&plans)?;
         ensure!(done.download()? == cycles, "makespan: a task did not run");
-        self.bar.println(format!("makespan: {ideal:.1} us if the work were dealt evenly"));
+        eprintln!("makespan: {ideal:.1} us if the work were dealt evenly");
         Ok(vec![
             Row::against("dispatch", "makespan", "makespan", times[0], "static", times[2]),
             Row::against("dispatch", "makespan tickets", "makespan", times[1], "static", times[2]),

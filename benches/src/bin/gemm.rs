@@ -8,8 +8,8 @@ use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
 use benches::peer::Driver;
-use benches::rows::{Row, Work, publish, summary};
-use benches::timing::{Clock, System, progress};
+use benches::rows::{Row, Run, Work, summary};
+use benches::timing::{Clock, System};
 use clap::Parser;
 use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, Tuned, Tuning, bf16};
 
@@ -112,25 +112,20 @@ fn main() -> anyhow::Result<()> {
     };
     ensure!(tuning.device == device.model(), "the file is for `{}`, and this is `{}`", tuning.device, device.model());
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
-    let bar = progress(shapes.len());
-    let mut rows = Vec::new();
+    let mut run = Run::new(shapes.len(), options.json.as_deref());
     for shape in shapes {
-        bar.set_message(name(shape));
         let swept = |tuning: &mut Tuning| {
             let rows = bench.sweep(shape, tuning)?;
             // Now: what takes long may be stopped.
             options.tuning.iter().try_for_each(|path| tuning.write(path))?;
             Ok(rows)
         };
-        let found = if options.sweep { swept(&mut tuning) } else { bench.case(shape, &options.forced) };
-        rows.extend(found.with_context(|| name(shape))?);
-        bar.inc(1);
+        run.case(&name(shape), || if options.sweep { swept(&mut tuning) } else { bench.case(shape, &options.forced) })?;
     }
-    bar.finish_and_clear();
     if !options.sweep {
-        rows.extend(summary(&rows, METRIC, PEER));
+        run.rows.extend(summary(&run.rows, METRIC, PEER));
     }
-    publish(&rows, options.json.as_deref())
+    run.finish()
 }
 
 fn work((m, n, k): Shape) -> Work {

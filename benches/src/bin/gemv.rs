@@ -6,8 +6,8 @@ use benches::cublas::Cublas;
 use benches::decode::{PAIRS, gemv};
 use benches::matrix::{agree, random};
 use benches::peer::{DeviceCopy, Driver};
-use benches::rows::{Row, Work, publish};
-use benches::timing::{Clock, System, progress};
+use benches::rows::{Row, Run, Work};
+use benches::timing::{Clock, System};
 use clap::Parser;
 use maco::{CudaGraph, Device, PlanOptions, Tensor, bf16};
 
@@ -52,15 +52,11 @@ fn main() -> anyhow::Result<()> {
     let _driver = Driver::new(options.gpu)?;
     let clock = Clock::new(&device, options.rounds)?;
     let shapes: Vec<_> = SHAPES.into_iter().filter(|(n, k)| (n * k * 2) >> 20 <= options.most).collect();
-    let bar = progress(shapes.len());
-    let mut rows = Vec::new();
+    let mut run = Run::new(shapes.len(), options.json.as_deref());
     for (n, k) in shapes {
-        bar.set_message(format!("M{} N{n} K{k}", options.rows));
-        rows.extend(chain(&device, &clock, &options, n, k)?);
-        bar.inc(1);
+        run.case(&format!("M{} N{n} K{k}", options.rows), || chain(&device, &clock, &options, n, k))?;
     }
-    bar.finish_and_clear();
-    publish(&rows, options.json.as_deref())
+    run.finish()
 }
 
 fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> anyhow::Result<[Row; 2]> {

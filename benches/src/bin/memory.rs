@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use benches::matrix::sets;
 use benches::operations::{COLUMNS, Operands, Operation, moved, operations};
 use benches::peer::{DeviceCopy, Driver};
 use benches::pytorch::{self, PyTorch};
-use benches::rows::{Row, publish, summary};
-use benches::timing::{Clock, Measured, System, progress};
+use benches::rows::{Row, Run, summary};
+use benches::timing::{Clock, Measured, System};
 use clap::Parser;
 use maco::{CudaGraph, Device};
 
@@ -58,22 +57,18 @@ fn main() -> anyhow::Result<()> {
         .collect();
     let driver = Driver::new(options.gpu)?;
     let mut bench = Bench { clock: Clock::new(&device, options.rounds)?, device, torch, _driver: driver };
-    let bar = progress(cases.len());
-    let mut rows = Vec::new();
+    let mut run = Run::new(cases.len(), options.json.as_deref());
     for (operation, size) in &cases {
-        bar.set_message(name(operation, *size));
-        rows.extend(bench.case(operation, *size).with_context(|| name(operation, *size))?);
-        bar.inc(1);
+        run.case(&name(operation, *size), || bench.case(operation, *size))?;
     }
-    bar.finish_and_clear();
     for size in &options.sizes {
-        let of_size: Vec<Row> = rows.iter().filter(|row| row.case.ends_with(&format!(" {size} MiB"))).cloned().collect();
+        let of_size: Vec<Row> = run.rows.iter().filter(|row| row.case.ends_with(&format!(" {size} MiB"))).cloned().collect();
         for peer in ["copy", "pytorch"] {
             let summaries = summary(&of_size, METRIC, peer);
-            rows.extend(summaries.into_iter().map(|row| Row { case: format!("{size} MiB: {}", row.case), ..row }));
+            run.rows.extend(summaries.into_iter().map(|row| Row { case: format!("{size} MiB: {}", row.case), ..row }));
         }
     }
-    publish(&rows, options.json.as_deref())
+    run.finish()
 }
 
 fn name(operation: &Operation, size: u64) -> String {

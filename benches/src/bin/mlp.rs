@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::forced::{self, Forced};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, sets};
 use benches::peer::Driver;
-use benches::rows::{Row, Work, publish, summary};
-use benches::timing::{Clock, System, progress};
+use benches::rows::{Row, Run, Work, summary};
+use benches::timing::{Clock, System};
 use clap::Parser;
 use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
 
@@ -67,16 +66,12 @@ fn main() -> anyhow::Result<()> {
     let asked = |shape: &Shape| options.case.as_ref().is_none_or(|part| name(*shape).contains(part.as_str()));
     let shapes: Vec<Shape> = SHAPES.into_iter().filter(asked).collect();
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
-    let bar = progress(shapes.len());
-    let mut rows = Vec::new();
+    let mut run = Run::new(shapes.len(), options.json.as_deref());
     for shape in shapes {
-        bar.set_message(name(shape));
-        rows.push(bench.case(shape, &options.forced).with_context(|| name(shape))?);
-        bar.inc(1);
+        run.case(&name(shape), || bench.case(shape, &options.forced).map(Some))?;
     }
-    bar.finish_and_clear();
-    rows.extend(summary(&rows, METRIC, PEER));
-    publish(&rows, options.json.as_deref())
+    run.rows.extend(summary(&run.rows, METRIC, PEER));
+    run.finish()
 }
 
 const METRIC: &str = "time";

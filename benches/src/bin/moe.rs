@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use benches::mixture::{Mixture, Popularity, Sizes, scores};
 use benches::pytorch::{self, PyTorch};
-use benches::rows::{Row, publish};
-use benches::timing::{Clock, Measured, System, progress};
+use benches::rows::{Row, Run};
+use benches::timing::{Clock, Measured, System};
 use clap::Parser;
 use maco::{Device, PlanOptions};
 
@@ -54,15 +53,11 @@ fn main() -> anyhow::Result<()> {
         (name, Sizes { tokens: 4096, experts: 64, chosen: 8, hidden, inner }, popularity)
     });
     let cases: Vec<_> = named.filter(|(name, ..)| options.case.as_ref().is_none_or(|part| name.contains(part.as_str()))).collect();
-    let bar = progress(cases.len());
-    let mut rows = Vec::new();
+    let mut run = Run::new(cases.len(), options.json.as_deref());
     for (name, sizes, popularity) in &cases {
-        bar.set_message(name.clone());
-        rows.extend(case(&device, &clock, torch.as_mut(), name, *sizes, *popularity).with_context(|| name.clone())?);
-        bar.inc(1);
+        run.case(name, || case(&device, &clock, torch.as_mut(), name, *sizes, *popularity))?;
     }
-    bar.finish_and_clear();
-    publish(&rows, options.json.as_deref())
+    run.finish()
 }
 
 fn case(
