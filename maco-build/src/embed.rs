@@ -71,7 +71,7 @@ fn module(crate_path: &str, folder: &Path, Embeddable { entry, cubin }: &Embedda
         && env::var_os("MACO_SASS").is_none_or(|value| value != "0")
     {
         let cubin = file("cubin");
-        fs::copy(made, &cubin).map_err(Error::io("copy", made))?; // others build in that folder
+        write_file(&cubin, made)?;
         machine = format!("Some(include_bytes!({:?}))", cubin.to_string_lossy());
     }
     let (hash, ptx) = (fingerprint([&entry.ptx]), ptx.to_string_lossy());
@@ -150,10 +150,8 @@ mod tests {
     fn machine_code_lies_beside_the_ptx() {
         let out = env::temp_dir().join(format!("maco-machine-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
-        let made = out.join("made");
-        fs::write(&made, [0, 159, 146, 150]).unwrap();
         let mut code = code(".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n");
-        code.entries[0].cubin = Some(made);
+        code.entries[0].cubin = Some(vec![0, 159, 146, 150]);
         write(&out, "crate", Device::Code(&code, Some(&code))).unwrap();
         let text = fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert_eq!(text.matches("cubin: Some(include_bytes!(").count(), 2, "{text}");

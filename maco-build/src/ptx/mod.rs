@@ -12,7 +12,8 @@ pub mod ptxas;
 pub mod split;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 
 use split::Entry;
 
@@ -69,8 +70,8 @@ pub(crate) struct Code {
 #[derive(Clone, Debug)]
 pub(crate) struct Embeddable {
     pub entry: Entry,
-    /// The file of its machine code, if there is an assembler.
-    pub cubin: Option<PathBuf>,
+    /// Its machine code, if there is an assembler. Not where it lies: the folder is this build's no longer than its lock is held.
+    pub cubin: Option<Vec<u8>>,
 }
 
 /// Patches, checks and assembles what rustc made; leaves the result as `maco.ptx` in `workshop`, and `sass/ENTRY.cubin`, and takes them
@@ -92,8 +93,12 @@ pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> 
     if !findings.is_empty() {
         return Err(Error::Lint(findings));
     }
-    let embeddable = |(entry, assembled): (Entry, Option<ptxas::Assembled>)| Embeddable { entry, cubin: assembled.map(|made| made.cubin) };
-    Ok(Code { ptx, entries: entries.into_iter().zip(assembled).map(embeddable).collect() })
+    let embeddable = |(entry, assembled): (Entry, Option<ptxas::Assembled>)| {
+        let cubin = assembled.map(|made| fs::read(&made.cubin).map_err(Error::io("read", &made.cubin))).transpose()?;
+        Ok(Embeddable { entry, cubin })
+    };
+    let entries = entries.into_iter().zip(assembled).map(embeddable).collect::<Result<_, Error>>()?;
+    Ok(Code { ptx, entries })
 }
 
 /// Broken rules that can be seen in PTX. `stamp` remembers a text without any.
