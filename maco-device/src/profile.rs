@@ -164,8 +164,11 @@ pub unsafe fn waited_unless(arena: Arena, n: u32, known: bool) {
 /// Called by consumers, behind [`turn`]; the slot holds the task.
 #[inline(always)]
 pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
+    if !(ON && special::thread_again() == CONSUMER) {
+        return Ran::NOTHING;
+    }
     // SAFETY: passed on from the caller.
-    Ran(if ON && special::thread_again() == CONSUMER { Some(unsafe { Span::new(arena, ROLE_CONSUME, KIND_RUN, n) }) } else { None })
+    Ran { noting: true, span: unsafe { Span::new(arena, ROLE_CONSUME, KIND_RUN, n) } }
 }
 
 /// The same, unless it was `noted`.
@@ -175,22 +178,28 @@ pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
 #[inline(always)]
 pub unsafe fn ran_unless(arena: Arena, n: u32, noted: bool) -> Ran {
     // SAFETY: passed on from the caller.
-    if ON && !noted { unsafe { ran(arena, n) } } else { Ran(None) }
+    if ON && !noted { unsafe { ran(arena, n) } } else { Ran::NOTHING }
 }
 
-/// See [`ran`].
-pub struct Ran(Option<Span>);
+/// See [`ran`]. Not an option: of what is undefined when nothing is noted, ptxas keeps the registers through the next task
+/// (docs/internals/gemm.md).
+pub struct Ran {
+    noting: bool,
+    span: Span,
+}
 
 impl Ran {
+    const NOTHING: Ran = Ran { noting: false, span: Span { role: ROLE_CONSUME, now: 0, kind: KIND_RUN, task: 0 } };
+
     /// Writes it down.
     ///
     /// # Safety
     /// Behind [`init`].
     #[inline(always)]
     pub unsafe fn note(self, arena: Arena) {
-        if ON && let Some(span) = self.0 {
+        if ON && self.noting {
             // SAFETY: passed on from the caller.
-            unsafe { span.write(arena) }
+            unsafe { self.span.write(arena) }
         }
     }
 }
