@@ -16,7 +16,8 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, T
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
 /// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
-/// calls`: sixteen launches of a plan of one product beside sixteen CUDA graphs of one call. Both sides take the same random operands in
+/// calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without graphs. Both
+/// sides take the same random operands in
 /// turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
 /// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is `linear`, with the form, tiles and parts
 /// that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
@@ -239,13 +240,16 @@ impl Bench {
         let graphs = self.graphs(&peer, &mut operands, 1)?;
         let bound = plan.bind(operands.all())?;
         let singles = (0..CALLS).map(|call| single.bind(operands.one(call))).collect::<Result<Vec<_>, _>>()?;
-        let mut systems: [System<'_>; 4] = [
+        let captured: Vec<CudaGraph> =
+            singles.iter().map(|bound| CudaGraph::capture(stream, |stream| bound.launch_on(stream))).collect::<Result<_, _>>()?;
+        let mut systems: [System<'_>; 5] = [
             Box::new(|| Ok(bound.launch_on(stream)?)),
             Box::new(|| Ok(graph[0].launch(stream)?)),
-            Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
+            Box::new(|| Ok(captured.iter().try_for_each(|graph| graph.launch(stream))?)),
             Box::new(|| Ok(graphs.iter().try_for_each(|graph| graph.launch(stream))?)),
+            Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
         ];
-        for pair in systems.chunks_mut(2) {
+        for pair in systems.chunks_exact_mut(2) {
             pair.iter_mut().try_for_each(|system| system())?;
             stream.synchronize()?;
             let (ours, theirs) = (&mut operands.ours[CALLS - 1], &operands.theirs[CALLS - 1]);
@@ -256,10 +260,11 @@ impl Bench {
         let times = clock.measure(&mut systems)?;
         plan.check()?;
         single.check()?;
-        let [ours, graph, singles, graphs] = [0, 1, 2, 3].map(|n| times[n].map(|time| time / CALLS as f64));
+        let [ours, graph, singles, graphs, plain] = [0, 1, 2, 3, 4].map(|n| times[n].map(|time| time / CALLS as f64));
         Ok(vec![
             Row::against("gemm", name(shape), METRIC, ours, PEER, graph).of(work(shape)),
             Row::against("gemm", name(shape), "single calls", singles, PEER, graphs).of(work(shape)),
+            Row::against("gemm", name(shape), "plain launches", plain, PEER, graphs).of(work(shape)),
         ])
     }
 

@@ -14,8 +14,8 @@ use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
 
 /// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first product's epilogue.
 ///
-/// The peer has, for each product, the fastest of up to 32 algorithms that cuBLASLt proposes, each timed here. Launches take random
-/// operands in turn, together five times the second-level cache. Systems take turns after two seconds of warm-up; medians of the
+/// Both sides replay CUDA graphs; `plain launches`, reported beside, are ours without one. The peer has, for each product, the fastest of up to
+/// 32 algorithms that cuBLASLt proposes, each timed here. Launches take random operands in turn, together five times the second-level cache. Systems take turns after two seconds of warm-up; medians of the
 /// rounds. Tiles and parts are what the planner chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
 #[derive(Parser)]
 struct Options {
@@ -30,6 +30,9 @@ struct Options {
     /// Rounds per case.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
+    /// Do not ask for all CTAs at once: `PlanOptions::cooperative(false)`.
+    #[arg(long)]
+    not_cooperative: bool,
     /// GPU.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
@@ -68,7 +71,7 @@ fn main() -> anyhow::Result<()> {
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
     let mut run = Run::new(shapes.len(), options.json.as_deref());
     for shape in shapes {
-        run.case(&name(shape), || bench.case(shape, &options.forced).map(Some))?;
+        run.case(&name(shape), || bench.case(shape, &options))?;
     }
     run.rows.extend(summary(&run.rows, METRIC, PEER));
     run.finish()
@@ -109,10 +112,10 @@ impl Set {
 }
 
 impl Bench {
-    fn case(&self, (m, h, k): Shape, forced: &Forced) -> anyhow::Result<Row> {
+    fn case(&self, (m, h, k): Shape, options: &Options) -> anyhow::Result<[Row; 2]> {
         let stream = &self.clock.stream;
-        let options = PlanOptions::new().shapes(forced.shapes(2));
-        let plan = mlp::plan_with(&self.device, mlp::Dims { M: m, K: k, H: h }, &options)?;
+        let planned = PlanOptions::new().shapes(options.forced.shapes(2)).cooperative(!options.not_cooperative);
+        let plan = mlp::plan_with(&self.device, mlp::Dims { M: m, K: k, H: h }, &planned)?;
         eprintln!("{}: {}", name((m, h, k)), forced::told(plan.graph()));
         let mut sets = (0..sets(4 * h * k) as u64).map(|n| Set::new(&self.device, (m, h, k), n)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut hidden = self.device.zeros::<bf16>([m, h])?;
@@ -131,8 +134,11 @@ impl Bench {
                 down.launch(stream, &hidden, &set.down, &mut set.theirs)
             })?);
         }
-        let (mut bounds, mut replays) = (bound.iter().cycle(), graphs.iter().cycle());
-        let mut systems: [System<'_>; 2] = [
+        let captured: Vec<CudaGraph> =
+            bound.iter().map(|bound| CudaGraph::capture(stream, |stream| bound.launch_on(stream))).collect::<Result<_, _>>()?;
+        let (mut ours, mut bounds, mut replays) = (captured.iter().cycle(), bound.iter().cycle(), graphs.iter().cycle());
+        let mut systems: [System<'_>; 3] = [
+            Box::new(|| Ok(ours.next().map_or(Ok(()), |graph| graph.launch(stream))?)),
             Box::new(|| Ok(bounds.next().map_or(Ok(()), |bound| bound.launch_on(stream))?)),
             Box::new(|| Ok(replays.next().map_or(Ok(()), |graph| graph.launch(stream))?)),
         ];
@@ -143,6 +149,7 @@ impl Bench {
         }
         // What lies between the products need not be in memory.
         let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };
-        Ok(Row::against("mlp", name((m, h, k)), METRIC, times[0], PEER, times[1]).of(work))
+        let row = |metric, ours| Row::against("mlp", name((m, h, k)), metric, ours, PEER, times[2]).of(work);
+        Ok([row(METRIC, times[0]), row("plain launches", times[1])])
     }
 }
