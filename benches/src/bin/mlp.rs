@@ -30,6 +30,9 @@ struct Options {
     /// Rounds per case.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
+    /// Write what the last launch did here, a file for each case: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    #[arg(long)]
+    traces: Option<PathBuf>,
     /// Do not ask for all CTAs at once: `PlanOptions::cooperative(false)`.
     #[arg(long)]
     not_cooperative: bool,
@@ -146,6 +149,12 @@ impl Bench {
         plan.check()?;
         for set in &sets {
             agree(&set.ours, &set.theirs, ROUNDED)?;
+        }
+        if let Some(folder) = &options.traces {
+            plan.profile(true)?;
+            let set = &mut sets[0];
+            plan.run(&set.x, &set.up, &set.down, &mut set.ours)?;
+            plan.profile_report()?.write_chrome(folder.join(format!("M{m}-H{h}-K{k}.json")))?;
         }
         // What lies between the products need not be in memory.
         let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };
