@@ -394,3 +394,41 @@ fn a_body_with_scratch_takes_pages_and_copies() {
         }
     }
 }
+
+/// x = f(x), over and over.
+static UPDATE: TaskSpec = TaskSpec {
+    name: "update",
+    axes: &[Axis { name: "i", tiles: &[8] }],
+    params: &[matrix("x", Access::Update, ROW, false)],
+    ..ROWS_PLAIN
+};
+static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..ROWS };
+
+/// What a scheduler looks ahead by: of a chain each task but the last one has its one counter, whose one waiter is the next task and
+/// lacks nothing else.
+#[test]
+fn a_scheduler_finds_the_next_task_of_a_chain() {
+    const LINKS: usize = 40;
+    let tensors = vec![tensor("x", TensorKind::InOut, &[8, 8])];
+    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![], calls: vec![] };
+    graph.calls = (0..LINKS).map(|_| call(&graph, &UPDATE, 0, &[0], &[])).collect();
+    let plan = planned(graph, 5, Schedule::Schedulers(1));
+    for look_ahead in [true, false] {
+        let lowered = Lowered::new(&plan, look_ahead).unwrap();
+        let [image] = &lowered.images[..] else { panic!("one scheduler") };
+        let at = maco_device::protocol::Layout::new(&image.share, 5, 1, 0);
+        let word = |first: u32, n: u32| image.words[(first + n) as usize];
+        for task in 0..LINKS as u32 {
+            let counter = word(at.signals, task);
+            if !look_ahead || task == LINKS as u32 - 1 {
+                assert_eq!(counter, 0);
+                continue;
+            }
+            let waiters = word(at.starts, counter - 1)..word(at.starts, counter);
+            assert_eq!(waiters.map(|entry| word(at.waiters, entry)).collect::<Vec<_>>(), [task + 1]);
+            assert_eq!((word(at.remaining, counter - 1), word(at.pending, task + 1)), (1, 1));
+        }
+        // A word per worker in each bank, whatever the counters.
+        assert_eq!((lowered.counters, lowered.ring_words()), (BANK_WORDS, 5 * (abi::INBOX_WORDS + abi::MAILBOX) as u64));
+    }
+}
