@@ -300,7 +300,12 @@ impl Bench {
         let mut done = self.device.zeros::<u32>([u64::from(tasks)])?;
         let schedules = [Schedule::Schedulers(SCHEDULERS), Schedule::Tickets, Schedule::Static];
         let plans = schedules
-            .map(|schedule| self.plan(graphs::busy(tasks.into()), &PlanOptions::new().workers(workers).schedule(schedule).look_ahead(!options.no_look_ahead)))
+            .map(|schedule| {
+                self.plan(
+                    graphs::busy(tasks.into()),
+                    &PlanOptions::new().workers(workers).schedule(schedule).look_ahead(!options.no_look_ahead),
+                )
+            })
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?;
         let mut systems = plans

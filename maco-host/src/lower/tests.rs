@@ -396,12 +396,8 @@ fn a_body_with_scratch_takes_pages_and_copies() {
 }
 
 /// x = f(x), over and over.
-static UPDATE: TaskSpec = TaskSpec {
-    name: "update",
-    axes: &[Axis { name: "i", tiles: &[8] }],
-    params: &[matrix("x", Access::Update, ROW, false)],
-    ..ROWS_PLAIN
-};
+static UPDATE: TaskSpec =
+    TaskSpec { name: "update", axes: &[Axis { name: "i", tiles: &[8] }], params: &[matrix("x", Access::Update, ROW, false)], ..ROWS_PLAIN };
 static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..ROWS };
 
 /// What a scheduler looks ahead by: of a chain each task but the last one has its one counter, whose one waiter is the next task and
