@@ -272,7 +272,7 @@ impl<M: Machine> Scheduler<'_, M> {
             self.store(self.at.outstanding + self.own + own, tail.wrapping_add(1));
             self.store(self.at.outstanding + own, outstanding);
             if task & LOST_PUSH == 0 {
-                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, task + 1 | bits);
+                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, (task + 1) | bits);
             }
         }
     }
