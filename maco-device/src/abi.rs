@@ -112,10 +112,15 @@ pub const ROUTE_SHIFT: u32 = 23;
 pub const ROUTE_COUNTER: u32 = (1 << ROUTE_SHIFT) - 1;
 /// Tasks that a scheduler has pushed to a worker and that have not ended: one that runs, one behind it.
 pub const INBOX: u32 = 2;
+/// Words of an inbox: its places, then a pair for each, what a task pushed with [`UNTIL`] waits for. One sector of 32 bytes: the worker polls it.
+pub const INBOX_WORDS: u32 = 8;
+const _: () = assert!(INBOX_WORDS >= 3 * INBOX);
 /// Messages on the way from a worker to a scheduler.
 pub const MAILBOX: u32 = 16;
-/// An inbox word that ends a worker's launch; otherwise the word is the task's descriptor plus 1.
+/// An inbox word that ends a worker's launch; otherwise the word is the task's descriptor plus 1, and [`UNTIL`].
 pub const PUSH_END: u32 = u32::MAX;
+/// Bit of an inbox word that is a task: it may run once a worker has ended so many tasks. Two words of the inbox say which, and how many.
+pub const UNTIL: u32 = 1 << 31;
 /// Bit of a task in a scheduler's image, a fault for tests: its push is lost.
 pub const LOST_PUSH: u32 = 1 << 31;
 
@@ -262,9 +267,10 @@ pub struct Launch {
     pub black_box: u64,
     /// `[Share; schedulers]`
     pub shares: u64,
-    /// `[u32; workers * INBOX]`, then `[u32; schedulers * workers * MAILBOX]`; all 0 between launches.
+    /// `[u32; workers * INBOX_WORDS]`, then `[u32; schedulers * workers * MAILBOX]`; between launches all places are 0.
     pub rings: u64,
-    /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains.
+    /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains. With schedulers, who count the arrivals themselves:
+    /// how many tasks each worker has ended.
     pub counters: u32,
     /// Workers: CTAs that run tasks, before the schedulers in the grid.
     pub workers: u32,

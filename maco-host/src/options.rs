@@ -23,6 +23,7 @@ pub struct PlanOptions {
     pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
     pub(crate) carried: bool,
+    pub(crate) look_ahead: bool,
 }
 
 impl Default for PlanOptions {
@@ -39,6 +40,7 @@ impl Default for PlanOptions {
             tuning: None,
             cooperative: true,
             carried: true,
+            look_ahead: true,
         }
     }
 }
@@ -119,6 +121,14 @@ impl PlanOptions {
     #[must_use]
     pub fn carried(mut self, carried: bool) -> PlanOptions {
         self.carried = carried;
+        self
+    }
+
+    /// Whether a scheduler with nothing else to push pushes tasks that lack only the end of one that runs. With `false` it pushes none before it
+    /// is ready, to measure or to test the one beside the other; results are the same.
+    #[must_use]
+    pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
+        self.look_ahead = look_ahead;
         self
     }
 

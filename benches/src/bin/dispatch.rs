@@ -35,6 +35,9 @@ struct Options {
     /// MiB that `copy` moves.
     #[arg(long, default_value_t = 1024)]
     mebibytes: u64,
+    /// Schedulers push no task before it is ready.
+    #[arg(long)]
+    no_look_ahead: bool,
     /// Only the cases whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
@@ -75,7 +78,7 @@ impl Bench {
             ("worker chain", Bench::worker_chain),
             ("hop static empty", |bench, options| bench.hop_static(options.pairs, false)),
             ("hop static payload", |bench, options| bench.hop_static(options.pairs, true)),
-            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs)),
+            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs, !options.no_look_ahead)),
             ("makespan", Bench::makespan),
             ("copy", Bench::copies),
         ];
@@ -209,20 +212,21 @@ impl Bench {
     }
 
     /// The same chain through a scheduler CTA, which chooses the workers.
-    fn hop_scheduler(&mut self, pairs: usize) -> anyhow::Result<Vec<Row>> {
+    fn hop_scheduler(&mut self, pairs: usize, look_ahead: bool) -> anyhow::Result<Vec<Row>> {
         let bar = progress(pairs.min(8));
         let mut slopes_of = [Vec::new(), Vec::new()];
         let workers = self.device.workers() - 1;
         for _ in 0..pairs.min(8) {
             let pair = self.pair();
-            let options = |_, _| PlanOptions::new().workers(workers).schedule(Schedule::Schedulers(1));
+            let options = |_, _| PlanOptions::new().workers(workers).schedule(Schedule::Schedulers(1)).look_ahead(look_ahead);
             let both: [Measured; 2] = slopes(&self.hop(pair, true, &[SHORT, LONG], options)?);
             slopes_of.iter_mut().zip(both).for_each(|(all, one)| all.push(one));
             bar.inc(1);
         }
         bar.finish_and_clear();
         let [ours, flag] = slopes_of.map(|all| Measured::middle(&all));
-        Ok(vec![Row::against("dispatch", "hop scheduler", "per hop", ours, "flag", flag)])
+        let case = if look_ahead { "hop scheduler" } else { "hop scheduler, no look ahead" };
+        Ok(vec![Row::against("dispatch", case, "per hop", ours, "flag", flag)])
     }
 
     /// Two CTAs that differ.
@@ -285,7 +289,7 @@ impl Bench {
     }
 
     /// 128 workers, 50 random tasks of 2 to 10 µs for each.
-    fn makespan(&mut self, _: &Options) -> anyhow::Result<Vec<Row>> {
+    fn makespan(&mut self, options: &Options) -> anyhow::Result<Vec<Row>> {
         const SCHEDULERS: u32 = 4;
         let workers = 128.min(self.device.workers() - SCHEDULERS);
         let tasks = 50 * workers;
@@ -296,7 +300,12 @@ impl Bench {
         let mut done = self.device.zeros::<u32>([u64::from(tasks)])?;
         let schedules = [Schedule::Schedulers(SCHEDULERS), Schedule::Tickets, Schedule::Static];
         let plans = schedules
-            .map(|schedule| self.plan(graphs::busy(tasks.into()), &PlanOptions::new().workers(workers).schedule(schedule)))
+            .map(|schedule| {
+                self.plan(
+                    graphs::busy(tasks.into()),
+                    &PlanOptions::new().workers(workers).schedule(schedule).look_ahead(!options.no_look_ahead),
+                )
+            })
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?;
         let mut systems = plans

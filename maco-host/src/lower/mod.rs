@@ -36,7 +36,7 @@ pub(crate) struct Lowered {
     pub(crate) starts: Vec<u32>,
     /// Waits and signals that do not fit a descriptor.
     pub(crate) overflow: Vec<u32>,
-    /// Words of one counter bank.
+    /// Words of one counter bank: see [`abi::Launch::counters`].
     pub(crate) counters: u32,
     /// Workers.
     pub(crate) workers: u32,
@@ -61,7 +61,8 @@ pub(crate) struct Lowered {
 }
 
 impl Lowered {
-    pub(crate) fn new(plan: &Plan) -> Result<Lowered, Error> {
+    /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
+    pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
         let (views, first_view) = view::collect(&plan.graph)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
@@ -69,8 +70,12 @@ impl Lowered {
         let spare = plan.counters;
         let partials = Partials::new(plan)?;
         let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, spare.saturating_add(1))?;
-        let counters = spare
-            .checked_add(1 + plan.lists.drains.len() as u32)
+        let used = match plan.schedule.schedulers() {
+            0 => spare.checked_add(1 + plan.lists.drains.len() as u32),
+            // Schedulers count by themselves: a word per worker, of tasks ended.
+            _ => Some(plan.workers),
+        };
+        let counters = used
             .and_then(|counters| counters.checked_next_multiple_of(BANK_WORDS))
             .ok_or_else(|| too_many(&plan.graph, "counters", spare as u64, u32::MAX as u64 - BANK_WORDS as u64))?;
         Ok(Lowered {
@@ -81,7 +86,7 @@ impl Lowered {
             workers: plan.workers,
             tasks: plan.tasks.len() as u32,
             schedule: plan.schedule,
-            images: share::images(plan, &lists.place),
+            images: share::images(plan, &lists.place, look_ahead),
             arena,
             chunks: partials.chunks,
             views,
@@ -170,7 +175,7 @@ impl Lowered {
     pub(crate) fn ring_words(&self) -> u64 {
         match self.schedule.schedulers() as u64 {
             0 => 0,
-            schedulers => self.workers as u64 * (abi::INBOX as u64 + schedulers * abi::MAILBOX as u64),
+            schedulers => self.workers as u64 * (abi::INBOX_WORDS as u64 + schedulers * abi::MAILBOX as u64),
         }
     }
 

@@ -347,7 +347,10 @@ impl Rules<'_, '_, '_> {
             let value = operands(self.flow.statements[at].text).last().and_then(|value| self.flow.constants(at, value));
             value.is_none_or(|numbers| numbers.iter().any(|number| ![0, -1].contains(number)))
         };
-        let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).collect();
+        // What a message goes on to say comes before the fence that the message is behind: nobody looks at it until then.
+        const LOOKED: Is = |s| LOAD(s) || WAIT(s) || ACQUIRE(s) || ARRIVE(s);
+        let is_said = |at: &usize| !self.flow.meets(*at, Way::Forward, RELEASE, LOOKED);
+        let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).filter(is_said).collect();
         for at in messages {
             if !self.flow.meets(at, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s) || ACQUIRE(s)) {
                 self.broken(at, RELEASED);

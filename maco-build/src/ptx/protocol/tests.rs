@@ -12,6 +12,7 @@ add.s64 %rd2, %rd1, 4;
 @%p1 bra $CONSUMER;
 @%p2 bra $STORE;
 @%p3 bra $CONTROL;
+@%p19 bra $SCHEDULER;
 $LOADER:
 fence.proxy.async.global;
 fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
@@ -91,6 +92,18 @@ fence.release.gpu;
 red.relaxed.gpu.global.add.u32 [%rd6], %r17;
 mov.b32 %r18, 1;
 st.relaxed.gpu.global.u32 [%rd7], %r18;
+bra.uni $END;
+$SCHEDULER:
+ld.relaxed.gpu.global.u32 %r47, [%rd22];
+@%p16 bra $SCHEDULER;
+fence.acquire.gpu; // of a message
+bar.warp.sync -1;
+@%p17 bra $PUSH;
+st.relaxed.gpu.global.u32 [%rd23], %r47;
+$PUSH:
+fence.release.gpu; // of a push
+st.relaxed.gpu.global.u32 [%rd24], %r47;
+@%p18 bra $SCHEDULER;
 bra.uni $END;
 $CONTROL:
 mov.b32 %r18, 0;
@@ -179,6 +192,8 @@ fn every_rule_sees_its_mistake() {
         ("cp.async.bulk.wait_group 0;", 0, "cp.async.bulk.wait_group.read 0;", "may not have arrived"),
         ("fence.release.gpu;", 0, "", "may overtake"),
         ("fence.release.gpu;", 0, "fence.release.sys;", "may overtake"),
+        ("fence.release.gpu; // of a push", 0, "", "may overtake"),
+        ("fence.acquire.gpu; // of a message", 0, "", "may not be visible"),
         ("fence.acquire.gpu;", 0, "", "may not be visible"),
         ("fence.acquire.gpu;", 0, "fence.acquire.cta;", "may not be visible"),
         ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
