@@ -267,27 +267,45 @@ pub fn nothing() -> Columns {
     unsafe { core::mem::zeroed() }
 }
 
-/// Adds this thread's part of the chunk at `at` of a partial sum.
+/// Adds this thread's part of the chunks at `at`, one after the other, of partial sums.
 ///
 /// # Safety
-/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
+/// Chunks that [`keep`] has written, and what it has written is visible.
 #[inline(always)]
-pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
-    let at = at.wrapping_add(4 * thread as usize);
-    macro_rules! get {
+pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
+    const { assert!(N == 1 || N == 2, "loads of more chunks would need the registers of a sum") };
+    macro_rules! each {
         ($($quad:literal)*) => {{
+            macro_rules! get {
+                ($at:expr) => {{
+                    let at = $at.wrapping_add(4 * thread as usize);
+                    // SAFETY: inside the chunk.
+                    unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] }
+                }};
+            }
+            macro_rules! sum {
+                ($quads:expr) => {{
+                    let quads = $quads;
+                    $(
+                        sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
+                        sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
+                        sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
+                        sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
+                    )*
+                }};
+            }
             // All loads first: they are on their way at the same time.
-            // SAFETY: inside the chunk.
-            let quads = unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] };
-            $(
-                sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
-                sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
-                sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
-                sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
-            )*
+            let first = get!(at[0]);
+            if N == 2 {
+                let second = get!(at[N - 1]);
+                sum!(first);
+                sum!(second);
+            } else {
+                sum!(first);
+            }
         }};
     }
-    get!(0 1 2 3 4 5 6 7);
+    each!(0 1 2 3 4 5 6 7);
 }
 
 /// Chunk `N` of 64 columns of a sum that was added up. By whole converged warps.

@@ -237,14 +237,16 @@ pub fn nothing() -> Columns {
     vec![0.0; COLUMNS]
 }
 
-/// Adds this warpgroup's part of the chunk at `at` of a partial sum.
+/// Adds this warpgroup's part of the chunks at `at`, one after the other, of partial sums.
 ///
 /// # Safety
-/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
-pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
-    // SAFETY: inside the chunk, which nobody writes any more.
-    let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
-    sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+/// Chunks that [`keep`] has written, and what it has written is visible.
+pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
+    for at in at {
+        // SAFETY: inside the chunk, which nobody writes any more.
+        let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
+        sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+    }
 }
 
 /// Chunk `N` of 64 columns of a sum that was added up.
