@@ -28,13 +28,13 @@ pub struct Warpgroup<'a> {
     pub thread: u32,
     /// Threads of it: 128 on a GPU, 1 in a reference.
     pub threads: u32,
-    body: PhantomData<&'a mut Simt<'a>>,
+    body: PhantomData<&'a Simt<'a>>,
 }
 
 impl<const SHARED: usize> Simt<'_, SHARED> {
-    /// This thread's warpgroup.
+    /// This thread's warpgroup. All threads of the body may meet while there is one, [`Simt::sync`]: warpgroups share what is in scratch.
     #[inline(always)]
-    pub fn warpgroup(&mut self) -> Warpgroup<'_> {
+    pub fn warpgroup(&self) -> Warpgroup<'_> {
         let one = self.threads / THREADS == 0;
         let (index, thread) = (self.thread / THREADS, self.thread % THREADS);
         if one {

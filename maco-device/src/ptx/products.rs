@@ -24,6 +24,7 @@ pub trait Instruction {
     const ACROSS: (bool, bool);
     /// Bits of exponent and fraction of operands of eight bits.
     const A: (u32, u32);
+    /// The same of the second one.
     const B: (u32, u32);
 }
 

@@ -63,6 +63,7 @@ impl Descriptor {
         Descriptor { low: self.low + (bytes >> 4), ..self }
     }
 
+    /// What the instruction takes.
     #[inline(always)]
     pub fn word(self) -> u64 {
         (self.high as u64) << 32 | self.low as u64
