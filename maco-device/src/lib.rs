@@ -25,6 +25,7 @@ mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod multiplicand;
+mod pipeline;
 mod product;
 mod profile;
 mod ragged;
@@ -50,6 +51,7 @@ pub use held::Held;
 pub use largest::Entry;
 pub use mbarrier::{Mbarrier, Mbarriers};
 pub use multiplicand::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
+pub use pipeline::{Consumer, Pipeline, Producer};
 pub use product::{FirstFactor, Queue};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};

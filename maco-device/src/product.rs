@@ -24,7 +24,7 @@ impl Warpgroup<'_> {
     /// ```
     /// # use maco_device::{Acc, Scratch, Simt, bf16};
     /// # let mut scratch = Scratch::<16384>::new();
-    /// # let mut cta = Simt::alone_with(&mut scratch);
+    /// # let cta = Simt::alone_with(&mut scratch);
     /// let (a, b) = (cta.swizzled::<bf16, 0, 64, 64>(), cta.swizzled::<bf16, 8192, 64, 64>());
     /// // .. threads fill both ..
     /// # for at in 0..64 * 64 { a.write(at / 64, at % 64, bf16::from_f32(1.0)); b.write(at / 64, at % 64, bf16::from_f32(0.5)); }
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn every_way_to_a_product() {
         let mut scratch = Scratch::<32768>::new();
-        let mut cta = Simt::alone_with(&mut scratch);
+        let cta = Simt::alone_with(&mut scratch);
         let (a, b) = (cta.swizzled::<bf16, 0, 64, 64>(), cta.swizzled::<bf16, 8192, 64, 64>());
         let (across, out) = (cta.swizzled::<bf16, 16384, 64, 64>(), cta.swizzled::<f16, 24576, 64, 64>());
         let value = |row: u32, k: u32| ((row * 7 + k * 3) % 11) as f32 - 5.0;
@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn integers_and_numbers_of_eight_bits() {
         let mut scratch = Scratch::<12288>::new();
-        let mut cta = Simt::alone_with(&mut scratch);
+        let cta = Simt::alone_with(&mut scratch);
         let (a, b) = (cta.swizzled::<U8, 0, 64, 128>(), cta.swizzled::<S8, 8192, 32, 128>());
         for at in 0..64 * 128 {
             a.write(at / 128, at % 128, -1);
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_sum_is_a_factor() {
         let mut scratch = Scratch::<8192>::new();
-        let mut cta = Simt::alone_with(&mut scratch);
+        let cta = Simt::alone_with(&mut scratch);
         let b = cta.swizzled_by::<bf16, 0, 8, 32, 64>();
         for at in 0..8 * 32 {
             b.write(at / 32, at % 32, bf16::from_f32(if at % 32 == at / 32 + 4 { 1.0 } else { 0.0 }));
@@ -350,7 +350,7 @@ mod tests {
     #[should_panic = "of a `Smem`"]
     fn rows_beyond_the_tile() {
         let mut scratch = Scratch::<16384>::new();
-        let mut cta = Simt::alone_with(&mut scratch);
+        let cta = Simt::alone_with(&mut scratch);
         let (a, b) = (cta.swizzled::<bf16, 0, 64, 64>(), cta.swizzled::<bf16, 8192, 16, 64>());
         let warpgroup = cta.warpgroup();
         warpgroup.multiply(&mut Acc::<f32, 16>::zeros(), |queue| queue.add(a.along(0), b.along(8)));
