@@ -167,7 +167,8 @@ unsafe fn scaled_by(
         acc.map(&warpgroup, |row, col, sum| {
             // Beyond the tile nobody asks for the result.
             // SAFETY: inside the tiles of the scales.
-            let at = |scale: Tile<f32, 1, 128>, at: u32, end: u32| if at < end { unsafe { scale.pointer(0, at as i32).read() } } else { 0.0 };
+            let at =
+                |scale: Tile<f32, 1, 128>, at: u32, end: u32| if at < end { unsafe { scale.pointer(0, at as i32).read() } } else { 0.0 };
             sum * at(scale_x, rows + row, y.rows()) * at(scale_w, col, y.cols())
         });
         // Nobody reads the stages any more.

@@ -382,6 +382,16 @@ unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1,
     const STAGES: usize = 4;
     let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
     let aligned = (x.pointer(0, 0) as u64).is_multiple_of(16) && cols.is_multiple_of(8);
+    let negated = |v: bf16| bf16::from_f32(-v.to_f32());
+    if !aligned {
+        let mut at = first;
+        while at < cols {
+            // SAFETY: inside the tiles' rows; each thread has places of its own.
+            unsafe { y.pointer(0, at as i32).write(negated(x.pointer(0, at as i32).read())) };
+            at += step;
+        }
+        return;
+    }
     let places = threads.shared::<bf16, 0, { STAGES * PART as usize }>();
     let count = |n: u32| (cols - n * PART).min(PART);
     let parts = cols.div_ceil(PART);
@@ -394,24 +404,14 @@ unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1,
                 // The first thread is three stages ahead.
                 while first == 0 && asked < parts.min(n + STAGES as u32 - 1) {
                     let Some(stage) = producer.acquire() else { break };
-                    if aligned {
-                        let full = producer.commit_copies(2 * count(asked));
-                        places.load(stage * PART, x.pointer(0, (asked * PART) as i32), count(asked), &full);
-                    } else {
-                        let mut at = 0;
-                        while at < count(asked) {
-                            places.write(stage * PART + at, x.pointer(0, (asked * PART + at) as i32).read());
-                            at += 1;
-                        }
-                        producer.commit();
-                    }
+                    let full = producer.commit_copies(2 * count(asked));
+                    places.load(stage * PART, x.pointer(0, (asked * PART) as i32), count(asked), &full);
                     asked += 1;
                 }
                 if let Some(stage) = consumer.acquire() {
                     let mut at = first;
                     while at < count(n) {
-                        let value = places.read(stage * PART + at).to_f32();
-                        y.pointer(0, (n * PART + at) as i32).write(bf16::from_f32(-value));
+                        y.pointer(0, (n * PART + at) as i32).write(negated(places.read(stage * PART + at)));
                         at += step;
                     }
                 }

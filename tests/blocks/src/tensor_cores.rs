@@ -1,6 +1,8 @@
 //! Products that bodies ask the tensor cores for themselves: every type, every width, every way in which factors may lie.
 use maco::prelude::*;
-use maco::{Acc, AccElement, E4M3, E5M2, Fragments, HalfMultiplicand, Multiplicand, Products, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup};
+use maco::{
+    Acc, AccElement, E4M3, E5M2, Fragments, HalfMultiplicand, Multiplicand, Products, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup,
+};
 
 /// Bytes of scratch: 128 rows of 128 bytes of the first factor, 256 of the second.
 const SHARED: usize = 49152;
@@ -120,7 +122,15 @@ unsafe fn along<
 /// # Safety
 /// As [`sums`].
 #[inline(always)]
-unsafe fn across<T: Products<E, E>, E: HalfMultiplicand, V: Element, const N: usize, const SWIZZLE: usize, const FIRST: bool, const BOTH: bool>(
+unsafe fn across<
+    T: Products<E, E>,
+    E: HalfMultiplicand,
+    V: Element,
+    const N: usize,
+    const SWIZZLE: usize,
+    const FIRST: bool,
+    const BOTH: bool,
+>(
     threads: &mut Simt<'_, SHARED>,
     (x, w): (Tile<E::Element, 128, 0>, Tile<E::Element, 0, 0>),
     y: Tile<V, 128, 0>,

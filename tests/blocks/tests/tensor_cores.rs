@@ -103,9 +103,8 @@ fn every_width(place: &Place, shape @ [m, k]: [u64; 2], seed: u64) {
     let plan = kernels::products_widths::plan_with(&place.device, dims, &place.options).unwrap();
     let mut y = poisoned::<f32>(place, &[m, n]);
     plan.run(&upload(place, &x, &[m, k]), &upload(place, &w, &[ROWS, k]), &mut y).unwrap();
-    let product: Vec<f64> = (0..(m * ROWS) as usize)
-        .map(|at| dot(k, (&x, &w), (at / ROWS as usize, at % ROWS as usize), bf16::to_f32, bf16::to_f32))
-        .collect();
+    let product: Vec<f64> =
+        (0..(m * ROWS) as usize).map(|at| dot(k, (&x, &w), (at / ROWS as usize, at % ROWS as usize), bf16::to_f32, bf16::to_f32)).collect();
     let expected = |at: usize| {
         let (block, width) = (at / n as usize / 64 * 64, at % n as usize * 8 + 8);
         let rows = block..(block + 64).min(m as usize);
