@@ -10,12 +10,4 @@ fn main() {
     warpgroup.multiply(&mut acc, |queue| queue.add(eight.along(0), eight.across(0)));
     warpgroup.multiply(&mut acc, |queue| queue.add(half.along(0), other.along(0)));
     warpgroup.multiply(&mut sums, |queue| queue.add(eight.along(0), integers.along(0)));
-    warpgroup.multiply(&mut acc, |queue| {
-        let inside = half_of(&warpgroup, half);
-        queue.add(&inside, half.along(0));
-    });
-}
-
-fn half_of(warpgroup: &maco::Warpgroup<'_>, tile: maco::Swizzled<'_, bf16, 64, 64>) -> maco::Fragments<bf16, 4> {
-    maco::Fragments::load(warpgroup, tile.along(0))
 }
