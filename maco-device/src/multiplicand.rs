@@ -6,7 +6,7 @@ use crate::element::{Element, bf16, f16};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::products::{self, Instruction, Registers};
 
-/// A type that `wgmma` multiplies: [`bf16`], [`f16`], [`Tf32`], [`E4M3`], [`E5M2`], [`S8`] or [`U8`].
+/// A type that `wgmma` multiplies: `bf16`, `f16`, [`Tf32`], [`E4M3`], [`E5M2`], [`S8`] or [`U8`].
 #[diagnostic::on_unimplemented(
     message = "MACO0017: the tensor cores do not multiply `{Self}`",
     note = "they multiply `bf16`, `f16`, `Tf32`, `E4M3`, `E5M2`, `S8` and `U8`"
