@@ -6,8 +6,9 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, Mbarrier, Mbarriers, MmaElement, Row, RowMut, Scratch,
-    Simt, Smem, Steps, Tile, Warp, bf16, f16, math,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Consumer, Cta, E4M3, E5M2, Element, Elementwise, Entry, Exchange, Factor,
+    FirstFactor, Fragments, HalfMultiplicand, Held, Mbarrier, Mbarriers, MmaElement, Multiplicand, Pipeline, Producer, Products, Queue,
+    Row, RowMut, S8, Scratch, Simt, Smem, Steps, Swizzled, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 

@@ -31,7 +31,7 @@ const COPIED: u32 = CARRIED + 20;
 const END: u32 = COPIED + 12;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
-/// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`].
+/// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`]; and as many more of [`crate::Warpgroup::fold`].
 const TOTALS: u32 = PROFILE + crate::profile::BYTES;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
@@ -42,7 +42,7 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + WARPS * 4 <= crate::abi::SEED);
+const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
@@ -247,6 +247,13 @@ impl Arena {
     #[inline(always)]
     pub fn total(self, warp: u32) -> u32 {
         self.base() + TOTALS + warp * 4
+    }
+
+    /// What it has to combine with the others of its warpgroup, which may be ahead of the other one.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub fn group_total(self, warp: u32) -> u32 {
+        self.base() + TOTALS + (WARPS + warp) * 4
     }
 
     /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].

@@ -53,6 +53,8 @@ pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
 /// Operands of tf32 in a stage of the ring, which consumers have transposed.
 pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";
 pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
+/// Registers and shared memory before it are those of the tensor cores' next products.
+pub(super) const HANDED: Is = |s| op(s, "wgmma.fence");
 pub(super) const PRODUCT: Is = |s| op(s, "mma.sync");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 pub(super) const WRITE: Is =

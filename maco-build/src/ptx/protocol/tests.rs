@@ -39,7 +39,9 @@ mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2}
 st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta; // of transposed operands
 bar.sync 5, 256; // of transposed operands
+wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%f1}, %rd17, %rd18, p, 1, 1;
+wgmma.commit_group.sync.aligned;
 mbarrier.init.shared::cta.b64 [%r40], %r41;
 fence.mbarrier_init.release.cluster; // of a body
 bar.sync 6, 128;
@@ -51,6 +53,9 @@ st.weak.shared.u32 [%r42], 2;
 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
 fence.proxy.async.shared::cta; // of copies
 bar.sync 4, 256;
+wgmma.fence.sync.aligned; // of a body
+wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;
+wgmma.commit_group.sync.aligned;
 cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
 cp.async.bulk.commit_group; // of a body
 cp.async.bulk.wait_group 0; // of a body
@@ -175,6 +180,10 @@ fn every_rule_sees_its_mistake() {
         ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
         ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
+        ("fence.proxy.async.shared::cta; // of copies", 0, "", "tensor cores may not see what a body wrote"),
+        ("bar.sync 4, 256;", 0, "", "other threads of a body"),
+        ("wgmma.fence.sync.aligned; // of a body", 0, "", "in a product's registers"),
+        ("wgmma.fence.sync.aligned;", 0, "", "in a product's registers"),
         ("cp.async.bulk.commit_group; // of a body", 0, "", "a body's copy that is not committed"),
         ("cp.async.bulk.wait_group 0; // of a body", 0, "cp.async.bulk.wait_group.read 0;", "when the task ends"),
         ("fence.proxy.async.global; // of a store", 0, "", "what a body's copy wrote"),
