@@ -6,8 +6,8 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, Mbarrier, Mbarriers, MmaElement, Row, RowMut, Scratch,
-    Simt, Smem, Steps, Tile, Warp, bf16, f16, math,
+    Accumulator, AccumulatorPair, Combine, Cta, Element, Elementwise, Entry, Exchange, Held, Mbarrier, Mbarriers, MmaElement, Row, RowMut,
+    Scratch, Simt, Smem, Steps, Tile, Warp, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
@@ -29,15 +29,15 @@ pub use host::*;
 pub mod prelude {
     pub use crate::math;
     pub use crate::tasks::*;
-    pub use maco_device::{Element, Elementwise, MmaElement, bf16, f16};
+    pub use maco_device::{Combine, Element, Elementwise, MmaElement, bf16, f16};
 }
 
 /// What generated code refers to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Callable, Cta, Element, Elementwise, Filter, HalfElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
-        bf16, f16,
+        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, MmaElement,
+        NO_AXIS, Role, Share, Simt, Task, Then, Tile, WithScalar, WithTensor, bf16, f16,
     };
     pub use maco_graph::spec;
 

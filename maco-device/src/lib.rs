@@ -18,6 +18,7 @@ pub mod tile;
 
 mod collective;
 mod cta;
+mod epilogue;
 mod exchange;
 mod largest;
 mod mbarrier;
@@ -39,6 +40,9 @@ use ptx as hardware;
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
+#[doc(hidden)]
+pub use epilogue::{Anchored, Epilogue, NO_AXIS};
+pub use epilogue::{Combine, Each, Elementwise, Identity, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
 pub use held::Held;
 pub use largest::Entry;
@@ -48,7 +52,7 @@ pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
 pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
-pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
+pub use task::{After, All, Callable, Filter, Slot, Task};
 pub use tile::{Inputs, Operand, Reader, Tile};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
