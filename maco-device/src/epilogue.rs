@@ -13,7 +13,7 @@ use crate::tile::Tile;
 #[diagnostic::on_unimplemented(
     message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
     label = "not an element-wise task",
-    note = "`.then(..)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`; call any other task on its own line"
+    note = "`.then(f)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`, and `.then(f(r))` one of two values; call any other task on its own line"
 )]
 pub trait Elementwise {
     /// The function.

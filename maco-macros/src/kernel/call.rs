@@ -108,25 +108,27 @@ impl Replay<'_> {
         let (place, values, beside) = (hidden("site"), hidden("arguments"), hidden("operands"));
         Ok(quote! {
             // `match`, so that what the arguments borrow lives as long as the call.
-            match ([#(#translated),*], [#(#with),*]) {
-                (#values, #beside) => {
-                    let #place = #p::spec::CallSite {
-                        slot: Self::__BASE[#operation],
-                        path: #path_site,
-                        arguments: #arguments_site,
-                        then: &[#(#then),*],
-                        then_site: #then_site,
-                        with: &#beside,
-                        with_site: #with_site,
-                        tile: #tile,
-                        tile_site: #tile_site,
-                        split: #split,
-                        split_site: #split_site,
-                        priority: #priority,
-                        drain: #drain,
-                    };
-                    <#path> #record(#recorder, &#place, &#values)
-                }
+            match [#(#translated),*] {
+                #values => match [#(#with),*] {
+                    #beside => {
+                        let #place = #p::spec::CallSite {
+                            slot: Self::__BASE[#operation],
+                            path: #path_site,
+                            arguments: #arguments_site,
+                            then: &[#(#then),*],
+                            then_site: #then_site,
+                            with: &#beside,
+                            with_site: #with_site,
+                            tile: #tile,
+                            tile_site: #tile_site,
+                            split: #split,
+                            split_site: #split_site,
+                            priority: #priority,
+                            drain: #drain,
+                        };
+                        <#path> #record(#recorder, &#place, &#values)
+                    }
+                },
             }
         })
     }

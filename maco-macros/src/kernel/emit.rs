@@ -9,7 +9,7 @@ use quote::{ToTokens, format_ident, quote};
 use super::analyse::{Model, Operation, Step, dimensions, recorder};
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
-use crate::spans::hidden;
+use crate::spans::{Site, hidden};
 
 /// A megakernel: a hidden type for the program, a module for its users, an entry for the device.
 pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
@@ -323,16 +323,20 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     let steps: Vec<TokenStream> = operation
         .then
         .iter()
-        .map(|Step { path, operand }| match operand {
-            StepOperand::Nothing => quote! { #p::Each<#path> },
-            StepOperand::Tensor => {
-                let n = number(&mut tensors);
-                quote! { #p::WithTensor<#path, #n> }
-            }
-            StepOperand::Scalar => {
-                let n = number(&mut scalars);
-                quote! { #p::WithScalar<#path, #n> }
-            }
+        .map(|Step { path, operand }| {
+            let step = match operand {
+                StepOperand::Nothing => quote! { #p::Each<#path> },
+                StepOperand::Tensor => {
+                    let n = number(&mut tensors);
+                    quote! { #p::WithTensor<#path, #n> }
+                }
+                StepOperand::Scalar => {
+                    let n = number(&mut scalars);
+                    quote! { #p::WithScalar<#path, #n> }
+                }
+            };
+            // A function that does not fit is then underlined where it stands.
+            Site::of(path).respan(step)
         })
         .collect();
     let then = |rest: TokenStream, first: TokenStream| quote! { #p::Then<#first, #rest> };
