@@ -92,7 +92,7 @@ pub fn parts(x: In<bf16, M, K>, w: In<bf16, N, K>, b: In<bf16, N>, r: In<bf16, M
 /// The same of four bytes, of which a part's chunk is two of a result's.
 #[maco::megakernel]
 pub fn wide_parts(x: In<f32, M, K>, w: In<f32, N, K>, r: In<f32, M, N>, y: Out<f32, M, N>) {
-    linear(x, w, y).then(minus_twice(r)).tile(64, 128).split_k(2);
+    linear(x, w, y).then(minus_twice(r)).tile(128, 256).split_k(2);
 }
 
 /// Planes, with an operand that has them and one that has not; and of groups whose weights data names.
