@@ -214,3 +214,16 @@ pub(crate) fn finish<T: Epilogue, E: MmaElement, const I: usize, const J: usize>
     let spot = Spot::<E> { task, anchor: T::ANCHOR, plane, row, col, element: PhantomData };
     T::apply::<Spot<E>>(value, &T::read(&spot), 0)
 }
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::inside;
+
+    /// What lies behind the edge is read as the edge, never from beyond the tensor; one row is every row.
+    #[test]
+    fn nothing_is_read_behind_the_last_one() {
+        assert_eq!([0, 62, 63, 64, 200].map(|at| inside(at, 64)), [0, 62, 63, 63, 63]);
+        assert_eq!([0, 1, 127].map(|at| inside(at, 1)), [0, 0, 0]);
+        assert_eq!(inside(i32::MAX, i32::MAX as u32), i32::MAX - 1);
+    }
+}
