@@ -19,6 +19,7 @@ pub mod tile;
 mod acc;
 mod collective;
 mod cta;
+mod epilogue;
 mod exchange;
 mod largest;
 mod mbarrier;
@@ -46,6 +47,9 @@ pub use acc::{Acc, Fragments};
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
+#[doc(hidden)]
+pub use epilogue::{Anchored, Epilogue, NO_AXIS};
+pub use epilogue::{Combine, Each, Elementwise, Identity, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
 pub use held::Held;
 pub use largest::Entry;
@@ -59,7 +63,7 @@ pub use role::{Role, Share};
 pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
 pub use swizzle::{Across, Along, Factor, Swizzled};
-pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
+pub use task::{After, All, Callable, Filter, Slot, Task};
 pub use tile::{Inputs, Operand, Reader, Tile};
 pub use warpgroup::Warpgroup;
 #[cfg(target_arch = "nvptx64")]

@@ -2,6 +2,9 @@
 
 use crate::abi::{Descriptor, Launch, OPERANDS, PARTS_SHIFT, TOGETHER, View};
 use crate::element::Element;
+use crate::epilogue::Epilogue;
+#[cfg(target_arch = "nvptx64")]
+use crate::epilogue::Identity;
 use crate::role::Role;
 use crate::split::Split;
 use crate::tile::Tile;
@@ -178,7 +181,7 @@ pub trait Callable {
     /// Instances: the dense numbers `0..SLOTS`.
     const SLOTS: u32;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
-    fn dispatch<R: Role, T: Elementwise, F: Filter>(role: &mut R, task: Task, slot: u32);
+    fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }
 
 /// Most instances of a megakernel: the bits of [`Filter::MASK`].
@@ -235,35 +238,4 @@ pub enum All {}
 
 impl Filter for All {
     const MASK: u128 = u128::MAX;
-}
-
-/// A function on one value, fusable into the epilogue of a call.
-#[diagnostic::on_unimplemented(
-    message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
-    label = "not an element-wise task",
-    note = "`.then(..)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`; call any other task on its own line"
-)]
-pub trait Elementwise {
-    /// The function.
-    fn apply(value: f32) -> f32;
-}
-
-/// No epilogue.
-pub enum Identity {}
-
-impl Elementwise for Identity {
-    #[inline(always)]
-    fn apply(value: f32) -> f32 {
-        value
-    }
-}
-
-/// First `A`, then `B`.
-pub struct Then<A, B>(core::marker::PhantomData<(A, B)>);
-
-impl<A: Elementwise, B: Elementwise> Elementwise for Then<A, B> {
-    #[inline(always)]
-    fn apply(value: f32) -> f32 {
-        B::apply(A::apply(value))
-    }
 }

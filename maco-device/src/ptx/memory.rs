@@ -81,6 +81,18 @@ pub unsafe fn load(at: *const u32) -> u32 {
     value
 }
 
+/// Two bytes.
+///
+/// # Safety
+/// `at` is two readable bytes of global memory at an even address.
+#[inline(always)]
+pub unsafe fn load_half(at: *const u16) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address. A wider register gets zeros above (PTX ISA §9.7.9.8 `ld`).
+    unsafe { asm!("ld.global.u16 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
+    value
+}
+
 /// One word.
 ///
 /// # Safety

@@ -224,7 +224,7 @@ pub enum TaskKind {
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
         shared: u32,
     },
-    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
+    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`; of two values, in `.then(f(r))`.
     Elementwise,
 }
 

@@ -28,8 +28,8 @@ pub fn chain(x: In<bf16, M, K>, w: [In<bf16, K, K>; LINKS], y: [Out<bf16, M, K>;
 pub fn gated(x: In<bf16, M, K>, gate: In<bf16, H, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, h: Out<bf16, M, H>, y: Out<bf16, M, K>) {
     let open = temp::<bf16, M, H>();
     skinny_linear(x, gate, open).then(relu);
-    skinny_linear_mul(x, up, open, h);
-    skinny_linear_add(h, down, x, y);
+    skinny_linear(x, up, h).then(mul(open));
+    skinny_linear(h, down, y).then(add(x));
 }
 
 /// x aᵀ, then its product with itself: what is streamed is a result.
@@ -81,12 +81,12 @@ pub fn passed(x: In<bf16, M, K>, up: [In<bf16, N, K>; PAIRS], down: [In<bf16, K,
         let wide = temp::<bf16, M, N>();
         let next = temp::<bf16, M, K>();
         skinny_linear(x, up[n], wide).then(relu);
-        skinny_linear_add(wide, down[n], x, next);
+        skinny_linear(wide, down[n], next).then(add(x));
         x = next;
     }
     let wide = temp::<bf16, M, N>();
     skinny_linear(x, up[PAIRS - 1], wide).then(relu);
-    skinny_linear_add(wide, down[PAIRS - 1], x, y);
+    skinny_linear(wide, down[PAIRS - 1], y).then(add(x));
 }
 
 /// Of one result, each half of its columns is multiplied.
