@@ -63,10 +63,11 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
                 scheduler.finish();
                 return;
             }
-            if heard || pushed {
+            // A spare warp has no registers to look ahead.
+            if machine.roomy() && (heard || pushed) {
                 ahead.begin(&scheduler);
             }
-            if ahead.look(&scheduler) || heard || pushed {
+            if machine.roomy() && ahead.look(&scheduler) || heard || pushed {
                 patience = Patience::new();
                 continue;
             }

@@ -314,8 +314,10 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
                 return;
             }
             ring::arrive(arena.posted(place(n).0), lane);
-            if !push.until.is_null() {
-                let until = Until::of(warp::broadcast(descriptor, DESCRIPTOR_WORDS), warp::broadcast(descriptor, DESCRIPTOR_WORDS + 1));
+            // Counted from 1.
+            let ended = warp::broadcast(descriptor, DESCRIPTOR_WORDS + 1);
+            if ended != 0 {
+                let until = Until::of(warp::broadcast(descriptor, DESCRIPTOR_WORDS), ended);
                 if until.wait(&Warp, run) == Outcome::Abort {
                     stop(arena, run, n);
                     return;
