@@ -33,9 +33,10 @@ unsafe fn fetch_descriptor(tables: Tables, index: u32, lane: u32) -> u32 {
     if lane < DESCRIPTOR_WORDS { unsafe { memory::load(descriptor_word(tables, index, lane)) } } else { 0 }
 }
 
+/// The lane is opaque: else its place in the table, whatever the index, is kept in two registers across all tasks.
 #[inline(always)]
 fn descriptor_word(tables: Tables, index: u32, lane: u32) -> *const u32 {
-    tables.descriptors.wrapping_add(index as usize).cast::<u32>().wrapping_add(lane as usize)
+    tables.descriptors.wrapping_add(index as usize).cast::<u32>().wrapping_add(special::opaque(lane) as usize)
 }
 
 /// The same of a pushed task, and what it waits for: two words, for the two lanes behind those of the descriptor.
