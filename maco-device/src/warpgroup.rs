@@ -10,7 +10,8 @@ use crate::hardware::fence;
 use crate::math;
 
 /// Threads of a warpgroup.
-pub const THREADS: u32 = 128;
+#[cfg(target_arch = "nvptx64")]
+const THREADS: u32 = 128;
 
 /// The warpgroup of a thread of a SIMT body: 128 threads, four warps side by side, on a GPU; the one thread of a reference on a CPU. Tensor cores
 /// are asked by whole warpgroups.
