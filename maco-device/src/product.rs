@@ -49,6 +49,8 @@ impl Warpgroup<'_> {
         f(&mut queue);
         #[cfg(target_arch = "nvptx64")]
         {
+            // The group may be empty behind a wait of `f`: ptxas would put a fence of its own there (C7519).
+            wgmma::fence();
             wgmma::commit();
             wgmma::wait::<0>();
             queue.acc.settle();

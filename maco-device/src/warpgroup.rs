@@ -10,7 +10,8 @@ use crate::hardware::fence;
 use crate::math;
 
 /// Threads of a warpgroup.
-pub const THREADS: u32 = 128;
+#[cfg(target_arch = "nvptx64")]
+const THREADS: u32 = 128;
 
 /// The warpgroup of a thread of a SIMT body: 128 threads, four warps side by side, on a GPU; the one thread of a reference on a CPU. Tensor cores
 /// are asked by whole warpgroups.
@@ -35,13 +36,17 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     /// This thread's warpgroup. All threads of the body may meet while there is one, [`Simt::sync`]: warpgroups share what is in scratch.
     #[inline(always)]
     pub fn warpgroup(&self) -> Warpgroup<'_> {
-        let one = self.threads / THREADS == 0;
-        let (index, thread) = (self.thread / THREADS, self.thread % THREADS);
-        if one {
-            Warpgroup { index: 0, count: 1, thread: 0, threads: 1, body: PhantomData }
-        } else {
-            Warpgroup { index, count: self.threads / THREADS, thread, threads: THREADS, body: PhantomData }
+        #[cfg(target_arch = "nvptx64")]
+        {
+            const COUNT: u32 = crate::abi::CONSUMERS / THREADS;
+            // The same in all lanes, which only a shuffle says: ptxas serialises products that it believes threads come to apart (C7520).
+            let index = crate::ptx::warp::broadcast(self.thread / THREADS, 0);
+            // SAFETY: the thread is one of the consumers. A loop over as many blocks as there are warpgroups is none then.
+            unsafe { core::hint::assert_unchecked(index < COUNT) };
+            Warpgroup { index, count: COUNT, thread: self.thread % THREADS, threads: THREADS, body: PhantomData }
         }
+        #[cfg(not(target_arch = "nvptx64"))]
+        Warpgroup { index: 0, count: 1, thread: 0, threads: 1, body: PhantomData }
     }
 }
 

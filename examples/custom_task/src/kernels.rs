@@ -154,13 +154,15 @@ unsafe fn scaled_by(
                 queue.add(now.0.along(rows), now.1.along(0));
                 queue.commit();
                 k += STEP as u32;
+                if k < x.cols() {
+                    // While the tensor cores multiply. The product before this one is complete, for both warpgroups.
+                    fill(threads, next.0, x, k);
+                    fill(threads, next.1, w, k);
+                }
+                queue.wait::<0>();
                 if k >= x.cols() {
                     break;
                 }
-                // While the tensor cores multiply. The product before this one is complete, for both warpgroups.
-                fill(threads, next.0, x, k);
-                fill(threads, next.1, w, k);
-                queue.wait::<0>();
                 odd = !odd;
             }
         });

@@ -304,37 +304,86 @@ every! {
     }
 }
 
-every! {
-    /// Every width: of each, column n of y has the sum of 64 rows' sums of 8 (n + 1) columns, each times 1, 2 or 3 by where it is.
-    width_sums width_by width_reference products_widths: bf16 f32, threads xw y {
-        let (x, w) = xw;
-        let a = threads.swizzled::<bf16, 0, 128, 64>();
-        let b = threads.swizzled::<bf16, SECOND, 256, 64>();
+/// Four widths: of each, its column of y has the sum of 64 rows' sums of so many columns, each times 1, 2 or 3 by
+/// where it is.
+///
+/// # Safety
+/// Called by all threads of a body, whose tiles these are.
+#[inline(always)]
+unsafe fn widths<const A: usize, const B: usize, const C: usize, const D: usize>(
+    threads: &mut Simt<'_, SHARED>,
+    (x, w): (Tile<bf16, 128, 0>, Tile<bf16, 0, 0>),
+    y: Tile<f32, 128, 0>,
+) {
+    let a = threads.swizzled::<bf16, 0, 128, 64>();
+    let b = threads.swizzled::<bf16, SECOND, 256, 64>();
+    // SAFETY: all threads come here, and nobody reads the tiles.
+    unsafe {
         fill::<bf16, 128, 64, 128, false, 128>(threads, a, x, 0);
         fill::<bf16, 256, 64, 128, false, 0>(threads, b, w, 0);
-        threads.sync_copies();
-        let warpgroup = threads.warpgroup();
-        let mut block = warpgroup.index;
-        while block < 2 {
-            macro_rules! widths {
-                ($($n:literal)*) => {$({
-                    let mut acc = Acc::<f32, { 8 * $n + 8 }>::zeros();
-                    warpgroup.multiply(&mut acc, |queue| queue.set(a.along(64 * block), b.along(0)));
-                    let mut sum = 0.0;
-                    acc.for_each(&warpgroup, |row, col, value| sum += value * ((row + col) % 3 + 1) as f32);
-                    let sum = warpgroup.sum(sum);
-                    let mut row = warpgroup.thread;
-                    while row < 64 {
-                        if 64 * block + row < y.rows() {
-                            // SAFETY: inside the tile; each element is one thread's.
-                            y.pointer((64 * block + row) as i32, $n).write(sum);
-                        }
-                        row += warpgroup.threads;
-                    }
-                })*};
-            }
-            widths!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
-            block += warpgroup.count;
-        }
     }
+    threads.sync_copies();
+    let warpgroup = threads.warpgroup();
+    let mut block = warpgroup.index;
+    while block < 2 {
+        macro_rules! widths {
+            ($($n:ident)*) => {$({
+                let mut acc = Acc::<f32, $n>::zeros();
+                warpgroup.multiply(&mut acc, |queue| queue.set(a.along(64 * block), b.along(0)));
+                let mut sum = 0.0;
+                acc.for_each(&warpgroup, |row, col, value| sum += value * ((row + col) % 3 + 1) as f32);
+                let sum = warpgroup.sum(sum);
+                let mut row = warpgroup.thread;
+                while row < 64 {
+                    if 64 * block + row < y.rows() {
+                        // SAFETY: inside the tile; each element is one thread's.
+                        unsafe { y.pointer((64 * block + row) as i32, ($n / 8 - 1) as i32).write(sum) };
+                    }
+                    row += warpgroup.threads;
+                }
+            })*};
+        }
+        widths!(A B C D);
+        block += warpgroup.count;
+    }
+}
+
+/// Every width, a few in each task: a body is inlined into the entry, or its products would be serialised, and one with all of them is too long.
+macro_rules! every_width {
+    ($($task:ident $reference:ident: $($n:literal)*;)*) => {
+        $(
+            fn $reference(x: Tile<bf16, 128, 0>, w: Tile<bf16, 0, 0>, y: Tile<f32, 128, 0>) {
+                // SAFETY: this thread is all there are.
+                unsafe { widths::<$($n),*>(&mut Simt::alone_with(&mut maco::Scratch::new()), (x, w), y) }
+            }
+
+            /// # Safety
+            /// None of its own: it stays in its rows.
+            #[maco::task(simt, shared = 49152, tile(i = 128), cpu = $reference)]
+            pub unsafe fn $task(
+                cta: &mut Cta,
+                #[read(i, ..)] x: Tensor<bf16, M, K>,
+                #[read(.., ..)] w: Tensor<bf16, R, K>,
+                #[update(i, ..)] y: Tensor<f32, M, N>,
+            ) {
+                // SAFETY: all threads come here.
+                unsafe { widths::<$($n),*>(cta, (x, w), y) }
+            }
+        )*
+
+        #[maco::megakernel]
+        pub fn products_widths(x: In<bf16, M, K>, w: In<bf16, R, K>, y: InOut<f32, M, N>) {
+            $($task(x, w, y);)*
+        }
+    };
+}
+every_width! {
+    widths0 widths0_reference: 8 16 24 32;
+    widths1 widths1_reference: 40 48 56 64;
+    widths2 widths2_reference: 72 80 88 96;
+    widths3 widths3_reference: 104 112 120 128;
+    widths4 widths4_reference: 136 144 152 160;
+    widths5 widths5_reference: 168 176 184 192;
+    widths6 widths6_reference: 200 208 216 224;
+    widths7 widths7_reference: 232 240 248 256;
 }
