@@ -30,20 +30,20 @@ struct Tables {
 #[inline(always)]
 unsafe fn fetch_descriptor(tables: Tables, index: u32, lane: u32) -> u32 {
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
-    if lane < DESCRIPTOR_WORDS { unsafe { memory::load(descriptor_word(tables, index, lane)) } } else { 0 }
+    if lane < DESCRIPTOR_WORDS { unsafe { memory::load(descriptor_word(tables, index)) } } else { 0 }
 }
 
-/// The lane is opaque: else its place in the table, whatever the index, is kept in two registers across all tasks.
+/// This lane's word of a descriptor. The lane is read anew: else its place in the table, whatever the index, is kept in two registers across all tasks.
 #[inline(always)]
-fn descriptor_word(tables: Tables, index: u32, lane: u32) -> *const u32 {
-    tables.descriptors.wrapping_add(index as usize).cast::<u32>().wrapping_add(special::opaque(lane) as usize)
+fn descriptor_word(tables: Tables, index: u32) -> *const u32 {
+    tables.descriptors.wrapping_add(index as usize).cast::<u32>().wrapping_add(warp::lane_again() as usize)
 }
 
 /// The same of a pushed task, and what it waits for: two words, for the two lanes behind those of the descriptor.
 #[inline(always)]
 unsafe fn fetch_pushed(tables: Tables, push: Push, lane: u32) -> u32 {
     let beside = lane.wrapping_sub(DESCRIPTOR_WORDS);
-    let words = if beside < 2 { push.until.wrapping_add(beside as usize) } else { descriptor_word(tables, push.index, lane) };
+    let words = if beside < 2 { push.until.wrapping_add(beside as usize) } else { descriptor_word(tables, push.index) };
     let wanted = lane < DESCRIPTOR_WORDS || beside < 2 && !push.until.is_null();
     // SAFETY: as above; what a push waits for was acquired with it.
     if wanted { unsafe { memory::load(words) } } else { 0 }
