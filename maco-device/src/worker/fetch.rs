@@ -142,10 +142,11 @@ const BATCH: u32 = 8;
 
 /// 16 bytes of each of the next [`BATCH`] descriptors of a list.
 #[inline(always)]
-unsafe fn fetch_batch(tables: Tables, first: u32, lane: u32) -> [u32; 4] {
+unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     let words = tables.descriptors.wrapping_add(first as usize).cast::<u32>();
+    // The lane anew: as in `descriptor_word`.
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
-    unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
+    unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
 /// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
@@ -162,9 +163,9 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
                 n = behind;
             }
             drain = None;
-            let mut batch = fetch_batch(tables, first, lane);
+            let mut batch = fetch_batch(tables, first);
             loop {
-                let coming = fetch_batch(tables, first + BATCH, lane);
+                let coming = fetch_batch(tables, first + BATCH);
                 let mut entry = 0;
                 while entry < BATCH {
                     let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
