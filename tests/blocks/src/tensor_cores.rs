@@ -348,9 +348,9 @@ unsafe fn widths<const A: usize, const B: usize, const C: usize, const D: usize>
     }
 }
 
-/// Every width, a few in each task: a body is inlined into the entry, or its products would be serialised, and one with all of them is too long.
+/// Every width, a few in each entry: bodies are inlined into it, or their products would be serialised, and with many of them it spills.
 macro_rules! every_width {
-    ($($task:ident $reference:ident: $($n:literal)*;)*) => {
+    ($($kernel:ident $task:ident $reference:ident: $($n:literal)*;)*) => {
         $(
             fn $reference(x: Tile<bf16, 128, 0>, w: Tile<bf16, 0, 0>, y: Tile<f32, 128, 0>) {
                 // SAFETY: this thread is all there are.
@@ -369,21 +369,21 @@ macro_rules! every_width {
                 // SAFETY: all threads come here.
                 unsafe { widths::<$($n),*>(cta, (x, w), y) }
             }
-        )*
 
-        #[maco::megakernel]
-        pub fn products_widths(x: In<bf16, M, K>, w: In<bf16, R, K>, y: InOut<f32, M, N>) {
-            $($task(x, w, y);)*
-        }
+            #[maco::megakernel]
+            pub fn $kernel(x: In<bf16, M, K>, w: In<bf16, R, K>, y: InOut<f32, M, N>) {
+                $task(x, w, y);
+            }
+        )*
     };
 }
 every_width! {
-    widths0 widths0_reference: 8 16 24 32;
-    widths1 widths1_reference: 40 48 56 64;
-    widths2 widths2_reference: 72 80 88 96;
-    widths3 widths3_reference: 104 112 120 128;
-    widths4 widths4_reference: 136 144 152 160;
-    widths5 widths5_reference: 168 176 184 192;
-    widths6 widths6_reference: 200 208 216 224;
-    widths7 widths7_reference: 232 240 248 256;
+    products_widths0 widths0 widths0_reference: 8 16 24 32;
+    products_widths1 widths1 widths1_reference: 40 48 56 64;
+    products_widths2 widths2 widths2_reference: 72 80 88 96;
+    products_widths3 widths3 widths3_reference: 104 112 120 128;
+    products_widths4 widths4 widths4_reference: 136 144 152 160;
+    products_widths5 widths5 widths5_reference: 168 176 184 192;
+    products_widths6 widths6 widths6_reference: 200 208 216 224;
+    products_widths7 widths7 widths7_reference: 232 240 248 256;
 }

@@ -99,10 +99,15 @@ fn every_width(place: &Place, shape @ [m, k]: [u64; 2], seed: u64) {
     let (k, n) = (k.min(64), 32);
     let mut numbers = Numbers::new(seed);
     let [x, w]: [Vec<bf16>; 2] = [m * k, ROWS * k].map(|count| (0..count).map(|_| small(&mut numbers)).collect());
-    let dims = kernels::products_widths::Dims { M: m, K: k, R: ROWS, N: n };
-    let plan = kernels::products_widths::plan_with(&place.device, dims, &place.options).unwrap();
+    let (dx, dw) = (upload(place, &x, &[m, k]), upload(place, &w, &[ROWS, k]));
     let mut y = poisoned::<f32>(place, &[m, n]);
-    plan.run(&upload(place, &x, &[m, k]), &upload(place, &w, &[ROWS, k]), &mut y).unwrap();
+    macro_rules! run {
+        ($($kernel:ident)*) => {$(
+            let dims = kernels::$kernel::Dims { M: m, K: k, R: ROWS, N: n };
+            kernels::$kernel::plan_with(&place.device, dims, &place.options).unwrap().run(&dx, &dw, &mut y).unwrap();
+        )*};
+    }
+    run!(products_widths0 products_widths1 products_widths2 products_widths3 products_widths4 products_widths5 products_widths6 products_widths7);
     let product: Vec<f64> =
         (0..(m * ROWS) as usize).map(|at| dot(k, (&x, &w), (at / ROWS as usize, at % ROWS as usize), bf16::to_f32, bf16::to_f32)).collect();
     let expected = |at: usize| {
