@@ -304,7 +304,7 @@ every! {
     }
 }
 
-/// Four widths: of each, its column of y has the sum of 64 rows' sums of so many columns, each times 1, 2 or 3 by
+/// Four widths: of each, its column of y has the sum of 64 rows' sums of so many columns, each times 1 or 2 by
 /// where it is.
 ///
 /// # Safety
@@ -331,7 +331,7 @@ unsafe fn widths<const A: usize, const B: usize, const C: usize, const D: usize>
                 let mut acc = Acc::<f32, $n>::zeros();
                 warpgroup.multiply(&mut acc, |queue| queue.set(a.along(64 * block), b.along(0)));
                 let mut sum = 0.0;
-                acc.for_each(&warpgroup, |row, col, value| sum += value * ((row + col) % 3 + 1) as f32);
+                acc.for_each(&warpgroup, |row, col, value| sum += value * ((row + col) % 2 + 1) as f32);
                 let sum = warpgroup.sum(sum);
                 let mut row = warpgroup.thread;
                 while row < 64 {
