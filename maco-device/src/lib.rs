@@ -23,6 +23,7 @@ mod largest;
 mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
+mod norm;
 mod profile;
 mod ragged;
 mod role;

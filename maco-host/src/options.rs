@@ -23,6 +23,7 @@ pub struct PlanOptions {
     pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
     pub(crate) carried: bool,
+    pub(crate) prologues: bool,
 }
 
 impl Default for PlanOptions {
@@ -39,6 +40,7 @@ impl Default for PlanOptions {
             tuning: None,
             cooperative: true,
             carried: true,
+            prologues: true,
         }
     }
 }
@@ -119,6 +121,15 @@ impl PlanOptions {
     #[must_use]
     pub fn carried(mut self, carried: bool) -> PlanOptions {
         self.carried = carried;
+        self
+    }
+
+    /// Whether products of few rows may make the norm of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
+    /// nothing else reads the norm: the call has then no tasks. With `false` every norm has its own, to measure or to test the one beside the
+    /// other; results have the same bits.
+    #[must_use]
+    pub fn prologues(mut self, prologues: bool) -> PlanOptions {
+        self.prologues = prologues;
         self
     }
 

@@ -217,6 +217,50 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
     }
 }
 
+/// A part of a sum for other consumers, who read it by [`load_part`] behind a barrier.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_part(at: u32, value: f32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+}
+
+/// What [`store_part`] has stored.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_part(at: u32) -> f32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    f32::from_bits(value)
+}
+
+/// What a row is multiplied by, for other consumers, who read it by [`load_factor`] behind a barrier.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_factor(at: u32, value: f32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+}
+
+/// What [`store_factor`] has stored.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_factor(at: u32) -> f32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.u32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    f32::from_bits(value)
+}
+
 /// One word of shared memory.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::hardware::scratch;
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::{Elementwise, Task};
 use crate::tile::{Inputs, Parts, Tile};
 
 /// One thread has all the work that consumers share.
@@ -141,12 +141,15 @@ impl Role for Alone {
     /// Adds one product after another in the order of the contraction.
     fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
+        task: Task,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
         y: Tile<E, I, J>,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
+        // What is to be normed carries flags, and here nothing does.
+        assert!(task.norm::<E>().is_none(), "one thread has no factor to make a norm of");
         for row in 0..y.rows() {
             for col in 0..y.cols() {
                 let mut sum = 0.0;

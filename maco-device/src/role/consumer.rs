@@ -14,7 +14,7 @@ use crate::cta::Simt;
 use crate::element::{Factor, HalfElement, MmaElement};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::{Elementwise, Task};
 use crate::tile::{Inputs, Parts, Tile};
 
 /// A consumer thread's state.
@@ -352,6 +352,7 @@ impl Role for Consumer {
     #[inline(always)]
     fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
+        task: Task,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
@@ -378,7 +379,7 @@ impl Role for Consumer {
         } else {
             self.wait_sent();
             // SAFETY: all consumers run the task, which is published; a copy is not read behind the barriers of a product.
-            unsafe { carried::receive(arena, x, self.staged, thread) }
+            unsafe { carried::receive(arena, x, task.norm(), self.staged, thread) }
         };
         // What is carried streams as its copy does.
         if !(x.streams() && w.streams()) {

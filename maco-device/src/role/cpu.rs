@@ -9,7 +9,7 @@ use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::{Elementwise, Task};
 use crate::tile::{Inputs, Parts, Tile};
 
 thread_local! {
@@ -204,13 +204,14 @@ impl Role for Cpu {
 
     fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
+        task: Task,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
         y: Tile<E, I, J>,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
-        play!(self, |role| role.gemv::<T, E, X, I, J>(x, w, inputs, y, f));
+        play!(self, |role| role.gemv::<T, E, X, I, J>(task, x, w, inputs, y, f));
     }
 
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(

@@ -9,7 +9,7 @@ use crate::cta::Simt;
 use crate::element::{HalfElement, MmaElement};
 use crate::hardware::{special, tma};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::{Elementwise, Task};
 use crate::tile::{Inputs, Parts, Tile};
 
 /// The loader's state.
@@ -111,6 +111,7 @@ impl Role for Loader {
     #[inline(always)]
     fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
+        _: Task,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         _: X,

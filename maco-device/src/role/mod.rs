@@ -4,7 +4,7 @@ use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::{Elementwise, Task};
 use crate::tile::{Inputs, Parts, Tile};
 pub use share::Share;
 
@@ -27,6 +27,7 @@ mod dots;
 pub mod gate;
 pub mod loader;
 mod maps;
+mod normed;
 pub mod notice;
 pub mod ring;
 mod share;
@@ -104,6 +105,7 @@ pub trait Role: Sized {
     #[inline(always)]
     fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
+        _task: Task,
         _x: Tile<E, I, 0>,
         _w: Tile<E, J, 0>,
         _inputs: X,

@@ -1,0 +1,187 @@
+//! The norm of a factor that all consumers have received: made in the staging memory, where they keep it, by the arithmetic and in the order of
+//! the task that makes norms ([`crate::norm`]).
+//!
+//! There a warp has a row, and a lane every 32nd block of eight elements. Here every thread squares the blocks that it has received; a
+//! warp then adds up what are blocks of a lane, and lanes, as there. So a row of few thousand elements takes all threads once, and is
+//! read twice from shared memory.
+
+use super::cores::ELEMENTWISE;
+use crate::abi::carried_stride;
+use crate::element::HalfElement;
+use crate::exchange::{across, eight};
+use crate::hardware::{barrier, memory, special, warp};
+use crate::norm;
+use crate::task::Norm;
+
+/// Blocks of eight elements of a thread that are worked on together.
+const TOGETHER: u32 = 4;
+/// Sums of blocks that a lane has on their way together.
+const SUMS: u32 = 8;
+
+/// Rows that become their norms.
+#[derive(Clone, Copy)]
+pub struct Rows<E> {
+    norm: Norm<E>,
+    /// The first row.
+    at: u32,
+    rows: u32,
+    cols: u32,
+}
+
+impl<E: HalfElement> Rows<E> {
+    /// Rows that lie at `at`, `carried_stride` elements apart; `cols` is a multiple of eight.
+    #[inline(always)]
+    pub fn new(norm: Norm<E>, at: u32, (rows, cols): (u32, u32)) -> Rows<E> {
+        Rows { norm, at, rows, cols }
+    }
+
+    /// Blocks of a row.
+    #[inline(always)]
+    fn across(self) -> u32 {
+        self.cols / 8
+    }
+
+    /// Where the sum of squares of block `n` of all lies: behind the rows.
+    #[inline(always)]
+    fn sum(self, n: u32) -> u32 {
+        self.at + self.rows * carried_stride(self.rows, self.cols) * 2 + n * 4
+    }
+
+    /// Where the factor of row `row` lies: behind the sums.
+    #[inline(always)]
+    fn factor(self, row: u32) -> u32 {
+        self.sum(self.rows * self.across() + row)
+    }
+
+    /// Row and column of block `n`.
+    #[inline(always)]
+    fn place(self, n: u32) -> (u32, u32) {
+        // A division takes longer than all that is multiplied.
+        let row = if self.rows == 1 { (n >= self.across()) as u32 } else { n.checked_div(self.across()).unwrap_or(0) };
+        (row, (n - row * self.across()) * 8)
+    }
+
+    /// Adds up the squares of block `n`.
+    ///
+    /// # Safety
+    /// Behind the rows is room for the sums and factors, which nobody reads before a barrier.
+    #[inline(always)]
+    pub unsafe fn add(self, n: u32, block: [u32; 4]) {
+        // SAFETY: passed on from the caller.
+        unsafe { memory::store_part(self.sum(n), eight(E::open(block), &norm::square, &|a, b| a + b)) };
+    }
+
+    /// The weights of those blocks, from block `first` on, that a thread has together; zeros behind the last one.
+    ///
+    /// # Safety
+    /// Weights are of a live tensor, and nobody writes them.
+    #[inline(always)]
+    pub unsafe fn weights(self, first: u32) -> [[u32; 4]; TOGETHER as usize] {
+        let weights = self.norm.weights;
+        let block = |turn: u32| {
+            let n = first + turn * ELEMENTWISE;
+            let (row, col) = self.place(n);
+            (row < self.rows, weights.pointer(0, col as i32))
+        };
+        if weights.wide() {
+            // SAFETY: eight weights, at a 16-byte boundary.
+            let load = |(inside, at): (bool, *mut E)| unsafe { memory::load4_if(inside, at.cast()) };
+            return [load(block(0)), load(block(1)), load(block(2)), load(block(3))];
+        }
+        let gather = |(inside, at): (bool, *mut E)| {
+            let (mut packed, mut n) = (0u128, 0);
+            while inside && n < 8 {
+                // SAFETY: one of eight weights.
+                let weight = unsafe { at.wrapping_add(n as usize * weights.view.col_stride as usize).read() };
+                packed = packed >> 16 | u128::from(weight.half()) << 112;
+                // Opaque, or each would be written out.
+                n = special::opaque(n + 1);
+            }
+            [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
+        };
+        [gather(block(0)), gather(block(1)), gather(block(2)), gather(block(3))]
+    }
+
+    /// Makes the norms. The result is known behind a barrier.
+    ///
+    /// # Safety
+    /// All consumers call, whole converged warps; `first` is the thread's first block, every `ELEMENTWISE`-th from which on it has written and
+    /// added, and `weights` what [`Rows::weights`] gave for it. What holds there holds here.
+    #[inline(always)]
+    pub unsafe fn make(self, first: u32, mut weights: [[u32; 4]; TOGETHER as usize]) {
+        barrier::sync_consumers();
+        let (lane, mut row) = (first % warp::LANES, first / warp::LANES);
+        while row < self.rows {
+            // SAFETY: all consumers have added.
+            let sum = unsafe { self.total(row, lane) };
+            if lane == 0 {
+                // SAFETY: behind the rows and sums; one thread writes the row's.
+                unsafe { memory::store_factor(self.factor(row), norm::factor(sum, self.cols, self.norm.epsilon)) };
+            }
+            row += ELEMENTWISE / warp::LANES;
+        }
+        barrier::sync_consumers();
+        // As often for all.
+        let mut before = 0;
+        loop {
+            let n = before + first;
+            // SAFETY: (of all) blocks of this thread; factors are there.
+            unsafe {
+                self.scale(n, weights[0]);
+                self.scale(n + ELEMENTWISE, weights[1]);
+                self.scale(n + 2 * ELEMENTWISE, weights[2]);
+                self.scale(n + 3 * ELEMENTWISE, weights[3]);
+            }
+            before += TOGETHER * ELEMENTWISE;
+            if before >= self.rows * self.across() {
+                break;
+            }
+            // SAFETY: passed on from the caller.
+            weights = unsafe { self.weights(before + first) };
+        }
+    }
+
+    /// The sum of all squares of a row, which every lane of its warp gets.
+    #[inline(always)]
+    unsafe fn total(self, row: u32, lane: u32) -> f32 {
+        let (blocks, from) = (self.across(), self.sum(row * self.across()));
+        let (mut total, mut block) = (0.0, lane);
+        // As often for all lanes, and without a branch for each: what is not there adds nothing.
+        let mut base = 0;
+        while base < blocks {
+            let part = |n: u32| {
+                let at = block + n * warp::LANES;
+                // SAFETY: a sum of the row, or its last one.
+                let sum = unsafe { memory::load_part(from + at.min(blocks - 1) * 4) };
+                if at < blocks { sum } else { 0.0 }
+            };
+            let sums = [part(0), part(1), part(2), part(3), part(4), part(5), part(6), part(7)];
+            total = total + sums[0];
+            total = total + sums[1];
+            total = total + sums[2];
+            total = total + sums[3];
+            total = total + sums[4];
+            total = total + sums[5];
+            total = total + sums[6];
+            total = total + sums[7];
+            block += SUMS * warp::LANES;
+            base += SUMS * warp::LANES;
+        }
+        across(total, &|a, b| a + b)
+    }
+
+    /// Multiplies block `n`, if there is one, by its row's factor and its weights.
+    #[inline(always)]
+    unsafe fn scale(self, n: u32, weights: [u32; 4]) {
+        let (row, col) = self.place(n);
+        if row >= self.rows {
+            return;
+        }
+        let at = self.at + (row * carried_stride(self.rows, self.cols) + col) * 2;
+        // SAFETY: (of all) passed on from the caller: in a row, at a 16-byte boundary, and this thread's.
+        let (v, factor) = unsafe { (E::open(memory::load_shared4(at)), memory::load_factor(self.factor(row))) };
+        let w = E::open(weights);
+        let one = |n: usize| norm::scaled(v[n], w[n], factor);
+        unsafe { memory::receive_shared4(at, E::close([one(0), one(1), one(2), one(3), one(4), one(5), one(6), one(7)])) };
+    }
+}
