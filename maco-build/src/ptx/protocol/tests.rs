@@ -32,6 +32,12 @@ ld.relaxed.gpu.global.u32 %r46, [%rd21];
 @%p15 bra $NEXT;
 fence.acquire.gpu; // of the next gate
 bar.warp.sync -1; // of the next gate
+st.shared.f32 [%r41], %r42;
+bar.sync 5, 256; // of squares
+ld.shared.f32 %r42, [%r41];
+st.shared.u32 [%r41], %r42;
+bar.sync 5, 256; // of factors
+ld.shared.u32 %r42, [%r41];
 st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
 bar.sync 5, 256; // of received elements
 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2};
@@ -159,6 +165,8 @@ fn every_rule_sees_its_mistake() {
         ("fence.proxy.async.shared::cta; // of transposed operands", 0, "", "what was transposed"),
         ("bar.sync 5, 256; // of transposed operands", 0, "", "other warps"),
         ("bar.sync 5, 256; // of received elements", 0, "", "have received"),
+        ("bar.sync 5, 256; // of squares", 0, "", "squares of other warps"),
+        ("bar.sync 5, 256; // of factors", 0, "", "a row's factor"),
         ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
         ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
