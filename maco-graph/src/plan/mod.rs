@@ -13,6 +13,7 @@ pub mod carried;
 mod check;
 mod dependence;
 mod display;
+mod draft;
 mod error;
 mod events;
 mod groups;
@@ -35,6 +36,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
+use draft::Draft;
 
 pub use error::{PlanError, Site};
 pub use list::{Cost, Costs};
@@ -464,23 +466,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         calls.push(choice.planned(call));
         choices.push(choice);
     }
-    let mut norms = if options.prologues && options.carried && schedulers == 0 { prologue::candidates(&graph) } else { Vec::new() };
-    // Without norms it is the last draft.
-    let draft = loop {
-        if norms.is_empty() {
-            break Draft::new(graph, calls, &regions, options, dropped)?;
-        }
-        let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), choices.clone());
-        prologue::fuse(&mut graph, &mut calls, &mut choices, &norms);
-        let regions = prologue::regions(&graph, &choices);
-        let draft = Draft::new(graph, calls, &regions, options, dropped)?;
-        let carried = prologue::carried(&draft.calls, &norms, &draft.found);
-        if carried.len() == norms.len() {
-            break draft;
-        }
-        norms = carried;
-    };
-    let Draft { graph, calls, found, order, events } = draft;
+    let Draft { graph, calls, found, order, events } = draft::draft(graph, calls, (&choices, regions), options, dropped)?;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {
@@ -509,35 +495,6 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     plan.routing = Routing::new(&plan);
     plan.verify().map_err(PlanError::Unverified)?;
     Ok(plan)
-}
-
-/// A plan before tasks are dealt.
-struct Draft {
-    graph: ir::Graph,
-    calls: Vec<PlannedCall>,
-    found: dependence::Dependences,
-    order: Vec<u32>,
-    events: events::Events,
-}
-
-impl Draft {
-    fn new(
-        graph: ir::Graph,
-        mut calls: Vec<PlannedCall>,
-        regions: &region::Regions,
-        options: &Options,
-        dropped: Option<Hazard>,
-    ) -> Result<Draft, PlanError> {
-        // A scheduler counts what each of its tasks waits for, so that must be known here.
-        let name_rows = options.schedule.schedulers() == 0;
-        let mut found = dependence::relate(&graph, &calls, regions, dropped, name_rows)?;
-        let order = schedule::number(&graph, &mut calls, &found.relations);
-        let events = events::emit(&graph, &calls, &order, regions, &mut found)?;
-        if options.carried {
-            carried::mark(&graph, &calls, options.schedule, &mut found);
-        }
-        Ok(Draft { graph, calls, found, order, events })
-    }
 }
 
 /// Tasks up to and with a call, while they are within the limit.

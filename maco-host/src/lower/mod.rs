@@ -63,7 +63,7 @@ pub(crate) struct Lowered {
 impl Lowered {
     pub(crate) fn new(plan: &Plan) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
-        let (views, first_view) = view::collect(plan);
+        let (views, first_view) = view::collect(&plan.graph, &plan.calls);
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;

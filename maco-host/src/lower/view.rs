@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use maco_device::abi::{self, NO_MAP, OPERANDS};
 use maco_graph::ir;
-use maco_graph::plan::{Plan, prologue};
+use maco_graph::plan::{PlannedCall, prologue};
 use maco_graph::spec::Index;
 
 use super::plane::{Boxes, Fault, MapRequest, Plane};
@@ -70,8 +70,7 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
 }
 
 /// Distinct views of all operands, and per call where in the table its own begin.
-pub(super) fn collect(plan: &Plan) -> (Views, Vec<u32>) {
-    let graph = &plan.graph;
+pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u32>) {
     let mut made = Views { views: Vec::new(), blocks: Vec::new(), maps: 0 };
     let mut known: HashMap<ViewKey<'_>, u32> = HashMap::new();
     let mut blocks: HashMap<[u32; OPERANDS], u32> = HashMap::new();
@@ -81,7 +80,7 @@ pub(super) fn collect(plan: &Plan) -> (Views, Vec<u32>) {
         let own = call.operands.iter().zip(tensor_params(call)).enumerate();
         let own = own.map(|(operand, of)| (operand, of, (call_index, operand), names(call, operand), None));
         // The weights of a norm come behind all others.
-        let norm = plan.calls[call_index].norm.and_then(|norm| {
+        let norm = calls.get(call_index).and_then(|call| call.norm).and_then(|norm| {
             let (made, of) = (&graph.calls[norm as usize], prologue::norm(&graph.calls[norm as usize])?);
             let weights = (made.operands.get(of.weight)?, tensor_params(made).nth(of.weight)?);
             Some((OPERANDS - 1, weights, (norm as usize, of.weight), None, made.scalars.get(of.epsilon).copied()))

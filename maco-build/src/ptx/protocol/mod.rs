@@ -184,7 +184,10 @@ impl Rules<'_, '_, '_> {
                     "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product",
                 );
             } else if SQUARES(statement) && !self.flow.meets(at, Way::Forward, MET, SQUARED) {
-                self.broken(at, "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up");
+                self.broken(
+                    at,
+                    "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up",
+                );
             } else if SCALE(statement) && !self.flow.meets(at, Way::Forward, MET, SCALED) {
                 self.broken(at, "a row's factor may not be there: consumers meet (`bar.sync`) before they multiply by it");
             } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
