@@ -110,7 +110,7 @@ impl<E: HalfElement> Rows<E> {
     #[inline(always)]
     pub unsafe fn make(self, first: u32, mut weights: [[u32; 4]; TOGETHER as usize]) {
         barrier::sync_consumers();
-        let (lane, mut row) = (first % warp::LANES, first / warp::LANES);
+        let (lane, mut row) = (warp::lane_again(), first / warp::LANES);
         while row < self.rows {
             // SAFETY: all consumers have added.
             let sum = unsafe { self.total(row, lane) };
@@ -156,14 +156,14 @@ impl<E: HalfElement> Rows<E> {
                 if at < blocks { sum } else { 0.0 }
             };
             let sums = [part(0), part(1), part(2), part(3), part(4), part(5), part(6), part(7)];
-            total = total + sums[0];
-            total = total + sums[1];
-            total = total + sums[2];
-            total = total + sums[3];
-            total = total + sums[4];
-            total = total + sums[5];
-            total = total + sums[6];
-            total = total + sums[7];
+            total += sums[0];
+            total += sums[1];
+            total += sums[2];
+            total += sums[3];
+            total += sums[4];
+            total += sums[5];
+            total += sums[6];
+            total += sums[7];
             block += SUMS * warp::LANES;
             base += SUMS * warp::LANES;
         }
@@ -182,6 +182,7 @@ impl<E: HalfElement> Rows<E> {
         let (v, factor) = unsafe { (E::open(memory::load_shared4(at)), memory::load_factor(self.factor(row))) };
         let w = E::open(weights);
         let one = |n: usize| norm::scaled(v[n], w[n], factor);
+        // SAFETY: as above.
         unsafe { memory::receive_shared4(at, E::close([one(0), one(1), one(2), one(3), one(4), one(5), one(6), one(7)])) };
     }
 }
