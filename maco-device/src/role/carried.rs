@@ -98,9 +98,6 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
         let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
         let (all, first) = (rows * across, thread / (CONSUMERS / ELEMENTWISE));
         let norm = norm.map(|norm| Rows::new(norm, to, (rows, cols)));
-        // On their way while `x` is polled for.
-        // SAFETY: passed on from the caller.
-        let weights = norm.map(|norm| unsafe { norm.weights(first) });
         // As often for all.
         let mut before = 0;
         while before < all {
@@ -134,9 +131,9 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
             }
             before += 4 * ELEMENTWISE;
         }
-        if let (Some(norm), Some(weights)) = (norm, weights) {
-            // SAFETY: all consumers come here, who have received `x` together, each what it has weights for.
-            unsafe { norm.make(first, weights) };
+        if let Some(norm) = norm {
+            // SAFETY: all consumers come here, who have received `x` together, each its blocks.
+            unsafe { norm.make(first) };
         }
         barrier::sync_consumers();
         if thread == 0 {

@@ -74,41 +74,49 @@ impl<E: HalfElement> Rows<E> {
     /// The weights of those blocks, from block `first` on, that a thread has together; zeros behind the last one.
     ///
     /// # Safety
-    /// Weights are of a live tensor, and nobody writes them.
+    /// Weights are of a live tensor, and nobody writes them; they are wide ([`crate::Tile::wide`]).
     #[inline(always)]
-    pub unsafe fn weights(self, first: u32) -> [[u32; 4]; TOGETHER as usize] {
+    unsafe fn weights(self, first: u32) -> [[u32; 4]; TOGETHER as usize] {
         let weights = self.norm.weights;
         let block = |turn: u32| {
             let n = first + turn * ELEMENTWISE;
             let (row, col) = self.place(n);
             (row < self.rows, weights.pointer(0, col as i32))
         };
-        if weights.wide() {
-            // SAFETY: eight weights, at a 16-byte boundary.
-            let load = |(inside, at): (bool, *mut E)| unsafe { memory::load4_if(inside, at.cast()) };
-            return [load(block(0)), load(block(1)), load(block(2)), load(block(3))];
+        // SAFETY: eight weights, at a 16-byte boundary.
+        let load = |(inside, at): (bool, *mut E)| unsafe { memory::load4_if(inside, at.cast()) };
+        [load(block(0)), load(block(1)), load(block(2)), load(block(3))]
+    }
+
+    /// The weights of block `n`, one by one.
+    ///
+    /// # Safety
+    /// As [`Rows::weights`]; there is such a block.
+    #[inline(always)]
+    unsafe fn gather(self, n: u32) -> [u32; 4] {
+        let (weights, col) = (self.norm.weights, self.place(n).1);
+        let (mut packed, mut at) = (0u128, 0);
+        while at < 8 {
+            // SAFETY: one of eight weights.
+            let weight = unsafe { weights.pointer(0, (col + at) as i32).read() };
+            packed = packed >> 16 | u128::from(weight.half()) << 112;
+            // Opaque, or each would be written out.
+            at = special::opaque(at + 1);
         }
-        let gather = |(inside, at): (bool, *mut E)| {
-            let (mut packed, mut n) = (0u128, 0);
-            while inside && n < 8 {
-                // SAFETY: one of eight weights.
-                let weight = unsafe { at.wrapping_add(n as usize * weights.view.col_stride as usize).read() };
-                packed = packed >> 16 | u128::from(weight.half()) << 112;
-                // Opaque, or each would be written out.
-                n = special::opaque(n + 1);
-            }
-            [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
-        };
-        [gather(block(0)), gather(block(1)), gather(block(2)), gather(block(3))]
+        [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
     }
 
     /// Makes the norms. The result is known behind a barrier.
     ///
     /// # Safety
     /// All consumers call, whole converged warps; `first` is the thread's first block, every `ELEMENTWISE`-th from which on it has written and
-    /// added, and `weights` what [`Rows::weights`] gave for it. What holds there holds here.
+    /// added. Weights are of a live tensor, and nobody writes them.
     #[inline(always)]
-    pub unsafe fn make(self, first: u32, mut weights: [[u32; 4]; TOGETHER as usize]) {
+    pub unsafe fn make(self, first: u32) {
+        let wide = self.norm.weights.wide();
+        // On their way while squares are added up; not while `x` is polled for, which takes all registers.
+        // SAFETY: passed on from the caller.
+        let mut weights = if wide { unsafe { self.weights(first) } } else { [[0; 4]; TOGETHER as usize] };
         barrier::sync_consumers();
         let (lane, mut row) = (warp::lane_again(), first / warp::LANES);
         while row < self.rows {
@@ -121,6 +129,15 @@ impl<E: HalfElement> Rows<E> {
             row += ELEMENTWISE / warp::LANES;
         }
         barrier::sync_consumers();
+        if !wide {
+            let mut n = first;
+            while n < self.rows * self.across() {
+                // SAFETY: as above; a block of this thread.
+                unsafe { self.scale(n, self.gather(n)) };
+                n += ELEMENTWISE;
+            }
+            return;
+        }
         // As often for all.
         let mut before = 0;
         loop {
