@@ -103,6 +103,9 @@ pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
     if condition { unsafe { at.cast::<[u32; 4]>().read() } } else { [0; 4] }
 }
 
+/// There are no caches to fill.
+pub fn prefetch(_: *const u32) {}
+
 /// # Safety
 /// `at` is an aligned word of this CTA's shared memory, which nobody else uses before a barrier.
 pub unsafe fn store_part(at: u32, value: f32) {

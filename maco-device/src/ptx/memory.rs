@@ -34,6 +34,13 @@ pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Has the line at `at`, of global memory, on its way to the L2 cache (PTX ISA §9.7.9.15 `prefetch`); where nothing is, nothing happens.
+#[inline(always)]
+pub fn prefetch(at: *const u32) {
+    // SAFETY: reads nothing that anybody sees, and does not fault.
+    unsafe { asm!("prefetch.global.L2 [{0}];", in(reg64) at, options(nostack)) }
+}
+
 /// Four words in one access.
 ///
 /// # Safety

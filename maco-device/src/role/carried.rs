@@ -4,12 +4,12 @@
 //! element. So no fence is between the two, and nothing else is known by it (the protocol LL of NCCL, in words of half the size).
 
 use super::cores::ELEMENTWISE;
-use super::normed::Rows;
+use super::normed;
 use super::ring::{Arena, FALL_THROUGH};
 use crate::abi::{CONSUMERS, NO_MAP, View, carried_stride};
 use crate::element::HalfElement;
 use crate::hardware::{barrier, local, memory, special, warp};
-use crate::task::Norm;
+use crate::task::Task;
 use crate::tile::Tile;
 
 /// Eight elements on their way.
@@ -55,53 +55,54 @@ impl Eight {
         self.missing = (a | b | c | d | e | f | g | h) >> 16 & self.inside;
     }
 
-    /// Puts them where they are read, and lets `norm`, if there is one, add up the squares of what are the `n`-th ones.
+    /// Puts them where they are read.
     #[inline(always)]
-    unsafe fn put<E: HalfElement>(&self, n: u32, norm: Option<Rows<E>>) {
+    unsafe fn put(&self) {
         let [[a, b, c, d], [e, f, g, h]] = self.words;
         let pair = |low: u32, high: u32| low & 0xffff | high << 16;
-        let packed = [pair(a, b), pair(c, d), pair(e, f), pair(g, h)];
         if self.inside != 0 {
             // SAFETY: passed on from the caller; the plan promises that there is room for the tile.
-            unsafe { memory::receive_shared4(self.to, packed) };
-            if let Some(norm) = norm {
-                // SAFETY: as above.
-                unsafe { norm.add(n, packed) };
-            }
+            unsafe { memory::receive_shared4(self.to, [pair(a, b), pair(c, d), pair(e, f), pair(g, h)]) };
         }
     }
 }
 
-/// Waits until all of `x` has come, and gives a copy of it in the staging memory, or of its rows' norm: the one that a task before has made,
-/// if nothing was staged since. Never more than until the CTA is let through.
+/// Waits until all of `x` has come, and gives a copy of it in the staging memory, or of its rows' norm if `task` makes that: the one that a
+/// task before has made, if nothing was staged since. Never more than until the CTA is let through.
 ///
 /// # Safety
 /// All consumers call, whole converged warps, in a task that is published, with at least one barrier of theirs behind. `x` has words, and is
 /// no larger than a plan allows; nothing that was staged still has to be sent, and no consumer reads a copy made before. `staged` chunks have
-/// been. Nobody writes the weights of `norm`, which are of a live tensor and as many as `x` has columns.
+/// been. Nobody writes the weights of the task's norm, which are of a live tensor and as many as `x` has columns.
 #[inline(always)]
 pub unsafe fn receive<E: HalfElement, const I: usize>(
     arena: Arena,
     x: Tile<E, I, 0>,
-    norm: Option<Norm<E>>,
+    task: Task,
     staged: u32,
     thread: u32,
 ) -> Tile<E, I, 0> {
     const IS_NORMED: u32 = 1 << 31;
     let (rows, cols) = (x.rows(), x.cols());
     let (stride, to) = (carried_stride(rows, cols), arena.chunk(0));
-    // In a launch, an element that carries a flag is written once, and weights are not.
-    let (weights, epsilon) = norm.map_or((0, 0), |norm| (norm.weights.pointer(0, 0) as u64, norm.epsilon.to_bits()));
-    let shape = rows | cols << 8 | if norm.is_some() { IS_NORMED } else { 0 };
-    let factor = [x.pointer(0, 0) as u64 as u32, staged, shape, weights as u32, (weights >> 32) as u32, epsilon];
-    if !warp::all(arena.is_copied(factor)) {
+    // In a launch, an element that carries a flag is written once, and weights are not. Of the slot, nothing is kept in registers while `x` is
+    // polled for.
+    let factor = || {
+        let norm = task.norm::<E>();
+        let (weights, epsilon) = norm.map_or((0, 0), |norm| (norm.weights.pointer(0, 0) as u64, norm.epsilon.to_bits()));
+        let shape = rows | cols << 8 | if norm.is_some() { IS_NORMED } else { 0 };
+        [x.pointer(0, 0) as u64 as u32, staged, shape, weights as u32, (weights >> 32) as u32, epsilon]
+    };
+    if !warp::all(arena.is_copied(factor())) {
+        if let Some(norm) = task.norm::<E>() {
+            normed::prefetch(norm, cols, thread);
+        }
         let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
-        let (all, first) = (rows * across, thread / (CONSUMERS / ELEMENTWISE));
-        let norm = norm.map(|norm| Rows::new(norm, to, (rows, cols)));
+        let all = rows * across;
         // As often for all.
         let mut before = 0;
         while before < all {
-            let n = before + first;
+            let n = before + thread / (CONSUMERS / ELEMENTWISE);
             let eight = |turn: u32| Eight::of(x, words, n + turn * ELEMENTWISE, across, (to, stride));
             let [mut a, mut b, mut c, mut d] = [eight(0), eight(1), eight(2), eight(3)];
             loop {
@@ -124,20 +125,20 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
             }
             // SAFETY: as above.
             unsafe {
-                a.put(n, norm);
-                b.put(n + ELEMENTWISE, norm);
-                c.put(n + 2 * ELEMENTWISE, norm);
-                d.put(n + 3 * ELEMENTWISE, norm);
+                a.put();
+                b.put();
+                c.put();
+                d.put();
             }
             before += 4 * ELEMENTWISE;
         }
-        if let Some(norm) = norm {
-            // SAFETY: all consumers come here, who have received `x` together, each its blocks.
-            unsafe { norm.make(first) };
-        }
         barrier::sync_consumers();
         if thread == 0 {
-            arena.set_copied(factor);
+            arena.set_copied(factor());
+        }
+        if task.norm::<E>().is_some() {
+            // SAFETY: all consumers come here, who have received `x` together.
+            unsafe { normed::make::<E>(task, to, rows, cols) };
         }
     }
     let view = View { base: special::generic(to), rows, cols, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };

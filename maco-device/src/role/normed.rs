@@ -1,26 +1,55 @@
 //! The norm of a factor that all consumers have received: made in the staging memory, where they keep it, by the arithmetic and in the order of
 //! the task that makes norms ([`crate::norm`]).
 //!
-//! There a warp has a row, and a lane every 32nd block of eight elements. Here every thread squares the blocks that it has received; a
-//! warp then adds up what are blocks of a lane, and lanes, as there. So a row of few thousand elements takes all threads once, and is
-//! read twice from shared memory.
+//! There a warp has a row, and a lane every 32nd block of eight elements. Here every thread squares blocks of any row; a warp then adds up
+//! what are blocks of a lane, and lanes, as there. So a row of few thousand elements takes all threads once or twice.
+//!
+//! A function of its own, called where the product holds nearly nothing: inlined, its registers made products spill.
 
 use super::cores::ELEMENTWISE;
-use crate::abi::carried_stride;
+use crate::abi::{CONSUMERS, carried_stride};
 use crate::element::HalfElement;
 use crate::exchange::{across, eight};
 use crate::hardware::{barrier, memory, special, warp};
 use crate::norm;
-use crate::task::Norm;
+use crate::task::{Norm, Task};
 
 /// Blocks of eight elements of a thread that are worked on together.
 const TOGETHER: u32 = 4;
 /// Sums of blocks that a lane has on their way together.
 const SUMS: u32 = 8;
 
+/// Elements of weights that are fetched together.
+const LINE: u32 = 32;
+
+/// Has the weights of `norm`, `cols`, on their way to the L2 cache while rows are polled for; by all consumers.
+#[inline(always)]
+pub fn prefetch<E: HalfElement>(norm: Norm<E>, cols: u32, thread: u32) {
+    let mut col = thread * LINE;
+    while col < cols {
+        memory::prefetch(norm.weights.pointer(0, col as i32).cast());
+        col += CONSUMERS * LINE;
+    }
+}
+
+/// Makes of `rows` rows, which lie at `at`, `carried_stride` elements apart, the norm that `task` says. `cols` is a multiple of eight. All
+/// consumers have met when it ends.
+///
+/// # Safety
+/// All consumers call, whole converged warps, behind a barrier that has made the rows known. Behind these is room for
+/// [`crate::abi::norm_bytes`]. Weights are of a live tensor, and nobody writes them.
+#[inline(never)]
+pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
+    if let Some(norm) = task.norm() {
+        let rows: Rows<E> = Rows { norm, at, rows, cols };
+        // SAFETY: passed on from the caller.
+        unsafe { rows.make((special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE)) };
+    }
+}
+
 /// Rows that become their norms.
 #[derive(Clone, Copy)]
-pub struct Rows<E> {
+struct Rows<E> {
     norm: Norm<E>,
     /// The first row.
     at: u32,
@@ -29,12 +58,6 @@ pub struct Rows<E> {
 }
 
 impl<E: HalfElement> Rows<E> {
-    /// Rows that lie at `at`, `carried_stride` elements apart; `cols` is a multiple of eight.
-    #[inline(always)]
-    pub fn new(norm: Norm<E>, at: u32, (rows, cols): (u32, u32)) -> Rows<E> {
-        Rows { norm, at, rows, cols }
-    }
-
     /// Blocks of a row.
     #[inline(always)]
     fn across(self) -> u32 {
@@ -61,14 +84,11 @@ impl<E: HalfElement> Rows<E> {
         (row, (n - row * self.across()) * 8)
     }
 
-    /// Adds up the squares of block `n`.
-    ///
-    /// # Safety
-    /// Behind the rows is room for the sums and factors, which nobody reads before a barrier.
+    /// Where the first element of block `n` lies.
     #[inline(always)]
-    pub unsafe fn add(self, n: u32, block: [u32; 4]) {
-        // SAFETY: passed on from the caller.
-        unsafe { memory::store_part(self.sum(n), eight(E::open(block), &norm::square, &|a, b| a + b)) };
+    fn block(self, n: u32) -> u32 {
+        let (row, col) = self.place(n);
+        self.at + (row * carried_stride(self.rows, self.cols) + col) * 2
     }
 
     /// The weights of those blocks, from block `first` on, that a thread has together; zeros behind the last one.
@@ -106,17 +126,28 @@ impl<E: HalfElement> Rows<E> {
         [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
     }
 
-    /// Makes the norms. The result is known behind a barrier.
+    /// Makes the norms, this thread the blocks from `first` on, every `ELEMENTWISE`-th.
     ///
     /// # Safety
-    /// All consumers call, whole converged warps; `first` is the thread's first block, every `ELEMENTWISE`-th from which on it has written and
-    /// added. Weights are of a live tensor, and nobody writes them.
+    /// As of [`make`].
     #[inline(always)]
-    pub unsafe fn make(self, first: u32) {
+    unsafe fn make(self, first: u32) {
         let wide = self.norm.weights.wide();
-        // On their way while squares are added up; not while `x` is polled for, which takes all registers.
+        // On their way while squares are added up.
         // SAFETY: passed on from the caller.
         let mut weights = if wide { unsafe { self.weights(first) } } else { [[0; 4]; TOGETHER as usize] };
+        let (all, mut before) = (self.rows * self.across(), 0);
+        // As often for all, who meet behind it.
+        while before < all {
+            let n = before + first;
+            if n < all {
+                // SAFETY: a block of a row.
+                let block = E::open(unsafe { memory::load_shared4(self.block(n)) });
+                // SAFETY: behind the rows is room for its sum, which nobody reads before the barrier.
+                unsafe { memory::store_part(self.sum(n), eight(block, &norm::square, &|a, b| a + b)) };
+            }
+            before += ELEMENTWISE;
+        }
         barrier::sync_consumers();
         let (lane, mut row) = (warp::lane_again(), first / warp::LANES);
         while row < self.rows {
@@ -129,18 +160,17 @@ impl<E: HalfElement> Rows<E> {
             row += ELEMENTWISE / warp::LANES;
         }
         barrier::sync_consumers();
-        if !wide {
-            let mut n = first;
-            while n < self.rows * self.across() {
+        // Likewise.
+        let mut before = 0;
+        while !wide && before < all {
+            let n = before + first;
+            if n < all {
                 // SAFETY: as above; a block of this thread.
                 unsafe { self.scale(n, self.gather(n)) };
-                n += ELEMENTWISE;
             }
-            return;
+            before += ELEMENTWISE;
         }
-        // As often for all.
-        let mut before = 0;
-        loop {
+        while wide && before < all {
             let n = before + first;
             // SAFETY: (of all) blocks of this thread; factors are there.
             unsafe {
@@ -150,12 +180,10 @@ impl<E: HalfElement> Rows<E> {
                 self.scale(n + 3 * ELEMENTWISE, weights[3]);
             }
             before += TOGETHER * ELEMENTWISE;
-            if before >= self.rows * self.across() {
-                break;
-            }
-            // SAFETY: passed on from the caller.
+            // SAFETY: passed on from the caller; there are none behind the last ones.
             weights = unsafe { self.weights(before + first) };
         }
+        barrier::sync_consumers();
     }
 
     /// The sum of all squares of a row, which every lane of its warp gets.
@@ -190,11 +218,10 @@ impl<E: HalfElement> Rows<E> {
     /// Multiplies block `n`, if there is one, by its row's factor and its weights.
     #[inline(always)]
     unsafe fn scale(self, n: u32, weights: [u32; 4]) {
-        let (row, col) = self.place(n);
+        let (row, at) = (self.place(n).0, self.block(n));
         if row >= self.rows {
             return;
         }
-        let at = self.at + (row * carried_stride(self.rows, self.cols) + col) * 2;
         // SAFETY: (of all) passed on from the caller: in a row, at a 16-byte boundary, and this thread's.
         let (v, factor) = unsafe { (E::open(memory::load_shared4(at)), memory::load_factor(self.factor(row))) };
         let w = E::open(weights);
