@@ -1,4 +1,4 @@
-//! Tasks that are pushed before they are ready: a scheduler with nothing else to push looks ahead.
+//! Tasks that are pushed before they are ready: a scheduler with nothing more urgent to push looks ahead.
 //!
 //! A task that lacks only the end of another one, which has been pushed and has not ended, goes to a worker that has nothing. That
 //! worker waits for one word: how many tasks the other's worker has ended in this launch. So descriptor and views are in place when
@@ -84,8 +84,8 @@ impl Ahead {
         self.left = scheduler.own.div_ceil(scheduler.machine.lanes());
     }
 
-    /// If nothing is ready, pushes a task that waits only for one of the next group of workers; whether there was one. One group and one
-    /// task at a time: what has come in meanwhile may be more urgent.
+    /// Pushes a task that waits only for one of the next group of workers, if it is more urgent than all that are ready; whether there was
+    /// one. One group and one task at a time: what has come in meanwhile may be more urgent.
     ///
     /// # Safety
     /// As [`super::schedule`]; behind what acquires the messages.
@@ -97,18 +97,23 @@ impl Ahead {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            if scheduler.load(scheduler.at.count) != 0 || scheduler.load(scheduler.at.ahead) >= MOST {
+            if scheduler.load(scheduler.at.ahead) >= MOST {
                 return false;
             }
             let first = self.base;
             self.left -= 1;
             self.base = if first + machine.lanes() < scheduler.own { first + machine.lanes() } else { 0 };
-            let Some(idle) = scheduler.idle() else { return false };
             let (task, ended) = scheduler.successor(first + machine.lane());
-            let found = machine.vote(ended != 0);
+            let mut found = machine.vote(ended != 0);
+            if found != 0 && scheduler.load(scheduler.at.count) != 0 {
+                // Numbers are in the order of urgency.
+                let (word, bits) = scheduler.first();
+                found = machine.vote(ended != 0 && task < word * 32 + bits.trailing_zeros());
+            }
             if found == 0 {
                 return false;
             }
+            let Some(idle) = scheduler.idle() else { return false };
             let lane = found.trailing_zeros();
             let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
             scheduler.push_ahead(idle, task, scheduler.worker(first + lane), ended);

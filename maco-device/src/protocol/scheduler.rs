@@ -285,7 +285,7 @@ impl<M: Machine> Scheduler<'_, M> {
 
     /// The first word of ready bits that is not 0, and its bits; there is one.
     #[inline(always)]
-    unsafe fn first(&self) -> (u32, u32) {
+    pub(super) unsafe fn first(&self) -> (u32, u32) {
         let machine = self.machine;
         let words = self.tasks.div_ceil(1024);
         let mut base = 0;

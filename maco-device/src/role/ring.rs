@@ -303,40 +303,41 @@ impl Arena {
         true
     }
 
-    /// Initialises every barrier: this thread's part, number `thread` of `threads` (one after another, by one thread, they would be a good part of
-    /// a short launch).
+    /// Initialises every barrier.
     ///
     /// # Safety
-    /// Nobody uses the arena before all have called, and met.
+    /// Called by one thread before any other uses the arena.
     #[inline(always)]
-    pub unsafe fn init(self, thread: u32, threads: u32) {
-        // They lie in this order.
-        let mut at = READY + thread * 8;
-        while at < TAILS {
-            let arrivals = match at {
-                _ if at < DONE => ARRIVALS,
-                _ if at < VACANT => 8 * ARRIVALS,
-                _ if at < POSTED => 1 + ARRIVALS,
-                _ if at < FULL => ARRIVALS,
-                _ if at < EMPTY => 1,
-                _ if at < STAGED => 8,
-                _ if at < FREE => 4 * ARRIVALS,
-                _ => 1,
-            };
-            // SAFETY: a barrier of the arena, of no other thread; the caller promises that nobody uses it yet.
-            unsafe { mbarrier::init(self.base() + at, arrivals) };
-            at += threads * 8;
-        }
-        // The tails and, behind them, the halt word, what the warps have begun, and notices.
-        at = TAILS + thread * 4;
-        while at < END {
-            // SAFETY: a word of the arena, as above.
-            unsafe { memory::store_shared(self.base() + at, 0) };
-            at += threads * 4;
-        }
-        if thread == 0 {
-            // SAFETY: as above.
-            unsafe { crate::profile::clear(self) };
+    pub unsafe fn init(self) {
+        // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
+        unsafe {
+            let mut i = 0;
+            while i < SLOTS {
+                mbarrier::init(self.ready(i), ARRIVALS);
+                mbarrier::init(self.done(i), 8 * ARRIVALS);
+                mbarrier::init(self.vacant(i), 1 + ARRIVALS);
+                mbarrier::init(self.posted(i), ARRIVALS);
+                i += 1;
+            }
+            i = 0;
+            while i < PAGES {
+                mbarrier::init(self.full(i), 1);
+                mbarrier::init(self.empty(i), 8);
+                i += 1;
+            }
+            i = TAILS;
+            while i < END {
+                // The tails and, behind them, the halt word, what the warps have begun, and notices.
+                memory::store_shared(self.base() + i, 0);
+                i += 4;
+            }
+            crate::profile::clear(self);
+            i = 0;
+            while i < CHUNKS {
+                mbarrier::init(self.staged(i), 4 * ARRIVALS);
+                mbarrier::init(self.free(i), 1);
+                i += 1;
+            }
         }
         crate::hardware::fence::mbarrier_init();
     }

@@ -39,8 +39,8 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         if block >= workers {
             scheduler(arena, launch, block - workers);
         } else {
-            arena.init(thread, crate::abi::THREADS);
             if thread == 0 {
+                arena.init();
                 profile::init(arena, launch, block);
             }
             barrier::sync_cta();

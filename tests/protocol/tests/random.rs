@@ -85,6 +85,24 @@ fn chains_are_pushed_ahead() {
     }
 }
 
+/// A chain on the way to the end is pushed ahead also while tasks are ready that matter less: those come behind it in the order of tasks, as
+/// a plan puts them.
+#[test]
+fn chains_are_pushed_ahead_of_a_fan() {
+    const LINKS: u32 = 100;
+    const FAN: u32 = 1000;
+    let chain = (0..LINKS - 1).map(|link| Counter { producers: vec![link], waiters: vec![link + 1] });
+    let fan = Counter { producers: vec![0], waiters: (LINKS..LINKS + FAN).collect() };
+    for workers in [4, 40] {
+        let (counters, lists) = (chain.clone().chain([fan.clone()]).collect(), vec![Vec::new(); workers as usize]);
+        let plan = Plan { tasks: LINKS + FAN, counters, workers, lists, drains: Vec::new(), named: None };
+        for seed in 0..20 {
+            let ahead = walk(&plan, Schedule::Pushed(1), 0, true, None, seed);
+            assert!(ahead > LINKS / 8, "{ahead} of {LINKS} links ahead on {workers} workers");
+        }
+    }
+}
+
 /// The end of a task is two messages to one scheduler, and a task that waits for the second counter only may end before that is heard.
 #[test]
 fn no_message_is_left_behind() {
