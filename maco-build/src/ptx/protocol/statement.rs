@@ -36,6 +36,8 @@ pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "
 pub(super) const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
 /// A barrier of some of the threads.
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
+/// The lanes of a warp.
+pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
 /// Boxes of a tensor, or rows as they lie.
 pub(super) const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
 pub(super) const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
