@@ -26,6 +26,7 @@ mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod multiplicand;
+mod norm;
 mod pipeline;
 mod product;
 mod profile;

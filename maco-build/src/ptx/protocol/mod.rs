@@ -38,11 +38,18 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
     called
 }
 
-/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised.
+/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. The norm of a factor is made by
+/// all consumers, who meet in it.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    let norm = function.body.iter().any(SQUARES);
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+        if !(norm && MET(statement)) {
+            report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+        }
+    }
+    if norm {
+        Rules { flow: Flow::new(function), report }.norms();
     }
 }
 
@@ -187,6 +194,16 @@ impl Rules<'_, '_, '_> {
                 self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
+    }
+
+    /// The norm of a factor, in a function of its own. Its caller has met before it calls.
+    fn norms(&mut self) {
+        let squares = "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up";
+        self.always(SQUARES, Way::Forward, MET, SQUARED, squares);
+        let factor = "a row's factor may not be there: consumers meet (`bar.sync`) before they multiply by it";
+        self.always(SCALE, Way::Forward, MET, SCALED, factor);
+        let made = "other warps may not have made their part of the norm: consumers meet (`bar.sync`) before the function ends";
+        self.always(RECEIVED, Way::Forward, MET, NEVER, made);
     }
 
     /// Results on their way to global memory.

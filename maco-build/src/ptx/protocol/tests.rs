@@ -255,3 +255,38 @@ fn every_rule_sees_its_mistake() {
         assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
     }
 }
+
+/// What an entry calls to make the norm of a factor: consumers meet there, and nowhere else in a function.
+#[test]
+fn a_norm_keeps_to_its_barriers() {
+    const NORM: &str = "\
+$SQUARES:
+st.shared.f32 [%r1], %r2;
+@%p1 bra $SQUARES;
+bar.sync 5, 256; // of squares
+ld.shared.f32 %r2, [%r1];
+st.shared.u32 [%r1], %r2;
+bar.sync 5, 256; // of factors
+ld.shared.u32 %r2, [%r1];
+st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
+bar.sync 5, 256; // of the norm
+";
+    let found = |body: &str| -> Vec<String> {
+        let ptx = format!(
+            ".version 8.6\n.func norm(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni norm, (p);\nret;\n}}\n"
+        );
+        let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "norm");
+        findings.map(|finding| finding.text).collect()
+    };
+    assert_eq!(found(NORM), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
+        ("bar.sync 5, 256; // of factors", "", "a row's factor"),
+        ("bar.sync 5, 256; // of the norm", "", "their part of the norm"),
+        ("bar.sync 5, 256; // of the norm", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("st.shared.f32 [%r1], %r2;", "", "belongs into the entry"),
+    ] {
+        let broken = NORM.replacen(line, instead, 1);
+        assert!(broken != NORM && found(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", found(&broken));
+    }
+}
