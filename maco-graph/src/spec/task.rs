@@ -207,6 +207,9 @@ pub enum TaskKind {
     },
     /// The consumer threads load and store global memory themselves.
     Direct,
+    /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map` or `rows`, once, and
+    /// nothing else of its `cta`).
+    Tiled,
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
     Streamed {
         /// Which tensor parameter.
@@ -260,6 +263,11 @@ impl TaskSpec {
             TaskKind::Streamed { operand, .. } => Some(operand as usize),
             _ => None,
         }
+    }
+
+    /// Whether tiles that it reads may come through the ring.
+    pub const fn reads_tiles(&self) -> bool {
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Elementwise)
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.
