@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Epilogue, Identity};
 use crate::hardware::scratch;
+use crate::norm;
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
@@ -237,6 +238,19 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
         self.role.rows(inputs, y, self.task, f);
+    }
+
+    /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
+    /// and whose result only products of few rows multiply, the plan may leave it to those to make it of their factor: to the same bits.
+    #[inline(always)]
+    pub fn rmsnorm<E: Element<Value = f32>, const I: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        weight: Tile<E, 1, 0>,
+        y: Tile<E, I, 0>,
+        epsilon: f32,
+    ) {
+        self.role.rows((x, weight), y, self.task, |(x, weight), y| norm::row(x, weight, y, epsilon));
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.

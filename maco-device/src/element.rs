@@ -130,7 +130,7 @@ pub trait MmaElement: Element<Value = f32> {
     message = "MACO0017: `gemv` multiplies `bf16` or `f16`, not `{Self}`",
     note = "cast to one of them (`to_bf16`, `to_f16`), or use `mma`, which takes `f32` as tf32"
 )]
-pub trait HalfElement: MmaElement {
+pub trait HalfElement: MmaElement + Element<Eight = [u32; 4]> {
     /// Its bits.
     #[doc(hidden)]
     fn half(self) -> u16;

@@ -25,6 +25,7 @@ mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
 mod multiplicand;
+mod norm;
 mod pipeline;
 mod product;
 mod profile;

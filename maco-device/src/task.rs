@@ -1,6 +1,6 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, Launch, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
+use crate::abi::{Descriptor, Launch, NORMED, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
 use crate::element::Element;
 use crate::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
@@ -33,6 +33,17 @@ const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::o
 pub struct Task {
     place: Place,
     launch: *const Launch,
+}
+
+/// A norm of rows: see [`crate::Cta::rmsnorm`].
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<E> {
+    /// One for each column.
+    pub(crate) weights: Tile<E, 1, 0>,
+    /// Added to the mean square.
+    pub(crate) epsilon: f32,
+    /// Not 0; that of no norm by other weights or another epsilon.
+    pub(crate) number: u32,
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -116,6 +127,16 @@ impl Task {
             View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
         };
         Tile::new(view, plane, row, col)
+    }
+
+    /// The norm that the task makes of its factor, if it does.
+    #[inline(always)]
+    pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
+        if self.word(FLAGS) & NORMED as u32 == 0 {
+            return None;
+        }
+        let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
+        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map), number: weights.view.plane_stride })
     }
 
     /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many

@@ -24,6 +24,7 @@ pub struct PlanOptions {
     pub(crate) cooperative: bool,
     pub(crate) carried: bool,
     pub(crate) look_ahead: bool,
+    pub(crate) prologues: bool,
 }
 
 impl Default for PlanOptions {
@@ -41,6 +42,7 @@ impl Default for PlanOptions {
             cooperative: true,
             carried: true,
             look_ahead: true,
+            prologues: true,
         }
     }
 }
@@ -129,6 +131,15 @@ impl PlanOptions {
     #[must_use]
     pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
         self.look_ahead = look_ahead;
+        self
+    }
+
+    /// Whether products of few rows may make the norm of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
+    /// nothing else reads the norm: the call has then no tasks. With `false` every norm has its own, to measure or to test the one beside the
+    /// other; results have the same bits.
+    #[must_use]
+    pub fn prologues(mut self, prologues: bool) -> PlanOptions {
+        self.prologues = prologues;
         self
     }
 

@@ -157,6 +157,8 @@ impl Role for Alone {
         task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
+        // What is to be normed carries flags, and here nothing does.
+        assert!(task.norm::<E>().is_none(), "one thread has no factor to make a norm of");
         for row in 0..y.rows() {
             for col in 0..y.cols() {
                 let mut sum = 0.0;

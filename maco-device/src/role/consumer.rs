@@ -399,7 +399,7 @@ impl Role for Consumer {
         } else {
             self.wait_sent();
             // SAFETY: all consumers run the task, which is published; a copy is not read behind the barriers of a product.
-            unsafe { carried::receive(arena, x, self.staged, thread) }
+            unsafe { carried::receive(arena, x, task, self.staged, thread) }
         };
         // What is carried streams as its copy does.
         if !(x.streams() && w.streams()) {

@@ -28,6 +28,7 @@ mod dots;
 pub mod gate;
 pub mod loader;
 mod maps;
+mod normed;
 pub mod notice;
 pub mod ring;
 mod share;

@@ -218,6 +218,17 @@ pub enum TaskKind {
         /// else writes the result. See [`crate::plan::Relation::carried`].
         factor: Option<u8>,
     },
+    /// As [`TaskKind::Tiled`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
+    Norm {
+        /// Which tensor parameter the norm is of.
+        x: u8,
+        /// Which tensor parameter holds the weights.
+        weight: u8,
+        /// Which tensor parameter is the result.
+        y: u8,
+        /// Which scalar parameter is added to the mean square.
+        epsilon: u8,
+    },
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
         /// Whether `cpu = reference_fn` was given.
@@ -267,7 +278,7 @@ impl TaskSpec {
 
     /// Whether tiles that it reads may come through the ring.
     pub const fn reads_tiles(&self) -> bool {
-        matches!(self.kind, TaskKind::Tiled | TaskKind::Elementwise)
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Norm { .. } | TaskKind::Elementwise)
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.

@@ -64,7 +64,7 @@ impl Lowered {
     /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
     pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
-        let (views, first_view) = view::collect(&plan.graph)?;
+        let (views, first_view) = view::collect(&plan.graph, &plan.calls);
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;
@@ -127,15 +127,12 @@ impl Lowered {
                 }
             })
             .collect();
-        let mut tables = self.views.resolve(graph, &bound, staging)?;
-        tables.scalars = self
-            .scalars
-            .iter()
-            .map(|source| match *source {
-                ScalarSource::Literal(bits) => bits,
-                ScalarSource::Parameter(index) => scalars.get(index as usize).map_or(0, |scalar| scalar.bits),
-            })
-            .collect();
+        let scalar = |source: &ScalarSource| match *source {
+            ScalarSource::Literal(bits) => bits,
+            ScalarSource::Parameter(index) => scalars.get(index as usize).map_or(0, |scalar| scalar.bits),
+        };
+        let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
+        tables.scalars = self.scalars.iter().map(scalar).collect();
         Ok(tables)
     }
 
@@ -265,7 +262,8 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
-    use maco_graph::plan::carried::{TILE_BYTES, stride};
+    use maco_graph::plan::carried::{TILE_BYTES, norm_bytes, stride};
+    assert!(norm_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::norm_bytes(16, 72) as u64);
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
     assert!(stride(1, 8) == abi::carried_stride(1, 8) as u64 && stride(1, 64) == abi::carried_stride(1, 64) as u64);
     assert!(stride(2, 64) == abi::carried_stride(2, 64) as u64 && stride(16, 72) == abi::carried_stride(16, 72) as u64);

@@ -230,9 +230,9 @@ fn maps_of_f32_copy_as_they_are_used() {
         let mut graph = Graph { name: "uses".into(), ..Graph::default() };
         graph.tensors = vec![Tensor { element, ..tensor("x", TensorKind::InOut, &[64, 64]) }];
         graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
-        let (views, _) = view::collect(&graph).unwrap();
+        let (views, _) = view::collect(&graph, &[]);
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
-        views.resolve(&graph, &[bound], true).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
+        views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
     };
     let along = |rows| Boxes { rows, rounds: true };
     assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);

@@ -130,6 +130,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             };
             quote! { Streamed { operand: #operand, factor: #factor } }
         }
+        Kind::Norm { x, weight, y, epsilon } => quote! { Norm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
         Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
         Kind::Elementwise => quote! { Elementwise },
     };

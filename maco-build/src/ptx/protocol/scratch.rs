@@ -35,7 +35,7 @@ impl Rules<'_, '_, '_> {
                 );
             }
             // At the end of a body a warp meets, and gives its pages back.
-            if multiplied(self, |s| MET(s) || ARRIVE(s) || op(s, "bar.warp.sync")) {
+            if multiplied(self, |s| MET(s) || ARRIVE(s) || MET_WARP(s)) {
                 self.broken(
                     at,
                     "other threads of a body may not have written their part: they meet (`sync_copies`) between that and `wgmma`",

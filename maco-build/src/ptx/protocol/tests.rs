@@ -2,7 +2,7 @@
 
 use crate::ptx::{Rules, lint};
 
-/// An entry with every role in short: loader, consumer, store warp, controller.
+/// An entry with every role in short: loader, consumer, store warp, scheduler, fetcher, controller.
 const ENTRY: &str = "
 mbarrier.init.shared::cta.b64 [%r1], %r2;
 fence.mbarrier_init.release.cluster;
@@ -13,6 +13,7 @@ add.s64 %rd2, %rd1, 4;
 @%p2 bra $STORE;
 @%p3 bra $CONTROL;
 @%p19 bra $SCHEDULER;
+@%p20 bra $FETCHER;
 $LOADER:
 fence.proxy.async.global;
 fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
@@ -109,6 +110,23 @@ $PUSH:
 fence.release.gpu; // of a push
 st.relaxed.gpu.global.u32 [%rd24], %r47;
 @%p18 bra $SCHEDULER;
+bra.uni $END;
+$FETCHER:
+ld.relaxed.gpu.global.u32 %r49, [%rd25];
+@%p21 bra $FETCHER;
+fence.acquire.gpu; // of a pushed task
+bar.warp.sync -1; // of a pushed task
+@%p22 bra $UNTIL;
+mbarrier.arrive.shared::cta.b64 _, [%r50];
+$UNTIL:
+ld.relaxed.gpu.global.u32 %r51, [%rd26];
+@%p23 bra $UNTIL;
+fence.acquire.gpu; // of what a task waits for
+bar.warp.sync -1; // of what a task waits for
+@%p24 bra $READY;
+mbarrier.arrive.shared::cta.b64 _, [%r52];
+$READY:
+@%p25 bra $FETCHER;
 bra.uni $END;
 $CONTROL:
 mov.b32 %r18, 0;
@@ -210,6 +228,12 @@ fn every_rule_sees_its_mistake() {
         // Not that of the next gate, which comes without a jump between.
         ("fence.acquire.gpu; // of the next gate", 0, "", "may not be visible"),
         ("bar.warp.sync -1; // of the next gate", 0, "", "the warp meets"),
+        ("fence.acquire.gpu; // of a pushed task", 0, "", "may not be visible"),
+        // Not that of the next pushed task, to which lanes come that hand nothing on.
+        ("fence.acquire.gpu; // of what a task waits for", 0, "", "may not be visible"),
+        ("fence.acquire.gpu; // of what a task waits for", 0, "fence.acquire.cta;", "may not be visible"),
+        ("bar.warp.sync -1; // of what a task waits for", 0, "", "the warp meets"),
+        ("fence.acquire.gpu; // of what a task waits for\nbar.warp.sync -1; // of what a task waits for", 0, "", "may not be visible"),
         ("bar.sync 5, 256;", 0, "", "its threads meet"),
         ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
         ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
@@ -229,5 +253,40 @@ fn every_rule_sees_its_mistake() {
         let broken = format!("{}\n{instead}{}", &ENTRY[..at], &ENTRY[at + 1 + line.len()..]);
         let found = lint(&broken);
         assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
+    }
+}
+
+/// What an entry calls to make the norm of a factor: consumers meet there, and nowhere else in a function.
+#[test]
+fn a_norm_keeps_to_its_barriers() {
+    const NORM: &str = "\
+$SQUARES:
+st.shared.f32 [%r1], %r2;
+@%p1 bra $SQUARES;
+bar.sync 5, 256; // of squares
+ld.shared.f32 %r2, [%r1];
+st.shared.u32 [%r1], %r2;
+bar.sync 5, 256; // of factors
+ld.shared.u32 %r2, [%r1];
+st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
+bar.sync 5, 256; // of the norm
+";
+    let found = |body: &str| -> Vec<String> {
+        let ptx = format!(
+            ".version 8.6\n.func norm(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni norm, (p);\nret;\n}}\n"
+        );
+        let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "norm");
+        findings.map(|finding| finding.text).collect()
+    };
+    assert_eq!(found(NORM), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
+        ("bar.sync 5, 256; // of factors", "", "a row's factor"),
+        ("bar.sync 5, 256; // of the norm", "", "their part of the norm"),
+        ("bar.sync 5, 256; // of the norm", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("st.shared.f32 [%r1], %r2;", "", "belongs into the entry"),
+    ] {
+        let broken = NORM.replacen(line, instead, 1);
+        assert!(broken != NORM && found(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", found(&broken));
     }
 }
