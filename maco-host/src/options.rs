@@ -41,7 +41,7 @@ impl Default for PlanOptions {
             tuning: None,
             cooperative: true,
             carried: true,
-            look_ahead: true,
+            look_ahead: false,
             prologues: true,
         }
     }
@@ -126,8 +126,9 @@ impl PlanOptions {
         self
     }
 
-    /// Whether a scheduler with nothing else to push pushes tasks that lack only the end of one that runs. With `false` it pushes none before it
-    /// is ready, to measure or to test the one beside the other; results are the same.
+    /// Whether schedulers push tasks that lack only the end of one that runs, which halves the way from one task to the next; by default they push
+    /// none before it is ready. Results are the same. On a GPU, a chain beside tens of thousands of short tasks takes up to seven times as long as
+    /// alone with it, where it is at most three times without (one scheduler).
     #[must_use]
     pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
         self.look_ahead = look_ahead;

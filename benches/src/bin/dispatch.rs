@@ -35,9 +35,6 @@ struct Options {
     /// MiB that `copy` moves.
     #[arg(long, default_value_t = 1024)]
     mebibytes: u64,
-    /// Schedulers push no task before it is ready.
-    #[arg(long)]
-    no_look_ahead: bool,
     /// Only the cases whose names contain this.
     #[arg(long, default_value = "")]
     only: String,
@@ -73,12 +70,13 @@ struct Bench {
 impl Bench {
     fn run(mut self, options: &Options) -> anyhow::Result<()> {
         type Case = fn(&mut Bench, &Options) -> anyhow::Result<Vec<Row>>;
-        let cases: [(&str, Case); 7] = [
+        let cases: [(&str, Case); 8] = [
             ("empty task", Bench::empty_task),
             ("worker chain", Bench::worker_chain),
             ("hop static empty", |bench, options| bench.hop_static(options.pairs, false)),
             ("hop static payload", |bench, options| bench.hop_static(options.pairs, true)),
-            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs, !options.no_look_ahead)),
+            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs, false)),
+            ("hop scheduler, look ahead", |bench, options| bench.hop_scheduler(options.pairs, true)),
             ("makespan", Bench::makespan),
             ("copy", Bench::copies),
         ];
@@ -225,7 +223,7 @@ impl Bench {
         }
         bar.finish_and_clear();
         let [ours, flag] = slopes_of.map(|all| Measured::middle(&all));
-        let case = if look_ahead { "hop scheduler" } else { "hop scheduler, no look ahead" };
+        let case = if look_ahead { "hop scheduler, look ahead" } else { "hop scheduler" };
         Ok(vec![Row::against("dispatch", case, "per hop", ours, "flag", flag)])
     }
 
@@ -300,12 +298,7 @@ impl Bench {
         let mut done = self.device.zeros::<u32>([u64::from(tasks)])?;
         let schedules = [Schedule::Schedulers(SCHEDULERS), Schedule::Tickets, Schedule::Static];
         let plans = schedules
-            .map(|schedule| {
-                self.plan(
-                    graphs::busy(tasks.into()),
-                    &PlanOptions::new().workers(workers).schedule(schedule).look_ahead(!options.no_look_ahead),
-                )
-            })
+            .map(|schedule| self.plan(graphs::busy(tasks.into()), &PlanOptions::new().workers(workers).schedule(schedule)))
             .into_iter()
             .collect::<Result<Vec<_>, _>>()?;
         let mut systems = plans
