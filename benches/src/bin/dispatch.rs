@@ -287,7 +287,7 @@ impl Bench {
     }
 
     /// 128 workers, 50 random tasks of 2 to 10 µs for each.
-    fn makespan(&mut self, options: &Options) -> anyhow::Result<Vec<Row>> {
+    fn makespan(&mut self, _: &Options) -> anyhow::Result<Vec<Row>> {
         const SCHEDULERS: u32 = 4;
         let workers = 128.min(self.device.workers() - SCHEDULERS);
         let tasks = 50 * workers;

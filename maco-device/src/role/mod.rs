@@ -83,7 +83,7 @@ pub trait Role: Sized {
         None
     }
 
-    /// Where this role is in the ring, for bodies that are functions of their own: see [`Ring::packed`](ring::Ring::packed).
+    /// Where this role is in the ring, for bodies that are functions of their own: see `Ring::packed`.
     #[inline(always)]
     fn ring(&self) -> u64 {
         0
@@ -93,7 +93,7 @@ pub trait Role: Sized {
     #[inline(always)]
     fn set_ring(&mut self, _: u64) {}
 
-    /// `y = f(inputs)`. If `task` streams, whoever has a part in it agrees on the ring: see [`stream`].
+    /// `y = f(inputs)`. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
     #[inline(always)]
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
@@ -108,7 +108,7 @@ pub trait Role: Sized {
         }
     }
 
-    /// Row by row. If `task` streams, whoever has a part in it agrees on the ring: see [`stream`].
+    /// Row by row. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
     #[inline(always)]
     fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
         if let Some(mut share) = self.share() {

@@ -56,7 +56,17 @@ fn accesses_are_wide_and_on_their_way_together() {
             }
             println!("(\"{name}\", {}, {}, {longest}),", found.0, found.1);
             let enough = found.0 >= loads && found.1 >= stores && longest >= together;
-            if !enough { println!("short"); } else { continue }; assert!(enough || std::env::var("COUNT").is_ok(), "`{name}` has {} and {}, {longest} together; expected {loads} and {stores}, {together}", found.0, found.1);
+            if !enough {
+                println!("short");
+            } else {
+                continue;
+            };
+            assert!(
+                enough || std::env::var("COUNT").is_ok(),
+                "`{name}` has {} and {}, {longest} together; expected {loads} and {stores}, {together}",
+                found.0,
+                found.1
+            );
         }
         assert!(entries.is_empty() || entries.iter().any(|entry| entry.name == name), "`{name}` is missing");
     }
