@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 //!
-//! In flight, of each of 256 threads: four blocks of eight elements, each with its pair and the angle's sine and cosine.
+//! In flight, of each of 256 threads: two blocks of eight elements, each with its pair and the angle's sine and cosine.
 
 use crate::math::{each8, zip8};
 use crate::prelude::*;

@@ -304,10 +304,19 @@ impl Share {
         let mut at = walk.start(self.thread);
         while at.0 < rows {
             let second = walk.next(at);
+            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
+            // All on their way before the first is stored; of what reads much for each block there are two.
+            if const { X::ACCESSES > 4 } {
+                let values = (make(at), make(or_first(second)));
+                put(at, values.0);
+                if second.0 < rows {
+                    put(second, values.1);
+                }
+                at = walk.next(second);
+                continue;
+            }
             let third = walk.next(second);
             let fourth = walk.next(third);
-            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
-            // All on their way before the first is stored.
             let values = (make(at), make(or_first(second)), make(or_first(third)), make(or_first(fourth)));
             put(at, values.0);
             if second.0 < rows {
