@@ -47,7 +47,11 @@ impl Walk {
 
 /// Blocks of eight elements that a thread has on their way before it needs the first, each of this many accesses of 16 bytes.
 const fn together(accesses: u32) -> u32 {
-    if accesses > 2 { 2 } else { 4 }
+    match accesses {
+        0..=2 => 4,
+        3 | 4 => 2,
+        _ => 1,
+    }
 }
 
 /// A thread among those that share.
@@ -209,7 +213,7 @@ impl Share {
                     }};
                 }
                 // All loads before the first is needed.
-                while row + const { together(X::ACCESSES) - 1 } * down < count {
+                while const { together(X::ACCESSES) > 1 } && row + const { together(X::ACCESSES) - 1 } * down < count {
                     let blocks = if stages.any() { each!(true, 0 1 2 3) } else { each!(false, 0 1 2 3) };
                     put(row, blocks[0]);
                     put(row + down, blocks[1]);
@@ -257,28 +261,40 @@ impl Share {
         }
         let walk = Walk::new(self.threads, cols);
         let mut at = walk.start(self.thread);
-        while at.0 < rows {
-            // Behind the last one a thread makes its first again: a branch for each would cost more.
-            let mut next = || {
-                let now = at;
-                at = walk.next(at);
-                now
-            };
-            let places = [next(), next(), next(), next(), next(), next(), next(), next()];
-            let make = |n: usize| {
-                let (row, col) = if places[n].0 < rows { places[n] } else { places[0] };
-                f(&readers, row as i32, col as i32)
-            };
-            let values = [make(0), make(1), make(2), make(3), make(4), make(5), make(6), make(7)];
-            macro_rules! put {
-                ($($n:literal)*) => {$(
-                    if places[$n].0 < rows {
-                        // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                        unsafe { y.pointer(places[$n].0 as i32, places[$n].1 as i32).write(E::element(values[$n])) };
-                    }
-                )*};
+        let make = |(row, col): (u32, u32)| f(&readers, row as i32, col as i32);
+        let put = |(row, col): (u32, u32), value: E::Value| {
+            if row < rows {
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(value)) };
             }
-            put!(0 1 2 3 4 5 6 7);
+        };
+        while at.0 < rows {
+            // Of what reads more than two elements for each there is one: every further one takes the registers of its loads.
+            if const { X::ACCESSES > 3 } {
+                put(at, make(at));
+                at = walk.next(at);
+                continue;
+            }
+            // Behind the last one a thread makes its first again: a branch for each would cost more. Places are made anew for the stores.
+            let (first, mut place) = (at, at);
+            let mut value = || {
+                let value = make(if place.0 < rows { place } else { first });
+                place = walk.next(place);
+                value
+            };
+            let values = [value(), value(), value(), value(), value(), value(), value(), value()];
+            let mut each = |value: E::Value| {
+                put(at, value);
+                at = walk.next(at);
+            };
+            each(values[0]);
+            each(values[1]);
+            each(values[2]);
+            each(values[3]);
+            each(values[4]);
+            each(values[5]);
+            each(values[6]);
+            each(values[7]);
         }
     }
 
