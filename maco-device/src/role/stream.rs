@@ -86,7 +86,13 @@ impl Stages {
 pub fn parts<X: Inputs, E: Element, const I: usize, const J: usize>(inputs: X, y: Tile<E, I, J>, task: Task) -> Stages {
     let (rows, cols) = (y.rows(), y.cols());
     // Of ragged rows the last block would go past the ring: all go past it.
-    let comes = X::BYTES > 0 && task.streams() && cols.is_multiple_of(8) && y.wide() && inputs.wide() && inputs.copies(rows, cols);
+    // The loader has no registers for more than three tiles.
+    let comes = const { X::BYTES > 0 && X::ACCESSES <= 6 }
+        && task.streams()
+        && cols.is_multiple_of(8)
+        && y.wide()
+        && inputs.wide()
+        && inputs.copies(rows, cols);
     if comes { Stages::of_parts(cols.saturating_mul(X::BYTES)) } else { Stages::NONE }
 }
 
