@@ -62,6 +62,12 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         (v.base as *mut E).wrapping_offset(offset as isize)
     }
 
+    /// The rows of the tile from row `first` on.
+    #[inline(always)]
+    pub(crate) fn below(self, first: u32) -> Self {
+        Tile { row: self.row + first as i32, ..self }
+    }
+
     /// A copy of the tile at shared address `near`, rows `pitch` elements apart.
     #[inline(always)]
     pub(crate) fn nearby(self, near: u32, pitch: u32) -> Self {

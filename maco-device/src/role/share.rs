@@ -155,7 +155,7 @@ impl Share {
             if stages.any() {
                 count = stages.next(first, rows);
                 // SAFETY: as above.
-                now = unsafe { inputs.arrived(&mut self.ring, stages.pages, &mut held) };
+                now = unsafe { inputs.arrived(&mut self.ring, stages.pages, first, &mut held) };
             }
             // The first of them that is this warp's.
             let mut row = (own + warps - first % warps) % warps;

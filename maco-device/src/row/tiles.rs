@@ -38,12 +38,12 @@ pub trait RowInputs: Copy {
     /// As there.
     #[doc(hidden)]
     unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool;
-    /// See [`Tile::arrived`]: those that have more rows, one after the other.
+    /// See [`Tile::arrived`]: those that have more rows, one after the other; of those that do not come, the rows from `first` on.
     ///
     /// # Safety
     /// As there.
     #[doc(hidden)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, held: &mut u32) -> Self;
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self;
 }
 
 /// Tiles written row by row, all with as many rows as the first.
@@ -101,9 +101,15 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
         R == 1 || !self.comes() || unsafe { Tile::fetch(self, ring, pages, rows, self.cols()) }
     }
     #[inline(always)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, held: &mut u32) -> Self {
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
         // SAFETY: passed on from the caller.
-        if R != 1 && self.comes() { unsafe { Tile::arrived(self, ring, pages, self.cols(), held) } } else { self }
+        unsafe {
+            match R {
+                1 => self,
+                _ if self.comes() => Tile::arrived(self, ring, pages, self.cols(), held),
+                _ => self.below(first),
+            }
+        }
     }
 }
 
@@ -140,7 +146,7 @@ impl RowInputs for () {
         true
     }
     #[inline(always)]
-    unsafe fn arrived(self, _: &mut Ring, _: u32, _: &mut u32) {}
+    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
 }
 
 macro_rules! tuple_rows {
@@ -177,9 +183,9 @@ macro_rules! tuple_rows {
                 unsafe { $(self.$n.fetch(ring, pages, rows))&&+ }
             }
             #[inline(always)]
-            unsafe fn arrived(self, ring: &mut Ring, pages: u32, held: &mut u32) -> Self {
+            unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
                 // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.arrived(ring, pages, held),)+) }
+                unsafe { ($(self.$n.arrived(ring, pages, first, held),)+) }
             }
         }
     };
