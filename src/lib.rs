@@ -6,8 +6,9 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Accumulator, AccumulatorPair, Cta, Element, Elementwise, Entry, Exchange, Held, Mbarrier, Mbarriers, MmaElement, Row, RowMut, Scratch,
-    Simt, Smem, Steps, Tile, Warp, bf16, f16, math,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Combine, Consumer, Cta, E4M3, E5M2, Element, Elementwise, Entry,
+    Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Held, Mbarrier, Mbarriers, MmaElement, Multiplicand, Pipeline, Producer,
+    Products, Queue, Row, RowMut, S8, Scratch, Simt, Smem, Steps, Swizzled, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
@@ -29,15 +30,15 @@ pub use host::*;
 pub mod prelude {
     pub use crate::math;
     pub use crate::tasks::*;
-    pub use maco_device::{Element, Elementwise, MmaElement, bf16, f16};
+    pub use maco_device::{Combine, Element, Elementwise, MmaElement, bf16, f16};
 }
 
 /// What generated code refers to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Callable, Cta, Element, Elementwise, Filter, HalfElement, Identity, MmaElement, Role, Share, Simt, Task, Then, Tile,
-        bf16, f16,
+        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, MmaElement,
+        NO_AXIS, Role, Share, Simt, Task, Then, Tile, WithScalar, WithTensor, bf16, f16,
     };
     pub use maco_graph::spec;
 

@@ -43,11 +43,11 @@ pub fn layer(
     let gate = temp::<bf16, M, H>();
     let wide = temp::<bf16, M, H>();
     skinny_linear(x, projection, projected);
-    skinny_linear_add(projected.slice(1, 0..D), output, x, attended);
+    skinny_linear(projected.slice(1, 0..D), output, attended).then(add(x));
     rmsnorm(attended, norm, normal, EPSILON);
     skinny_linear(normal, gate_up.slice(0, 0..H), gate).then(silu);
-    skinny_linear_mul(normal, gate_up.slice(0, H..2 * H), gate, wide);
-    skinny_linear_add(wide, down, attended, y);
+    skinny_linear(normal, gate_up.slice(0, H..2 * H), wide).then(mul(gate));
+    skinny_linear(wide, down, y).then(add(attended));
 }
 
 /// Every layer waits for the one before.

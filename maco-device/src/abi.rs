@@ -61,6 +61,12 @@ pub const fn carried_stride(rows: u32, cols: u32) -> u32 {
     cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
 }
 
+/// Bytes that consumers need behind a carried tile of `cols` columns, a multiple of eight, to make the norms of its `rows`: the squares of every
+/// eight elements added up, and each row's factor.
+pub const fn norm_bytes(rows: u32, cols: u32) -> u32 {
+    rows * (cols / 8 + 1) * 4
+}
+
 /// What is above the two bytes of every element that launch `launch` carries: another number than that of 65,535 launches before and behind
 /// it. Zeros are of the launch before launch 0.
 pub const fn epoch(launch: u32) -> u32 {
@@ -96,6 +102,9 @@ pub const STREAMED: u16 = 256;
 /// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run; or there is
 /// nothing to load.
 pub const PRELOADED: u16 = 512;
+/// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is the norm of what its view names. The weights are the last of
+/// the call's [`OPERANDS`] views, which has [`View::map`] for what is added to the mean square.
+pub const NORMED: u16 = 1024;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -112,10 +121,15 @@ pub const ROUTE_SHIFT: u32 = 23;
 pub const ROUTE_COUNTER: u32 = (1 << ROUTE_SHIFT) - 1;
 /// Tasks that a scheduler has pushed to a worker and that have not ended: one that runs, one behind it.
 pub const INBOX: u32 = 2;
+/// Words of an inbox: its places, then a pair for each, what a task pushed with [`UNTIL`] waits for. One sector of 32 bytes: the worker polls it.
+pub const INBOX_WORDS: u32 = 8;
+const _: () = assert!(INBOX_WORDS >= 3 * INBOX);
 /// Messages on the way from a worker to a scheduler.
 pub const MAILBOX: u32 = 16;
-/// An inbox word that ends a worker's launch; otherwise the word is the task's descriptor plus 1.
+/// An inbox word that ends a worker's launch; otherwise the word is the task's descriptor plus 1, and [`UNTIL`].
 pub const PUSH_END: u32 = u32::MAX;
+/// Bit of an inbox word that is a task: it may run once a worker has ended so many tasks. Two words of the inbox say which, and how many.
+pub const UNTIL: u32 = 1 << 31;
 /// Bit of a task in a scheduler's image, a fault for tests: its push is lost.
 pub const LOST_PUSH: u32 = 1 << 31;
 
@@ -130,7 +144,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
@@ -228,9 +242,10 @@ pub struct View {
     pub row_stride: u32,
     /// Elements from one column to the next; 1 unless transposed.
     pub col_stride: u32,
-    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have.
+    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have. Of the weights
+    /// of a norm ([`NORMED`]): a multiple of eight above 0, which no others have.
     pub plane_stride: u32,
-    /// Index into [`Launch::maps`], or `NO_MAP`.
+    /// Index into [`Launch::maps`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`.
     pub map: u32,
 }
 
@@ -262,9 +277,10 @@ pub struct Launch {
     pub black_box: u64,
     /// `[Share; schedulers]`
     pub shares: u64,
-    /// `[u32; workers * INBOX]`, then `[u32; schedulers * workers * MAILBOX]`; all 0 between launches.
+    /// `[u32; workers * INBOX_WORDS]`, then `[u32; schedulers * workers * MAILBOX]`; between launches all places are 0.
     pub rings: u64,
-    /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains.
+    /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains. With schedulers, who count the arrivals themselves:
+    /// how many tasks each worker has ended.
     pub counters: u32,
     /// Workers: CTAs that run tasks, before the schedulers in the grid.
     pub workers: u32,

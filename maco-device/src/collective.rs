@@ -19,6 +19,12 @@ pub struct Warp<'a> {
 }
 
 impl Warp<'_> {
+    /// Of the thread that calls.
+    #[inline(always)]
+    pub(crate) fn of_thread() -> Self {
+        Warp { lane: crate::hardware::warp::lane_again(), body: PhantomData }
+    }
+
     /// `value` of all threads combined, in the order of a butterfly; each gets the result. `combine` must be associative and commutative, and
     /// give the same bits whichever of two comes first (PTX ISA §9.7.9.6 `shfl.sync`).
     #[inline(always)]
@@ -68,7 +74,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     /// This thread's warp.
     #[inline(always)]
     pub fn warp(&mut self) -> Warp<'_> {
-        Warp { lane: crate::hardware::warp::lane_again(), body: PhantomData }
+        Warp::of_thread()
     }
 
     /// `value` of all threads combined: each warp's by [`Warp::fold`], then those in the order of the warps, so that every thread gets the same bits

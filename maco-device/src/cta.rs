@@ -3,12 +3,14 @@
 use core::marker::PhantomData;
 
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::epilogue::{Epilogue, Identity};
 use crate::hardware::scratch;
+use crate::norm;
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::{Elementwise, Identity, Task};
+use crate::task::Task;
 use crate::tile::{Inputs, MmaOperand, Tile};
 
 /// The CTA (cooperative thread array) that runs a task, as role `R` sees it. Users write `&mut Cta`; the macro adds the rest.
@@ -90,7 +92,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     }
 }
 
-impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
+impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn new(role: &'a mut R, task: Task) -> Self {
@@ -147,7 +149,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     #[inline(always)]
     pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
         let split = self.split();
-        self.role.store::<T, E, I, J>(acc.0, y, split);
+        self.role.store::<T, E, I, J>(acc.0, y, split, self.task);
     }
 
     /// Two new accumulators, both zero, for [`Cta::mma_pair`]. Tiles: 64 × 128, 64 × 256 or 128 × 128; both sums of a larger one do not fit
@@ -183,7 +185,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(f32, f32) -> f32,
     ) {
-        self.role.store_pair::<T, E, I, J>((acc.0, acc.1), y, f);
+        self.role.store_pair::<T, E, I, J>((acc.0, acc.1), y, self.task, f);
     }
 
     /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
@@ -212,7 +214,7 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
                 "MACO0017: a task that calls `gemv` must have 8 or 16 rows of x, and 8, 16 or 32 rows of w\nhelp: write `tile(i = 8 | 16, j = 8 | 16 | 32)`"
             );
         }
-        self.role.gemv::<T, E, X, I, J>(x, w, inputs, y, f);
+        self.role.gemv::<T, E, X, I, J>(x, w, inputs, y, self.task, f);
     }
 
     /// `x = f(x)`, in place.
@@ -236,6 +238,19 @@ impl<'a, R: Role, T: Elementwise> Cta<'a, R, T> {
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
         self.role.rows(inputs, y, f);
+    }
+
+    /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
+    /// and whose result only products of few rows multiply, the plan may leave it to those to make it of their factor: to the same bits.
+    #[inline(always)]
+    pub fn rmsnorm<E: Element<Value = f32>, const I: usize>(
+        &mut self,
+        x: Tile<E, I, 0>,
+        weight: Tile<E, 1, 0>,
+        y: Tile<E, I, 0>,
+        epsilon: f32,
+    ) {
+        self.role.rows((x, weight), y, |(x, weight), y| norm::row(x, weight, y, epsilon));
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.

@@ -91,7 +91,7 @@ pub trait MmaElement: Element<Value = f32> {
     message = "MACO0017: `gemv` multiplies `bf16` or `f16`, not `{Self}`",
     note = "cast to one of them (`to_bf16`, `to_f16`), or use `mma`, which takes `f32` as tf32"
 )]
-pub trait HalfElement: MmaElement {
+pub trait HalfElement: MmaElement + Element<Eight = [u32; 4]> {
     /// Its bits.
     #[doc(hidden)]
     fn half(self) -> u16;
@@ -367,6 +367,18 @@ unsafe impl Element for i8 {
 #[inline(always)]
 pub fn pack<E: MmaElement>(low: f32, high: f32) -> u32 {
     if E::FACTOR == Factor::Bf16 { unpack::pack_bf16(low, high) } else { unpack::pack_f16(low, high) }
+}
+
+/// An element of the word that [`pack`] makes: the one in the high half, or the low one. Of `f32`, the word.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub(crate) fn unpacked<E: MmaElement>(word: u32, high: bool) -> f32 {
+    let half = if high { word >> 16 } else { word };
+    match E::FACTOR {
+        Factor::Bf16 => unpack::bf16(half as u16),
+        Factor::F16 => unpack::f16(half as u16),
+        Factor::Tf32 => f32::from_bits(word),
+    }
 }
 
 #[cfg(target_arch = "nvptx64")]

@@ -16,18 +16,26 @@ pub mod row;
 pub mod task;
 pub mod tile;
 
+mod acc;
 mod collective;
 mod cta;
+mod epilogue;
 mod exchange;
 mod largest;
 mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
+mod multiplicand;
+mod norm;
+mod pipeline;
+mod product;
 mod profile;
 mod ragged;
 mod role;
 mod smem;
 mod split;
+mod swizzle;
+mod warpgroup;
 mod worker;
 
 /// What loader, consumers and store are built on: instructions, or a model of them.
@@ -36,20 +44,29 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
+pub use acc::{Acc, Fragments};
 pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
+#[doc(hidden)]
+pub use epilogue::{Anchored, Epilogue, NO_AXIS};
+pub use epilogue::{Combine, Each, Elementwise, Identity, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
 pub use held::Held;
 pub use largest::Entry;
 pub use mbarrier::{Mbarrier, Mbarriers};
+pub use multiplicand::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
+pub use pipeline::{Consumer, Pipeline, Producer};
+pub use product::{FirstFactor, Queue};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
 pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
-pub use task::{After, All, Callable, Elementwise, Filter, Identity, Slot, Task, Then};
+pub use swizzle::{Across, Along, Factor, Swizzled};
+pub use task::{After, All, Callable, Filter, Slot, Task};
 pub use tile::{Inputs, Operand, Reader, Tile};
+pub use warpgroup::Warpgroup;
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
 #[cfg(not(target_arch = "nvptx64"))]

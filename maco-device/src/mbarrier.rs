@@ -6,7 +6,7 @@ use crate::cta::Simt;
 use crate::hardware::{fence, scratch};
 
 /// Bytes of an mbarrier.
-const BYTES: usize = 8;
+pub(crate) const BYTES: usize = 8;
 
 impl<const SHARED: usize> Simt<'_, SHARED> {
     /// Runs `f` with `N` mbarriers in the scratch, 8 bytes each from byte `AT` on, a multiple of 8; each counts `count` arrivals a phase,
@@ -29,26 +29,36 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
         }
         // SAFETY: inside the scratch.
         let barriers = Mbarriers { at: unsafe { scratch::after(self.place(), AT as u32) }, body: PhantomData };
+        // SAFETY: as many barriers as there is room for; the rest is promised by the caller.
+        unsafe { self.between(barriers.at, N as u32, |_| count, |threads| f(threads, barriers)) };
+    }
+
+    /// Runs `f` while there are `n` mbarriers at `at`, of which each counts as many arrivals as `count` says.
+    ///
+    /// # Safety
+    /// As [`Simt::mbarriers`], with room for `n`.
+    #[inline(always)]
+    pub(crate) unsafe fn between(&mut self, at: scratch::Address, n: u32, count: impl Fn(u32) -> u32, f: impl FnOnce(&mut Self)) {
         if self.thread == 0 {
-            let mut n = 0;
-            while n < N as u32 {
+            let mut i = 0;
+            while i < n {
                 // SAFETY: aligned bytes of the scratch, which the caller promises are not in use.
-                unsafe { scratch::init(barriers.at(n).at, count) };
-                n += 1;
+                unsafe { scratch::init(scratch::after(at, i * BYTES as u32), count(i)) };
+                i += 1;
             }
             fence::mbarrier_init();
         }
         self.sync();
-        f(self, barriers);
+        f(self);
         self.sync();
         if self.thread == 0 {
             #[cfg(target_arch = "nvptx64")]
             outlive();
-            let mut n = 0;
-            while n < N as u32 {
+            let mut i = 0;
+            while i < n {
                 // SAFETY: initialised above; all threads have left `f`.
-                unsafe { scratch::invalidate(barriers.at(n).at) };
-                n += 1;
+                unsafe { scratch::invalidate(scratch::after(at, i * BYTES as u32)) };
+                i += 1;
             }
         }
         self.sync();
@@ -83,6 +93,15 @@ pub struct Mbarriers<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Mbarriers<'a, N> {
+    /// Those at `at`.
+    ///
+    /// # Safety
+    /// `N` initialised mbarriers, as long as the value lives.
+    #[inline(always)]
+    pub(crate) unsafe fn of(at: scratch::Address) -> Self {
+        Mbarriers { at, body: PhantomData }
+    }
+
     /// Barrier `n`. Beyond the last one: a panic on the CPU, the end of the kernel on a GPU.
     #[inline(always)]
     pub fn at(&self, n: u32) -> Mbarrier<'a> {

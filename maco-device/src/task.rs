@@ -1,7 +1,10 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, Launch, OPERANDS, PARTS_SHIFT, TOGETHER, View};
+use crate::abi::{Descriptor, Launch, NORMED, OPERANDS, PARTS_SHIFT, TOGETHER, View};
 use crate::element::Element;
+use crate::epilogue::Epilogue;
+#[cfg(target_arch = "nvptx64")]
+use crate::epilogue::Identity;
 use crate::role::Role;
 use crate::split::Split;
 use crate::tile::Tile;
@@ -30,6 +33,17 @@ const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::o
 pub struct Task {
     place: Place,
     launch: *const Launch,
+}
+
+/// A norm of rows: see [`crate::Cta::rmsnorm`].
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<E> {
+    /// One for each column.
+    pub(crate) weights: Tile<E, 1, 0>,
+    /// Added to the mean square.
+    pub(crate) epsilon: f32,
+    /// Not 0; that of no norm by other weights or another epsilon.
+    pub(crate) number: u32,
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -109,6 +123,16 @@ impl Task {
         Tile::new(view, plane, row, col)
     }
 
+    /// The norm that the task makes of its factor, if it does.
+    #[inline(always)]
+    pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
+        if self.word(FLAGS) & NORMED as u32 == 0 {
+            return None;
+        }
+        let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
+        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map), number: weights.view.plane_stride })
+    }
+
     /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
     /// there are is where the view of a tensor of three axes has its [`View::plane_stride`].
     #[inline(always)]
@@ -178,7 +202,7 @@ pub trait Callable {
     /// Instances: the dense numbers `0..SLOTS`.
     const SLOTS: u32;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
-    fn dispatch<R: Role, T: Elementwise, F: Filter>(role: &mut R, task: Task, slot: u32);
+    fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }
 
 /// Most instances of a megakernel: the bits of [`Filter::MASK`].
@@ -235,35 +259,4 @@ pub enum All {}
 
 impl Filter for All {
     const MASK: u128 = u128::MAX;
-}
-
-/// A function on one value, fusable into the epilogue of a call.
-#[diagnostic::on_unimplemented(
-    message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
-    label = "not an element-wise task",
-    note = "`.then(..)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`; call any other task on its own line"
-)]
-pub trait Elementwise {
-    /// The function.
-    fn apply(value: f32) -> f32;
-}
-
-/// No epilogue.
-pub enum Identity {}
-
-impl Elementwise for Identity {
-    #[inline(always)]
-    fn apply(value: f32) -> f32 {
-        value
-    }
-}
-
-/// First `A`, then `B`.
-pub struct Then<A, B>(core::marker::PhantomData<(A, B)>);
-
-impl<A: Elementwise, B: Elementwise> Elementwise for Then<A, B> {
-    #[inline(always)]
-    fn apply(value: f32) -> f32 {
-        B::apply(A::apply(value))
-    }
 }

@@ -95,7 +95,7 @@ pub struct Call {
 }
 
 /// Where a scalar argument comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScalarSource {
     /// Index into [`Graph::scalars`].
     Parameter(u32),

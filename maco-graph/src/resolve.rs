@@ -172,7 +172,10 @@ impl Recording<'_> {
         graph.scalars = self.scalars.iter().map(|row| Scalar { name: row.name.to_owned() }).collect();
         for row in self.calls {
             let (mut operands, mut scalars) = (Vec::new(), Vec::new());
-            for param in row.task.params {
+            let tensors = row.task.params.iter().filter(|param| matches!(param, Param::Tensor(_))).count();
+            let beside = self.operands[row.first_operand as usize..].iter().skip(tensors);
+            let task = spec::with_operands(row.task, row.then, beside.map(|view| usize::from(view.rank)));
+            for param in task.params {
                 match param {
                     Param::Tensor(_) => {
                         let view = &self.operands[row.first_operand as usize + operands.len()];
@@ -187,14 +190,14 @@ impl Recording<'_> {
             let axes = row.task.axes.len().min(row.tile.len());
             let tile = (axes > 0 && row.tile[0] > 0).then(|| row.tile[..axes].to_vec());
             graph.calls.push(Call {
-                task: row.task,
+                task,
                 slot: row.slot,
                 element: row.element,
                 operands,
                 scalars,
                 tile,
                 split: (row.split > 0).then_some(row.split),
-                then: row.then.iter().map(|&name| name.to_owned()).collect(),
+                then: row.then.iter().map(|step| step.name.to_owned()).collect(),
                 priority: row.priority,
                 drain: row.drain,
             });

@@ -57,7 +57,7 @@ impl Key {
 
 impl Parts {
     pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<Parts, Error> {
-        let lowered = Lowered::new(&plan)?;
+        let lowered = Lowered::new(&plan, options.look_ahead)?;
         let signature = Signature::new(&plan.graph)?;
         let (staging, cooperative) = (device.is_gpu() || options.pipelined, options.cooperative);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));

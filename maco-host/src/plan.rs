@@ -76,6 +76,7 @@ impl Plan {
                 shapes,
                 // One thread of a CPU that runs whole tasks has nobody to poll with.
                 carried: options.carried && (device.is_gpu() || options.pipelined),
+                prologues: options.prologues,
             },
         )?;
         graph_files::write_if_asked(&planned)?;

@@ -23,7 +23,7 @@ use proc_macro::TokenStream;
 /// | `tile(i = 64 \| 128, j = 128)` | the grid axes, slowest first, each with the tile sizes it may have; without it the task is one tile |
 /// | `E in [bf16, f16]` | the task is generic over the element type `E`, one of these |
 /// | `where M == N` | these dimensions are the same |
-/// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)` |
+/// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)`; `fn f(v: f32, r: f32) -> f32`: in `.then(f(r))`, and as `f(x, r, y)` |
 /// | `simt` | an `unsafe fn` with a body for the device only |
 /// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `shared = 32768` | a `simt` body with so many bytes of shared memory, 1 to 196608: `cta.shared::<f32, 0, 1024>()` |

@@ -65,7 +65,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
         impl #p::Callable for #program {
             const SLOTS: u32 = #program::BASE[#count];
             #[inline(always)]
-            fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
+            fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(
                     // Instances that nobody uses cost the compiler nothing either.
                     if const { <#p::After<__F, { #program::BASE[#index] }> as #p::Filter>::MASK != 0 } {

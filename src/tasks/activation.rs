@@ -48,3 +48,11 @@ pub fn tanh(v: f32) -> f32 {
 pub fn silu_mul(cta: &mut Cta, #[read(i, j)] gate: Tensor<E, M, N>, #[read(i, j)] up: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((gate, up), y, |(gate, up)| gate * logistic(gate) * up)
 }
+
+/// `.then(silu_mul(up))`: silu(v) · up, where the sum is the gate.
+impl Combine for silu_mul {
+    #[inline(always)]
+    fn combine(gate: f32, up: f32) -> f32 {
+        gate * logistic(gate) * up
+    }
+}

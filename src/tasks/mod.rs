@@ -32,4 +32,4 @@ pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, s
 pub use rotary::rope;
 pub use route::group_rows;
 pub use select::{argmax, top_k};
-pub use skinny::{skinny_linear, skinny_linear_add, skinny_linear_mul};
+pub use skinny::skinny_linear;

@@ -36,11 +36,7 @@ pub fn rmsnorm(
     #[write(i, ..)] y: Tensor<E, M, N>,
     epsilon: f32,
 ) {
-    cta.rows((x, weight), y, |(x, weight), y| {
-        let x = x.hold();
-        let factor = rsqrt(x.sum(|v| v * v) / x.len() as f32 + epsilon);
-        y.zip((&x, weight), |(v, w)| v * factor * w)
-    })
+    cta.rmsnorm(x, weight, y, epsilon);
 }
 
 /// sum = x + residual, rounded to E, and y = [`rmsnorm`] of the rounded sum: a transformer's residual connection and the norm behind it,

@@ -1,5 +1,8 @@
 //! Matrix products on the tensor cores.
 //!
+//! What stands behind a call is applied to its sums, in `f32`, before they are rounded: `linear(x, w, y).then(add(b)).then(gelu).then(mul(g))`. Operands
+//! are tensors of the result's shape, tensors of rank 1, which are the same in every row, and numbers.
+//!
 //! Elements are `bf16`, `f16` or `f32`. **Products of `f32` are made in tf32**: the tensor cores have no others. Both factors are rounded to
 //! 10 bits of fraction (to the nearest, ties to even; what rounds beyond the largest `f32` is infinite), as PyTorch does with `allow_tf32`.
 //! Sums are `f32`, and results are not rounded any further. With u = 2⁻¹¹ for `f32`, 0 for `bf16` and `f16`, an element is before its

@@ -17,27 +17,3 @@ pub fn skinny_linear(
 ) {
     cta.gemv(x, w, y);
 }
-
-/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ + r\[M, N\], otherwise as [`skinny_linear`]: a projection with its residual.
-#[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
-pub fn skinny_linear_add(
-    cta: &mut Cta,
-    #[read(i, ..)] x: Tensor<E, M, K>,
-    #[read(j, ..)] w: Tensor<E, N, K>,
-    #[read(i, j)] r: Tensor<E, M, N>,
-    #[write(i, j)] y: Tensor<E, M, N>,
-) {
-    cta.gemv_with(x, w, r, y, |sum, r| sum + r);
-}
-
-/// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ · r\[M, N\], element by element, otherwise as [`skinny_linear`]: the second half of a gated unit.
-#[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]
-pub fn skinny_linear_mul(
-    cta: &mut Cta,
-    #[read(i, ..)] x: Tensor<E, M, K>,
-    #[read(j, ..)] w: Tensor<E, N, K>,
-    #[read(i, j)] r: Tensor<E, M, N>,
-    #[write(i, j)] y: Tensor<E, M, N>,
-) {
-    cta.gemv_with(x, w, r, y, |sum, r| sum * r);
-}

@@ -36,6 +36,9 @@ struct Options {
     /// Tasks wait for counters, also where their data could carry flags.
     #[arg(long)]
     counters: bool,
+    /// Norms are tasks of their own, also where products could make them.
+    #[arg(long)]
+    norms: bool,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -49,7 +52,7 @@ fn main() -> anyhow::Result<()> {
     eprintln!("{:.2} GB of weights", widths.bytes() as f64 / 1e9);
     let weights = Weights::random(widths, 1);
     let given = weights.upload(&device)?;
-    let plan = layers::plan_with(&device, widths.dims(), &PlanOptions::new().carried(!options.counters))?;
+    let plan = layers::plan_with(&device, widths.dims(), &PlanOptions::new().carried(!options.counters).prologues(!options.norms))?;
     let mut ours = device.zeros::<bf16>([1, widths.hidden])?;
     let bound = plan.bind(given.arguments().tensor_mut(&mut ours))?;
     let mut peer = Peer::new(&device, stream, &given, widths)?;

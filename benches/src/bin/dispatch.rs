@@ -70,12 +70,13 @@ struct Bench {
 impl Bench {
     fn run(mut self, options: &Options) -> anyhow::Result<()> {
         type Case = fn(&mut Bench, &Options) -> anyhow::Result<Vec<Row>>;
-        let cases: [(&str, Case); 7] = [
+        let cases: [(&str, Case); 8] = [
             ("empty task", Bench::empty_task),
             ("worker chain", Bench::worker_chain),
             ("hop static empty", |bench, options| bench.hop_static(options.pairs, false)),
             ("hop static payload", |bench, options| bench.hop_static(options.pairs, true)),
-            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs)),
+            ("hop scheduler", |bench, options| bench.hop_scheduler(options.pairs, false)),
+            ("hop scheduler, look ahead", |bench, options| bench.hop_scheduler(options.pairs, true)),
             ("makespan", Bench::makespan),
             ("copy", Bench::copies),
         ];
@@ -209,20 +210,21 @@ impl Bench {
     }
 
     /// The same chain through a scheduler CTA, which chooses the workers.
-    fn hop_scheduler(&mut self, pairs: usize) -> anyhow::Result<Vec<Row>> {
+    fn hop_scheduler(&mut self, pairs: usize, look_ahead: bool) -> anyhow::Result<Vec<Row>> {
         let bar = progress(pairs.min(8));
         let mut slopes_of = [Vec::new(), Vec::new()];
         let workers = self.device.workers() - 1;
         for _ in 0..pairs.min(8) {
             let pair = self.pair();
-            let options = |_, _| PlanOptions::new().workers(workers).schedule(Schedule::Schedulers(1));
+            let options = |_, _| PlanOptions::new().workers(workers).schedule(Schedule::Schedulers(1)).look_ahead(look_ahead);
             let both: [Measured; 2] = slopes(&self.hop(pair, true, &[SHORT, LONG], options)?);
             slopes_of.iter_mut().zip(both).for_each(|(all, one)| all.push(one));
             bar.inc(1);
         }
         bar.finish_and_clear();
         let [ours, flag] = slopes_of.map(|all| Measured::middle(&all));
-        Ok(vec![Row::against("dispatch", "hop scheduler", "per hop", ours, "flag", flag)])
+        let case = if look_ahead { "hop scheduler, look ahead" } else { "hop scheduler" };
+        Ok(vec![Row::against("dispatch", case, "per hop", ours, "flag", flag)])
     }
 
     /// Two CTAs that differ.

@@ -1,4 +1,4 @@
-//! Two tasks of one's own, the kernels that call them, and what they should give.
+//! Three tasks of one's own, the kernels that call them, and what they should give.
 pub mod kernels;
 pub mod reference;
 

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use custom_task::kernels::{apart, fused, head};
-use custom_task::reference::{Random, cross_entropy, geglu};
+use custom_task::kernels::{apart, fused, head, quantised};
+use custom_task::reference::{Random, cross_entropy, geglu, scaled};
 use maco::{Device, bf16};
 
-/// Tasks of one's own: gelu(x · gate) · (x · up) in one task, and the cross-entropy of the logits behind it.
+/// Tasks of one's own: gelu(x · gate) · (x · up) in one task, the cross-entropy of the logits
+/// behind it, and a product of numbers of eight bits with their scales.
 #[derive(Parser)]
 struct Options {
     /// Run on the CPU even if there is a GPU.
@@ -61,6 +62,22 @@ fn main() -> anyhow::Result<ExitCode> {
     println!("  gated unit: relative error {:.1e} against f64 (at most 4e-3: bf16 results)", unit.relative());
     println!("  loss: relative error {:.1e} against f64 of the same logits (at most 1e-5)", entropy.relative());
 
+    // The width of the unit again, of numbers of eight bits with scales of their rows.
+    let (x, w) = (random.eight(m * k), random.eight(n * k));
+    let (scale_x, scale_w) = (random.scales(m, 1.0), random.scales(n, 1.0));
+    let (dx8, dw8) = (device.upload(&x, [m, k])?, device.upload(&w, [n, k])?);
+    let (dscale_x, dscale_w) = (device.upload(&scale_x, [m])?, device.upload(&scale_w, [n])?);
+    let plan = quantised::plan(&device, quantised::Dims { M: m, K: k, N: n })?;
+    plan.run(&dx8, &dw8, &dscale_x, &dscale_w, &mut dy)?;
+    let (product, mut eight) = (dy.download()?, Error::default());
+    for row in (0..m as usize).step_by((m as usize).div_ceil(16).max(1)) {
+        for (col, found) in of(&product, row, n).iter().enumerate() {
+            let scales = f64::from(scale_x[row]) * f64::from(scale_w[col]);
+            eight.add(found.to_f64(), scaled(of(&x, row, k), of(&w, col, k), scales));
+        }
+    }
+    println!("  scaled product: relative error {:.1e} against f64 (at most 4e-3: bf16 results)", eight.relative());
+
     if device.is_gpu() {
         let together = fused::plan(&device, fused::Dims { M: m, K: k, N: n })?;
         let one_by_one = apart::plan(&device, apart::Dims { M: m, K: k, N: n })?;
@@ -73,13 +90,13 @@ fn main() -> anyhow::Result<ExitCode> {
         let [together, one_by_one] = times.map(median);
         println!("  gated unit: {together:.3} ms in one task, {one_by_one:.3} ms by tasks of the library");
     }
-    let pass = unit.relative() < 4e-3 && entropy.relative() < 1e-5;
+    let pass = unit.relative() < 4e-3 && entropy.relative() < 1e-5 && eight.relative() < 4e-3;
     println!("{}", if pass { "PASS" } else { "FAIL" });
     Ok(if pass { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A row of a matrix.
-fn of(data: &[bf16], row: usize, cols: u64) -> &[bf16] {
+fn of<E>(data: &[E], row: usize, cols: u64) -> &[E] {
     &data[row * cols as usize..][..cols as usize]
 }
 

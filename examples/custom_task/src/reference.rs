@@ -1,6 +1,6 @@
 //! What the tasks should give, one number at a time in `f64`, and numbers to give them.
 
-use maco::bf16;
+use maco::{E4M3, Multiplicand, bf16};
 
 /// ½ v (1 + tanh(√(2/π) (v + 0.044715 v³))).
 pub fn gelu(v: f64) -> f64 {
@@ -20,6 +20,11 @@ pub fn cross_entropy(x: &[bf16], target: u32) -> f64 {
     largest + sum.ln() - x.get(target as usize).map_or(0.0, |v| v.to_f64())
 }
 
+/// Sum of products of numbers of eight bits, times both scales.
+pub fn scaled(x: &[i8], w: &[i8], scales: f64) -> f64 {
+    x.iter().zip(w).map(|(&x, &w)| f64::from(E4M3::number(x)) * f64::from(E4M3::number(w))).sum::<f64>() * scales
+}
+
 /// xorshift64*: the same numbers everywhere.
 pub struct Random(pub u64);
 
@@ -34,6 +39,16 @@ impl Random {
     /// Numbers between −`scale` and `scale`.
     pub fn matrix(&mut self, len: u64, scale: f32) -> Vec<bf16> {
         (0..len).map(|_| bf16::from_f32((self.next() as f32 / (1 << 23) as f32 - 1.0) * scale)).collect()
+    }
+
+    /// Bits of finite numbers of eight bits.
+    pub fn eight(&mut self, len: u64) -> Vec<i8> {
+        (0..len).map(|_| (self.next() as u8 & 0xbf) as i8).collect()
+    }
+
+    /// Positive numbers up to `scale`, as scales are.
+    pub fn scales(&mut self, len: u64, scale: f32) -> Vec<f32> {
+        (0..len).map(|_| (self.next() as f32 / (1 << 24) as f32 + 0.01) * scale).collect()
     }
 
     /// Numbers below `end`.

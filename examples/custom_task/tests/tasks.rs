@@ -37,3 +37,25 @@ fn a_loss_alone() {
         assert!((f64::from(found) - expected).abs() <= 1e-4, "row {row} is {found}, expected {expected}");
     }
 }
+
+#[test]
+fn a_product_with_scales_alone() {
+    let device = Device::cpu();
+    // Rows that are copied by 16 bytes, and others; no step of K, and several.
+    for (m, k, n) in [(130, 144, 70), (3, 301, 129), (64, 1, 1), (1, 0, 5)] {
+        let mut random = Random(4);
+        let (x, w) = (random.eight(m * k), random.eight(n * k));
+        let (scale_x, scale_w) = (random.scales(m, 0.1), random.scales(n, 0.3));
+        let mut y = device.zeros::<bf16>([m, n]).unwrap();
+        let (dx, dw) = (device.upload(&x, [m, k]).unwrap(), device.upload(&w, [n, k]).unwrap());
+        kernels::scaled::on_cpu(&dx, &dw, &device.upload(&scale_x, [m]).unwrap(), &device.upload(&scale_w, [n]).unwrap(), &mut y).unwrap();
+        for (at, found) in y.download().unwrap().into_iter().enumerate() {
+            let (row, col) = (at / n as usize, at % n as usize);
+            let of = |data: &[i8], row: usize| data[row * k as usize..][..k as usize].to_vec();
+            let expected = reference::scaled(&of(&x, row), &of(&w, col), f64::from(scale_x[row]) * f64::from(scale_w[col]));
+            // A rounding; numbers up to 3.75, whose sums are nearly exact in `f32`.
+            let allowed = expected.abs() / 256.0 + 1e-4;
+            assert!((found.to_f64() - expected).abs() <= allowed, "{m} {k} {n}: ({row}, {col}) is {found}, expected {expected}");
+        }
+    }
+}

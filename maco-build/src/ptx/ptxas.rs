@@ -137,10 +137,10 @@ fn findings(text: &str, usage: &[Usage], rules: &Rules) -> Vec<Finding> {
             ));
         }
     }
-    // C7507 to C7519: setmaxnreg ignored, wgmma serialised.
+    // C7507 to C7520: setmaxnreg ignored, wgmma serialised.
     for line in text.lines() {
         let code = line.split_once("(C").and_then(|(_, rest)| rest.split(')').next()).and_then(|code| code.parse::<u32>().ok());
-        if code.is_some_and(|code| (7507..=7519).contains(&code)) {
+        if code.is_some_and(|code| (7507..=7520).contains(&code)) {
             let function = line.rsplit_once("function '").and_then(|(_, rest)| rest.split('\'').next()).unwrap_or("module");
             let message = line.split_once(": ").map_or(line, |(_, message)| message);
             found.push(finding(function, message.trim().to_owned()));
@@ -189,6 +189,7 @@ ptxas info    : Function properties for panic
         let text = "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to non wgmma instructions defining accumulator registers of a wgmma between start and end of the pipeline stage in the function 'mega'";
         let found = findings(text, &[], &Rules::default());
         assert!(found.len() == 1 && found[0].function == "mega" && found[0].text.starts_with("(C7510) Potential"), "{found:?}");
+        assert_eq!(findings(&text.replace("C7510", "C7520"), &[], &Rules::default()).len(), 1);
         assert_eq!(findings("ptxas info : (C7600) something else", &[], &Rules::default()), []);
     }
 

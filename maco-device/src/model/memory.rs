@@ -88,3 +88,48 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
     // SAFETY: inside shared memory; the caller promises the rest.
     with(|thread| unsafe { thread.shared.pointer(at, 16).cast::<[u32; 4]>().write(words) });
 }
+
+/// # Safety
+/// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary, which nobody writes.
+pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
+    // SAFETY: inside shared memory; the caller promises the rest.
+    with(|thread| unsafe { thread.shared.pointer(at, 16).cast::<[u32; 4]>().read() })
+}
+
+/// # Safety
+/// If `condition` holds, `at` is 16 readable bytes of the host's memory.
+pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
+    // SAFETY: passed on from the caller.
+    if condition { unsafe { at.cast::<[u32; 4]>().read() } } else { [0; 4] }
+}
+
+/// There are no caches to fill.
+pub fn prefetch(_: *const u32) {}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory, which nobody else uses before a barrier.
+pub unsafe fn store_part(at: u32, value: f32) {
+    // SAFETY: inside shared memory; the caller promises the rest. Not atomic: it is the barrier that makes it known.
+    with(|thread| unsafe { thread.shared.pointer(at, 4).cast::<f32>().write(value) });
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory, which nobody writes.
+pub unsafe fn load_part(at: u32) -> f32 {
+    // SAFETY: inside shared memory; the caller promises the rest.
+    with(|thread| unsafe { thread.shared.pointer(at, 4).cast::<f32>().read() })
+}
+
+/// # Safety
+/// As [`store_part`].
+pub unsafe fn store_factor(at: u32, value: f32) {
+    // SAFETY: passed on from the caller.
+    unsafe { store_part(at, value) };
+}
+
+/// # Safety
+/// As [`load_part`].
+pub unsafe fn load_factor(at: u32) -> f32 {
+    // SAFETY: passed on from the caller.
+    unsafe { load_part(at) }
+}

@@ -22,14 +22,15 @@ pub unsafe fn work<M: Machine>(
         run.clear_idle(machine, worker, launch.workers);
         let mut queue = Queue::new(launch, &run);
         let mut recorder = Recorder::new(launch, worker);
-        while let Some(index) = queue.next(machine, &run) {
+        let mut ended = 0;
+        while let Some((index, until)) = queue.next(machine, &run) {
             let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
             if (*descriptor).op == OP_END || run.aborted(machine) {
                 break;
             }
             let views = (launch.views as *const View).add((*descriptor).views as usize);
             let task = (*descriptor).task;
-            if wait(machine, &run, descriptor, views) == Outcome::Abort {
+            if until.wait(machine, &run) == Outcome::Abort || wait(machine, &run, descriptor, views) == Outcome::Abort {
                 break;
             }
             recorder.note(ROLE_CONSUME, KIND_WAIT, task);
@@ -37,9 +38,10 @@ pub unsafe fn work<M: Machine>(
                 break;
             }
             recorder.note(ROLE_CONSUME, KIND_RUN, task);
+            ended += 1;
             if !queue.is_pushed() {
                 signal(machine, &run, descriptor);
-            } else if notify(machine, launch, &run, descriptor, tails.as_mut_ptr()) == Outcome::Abort {
+            } else if notify(machine, launch, &run, descriptor, ended, tails.as_mut_ptr()) == Outcome::Abort {
                 break;
             }
             recorder.note(ROLE_STORE, KIND_STORE, task);

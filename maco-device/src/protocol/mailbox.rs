@@ -5,7 +5,7 @@
 
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
-use crate::abi::{INBOX, Launch, MAILBOX};
+use crate::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX};
 
 /// The inbox of a worker: pushed tasks.
 ///
@@ -13,7 +13,7 @@ use crate::abi::{INBOX, Launch, MAILBOX};
 /// `launch` is live and `worker` one of its workers.
 #[inline(always)]
 pub unsafe fn inbox(launch: &Launch, worker: u32) -> *mut u32 {
-    (launch.rings as *mut u32).wrapping_add((worker * INBOX) as usize)
+    (launch.rings as *mut u32).wrapping_add((worker * INBOX_WORDS) as usize)
 }
 
 /// The mailbox from a worker to a scheduler: ended tasks.
@@ -22,9 +22,16 @@ pub unsafe fn inbox(launch: &Launch, worker: u32) -> *mut u32 {
 /// `launch` is live, `worker` and `scheduler` are of it.
 #[inline(always)]
 pub unsafe fn mailbox(launch: &Launch, worker: u32, scheduler: u32) -> *mut u32 {
-    let before = launch.workers as usize * INBOX as usize;
+    let before = launch.workers as usize * INBOX_WORDS as usize;
     let number = scheduler as usize * launch.workers as usize + worker as usize;
     (launch.rings as *mut u32).wrapping_add(before + number * MAILBOX as usize)
+}
+
+/// What the task in place `at` of an inbox waits for, if its word has [`crate::abi::UNTIL`]: a worker, and how many tasks that has ended
+/// then. Not emptied: nobody reads it without that bit.
+#[inline(always)]
+pub fn until(inbox: *mut u32, at: u32) -> *mut u32 {
+    inbox.wrapping_add((INBOX + 2 * (at % INBOX)) as usize)
 }
 
 /// Waits until the worker may fill place `at` (its count of messages so far) of a mailbox. It looks at a half before it fills the

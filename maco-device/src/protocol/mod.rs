@@ -2,22 +2,26 @@
 //!
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
+mod ahead;
 #[cfg(not(target_arch = "nvptx64"))]
 mod executor;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
+mod layout;
 mod mailbox;
 mod queue;
 mod scheduler;
 mod signal;
 mod wait;
 
+pub use ahead::{Push, Until};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use executor::{attend, work};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
+pub use layout::Layout;
 pub use queue::{CLAIMED, Drain, Queue, enter, leave};
-pub use scheduler::{Layout, notify, schedule};
+pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait};
 
@@ -154,7 +158,7 @@ pub unsafe trait Machine {
 /// A launch as one executor sees it: addresses of its counter bank and state.
 #[derive(Clone, Copy)]
 pub struct Run {
-    /// First counter of this launch's bank.
+    /// First counter of this launch's bank; with schedulers, of tasks that workers have ended: see [`Launch::counters`].
     pub counters: *mut u32,
     /// First counter of the other bank, to be zeroed.
     pub idle: *mut u32,

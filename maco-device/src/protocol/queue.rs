@@ -1,9 +1,9 @@
 //! Where a worker's next task comes from, and how a launch ends.
 
-use super::mailbox::{clear, inbox, peek};
+use super::mailbox::{clear, inbox, peek, until};
 use super::wait::{Look, Patience};
-use super::{Machine, Run};
-use crate::abi::{BlackBox, Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS};
+use super::{Machine, Push, Run, Until};
+use crate::abi::{BlackBox, Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL};
 
 /// Tasks that a worker that looks ahead may have claimed before it runs them: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
@@ -85,13 +85,13 @@ impl Queue {
         (self.drain, self.next)
     }
 
-    /// Waits for the next pushed task; its descriptor, which may be the end entry. `None` when the plan is aborted. All lanes call
-    /// together. The task's inputs are acquired.
+    /// Waits for the next pushed task. `None` when the plan is aborted. All lanes call together. The task's inputs are acquired, but for those of
+    /// the task that it waits for.
     ///
     /// # Safety
     /// `run` is a live launch with schedulers.
     #[inline(always)]
-    pub unsafe fn pop<M: Machine>(&mut self, machine: &M, run: &Run) -> Option<u32> {
+    pub unsafe fn pop<M: Machine>(&mut self, machine: &M, run: &Run) -> Option<Push> {
         // A scheduler notices when nothing moves, so a worker has no deadline here.
         let mut patience = Patience::new();
         // SAFETY: the caller promises a live launch; this executor alone empties the inbox.
@@ -109,8 +109,13 @@ impl Queue {
             if machine.lane() == 0 {
                 clear(machine, self.inbox, INBOX, self.next);
             }
+            let place = self.next;
             self.next = self.next.wrapping_add(1);
-            Some(if word == PUSH_END { self.tasks } else { word - 1 })
+            if word == PUSH_END {
+                return Some(Push { index: self.tasks, until: core::ptr::null() });
+            }
+            let until = if word & UNTIL != 0 { until(self.inbox, place) } else { core::ptr::null_mut() };
+            Some(Push { index: (word & !UNTIL) - 1, until })
         }
     }
 
@@ -125,30 +130,31 @@ impl Queue {
         self.drain.is_some() || !self.pushed && drains()
     }
 
-    /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry; `None` when the plan is
-    /// aborted.
+    /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry, and what a scheduler has it wait
+    /// for; `None` when the plan is aborted.
     ///
     /// # Safety
     /// `run` is a live launch.
     #[inline(always)]
-    pub unsafe fn next<M: Machine>(&mut self, machine: &M, run: &Run) -> Option<u32> {
+    pub unsafe fn next<M: Machine>(&mut self, machine: &M, run: &Run) -> Option<(u32, Until)> {
         // SAFETY: passed on from the caller; the list ends with an entry at which the caller stops.
         unsafe {
             if self.pushed {
-                return self.pop(machine, run);
+                let push = self.pop(machine, run)?;
+                return Some((push.index, push.until(machine)));
             }
             loop {
                 if let Some(drain) = self.drain {
                     let claimed = drain.index(drain.draw(machine));
-                    if claimed.is_some() {
-                        return claimed;
+                    if let Some(index) = claimed {
+                        return Some((index, Until::NOW));
                     }
                     self.drain = None;
                 }
                 let entry = ((*run.launch).descriptors as *const Descriptor).add(self.next as usize);
                 self.next += 1;
                 if (*entry).op != OP_DRAIN {
-                    return Some(self.next - 1);
+                    return Some((self.next - 1, Until::NOW));
                 }
                 self.drain = Some(Drain::new(run.counters, (*entry).coord));
             }

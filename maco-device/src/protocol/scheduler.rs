@@ -2,89 +2,25 @@
 //!
 //! Its memory is its own: nobody else reads or writes it, so its lanes need no order but that of [`Machine::converge`]. Workers tell
 //! it of ended tasks through mailboxes; it tells them of ready ones through inboxes, at most [`INBOX`] ahead, so it never waits for
-//! a worker, and no message can find a ring full for ever.
+//! a worker, and no message can find a ring full for ever. What it pushes before it is ready: see [`super::ahead`].
 
+use super::ahead::{Ahead, HELD_UP};
+use super::layout::{Layout, over, own};
 use super::mailbox::{clear, inbox, mailbox, peek, put};
 use super::wait::{Look, Patience};
 use super::{Machine, Run, late};
 use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, Share, Wait};
 
-/// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
-#[derive(Clone, Copy, Debug)]
-pub struct Layout {
-    /// Per counter: arrivals still to come.
-    pub remaining: u32,
-    /// Per task: counters still to fill.
-    pub pending: u32,
-    /// Per counter: first entry of its waiters, and the end.
-    pub starts: u32,
-    /// Numbers of tasks.
-    pub waiters: u32,
-    /// Per task: its descriptor, with [`LOST_PUSH`].
-    pub tasks: u32,
-    /// Bit per task: ready and not yet pushed.
-    pub ready: u32,
-    /// Bit per word of `ready`: not 0.
-    pub summary: u32,
-    /// How many bits of `ready` are set.
-    pub count: u32,
-    /// Tasks that have ended.
-    pub ended: u32,
-    /// Per worker of the launch: messages read from it.
-    pub heads: u32,
-    /// Per own worker: tasks pushed and not ended.
-    pub outstanding: u32,
-    /// Per own worker: tasks pushed.
-    pub tails: u32,
-    /// Per own worker: the last [`INBOX`] tasks pushed.
-    pub held: u32,
-    /// Words in all, a multiple of 4.
-    pub words: u32,
-}
-
-impl Layout {
-    /// For scheduler `number` of `schedulers`, over `workers`.
-    pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
-        let own = own(workers, schedulers, number);
-        // What has a fixed place comes first: a GPU has few registers for the others.
-        let remaining = 2;
-        let pending = remaining + share.counters;
-        let starts = pending + share.tasks;
-        let waiters = starts + share.counters + 1;
-        let tasks = waiters + share.waiters;
-        let ready = tasks + share.tasks;
-        let summary = ready + share.tasks.div_ceil(32);
-        let heads = summary + share.tasks.div_ceil(1024);
-        let outstanding = heads + workers;
-        let tails = outstanding + own;
-        let held = tails + own;
-        let words = (held + own * INBOX).next_multiple_of(4);
-        Layout { remaining, pending, starts, waiters, tasks, ready, summary, count: 0, ended: 1, heads, outstanding, tails, held, words }
-    }
-}
-
-/// How many workers scheduler `number` pushes to: every `schedulers`-th one from `number`.
-const fn own(workers: u32, schedulers: u32, number: u32) -> u32 {
-    over(workers - number + schedulers - 1, schedulers)
-}
-
-/// `a / b`, without the panic that device code would carry along; a plan with schedulers has at least one.
-const fn over(a: u32, b: u32) -> u32 {
-    match a.checked_div(b) {
-        Some(quotient) => quotient,
-        None => 0,
-    }
-}
-
 /// One scheduler at work.
-struct Scheduler<'a, M> {
-    machine: &'a M,
-    launch: &'a Launch,
+pub(super) struct Scheduler<'a, M> {
+    pub(super) machine: &'a M,
+    pub(super) launch: &'a Launch,
     run: &'a Run,
     number: u32,
-    own: u32,
-    tasks: u32,
-    at: Layout,
+    /// Workers that it pushes to.
+    pub(super) own: u32,
+    pub(super) tasks: u32,
+    pub(super) at: Layout,
     memory: *mut u32,
 }
 
@@ -102,7 +38,7 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
         let own = own(launch.workers, launch.schedulers, number);
         let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory };
         let mut patience = Patience::new();
-        let mut turn = 0;
+        let (mut turn, mut ahead) = (0, Ahead::default());
         loop {
             let mut base = machine.lane();
             // What has come in is on its way while ready tasks are pushed, if there are registers for it.
@@ -122,11 +58,16 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
                 words = scheduler.listen(base);
             }
             machine.converge();
-            if scheduler.load(scheduler.at.ended) == scheduler.tasks {
+            // Of a task that was pushed ahead, the end may be heard before all that it waited for: messages would be left behind.
+            if scheduler.load(scheduler.at.ended) == scheduler.tasks && scheduler.load(scheduler.at.ahead) == 0 {
                 scheduler.finish();
                 return;
             }
-            if heard || pushed {
+            // A spare warp has no registers to look ahead.
+            if machine.roomy() && (heard || pushed) {
+                ahead.begin(&scheduler);
+            }
+            if machine.roomy() && ahead.look(&scheduler) || heard || pushed {
                 patience = Patience::new();
                 continue;
             }
@@ -148,18 +89,18 @@ const BATCH: u32 = 5;
 
 impl<M: Machine> Scheduler<'_, M> {
     #[inline(always)]
-    unsafe fn load(&self, at: u32) -> u32 {
+    pub(super) unsafe fn load(&self, at: u32) -> u32 {
         // SAFETY: all offsets come from the layout.
         unsafe { self.machine.own_load(self.memory.add(at as usize)) }
     }
     #[inline(always)]
-    unsafe fn store(&self, at: u32, value: u32) {
+    pub(super) unsafe fn store(&self, at: u32, value: u32) {
         // SAFETY: as above.
         unsafe { self.machine.own_store(self.memory.add(at as usize), value) }
     }
     /// The old value.
     #[inline(always)]
-    unsafe fn add(&self, at: u32, value: u32) -> u32 {
+    pub(super) unsafe fn add(&self, at: u32, value: u32) -> u32 {
         // SAFETY: as above.
         unsafe { self.machine.own_add(self.memory.add(at as usize), value) }
     }
@@ -241,7 +182,10 @@ impl<M: Machine> Scheduler<'_, M> {
                 let mut entry = self.load(self.at.starts + counter) + machine.lane();
                 while entry < end {
                     let task = self.load(self.at.waiters + entry);
-                    if self.add(self.at.pending + task, u32::MAX) == 1 {
+                    let pending = self.add(self.at.pending + task, u32::MAX);
+                    if pending & HELD_UP != 0 {
+                        self.let_go(pending);
+                    } else if pending == 1 {
                         machine.own_or(self.memory.add((self.at.ready + task / 32) as usize), 1 << (task % 32));
                         machine.own_or(
                             self.memory.add((self.at.ready + self.tasks.div_ceil(32) + task / 1024) as usize),
@@ -296,7 +240,7 @@ impl<M: Machine> Scheduler<'_, M> {
                         taken += 1;
                     }
                     if room >> machine.lane() & 1 != 0 && before < given {
-                        self.hand(own, outstanding, word * 32 + mine.trailing_zeros());
+                        self.hand(own, outstanding + 1, word * 32 + mine.trailing_zeros(), 0);
                     }
                     machine.converge();
                     if machine.lane() == 0 {
@@ -317,30 +261,31 @@ impl<M: Machine> Scheduler<'_, M> {
         }
     }
 
-    /// Gives own worker `own` task `number`. One lane per worker calls.
+    /// Gives own worker `own` task `number`, so that it has `outstanding`; the message has `bits`. One lane per worker calls, behind a
+    /// release fence.
     #[inline(always)]
-    unsafe fn hand(&self, own: u32, outstanding: u32, number: u32) {
+    pub(super) unsafe fn hand(&self, own: u32, outstanding: u32, number: u32, bits: u32) {
         // SAFETY: passed on from the caller; the worker has room.
         unsafe {
             let task = self.load(self.at.tasks + number);
             let tail = self.load(self.at.outstanding + self.own + own);
             self.store(self.at.outstanding + 2 * self.own + own * INBOX + tail % INBOX, number);
             self.store(self.at.outstanding + self.own + own, tail.wrapping_add(1));
-            self.store(self.at.outstanding + own, outstanding + 1);
+            self.store(self.at.outstanding + own, outstanding);
             if task & LOST_PUSH == 0 {
-                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, task + 1);
+                put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, (task + 1) | bits);
             }
         }
     }
 
     #[inline(always)]
-    fn worker(&self, own: u32) -> u32 {
+    pub(super) fn worker(&self, own: u32) -> u32 {
         self.number + own * self.launch.schedulers
     }
 
     /// The first word of ready bits that is not 0, and its bits; there is one.
     #[inline(always)]
-    unsafe fn first(&self) -> (u32, u32) {
+    pub(super) unsafe fn first(&self) -> (u32, u32) {
         let machine = self.machine;
         let words = self.tasks.div_ceil(1024);
         let mut base = 0;
@@ -383,7 +328,8 @@ impl<M: Machine> Scheduler<'_, M> {
             let mut own = 0;
             while own < self.own {
                 let outstanding = self.load(self.at.outstanding + own);
-                if outstanding > 0 {
+                // A worker with a task that was pushed ahead has no other, and is not to blame while what that waits for has not ended.
+                if outstanding > 0 && outstanding & HELD_UP == 0 {
                     let oldest = self.load(self.at.outstanding + self.own + own).wrapping_sub(outstanding) % INBOX;
                     let task = descriptor(self.load(self.at.outstanding + 2 * self.own + own * INBOX + oldest));
                     let report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
@@ -410,7 +356,8 @@ impl<M: Machine> Scheduler<'_, M> {
     }
 }
 
-/// What the end of a task sends to schedulers; `tails` counts the messages of this worker by scheduler, one byte each.
+/// What the end of a task, the `ended`-th of this worker, says to whoever waits for it, and sends to schedulers; `tails` counts the messages
+/// of this worker by scheduler, one byte each.
 ///
 /// # Safety
 /// `run` is a live launch with schedulers, `descriptor` one of its tasks, and this executor the only one that sends for the worker.
@@ -421,12 +368,15 @@ pub unsafe fn notify<M: Machine>(
     launch: &Launch,
     run: &Run,
     descriptor: *const crate::abi::Descriptor,
+    ended: u32,
     tails: *mut u8,
 ) -> super::Outcome {
     use crate::abi::{NO_COUNTER, ROUTE_SHIFT};
     // SAFETY: passed on from the caller; routes name schedulers of the plan.
     unsafe {
         machine.release();
+        // First: a task that was pushed ahead waits for nothing else.
+        machine.store(run.counters.add(run.worker as usize), ended);
         let [first, second] = (*descriptor).signal;
         let extra = run.overflow.add((*descriptor).overflow as usize + 2 * (*descriptor).extra_waits as usize);
         let routes = if second == NO_COUNTER { 1 } else { 2 + (*descriptor).extra_signals as usize };

@@ -1,4 +1,4 @@
-//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 4: SIMT bodies (256 consumers); 5: consumers between
+//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 2, 3: a warpgroup of a SIMT body; 4: SIMT bodies (256 consumers); 5: consumers between
 //! tasks, and between the steps of adding up parts; 6 to 15: some threads of a SIMT body.
 
 use core::arch::asm;
@@ -35,6 +35,28 @@ pub fn any_user(condition: bool) -> bool {
     };
     any != 0
 }
+
+/// The 128 threads of consumer warpgroup `group`.
+#[inline(always)]
+pub fn sync_group(group: u32) {
+    // SAFETY: a SIMT body's author promises (it is `unsafe`) that all threads of the warpgroup come here.
+    unsafe { asm!("bar.sync {0}, 128;", in(reg32) GROUPS + group, options(nostack)) }
+}
+
+/// The 128 threads of consumer warpgroup `group`; whether `condition` holds in any.
+#[inline(always)]
+pub fn any_of_group(group: u32, condition: bool) -> bool {
+    let any: u32;
+    // SAFETY: as [`sync_group`].
+    unsafe {
+        asm!("{{.reg .pred p, q; setp.ne.u32 p, {1}, 0; barrier.red.or.pred q, {2}, 128, p; selp.u32 {0}, 1, 0, q;}}",
+            out(reg32) any, in(reg32) condition as u32, in(reg32) GROUPS + group, options(nostack))
+    };
+    any != 0
+}
+
+/// The barriers of warpgroups: this one and the next.
+const GROUPS: u32 = 2;
 
 /// Barrier [`SOME`] + `ID`, for `THREADS` threads of a SIMT body.
 #[inline(always)]

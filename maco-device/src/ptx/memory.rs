@@ -34,6 +34,13 @@ pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Has the line at `at`, of global memory, on its way to the L2 cache (PTX ISA §9.7.9.15 `prefetch`); where nothing is, nothing happens.
+#[inline(always)]
+pub fn prefetch(at: *const u32) {
+    // SAFETY: reads nothing that anybody sees, and does not fault.
+    unsafe { asm!("prefetch.global.L2 [{0}];", in(reg64) at, options(nostack)) }
+}
+
 /// Four words in one access.
 ///
 /// # Safety
@@ -78,6 +85,18 @@ pub unsafe fn load(at: *const u32) -> u32 {
     let value: u32;
     // SAFETY: the caller promises the address.
     unsafe { asm!("ld.global.b32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
+    value
+}
+
+/// Two bytes.
+///
+/// # Safety
+/// `at` is two readable bytes of global memory at an even address.
+#[inline(always)]
+pub unsafe fn load_half(at: *const u16) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address. A wider register gets zeros above (PTX ISA §9.7.9.8 `ld`).
+    unsafe { asm!("ld.global.u16 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
     value
 }
 
@@ -215,6 +234,50 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
         asm!("st.shared.v4.u32 [{4}], {{{0}, {1}, {2}, {3}}};",
             in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
     }
+}
+
+/// A part of a sum for other consumers, who read it by [`load_part`] behind a barrier.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_part(at: u32, value: f32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+}
+
+/// What [`store_part`] has stored.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_part(at: u32) -> f32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    f32::from_bits(value)
+}
+
+/// What a row is multiplied by, for other consumers, who read it by [`load_factor`] behind a barrier.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_factor(at: u32, value: f32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+}
+
+/// What [`store_factor`] has stored.
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_factor(at: u32) -> f32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.u32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    f32::from_bits(value)
 }
 
 /// One word of shared memory.

@@ -13,6 +13,7 @@ pub mod matrix;
 pub mod mbarrier;
 pub mod memory;
 pub mod own;
+pub mod products;
 pub mod scratch;
 pub mod shared;
 pub mod special;

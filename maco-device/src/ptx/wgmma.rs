@@ -1,4 +1,5 @@
-//! Warpgroup matrix multiply (PTX ISA §9.7.16 `wgmma`): m64 × n × 32 bytes, `f32` accumulators, both operands in shared memory.
+//! Warpgroup matrix multiply (PTX ISA §9.7.16 `wgmma`): m64 × n × 32 bytes, `f32` accumulators, both operands in shared memory; fences,
+//! groups and descriptors. All other shapes and types are in `products.rs`.
 
 use core::arch::asm;
 
@@ -39,8 +40,21 @@ impl Descriptor {
     /// from 64 columns to the next 64, `stride` from 8 steps of K to the next 8.
     #[inline(always)]
     pub fn new(address: u32, leading: u32, stride: u32) -> Descriptor {
+        Descriptor::swizzled::<128>(address, leading, stride)
+    }
+
+    /// The same with a swizzle of 128, 64 or 32 bytes, or none (16), where the meanings are: along the contraction, `leading` is from 16
+    /// bytes of K to the next 16; across it, `leading` is from 8 steps of K to the next 8, and `stride` from 8 columns to the next 8.
+    #[inline(always)]
+    pub fn swizzled<const SWIZZLE: usize>(address: u32, leading: u32, stride: u32) -> Descriptor {
+        let mode = match SWIZZLE {
+            128 => 1,
+            64 => 2,
+            32 => 3,
+            _ => 0,
+        };
         // wgmma takes descriptors from uniform registers, and an address out of a loop over mbarriers is not seen to be uniform.
-        Descriptor { low: warp::broadcast((address & 0x3FFFF) >> 4 | (leading >> 4) << 16, 0), high: stride >> 4 | 1 << 30 }
+        Descriptor { low: warp::broadcast((address & 0x3FFFF) >> 4 | (leading >> 4) << 16, 0), high: stride >> 4 | mode << 30 }
     }
 
     /// Of the tile `bytes` further on. The halves stay apart: a carry between them would be computed in every lane.
@@ -49,8 +63,9 @@ impl Descriptor {
         Descriptor { low: self.low + (bytes >> 4), ..self }
     }
 
+    /// What the instruction takes.
     #[inline(always)]
-    fn word(self) -> u64 {
+    pub fn word(self) -> u64 {
         (self.high as u64) << 32 | self.low as u64
     }
 }

@@ -5,9 +5,10 @@ use super::share::Share;
 use crate::abi::{self, CHUNK_BYTES};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::epilogue::{Epilogue, finish};
 use crate::hardware::scratch;
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// One thread has all the work that consumers share.
@@ -78,12 +79,12 @@ unsafe fn sum_up(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32]))
 }
 
 /// Writes the elements of a tile of `J` columns from element `first` on, after the epilogue `T`.
-fn put<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(y: Tile<E, I, J>, first: usize, sums: &[f32]) {
+fn put<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(task: Task, y: Tile<E, I, J>, first: usize, sums: &[f32]) {
     for (at, &sum) in (first..).zip(sums) {
         let (row, col) = (at / J, at % J);
         if row < y.rows() as usize && col < y.cols() as usize {
             // SAFETY: the position is inside the tile; tiles of one grid do not overlap, and each element of one is written once.
-            unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(sum))) };
+            unsafe { y.pointer(row as i32, col as i32).write(E::element(finish::<T, E, I, J>(sum, task, y, (row as u32, col as u32)))) };
         }
     }
 }
@@ -109,12 +110,18 @@ impl Role for Alone {
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Vec<f32>, y: Tile<E, I, J>, split: Split) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: Vec<f32>,
+        y: Tile<E, I, J>,
+        split: Split,
+        task: Task,
+    ) {
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live; a body that can be split stores once.
-            unsafe { sum_up(&acc, split, |first, sums| put::<T, E, I, J>(y, first, sums)) };
+            unsafe { sum_up(&acc, split, |first, sums| put::<T, E, I, J>(task, y, first, sums)) };
         } else {
-            put::<T, E, I, J>(y, 0, &acc);
+            put::<T, E, I, J>(task, y, 0, &acc);
         }
     }
 
@@ -128,33 +135,38 @@ impl Role for Alone {
         self.mma::<E, I, J>(acc.1, a, b.1);
     }
 
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         (mut acc, other): (Vec<f32>, Vec<f32>),
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, f32) -> f32,
     ) {
         acc.iter_mut().zip(other).for_each(|(sum, other)| *sum = f(*sum, other));
-        put::<T, E, I, J>(y, 0, &acc);
+        put::<T, E, I, J>(task, y, 0, &acc);
     }
 
     /// Adds one product after another in the order of the contraction.
-    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
+        // What is to be normed carries flags, and here nothing does.
+        assert!(task.norm::<E>().is_none(), "one thread has no factor to make a norm of");
         for row in 0..y.rows() {
             for col in 0..y.cols() {
                 let mut sum = 0.0;
                 for k in 0..w.cols() {
                     sum += x.at(row, k) * w.at(col, k);
                 }
+                let value = f(sum, inputs.at(row, col));
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                unsafe { y.pointer(row as i32, col as i32).write(E::element(T::apply(f(sum, inputs.at(row, col))))) };
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(finish::<T, E, I, J>(value, task, y, (row, col)))) };
             }
         }
     }

@@ -4,10 +4,12 @@
 //! element. So no fence is between the two, and nothing else is known by it (the protocol LL of NCCL, in words of half the size).
 
 use super::cores::ELEMENTWISE;
+use super::normed;
 use super::ring::{Arena, FALL_THROUGH};
 use crate::abi::{CONSUMERS, NO_MAP, View, carried_stride};
 use crate::element::HalfElement;
 use crate::hardware::{barrier, local, memory, special, warp};
+use crate::task::Task;
 use crate::tile::Tile;
 
 /// Eight elements on their way.
@@ -65,20 +67,33 @@ impl Eight {
     }
 }
 
-/// Waits until all of `x` has come, and gives a copy of it in the staging memory: the one that a task before has made, if nothing was staged
-/// since. Never more than until the CTA is let through.
+/// Waits until all of `x` has come, and gives a copy of it in the staging memory, or of its rows' norm if `task` makes that: the one that a
+/// task before has made, if nothing was staged since. Never more than until the CTA is let through.
 ///
 /// # Safety
 /// All consumers call, whole converged warps, in a task that is published, with at least one barrier of theirs behind. `x` has words, and is
 /// no larger than a plan allows; nothing that was staged still has to be sent, and no consumer reads a copy made before. `staged` chunks have
-/// been.
+/// been. Nobody writes the weights of the task's norm, which are of a live tensor and as many as `x` has columns.
 #[inline(always)]
-pub unsafe fn receive<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0>, staged: u32, thread: u32) -> Tile<E, I, 0> {
+pub unsafe fn receive<E: HalfElement, const I: usize>(
+    arena: Arena,
+    x: Tile<E, I, 0>,
+    task: Task,
+    staged: u32,
+    thread: u32,
+) -> Tile<E, I, 0> {
     let (rows, cols) = (x.rows(), x.cols());
     let (stride, to) = (carried_stride(rows, cols), arena.chunk(0));
-    // In a launch, an element that carries a flag is written once.
-    let factor = [x.pointer(0, 0) as u64 as u32, staged, rows | cols << 8];
-    if !warp::all(arena.copied() == factor) {
+    // In a launch, an element that carries a flag is written once, and a norm's weights are not. Of the slot, nothing is kept in registers while
+    // `x` is polled for.
+    let factor = || {
+        let norm = task.norm::<E>().map_or(0, |norm| norm.number);
+        [x.pointer(0, 0) as u64 as u32, staged, rows | cols << 8, norm]
+    };
+    if !warp::all(arena.is_copied(factor())) {
+        if let Some(norm) = task.norm::<E>() {
+            normed::prefetch(norm, cols, thread);
+        }
         let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
         let all = rows * across;
         // As often for all.
@@ -116,7 +131,11 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I
         }
         barrier::sync_consumers();
         if thread == 0 {
-            arena.set_copied(factor);
+            arena.set_copied(factor());
+        }
+        if task.norm::<E>().is_some() {
+            // SAFETY: all consumers come here, who have received `x` together.
+            unsafe { normed::make::<E>(task, to, rows, cols) };
         }
     }
     let view = View { base: special::generic(to), rows, cols, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };

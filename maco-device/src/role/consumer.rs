@@ -12,9 +12,10 @@ use super::stream;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, HalfElement, MmaElement};
+use crate::epilogue::{Epilogue, finish};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// A consumer thread's state.
@@ -186,22 +187,27 @@ impl Consumer {
 
     /// Stages a whole sum, or keeps its end for the next tile's time.
     #[inline(always)]
-    fn put<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &Sum) {
+    fn put<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &Sum, task: Task) {
         const { assert!(CHUNKS == 4, "two chunks of a warpgroup find room, and two more can wait") };
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let thread = self.again();
+        macro_rules! chunk {
+            ($n:literal) => {
+                cores::chunk::<T, E, I, J, $n>(sum, task, thread)
+            };
+        }
         macro_rules! stage {
             ($($n:literal)*) => {$(
                 if $n < 2 && $n < chunks || $n + 2 < chunks {
-                    self.stage(cores::chunk::<T, E, $n>(sum, thread));
+                    self.stage(chunk!($n));
                 }
             )*};
         }
         stage!(0 1 2 3 4 5);
         if chunks > 2 {
             self.pending = match chunks {
-                4 => Pending::of(cores::chunk::<T, E, 2>(sum, thread), cores::chunk::<T, E, 3>(sum, thread)),
-                _ => Pending::of(cores::chunk::<T, E, 6>(sum, thread), cores::chunk::<T, E, 7>(sum, thread)),
+                4 => Pending::of(chunk!(2), chunk!(3)),
+                _ => Pending::of(chunk!(6), chunk!(7)),
             };
             self.waiting = 2;
         }
@@ -213,7 +219,7 @@ impl Consumer {
     /// # Safety
     /// `split` is one of several parts, of a live launch; all consumers call.
     #[inline(always)]
-    unsafe fn sum_up<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split) {
+    unsafe fn sum_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split, task: Task) {
         let chunks = columns(I, J) as u32 / BOX;
         // Chunks of the store role in one of the sum.
         let each = BOX / abi::columns(E::BYTES);
@@ -243,12 +249,19 @@ impl Consumer {
             }
             let mut sum = cores::nothing();
             let mut part = 0;
-            while part < split.parts {
-                // SAFETY: the partial sums of all parts are there.
-                unsafe { cores::add(&mut sum, split.chunk(part, chunks, chunk), self.again()) };
-                part += 1;
+            // SAFETY: (of all) the partial sums of all parts are there.
+            let at = |part: u32| unsafe { split.chunk(part, chunks, chunk).cast_const() };
+            // Two at a time: what a part takes is the time until its bytes come.
+            while part + 1 < split.parts {
+                // SAFETY: as above.
+                unsafe { cores::add(&mut sum, [at(part), at(part + 1)], self.again()) };
+                part += 2;
             }
-            self.stage(cores::whole::<T, E, 0>(&sum, self.again()));
+            if part < split.parts {
+                // SAFETY: as above.
+                unsafe { cores::add(&mut sum, [at(part)], self.again()) };
+            }
+            self.stage(cores::whole::<T, E, I, J, 0>(&sum, staged, task, self.again()));
             if each > 1 {
                 if first {
                     self.wait_free();
@@ -256,7 +269,7 @@ impl Consumer {
                     unsafe { memory::store_shared(self.arena.claimed(self.staged), staged + 1) };
                 }
                 warp::sync();
-                self.stage(cores::whole::<T, E, 1>(&sum, self.again()));
+                self.stage(cores::whole::<T, E, I, J, 1>(&sum, staged, task, self.again()));
             }
         }
         // Nothing.
@@ -325,43 +338,51 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         (mut first, mut second): (Sum, Sum),
         _: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, f32) -> f32,
     ) {
         self.cores.wait_all::<I, J>(&mut first);
         self.cores.wait_all::<I, J>(&mut second);
         self.end(pages(I, 2 * J));
-        self.put::<T, E, I, J>(&cores::combine::<I, J>(&first, &second, f));
+        self.put::<T, E, I, J>(&cores::combine::<I, J>(&first, &second, f), task);
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, mut acc: Sum, _: Tile<E, I, J>, split: Split) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        mut acc: Sum,
+        _: Tile<E, I, J>,
+        split: Split,
+        task: Task,
+    ) {
         self.cores.wait_all::<I, J>(&mut acc);
         self.end(pages(I, J));
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
-            unsafe { self.sum_up::<T, E, I, J>(&acc, split) };
+            unsafe { self.sum_up::<T, E, I, J>(&acc, split, task) };
             return;
         }
-        self.put::<T, E, I, J>(&acc);
+        self.put::<T, E, I, J>(&acc, task);
     }
 
     #[inline(always)]
-    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
         let (thread, lane) = (self.again(), self.lane());
         let arena = self.arena;
         let put = |row: u32, col: u32, sum: f32| {
-            let element = E::element(T::apply(f(sum, inputs.at(row, col))));
+            let element = E::element(finish::<T, E, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col)));
             let at = y.pointer(row as i32, col as i32);
             let word = arena.word(at as u64);
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
@@ -378,7 +399,7 @@ impl Role for Consumer {
         } else {
             self.wait_sent();
             // SAFETY: all consumers run the task, which is published; a copy is not read behind the barriers of a product.
-            unsafe { carried::receive(arena, x, self.staged, thread) }
+            unsafe { carried::receive(arena, x, task, self.staged, thread) }
         };
         // What is carried streams as its copy does.
         if !(x.streams() && w.streams()) {

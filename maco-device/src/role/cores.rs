@@ -3,13 +3,17 @@
 //! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
 //! keep an array in local memory.
 
+use core::marker::PhantomData;
+
 use super::gate::Gate;
-use super::store::columns;
-use crate::abi::{BOX, CONSUMERS, ROW_BYTES};
+use super::store::{columns, place};
+use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::{Factor, MmaElement, pack};
+use crate::element::{Factor, MmaElement, pack, unpacked};
+use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::ptx::{barrier, matrix, memory, warp, wgmma};
-use crate::task::Elementwise;
+use crate::task::Task;
+use crate::tile::Tile;
 
 /// This thread's part of a sum.
 pub type Sum = [f32; 128];
@@ -200,33 +204,130 @@ fn spread(sum: [f32; 4], thread: u32) -> [u32; 4] {
     [upper.0, lower.0, upper.1, lower.1]
 }
 
-/// Chunk `N` of `R` registers, after the epilogue `T`. If there is none nobody asks, and any registers do.
+/// This thread's part of 32 columns of a result: of each eight of them, two side by side in row `row`, and two in row `row + 8`.
+struct Lanes<E> {
+    task: Task,
+    anchor: Anchor,
+    plane: i32,
+    row: i32,
+    /// The first of its columns.
+    col: i32,
+    element: PhantomData<E>,
+}
+
+impl<E: MmaElement> Lanes<E> {
+    /// The 32 columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
+    /// anew: three registers more would not last through its sum.
+    #[inline(always)]
+    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<E> {
+        let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
+        let [plane, down, across] = T::ANCHOR.axes;
+        let (row, col) = place::<I, J>(thread / 128, col);
+        let row = at(down) * I as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
+        let col = at(across) * J as i32 + col + (thread % 4 * 2) as i32;
+        Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col, element: PhantomData }
+    }
+}
+
+impl<E: MmaElement> Source for Lanes<E> {
+    /// As [`pack`] makes them; of `f32`, one in a word.
+    type Elements = [u32; 16];
+
+    #[inline(always)]
+    fn tensor(&self, n: usize) -> [u32; 16] {
+        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
+        let rows = tile.view.rows;
+        let (upper, lower) = (tile.pointer(inside(self.row, rows), 0), tile.pointer(inside(self.row + 8, rows), 0));
+        let (cols, step) = (tile.view.cols, tile.view.col_stride as usize);
+        let at = |col: i32| inside(self.col + col, cols) as usize * step;
+        // SAFETY: (of all) inside a live tensor, which nobody writes while the task runs.
+        let one = |from: *mut E, col: i32| unsafe {
+            if E::BYTES == 2 {
+                memory::load_half(from.wrapping_add(at(col)).cast())
+            } else {
+                memory::load(from.wrapping_add(at(col)).cast())
+            }
+        };
+        if E::BYTES != 2 {
+            macro_rules! four {
+                ($($col:literal)*) => { [$(one(upper, $col), one(upper, $col + 1), one(lower, $col), one(lower, $col + 1)),*] };
+            }
+            return four!(0 8 16 24);
+        }
+        // Whether two columns that belong together are one word.
+        let pairs = {
+            let v = &tile.view;
+            step == 1 && v.base & 3 == 0 && (v.cols | v.row_stride | v.plane_stride) & 1 == 0
+        };
+        let mut words = [0; 16];
+        macro_rules! pairs {
+            ($get:expr, $($word:literal $col:literal),*) => {$(
+                words[$word] = $get(upper, $col);
+                words[$word + 1] = $get(lower, $col);
+            )*};
+        }
+        if pairs {
+            // The last pair, and not the last column.
+            let at = |col: i32| inside(self.col + col, cols - 1) as usize;
+            // SAFETY: as above; a word, since it begins at an even column.
+            let two = |from: *mut E, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
+            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+        } else {
+            let two = |from: *mut E, col: i32| one(from, col) | one(from, col + 1) << 16;
+            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn element(elements: &[u32; 16], at: usize) -> f32 {
+        if E::BYTES == 2 { unpacked::<E>(elements[at / 2], at % 2 == 1) } else { unpacked::<E>(elements[at], false) }
+    }
+
+    #[inline(always)]
+    fn scalar(&self, n: usize) -> f32 {
+        self.task.scalar(self.anchor.scalars + n)
+    }
+}
+
+/// Chunk `N` of `R` registers, after the epilogue `T`; the `number`-th of this warpgroup's part of the tile that `task` makes. If there is none
+/// nobody asks, and any registers do. Operands are read beside 32 columns at a time: for more there are no registers.
 #[inline(always)]
-fn packed<T: Elementwise, E: MmaElement, const N: usize, const R: usize>(sum: &[f32; R], thread: u32) -> Chunk {
+fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize>(
+    sum: &[f32; R],
+    number: u32,
+    task: Task,
+    thread: u32,
+) -> Chunk {
+    let operands = |col: u32| T::read(&Lanes::<E>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
     macro_rules! at {
-        ($n:expr) => {
-            T::apply(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }])
+        ($operands:ident, $n:expr) => {
+            T::apply::<Lanes<E>>(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }], &$operands, $n % 16)
         };
     }
     macro_rules! pairs {
-        ($($at:literal)*) => { [$(pack::<E>(at!($at), at!($at + 1))),*] };
+        ($operands:ident, $($at:literal)*) => { [$(pack::<E>(at!($operands, $at), at!($operands, $at + 1))),*] };
     }
     macro_rules! four {
-        ($at:literal) => {
-            spread([at!($at), at!($at + 1), at!($at + 2), at!($at + 3)], thread)
+        ($operands:ident, $at:literal) => {
+            spread([at!($operands, $at), at!($operands, $at + 1), at!($operands, $at + 2), at!($operands, $at + 3)], thread)
         };
     }
+    let first = operands(0);
     if E::FACTOR == Factor::Tf32 {
-        let (a, b, c, d) = (four!(0), four!(4), four!(8), four!(12));
+        let (a, b, c, d) = (four!(first, 0), four!(first, 4), four!(first, 8), four!(first, 12));
         return [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]];
     }
-    pairs!(0 2 4 6 8 10 12 14 16 18 20 22 24 26 28 30)
+    let w = pairs!(first, 0 2 4 6 8 10 12 14);
+    let second = operands(32);
+    let v = pairs!(second, 16 18 20 22 24 26 28 30);
+    [w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]
 }
 
 /// Chunk `N` of this warpgroup's columns. By whole converged warps.
 #[inline(always)]
-pub fn chunk<T: Elementwise, E: MmaElement, const N: usize>(sum: &Sum, thread: u32) -> Chunk {
-    packed::<T, E, N, 128>(sum, thread)
+pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(sum: &Sum, task: Task, thread: u32) -> Chunk {
+    packed::<T, E, I, J, N, 128>(sum, N as u32, task, thread)
 }
 
 /// This thread's part of 64 columns of a sum that is added up from parts.
@@ -267,33 +368,56 @@ pub fn nothing() -> Columns {
     unsafe { core::mem::zeroed() }
 }
 
-/// Adds this thread's part of the chunk at `at` of a partial sum.
+/// Adds this thread's part of the chunks at `at`, one after the other, of partial sums.
 ///
 /// # Safety
-/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
+/// Chunks that [`keep`] has written, and what it has written is visible.
 #[inline(always)]
-pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
-    let at = at.wrapping_add(4 * thread as usize);
-    macro_rules! get {
+pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
+    const { assert!(N == 1 || N == 2, "loads of more chunks would need the registers of a sum") };
+    macro_rules! each {
         ($($quad:literal)*) => {{
+            macro_rules! get {
+                ($at:expr) => {{
+                    let at = $at.wrapping_add(4 * thread as usize);
+                    // SAFETY: inside the chunk.
+                    unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] }
+                }};
+            }
+            macro_rules! sum {
+                ($quads:expr) => {{
+                    let quads = $quads;
+                    $(
+                        sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
+                        sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
+                        sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
+                        sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
+                    )*
+                }};
+            }
             // All loads first: they are on their way at the same time.
-            // SAFETY: inside the chunk.
-            let quads = unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] };
-            $(
-                sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
-                sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
-                sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
-                sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
-            )*
+            let first = get!(at[0]);
+            if N == 2 {
+                let second = get!(at[N - 1]);
+                sum!(first);
+                sum!(second);
+            } else {
+                sum!(first);
+            }
         }};
     }
-    get!(0 1 2 3 4 5 6 7);
+    each!(0 1 2 3 4 5 6 7);
 }
 
-/// Chunk `N` of 64 columns of a sum that was added up. By whole converged warps.
+/// Chunk `N` of 64 columns of a sum that was added up, which begin with chunk `first` of this warpgroup's part. By whole converged warps.
 #[inline(always)]
-pub fn whole<T: Elementwise, E: MmaElement, const N: usize>(sum: &Columns, thread: u32) -> Chunk {
-    packed::<T, E, N, 32>(sum, thread)
+pub fn whole<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(
+    sum: &Columns,
+    first: u32,
+    task: Task,
+    thread: u32,
+) -> Chunk {
+    packed::<T, E, I, J, N, 32>(sum, first + N as u32, task, thread)
 }
 
 /// Writes this warp's 16 rows of a chunk to the swizzled box at `chunk`.

@@ -7,9 +7,10 @@ use super::loader::Loader;
 use super::store::Store;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::epilogue::Epilogue;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 thread_local! {
@@ -149,15 +150,21 @@ impl Role for Cpu {
         }
     }
 
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Sum<I, J>, y: Tile<E, I, J>, split: Split) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: Sum<I, J>,
+        y: Tile<E, I, J>,
+        split: Split,
+        task: Task,
+    ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y, split),
+            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split),
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
+            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split),
+            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -182,35 +189,37 @@ impl Role for Cpu {
         }
     }
 
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (Sum<I, J>, Sum<I, J>),
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, f32) -> f32,
     ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.store_pair::<T, E, I, J>((first, second), y, f),
+            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.store_pair::<T, E, I, J>((first, second), y, task, f),
             (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
-                unsafe { &mut **role }.store_pair::<T, E, I, J>((first, second), y, f)
+                unsafe { &mut **role }.store_pair::<T, E, I, J>((first, second), y, task, f)
             }
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, f),
+            (Part::Loader(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, f),
+            (Part::Store(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
             _ => unreachable!("a sum is its role's"),
         }
     }
 
-    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
-        play!(self, |role| role.gemv::<T, E, X, I, J>(x, w, inputs, y, f));
+        play!(self, |role| role.gemv::<T, E, X, I, J>(x, w, inputs, y, task, f));
     }
 
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(

@@ -7,9 +7,10 @@ use super::stream;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{HalfElement, MmaElement};
+use crate::epilogue::Epilogue;
 use crate::hardware::{special, tma};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// The loader's state.
@@ -100,21 +101,23 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _: ((), ()),
         _: Tile<E, I, J>,
+        _: Task,
         _: impl Fn(f32, f32) -> f32,
     ) {
     }
 
     #[inline(always)]
-    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
         w: Tile<E, J, 0>,
         _: X,
         _: Tile<E, I, J>,
+        _: Task,
         _: impl Fn(f32, X::Values) -> f32,
     ) {
         if !(x.streams() && w.streams()) {
@@ -157,5 +160,5 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
 }

@@ -2,9 +2,10 @@
 
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
+use crate::epilogue::Epilogue;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 pub use share::Share;
 
@@ -27,6 +28,7 @@ mod dots;
 pub mod gate;
 pub mod loader;
 mod maps;
+mod normed;
 pub mod notice;
 pub mod ring;
 mod share;
@@ -49,12 +51,13 @@ pub trait Role: Sized {
     /// One step of a contraction.
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
 
-    /// The end of a contraction, or of a part of it.
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    /// The end of a contraction, or of a part of it. Operands of the epilogue are those of `task`, which writes `y`.
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: Self::Accumulator<I, J>,
         y: Tile<E, I, J>,
         split: Split,
+        task: Task,
     );
 
     /// One step of two contractions with the same `a`.
@@ -66,10 +69,11 @@ pub trait Role: Sized {
     );
 
     /// The end of two contractions, which become one result.
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (Self::Accumulator<I, J>, Self::Accumulator<I, J>),
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(f32, f32) -> f32,
     );
 
@@ -102,12 +106,13 @@ pub trait Role: Sized {
 
     /// `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
     #[inline(always)]
-    fn gemv<T: Elementwise, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         _x: Tile<E, I, 0>,
         _w: Tile<E, J, 0>,
         _inputs: X,
         _y: Tile<E, I, J>,
+        _task: Task,
         _f: impl Fn(f32, X::Values) -> f32,
     ) {
     }

@@ -6,15 +6,18 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use super::gate::Gate;
-use super::store::columns;
+use super::store::{columns, place};
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
+use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::hardware::{memory, scratch};
-use crate::task::Elementwise;
+use crate::task::Task;
+use crate::tile::Tile;
 
 /// Rows of a warpgroup, and of a chunk.
 const ROWS: usize = BOX as usize;
@@ -187,11 +190,56 @@ pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32,
     Rc::new(RefCell::new(a.borrow().iter().zip(b.borrow().iter()).map(|(&a, &b)| f(a, b)).collect()))
 }
 
-/// Chunk `number` of 64 rows, after the epilogue `T`.
-fn packed<T: Elementwise, E: MmaElement>(sum: &[f32], number: usize) -> Chunk {
+/// One element of a result.
+struct Element<E> {
+    task: Task,
+    anchor: Anchor,
+    place: [i32; 3],
+    element: PhantomData<E>,
+}
+
+impl<E: MmaElement> Source for Element<E> {
+    type Elements = f32;
+
+    fn tensor(&self, n: usize) -> f32 {
+        let [plane, row, col] = self.place;
+        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, plane, 0, 0);
+        let (row, col) = (inside(row, tile.view.rows), inside(col, tile.view.cols));
+        // SAFETY: inside a live tensor, which nobody writes while the task runs.
+        unsafe { tile.pointer(row, col).read() }.value()
+    }
+
+    fn element(element: &f32, _: usize) -> f32 {
+        *element
+    }
+
+    fn scalar(&self, n: usize) -> f32 {
+        self.task.scalar(self.anchor.scalars + n)
+    }
+}
+
+/// Chunk `own` of the 64 rows of `sum`, after the epilogue `T`; the `number`-th of this warpgroup's part of the tile that `task` makes.
+fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+    sum: &[f32],
+    own: usize,
+    number: usize,
+    task: Task,
+    thread: u32,
+) -> Chunk {
     let each = abi::columns(E::BYTES) as usize;
-    let row = |row: &[f32]| row[number * each..][..each].iter().map(|&value| T::apply(value)).collect::<Vec<f32>>();
-    let values = sum.chunks_exact(sum.len() / ROWS).flat_map(row);
+    let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
+    let [plane, down, across] = T::ANCHOR.axes;
+    let value = |row: usize, col: usize, value: f32| {
+        let (first, left) = place::<I, J>(thread / 128, (number * each + col) as u32);
+        let place = [at(plane), at(down) * I as i32 + first + row as i32, at(across) * J as i32 + left];
+        let operands = T::read(&Element::<E> { task, anchor: T::ANCHOR, place, element: PhantomData });
+        T::apply::<Element<E>>(value, &operands, 0)
+    };
+    let rows = sum.chunks_exact(sum.len() / ROWS).enumerate();
+    let values = rows.flat_map(|(row, values)| {
+        let columns = values[own * each..][..each].iter().enumerate();
+        columns.map(|(col, &one)| value(row, col, one)).collect::<Vec<f32>>()
+    });
     if E::FACTOR == Factor::Tf32 {
         return values.flat_map(|value| [value.to_bits() as u16, (value.to_bits() >> 16) as u16]).collect();
     }
@@ -200,8 +248,8 @@ fn packed<T: Elementwise, E: MmaElement>(sum: &[f32], number: usize) -> Chunk {
 }
 
 /// Chunk `N` of this warpgroup's columns.
-pub fn chunk<T: Elementwise, E: MmaElement, const N: usize>(sum: &Sum, _: u32) -> Chunk {
-    packed::<T, E>(&sum.borrow(), N)
+pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(sum: &Sum, task: Task, thread: u32) -> Chunk {
+    packed::<T, E, I, J>(&sum.borrow(), N, N, task, thread)
 }
 
 /// 64 rows of 64 columns of a sum that is added up from parts.
@@ -237,19 +285,26 @@ pub fn nothing() -> Columns {
     vec![0.0; COLUMNS]
 }
 
-/// Adds this warpgroup's part of the chunk at `at` of a partial sum.
+/// Adds this warpgroup's part of the chunks at `at`, one after the other, of partial sums.
 ///
 /// # Safety
-/// `at` is a chunk that [`keep`] has written, and what it has written is visible.
-pub unsafe fn add(sum: &mut Columns, at: *const u32, thread: u32) {
-    // SAFETY: inside the chunk, which nobody writes any more.
-    let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
-    sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+/// Chunks that [`keep`] has written, and what it has written is visible.
+pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
+    for at in at {
+        // SAFETY: inside the chunk, which nobody writes any more.
+        let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
+        sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+    }
 }
 
-/// Chunk `N` of 64 columns of a sum that was added up.
-pub fn whole<T: Elementwise, E: MmaElement, const N: usize>(sum: &Columns, _: u32) -> Chunk {
-    packed::<T, E>(sum, N)
+/// Chunk `N` of 64 columns of a sum that was added up, which begin with chunk `first` of this warpgroup's part.
+pub fn whole<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(
+    sum: &Columns,
+    first: u32,
+    task: Task,
+    thread: u32,
+) -> Chunk {
+    packed::<T, E, I, J>(sum, N, first as usize + N, task, thread)
 }
 
 /// Writes a chunk to the swizzled box at `at`.

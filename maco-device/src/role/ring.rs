@@ -21,17 +21,19 @@ const STAGED: u32 = EMPTY + PAGES * 8;
 const FREE: u32 = STAGED + CHUNKS * 8;
 const TAILS: u32 = FREE + CHUNKS * 8;
 const HALT: u32 = TAILS + MAX_SCHEDULERS;
-const COUNTERS: u32 = (HALT + 4).next_multiple_of(8);
+const EPOCH: u32 = HALT + 4;
+const COUNTERS: u32 = EPOCH + 4;
 const BEGUN: u32 = COUNTERS + 8;
 const NOTICES: u32 = BEGUN + WARPS * 4;
 const CLAIMED: u32 = NOTICES + SLOTS * 4;
-const EPOCH: u32 = CLAIMED + CHUNKS / 2 * 4;
-const CARRIED: u32 = (EPOCH + 4).next_multiple_of(8);
+const CARRIED: u32 = (CLAIMED + CHUNKS / 2 * 4).next_multiple_of(8);
 const COPIED: u32 = CARRIED + 20;
-const END: u32 = COPIED + 12;
+const END: u32 = COPIED + 4 * COPY as u32;
+/// Words that say of what a copy is.
+const COPY: usize = 4;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
-/// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`].
+/// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`]; and as many more of [`crate::Warpgroup::fold`].
 const TOTALS: u32 = PROFILE + crate::profile::BYTES;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
@@ -42,8 +44,8 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + WARPS * 4 <= crate::abi::SEED);
-const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8));
+const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
+const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
@@ -197,7 +199,7 @@ impl Arena {
             memory::store_shared(self.base() + EPOCH, epoch);
         }
         // What the launch before has left is not this one's.
-        self.set_copied([0; 3]);
+        self.set_copied([0; COPY]);
     }
 
     /// The word of the element at `at`, of two bytes, if it carries a flag; else null. Read anew: it would take registers that a product
@@ -215,24 +217,27 @@ impl Arena {
         (unsafe { whole(memory::read_shared2(place + 8)) } + 2 * away) as *mut u32
     }
 
-    /// The factor that the consumers have a copy of in the staging memory: see [`super::carried`].
+    /// Whether `factor` is what the consumers have a copy of in the staging memory: see [`super::carried`].
     #[inline(always)]
-    pub fn copied(self) -> [u32; 3] {
+    pub fn is_copied(self, factor: [u32; COPY]) -> bool {
         let at = self.base() + COPIED;
         // SAFETY: words of the arena; consumers write them between barriers of theirs.
-        unsafe { [memory::load_shared(at), memory::load_shared(at + 4), memory::load_shared(at + 8)] }
+        let other = |n: u32, word: u32| unsafe { memory::load_shared(at + n * 4) } ^ word;
+        // Word by word: arrays that are compared are in local memory.
+        let [a, b, c, d] = factor;
+        other(0, a) | other(1, b) | other(2, c) | other(3, d) == 0
     }
 
-    /// See [`Arena::copied`]. By one consumer thread, between two of their barriers.
+    /// See [`Arena::is_copied`]. By one consumer thread, between two of their barriers.
     #[inline(always)]
-    pub fn set_copied(self, factor: [u32; 3]) {
+    pub fn set_copied(self, factor: [u32; COPY]) {
         let at = self.base() + COPIED;
         // SAFETY: words of the arena, which nobody reads between those barriers.
-        unsafe {
-            memory::store_shared(at, factor[0]);
-            memory::store_shared(at + 4, factor[1]);
-            memory::store_shared(at + 8, factor[2]);
-        }
+        let put = |n: u32, word: u32| unsafe { memory::store_shared(at + n * 4, word) };
+        put(0, factor[0]);
+        put(1, factor[1]);
+        put(2, factor[2]);
+        put(3, factor[3]);
     }
 
     /// What is above the bits of this launch's elements ([`crate::abi::epoch`]).
@@ -247,6 +252,13 @@ impl Arena {
     #[inline(always)]
     pub fn total(self, warp: u32) -> u32 {
         self.base() + TOTALS + warp * 4
+    }
+
+    /// What it has to combine with the others of its warpgroup, which may be ahead of the other one.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub fn group_total(self, warp: u32) -> u32 {
+        self.base() + TOTALS + (WARPS + warp) * 4
     }
 
     /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].

@@ -6,10 +6,11 @@ use super::Role;
 use super::cores::ELEMENTWISE;
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
+use crate::epilogue::Epilogue;
 use crate::hardware::{special, warp};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
@@ -80,16 +81,17 @@ impl Role for Share {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split) {}
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
 
     #[inline(always)]
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _: ((), ()),
         _: Tile<E, I, J>,
+        _: Task,
         _: impl Fn(f32, f32) -> f32,
     ) {
     }

@@ -5,9 +5,10 @@ use super::maps::Maps;
 use super::ring::{Arena, CHUNKS};
 use crate::abi;
 use crate::element::MmaElement;
+use crate::epilogue::Epilogue;
 use crate::hardware::{mbarrier, memory, tma};
 use crate::split::Split;
-use crate::task::Elementwise;
+use crate::task::Task;
 use crate::tile::{Parts, Tile};
 
 /// The store thread's state.
@@ -75,17 +76,18 @@ impl Role for Store {
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
 
     #[inline(always)]
-    fn store_pair<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _: ((), ()),
         y: Tile<E, I, J>,
+        task: Task,
         _: impl Fn(f32, f32) -> f32,
     ) {
-        self.store::<T, E, I, J>((), y, Split::WHOLE);
+        self.store::<T, E, I, J>((), y, Split::WHOLE, task);
     }
 
     #[inline(always)]
-    fn store<T: Elementwise, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split, _: Task) {
         let map = self.maps.get::<0>(y.view.map);
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let in_parts = split.parts > 1;

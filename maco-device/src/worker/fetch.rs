@@ -3,7 +3,7 @@
 use super::machine::{Lane, Warp};
 use super::{admitted, place, stop, supervise, waits};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
-use crate::protocol::{CLAIMED, Drain, Machine, Queue, Run};
+use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::notice;
 use crate::role::ring::{self, ARRIVALS, Arena};
@@ -29,9 +29,24 @@ struct Tables {
 
 #[inline(always)]
 unsafe fn fetch_descriptor(tables: Tables, index: u32, lane: u32) -> u32 {
-    let words = tables.descriptors.wrapping_add(index as usize).cast::<u32>();
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
-    if lane < DESCRIPTOR_WORDS { unsafe { memory::load(words.add(lane as usize)) } } else { 0 }
+    if lane < DESCRIPTOR_WORDS { unsafe { memory::load(descriptor_word(tables, index)) } } else { 0 }
+}
+
+/// This lane's word of a descriptor. The lane is read anew: else its place in the table, whatever the index, is kept in two registers across all tasks.
+#[inline(always)]
+fn descriptor_word(tables: Tables, index: u32) -> *const u32 {
+    tables.descriptors.wrapping_add(index as usize).cast::<u32>().wrapping_add(warp::lane_again() as usize)
+}
+
+/// The same of a pushed task, and what it waits for: two words, for the two lanes behind those of the descriptor.
+#[inline(always)]
+unsafe fn fetch_pushed(tables: Tables, push: Push, lane: u32) -> u32 {
+    let beside = lane.wrapping_sub(DESCRIPTOR_WORDS);
+    let words = if beside < 2 { push.until.wrapping_add(beside as usize) } else { descriptor_word(tables, push.index) };
+    let wanted = lane < DESCRIPTOR_WORDS || beside < 2 && !push.until.is_null();
+    // SAFETY: as above; what a push waits for was acquired with it.
+    if wanted { unsafe { memory::load(words) } } else { 0 }
 }
 
 /// Views of one call: a lane holds words `lane` and `lane + 32`. Tasks of one call follow one another, so the last ones are kept.
@@ -127,10 +142,11 @@ const BATCH: u32 = 8;
 
 /// 16 bytes of each of the next [`BATCH`] descriptors of a list.
 #[inline(always)]
-unsafe fn fetch_batch(tables: Tables, first: u32, lane: u32) -> [u32; 4] {
+unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     let words = tables.descriptors.wrapping_add(first as usize).cast::<u32>();
+    // The lane anew: as in `descriptor_word`.
     // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
-    unsafe { memory::load4(words.wrapping_add(lane as usize * 4)) }
+    unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
 /// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
@@ -147,9 +163,9 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
                 n = behind;
             }
             drain = None;
-            let mut batch = fetch_batch(tables, first, lane);
+            let mut batch = fetch_batch(tables, first);
             loop {
-                let coming = fetch_batch(tables, first + BATCH, lane);
+                let coming = fetch_batch(tables, first + BATCH);
                 let mut entry = 0;
                 while entry < BATCH {
                     let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
@@ -276,7 +292,7 @@ unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, 
     }
 }
 
-/// Takes what schedulers push, and publishes it: it comes ready.
+/// Takes what schedulers push, and publishes it: it comes ready, or waits for one word, in its slot already.
 #[inline(always)]
 unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
     // SAFETY: passed on from the caller.
@@ -288,11 +304,11 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
-            let Some(index) = queue.pop(&Warp, run) else {
+            let Some(push) = queue.pop(&Warp, run) else {
                 stop(arena, run, n);
                 return;
             };
-            let descriptor = fetch_descriptor(tables, index, lane);
+            let descriptor = fetch_pushed(tables, push, lane);
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
             views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
@@ -300,6 +316,15 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
                 return;
             }
             ring::arrive(arena.posted(place(n).0), lane);
+            // Counted from 1.
+            let ended = warp::broadcast(descriptor, DESCRIPTOR_WORDS + 1);
+            if ended != 0 {
+                let until = Until::of(warp::broadcast(descriptor, DESCRIPTOR_WORDS), ended);
+                if until.wait(&Warp, run) == Outcome::Abort {
+                    stop(arena, run, n);
+                    return;
+                }
+            }
             let announced = notice::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
             ring::arrive(arena.ready(place(n).0), lane);
             if lane == 0 {

@@ -1,8 +1,8 @@
 //! The CTA: which warp plays which role, and the way of a task through them.
 //!
 //! fetcher (warp 3) → slot, `posted` → controller (warp 1) → `ready` → loader (warp 0) and consumers (warps 4–11) → `done` → store and
-//! signals (warp 2) → counters, and `vacant` → fetcher. With schedulers a task comes ready, so the fetcher publishes it itself and
-//! warp 1 is spare: it may be a scheduler. A CTA behind the workers is a scheduler and nothing else.
+//! signals (warp 2) → counters, and `vacant` → fetcher. With schedulers a task comes ready, or
+//! waits for one word, so the fetcher publishes it itself and warp 1 is spare: it may be a scheduler. A CTA behind the workers is a scheduler and nothing else.
 //!
 //! Only fetcher, controller and schedulers wait on global memory, so only they time out. An abort ends the list at a task border:
 //! no task is published any more, and those that were complete as usual. If they do not, every wait inside the CTA is let through.

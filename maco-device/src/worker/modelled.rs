@@ -10,7 +10,7 @@ use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::model::{Modelled, Shared, mbarrier, memory, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
 use crate::profile;
-use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run};
+use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run, Until};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
 use crate::role::loader::Loader;
@@ -172,7 +172,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         arena().set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
         arena().set_carried(launch.carried, launch.words, launch.carried_bytes, run.epoch(machine));
         // Tasks before `posted` are in slots, those before `n` published.
-        let (mut n, mut posted, mut ended) = (0, 0, false);
+        let (mut n, mut posted, mut ended, mut until) = (0, 0, false, Until::NOW);
         'stop: loop {
             // As far ahead as it may be; by a seed, less.
             let ahead = if queue.is_pushed() { 1 } else { SLOTS - special::choose(SLOTS) };
@@ -189,7 +189,9 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                         break 'stop;
                     }
                 }
-                let Some(index) = queue.next(machine, &run) else { break 'stop };
+                let Some(next) = queue.next(machine, &run) else { break 'stop };
+                let index = next.0;
+                until = next.1;
                 let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
                 let views = (launch.views as *const View).add((*descriptor).views as usize);
                 let (at, _) = place(posted);
@@ -205,7 +207,12 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             let (at, _) = place(n);
             let slot = flight::slot(arena(), at);
             let (descriptor, views) = (&raw const (*slot).descriptor, (&raw const (*slot).views).cast::<View>());
-            if run.aborted(machine) || !queue.is_pushed() && protocol::wait(machine, &run, descriptor, views) == Outcome::Abort {
+            // What is pushed is the only task in a slot that is not published.
+            let may_run = match queue.is_pushed() {
+                true => until.wait(machine, &run),
+                false => protocol::wait(machine, &run, descriptor, views),
+            };
+            if run.aborted(machine) || may_run == Outcome::Abort {
                 break;
             }
             let announced = notice::of(n, memory::read_shared2(arena().slot(at)));

@@ -248,7 +248,8 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
             if pushed {
                 if lane == 0 {
                     let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(one, &whole, &run, &raw const (*slot(arena, n % SLOTS)).descriptor, tails) == Outcome::Abort {
+                    if protocol::notify(one, &whole, &run, &raw const (*slot(arena, n % SLOTS)).descriptor, n + 1, tails) == Outcome::Abort
+                    {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }

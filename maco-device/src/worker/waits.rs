@@ -7,7 +7,7 @@ use core::mem::offset_of;
 
 use super::flight::slot;
 use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
-use crate::hardware::memory;
+use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
@@ -82,7 +82,8 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
             long = (*record).operand & KNOWN == 0 || inline + names.count() > WAITS;
             named = Some(names);
         }
-        let mut n = machine.lane();
+        // Opaque: the place that the lane has in the overflow would be kept across all tasks.
+        let mut n = special::opaque(machine.lane());
         while n < WAITS {
             let mut wait = Wait { counter: NO_COUNTER, need: 0 };
             if long {

@@ -24,6 +24,11 @@ pub const fn stride(rows: u64, cols: u64) -> u64 {
     cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
 }
 
+/// Bytes behind a carried tile of `cols` columns, a multiple of eight, in which a task makes the norms of its `rows`.
+pub const fn norm_bytes(rows: u64, cols: u64) -> u64 {
+    rows.saturating_mul(cols / 8 + 1).saturating_mul(4)
+}
+
 /// Marks the relations of `found` that are carried.
 pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependences) {
     if schedule.schedulers() > 0 {
@@ -96,6 +101,7 @@ fn has_room(call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
         let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
         let together = view.offset[1].is_multiple_of(TOGETHER) && across.extent.is_multiple_of(TOGETHER) && across.extent > 0;
         let rows = down.extent.min(planned.tile[usize::from(*axis)].into());
-        plain && together && rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2) <= TILE_BYTES
+        let norm = if planned.norm.is_some() { norm_bytes(rows, across.extent) } else { 0 };
+        plain && together && rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2).saturating_add(norm) <= TILE_BYTES
     })
 }

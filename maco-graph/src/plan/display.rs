@@ -39,7 +39,13 @@ impl Display for Plan {
             match self.waves_of(index) {
                 Some((first, last)) if first == last => write!(f, "  wave {first}")?,
                 Some((first, last)) => write!(f, "  waves {first}-{last}")?,
-                None => write!(f, "  empty")?,
+                None => match &self.made_by(index as u32)[..] {
+                    [] => write!(f, "  empty")?,
+                    by => write!(f, "  made by {}", numbers(by))?,
+                },
+            }
+            if let Some(norm) = planned.norm {
+                write!(f, "  makes #{norm}")?;
             }
             if call.drain && schedule == Schedule::Static {
                 write!(f, "  drained")?;
@@ -85,8 +91,13 @@ impl Plan {
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
+            let made = match (&self.made_by(index as u32)[..], planned.norm) {
+                ([], None) => String::new(),
+                ([], Some(norm)) => format!("\nmakes #{norm}"),
+                (by, _) => format!("\nmade by {}", numbers(by)),
+            };
             let label = format!(
-                "#{index} {name}\n{} tiles of {}{split}\n{}",
+                "#{index} {name}\n{} tiles of {}{split}\n{}{made}",
                 by(&planned.grid),
                 by(&planned.tile),
                 self.arguments(&self.graph.calls[index])
@@ -165,6 +176,11 @@ impl Plan {
             (ScalarSource::Literal(bits), ScalarType::I32) => format!("{}", bits as i32),
         }
     }
+}
+
+/// `#3, #4`
+fn numbers(calls: &[u32]) -> String {
+    calls.iter().map(|call| format!("#{call}")).collect::<Vec<_>>().join(", ")
 }
 
 /// `128×256`, or `1` for a grid without axes.

@@ -43,6 +43,9 @@ struct CallJson<'a> {
     whole: u32,
     /// First task and end.
     tasks: [u32; 2],
+    /// The norm that its tasks make of their factor, and the calls whose tasks make this one.
+    norm: Option<u32>,
+    made_by: Vec<u32>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
     operands: Vec<OperandJson<'a>>,
@@ -141,6 +144,8 @@ impl Plan {
             parts: planned.parts,
             whole: planned.whole,
             tasks: [planned.tasks.start, planned.tasks.end],
+            norm: planned.norm,
+            made_by: self.made_by(index as u32),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

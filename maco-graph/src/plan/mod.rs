@@ -3,8 +3,8 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
 //! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
 //! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
-//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `local` those that stay on one
-//! worker, `routing` deals the tasks to
+//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `prologue` the norms that products
+//! make of what comes to them so, `local` the edges that stay on one worker, `routing` deals the tasks to
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
 #[doc(hidden)]
@@ -13,6 +13,7 @@ pub mod carried;
 mod check;
 mod dependence;
 mod display;
+mod draft;
 mod error;
 mod events;
 mod groups;
@@ -23,6 +24,7 @@ mod lookup;
 #[doc(hidden)]
 pub mod oracle;
 mod parts;
+pub mod prologue;
 mod region;
 mod routing;
 mod schedule;
@@ -34,6 +36,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
+use draft::Draft;
 
 pub use error::{PlanError, Site};
 pub use list::{Cost, Costs};
@@ -73,6 +76,8 @@ pub struct Options {
     pub shapes: Vec<CallShape>,
     /// Whether small results that products of few rows hand to each other carry their own flags: see [`Relation::carried`].
     pub carried: bool,
+    /// Whether products of few rows may make the norm of their factor themselves: see [`PlannedCall::norm`]. Only of what is carried.
+    pub prologues: bool,
 }
 
 impl Options {
@@ -88,6 +93,7 @@ impl Options {
             splits: true,
             shapes,
             carried: true,
+            prologues: true,
         }
     }
 }
@@ -231,6 +237,8 @@ pub struct PlannedCall {
     pub op: u32,
     /// Its tasks.
     pub tasks: Range<u32>,
+    /// The call, a norm, whose result every task of this one makes of its factor before it multiplies that. The norm has no tasks.
+    pub norm: Option<u32>,
 }
 
 impl PlannedCall {
@@ -441,6 +449,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     check::tensors(&graph)?;
     let mut calls = Vec::with_capacity(graph.calls.len());
     let mut regions = region::Regions::with_capacity(graph.calls.len());
+    let mut choices = Vec::with_capacity(graph.calls.len());
     let mut tasks = 0;
     let mut chooser = tiles::Chooser::default();
     if let Some(shape) = options.shapes.iter().find(|shape| shape.call as usize >= graph.calls.len()) {
@@ -455,15 +464,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
         calls.push(choice.planned(call));
+        choices.push(choice);
     }
-    // A scheduler counts what each of its tasks waits for, so that must be known here.
-    let name_rows = options.schedule.schedulers() == 0;
-    let mut found = dependence::relate(&graph, &calls, &regions, dropped, name_rows)?;
-    let order = schedule::number(&graph, &mut calls, &found.relations);
-    let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
-    if options.carried {
-        carried::mark(&graph, &calls, options.schedule, &mut found);
-    }
+    let Draft { graph, calls, found, order, events } = draft::draft(graph, calls, (&choices, regions), options, dropped)?;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {

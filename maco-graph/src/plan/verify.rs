@@ -101,6 +101,12 @@ pub enum Defect {
         /// Index of the tensor.
         tensor: u32,
     },
+    /// The norm of a factor that does not come by flags, or of something else; or the norm has tasks too, or its weights are written.
+    #[error("call #{call} cannot make the norm of its factor")]
+    Norm {
+        /// Index of the call.
+        call: u32,
+    },
     /// A task that is claimed though its call is not drained, or the other way round.
     #[error("task {task} is claimed, but its call is not drained, or the other way round")]
     Drained {
@@ -118,6 +124,9 @@ impl Plan {
         self.verify_grids()?;
         self.verify_events()?;
         self.relations.iter().filter(|relation| relation.carried).try_for_each(|relation| self.verify_carried(relation))?;
+        if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.norm_holds(call)) {
+            return Err(Defect::Norm { call });
+        }
         self.verify_lists()
     }
 

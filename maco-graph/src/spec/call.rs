@@ -1,11 +1,12 @@
 //! The check of one call against what its task promises: arguments, shapes, options.
 //!
-//! Calls of graphs are in `graph.rs`; who reads and writes is in `flow.rs`; one tensor twice in one call is in `alias.rs`.
+//! Calls of graphs are in `graph.rs`; operands of `.then(..)` in `step.rs`; who reads and writes is in `flow.rs`; one tensor twice in one call is in `alias.rs`.
 
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::form::{Form, position};
 use super::recorder::CallRow;
+use super::step::{Operands, Step};
 use super::{Access, Argument, Collective, Element, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
 
 /// Most tensor parameters of one task.
@@ -20,10 +21,14 @@ pub struct CallSite<'a> {
     pub path: u32,
     /// Token of the first argument; the others follow.
     pub arguments: u32,
-    /// Names in `.then(..)`.
-    pub then: &'static [&'static str],
+    /// What stands in `.then(..)`.
+    pub then: &'static [Step],
     /// Token of the first of them.
     pub then_site: u32,
+    /// Their operands.
+    pub with: &'a [Argument<'a>],
+    /// Token of the first of these; the others follow.
+    pub with_site: u32,
     /// Sizes in `.tile(..)`.
     pub tile: Option<&'a [u32]>,
     /// Token of the first of them; the others follow.
@@ -44,7 +49,8 @@ impl Recorder<'_> {
     /// Const evaluation pays for every function call and every step, so this looks at nothing twice.
     pub const fn call(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, arguments: &[Argument<'_>]) {
         if self.state.counting {
-            return self.count(spec);
+            self.count(spec);
+            return self.count_steps(spec, site.then);
         }
         let failures = self.state.failures;
         let (params, given) = (spec.params.len(), arguments.len());
@@ -55,10 +61,8 @@ impl Recorder<'_> {
         let first_operand = self.state.counts.operands;
         let first_value = self.state.counts.values;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
-        let mut formals = [Formal::NONE; OPERANDS];
-        let mut views = [View::NONE; OPERANDS];
-        let mut sites = [0; OPERANDS];
-        let (mut operands, mut n) = (0, 0);
+        let mut known = Operands::NONE;
+        let mut n = 0;
         while n < params {
             let at = site.arguments + n as u32;
             match &spec.params[n] {
@@ -78,37 +82,40 @@ impl Recorder<'_> {
                         };
                     }
                     self.push_operand(view);
-                    if operands < OPERANDS {
-                        let formal = Formal {
-                            task: spec.name,
-                            name: param.name,
-                            access: param.access,
-                            element: param.element,
-                            dims: param.dims,
-                            scattered: matches!(param.access, Access::Write) && scattered(param.region),
-                        };
-                        if view.tensor != u32::MAX && !self.fits(&formal, spec.elements, &view, at, &mut bindings) {
-                            view = View::NONE;
-                        }
-                        formals[operands] = formal;
-                        views[operands] = view;
-                        sites[operands] = at;
-                        operands += 1;
+                    let formal = Formal {
+                        task: spec.name,
+                        name: param.name,
+                        access: param.access,
+                        element: param.element,
+                        dims: param.dims,
+                        scattered: matches!(param.access, Access::Write) && scattered(param.region),
+                    };
+                    if view.tensor != u32::MAX && !self.fits(&formal, spec.elements, &view, at, &mut bindings) {
+                        view = View::NONE;
                     }
+                    known.push(formal, view, at);
                 }
             }
             n += 1;
         }
-        let mut n = 0;
-        while n < operands {
+        if !site.then.is_empty() {
+            self.steps(spec, site, &mut known, &mut bindings);
+        }
+        let Operands { formals, views, sites, count } = &known;
+        let (mut n, count) = (0, *count);
+        while n < count {
             self.compare(&formals[n], &views[n], sites[n], &bindings);
             n += 1;
         }
         if self.state.failures == failures {
-            self.aliases(&formals, &views, &sites, operands);
-            self.flow(&formals, &views, &sites, operands);
+            self.aliases(formals, views, sites, count);
+            self.flow(formals, views, sites, count);
         } else {
             self.forgive_all(arguments);
+        }
+        if self.state.failures != failures || !spec.stores() {
+            // They have not been looked at.
+            self.forgive_all(site.with);
         }
         self.options(spec, site, bindings.element, first_operand as u32, first_value as u32);
     }

@@ -80,6 +80,12 @@ pub enum FaultKind {
     SplitWithoutSum,
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
+    /// `.then(f(r))` on a task whose results are not tiles of one tensor.
+    OperandWithoutResult,
+    /// `.then(f(r))` beside as many tensors as a task can have.
+    OperandLimit { limit: u32 },
+    /// `.then(f(r))` with a tensor that is neither like the result nor like a row of it.
+    OperandRank { expected: u32, tensor: TensorName, found: u32 },
     /// `.then(..)` on a write to a partial sum.
     ThenOnPartial { tensor: TensorName },
     /// `.then(..)` or `.tile(..)` on the call of a graph.
@@ -113,7 +119,7 @@ impl FaultKind {
             FaultKind::Aliased { .. } => Code::Overlap,
             FaultKind::Unwritten { .. } => Code::Unwritten,
             FaultKind::NeverRead { .. } | FaultKind::DeadWrite { .. } | FaultKind::Overwritten { .. } => Code::Unread,
-            FaultKind::Rank { .. } => Code::Rank,
+            FaultKind::Rank { .. } | FaultKind::OperandRank { .. } => Code::Rank,
             FaultKind::Bound { .. } | FaultKind::Fixed { .. } => Code::Dimension,
             FaultKind::Element { .. }
             | FaultKind::NotListed { .. }
@@ -125,16 +131,18 @@ impl FaultKind {
             FaultKind::WritesIn { .. } => Code::WritesIn,
             FaultKind::NeverWritten { .. } => Code::OutUnwritten,
             FaultKind::TileCount { .. } | FaultKind::Tile { .. } | FaultKind::TileOfForms { .. } => Code::Tile,
-            FaultKind::SplitCount { .. } | FaultKind::SplitWithoutSum | FaultKind::ThenWithoutStore | FaultKind::OptionOnGraph { .. } => {
-                Code::CallOption
-            }
+            FaultKind::SplitCount { .. }
+            | FaultKind::SplitWithoutSum
+            | FaultKind::ThenWithoutStore
+            | FaultKind::OperandWithoutResult
+            | FaultKind::OptionOnGraph { .. } => Code::CallOption,
             FaultKind::PartialRead { .. }
             | FaultKind::ThenOnPartial { .. }
             | FaultKind::Collective { .. }
             | FaultKind::ShardAxis { .. } => Code::Placement,
             FaultKind::Range { .. } => Code::Workers,
             FaultKind::Index { .. } => Code::Index,
-            FaultKind::Limit { .. } | FaultKind::Complicated => Code::Limit,
+            FaultKind::Limit { .. } | FaultKind::OperandLimit { .. } | FaultKind::Complicated => Code::Limit,
             FaultKind::Slice { .. } | FaultKind::Axis { .. } => Code::View,
             FaultKind::DivisionByZero => Code::Inexact,
         }

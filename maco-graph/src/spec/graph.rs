@@ -153,6 +153,7 @@ impl Recorder<'_> {
         let good = self.state.failures == failures;
         if !good {
             self.forgive_all(arguments);
+            self.forgive_all(site.with);
         }
         if !possible {
             return None;

@@ -32,6 +32,11 @@ impl Fault {
                 "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"
             }
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
+            FaultKind::OperandWithoutResult => {
+                "its operands have the shape of one result, written as `#[write(i, j)]`; call the elementwise task by itself after this one"
+            }
+            FaultKind::OperandLimit { .. } => "call the elementwise task by itself after this one",
+            FaultKind::OperandRank { .. } => "a tensor of the result's shape is used element by element, one of rank 1 in every row",
             FaultKind::OptionOnGraph { .. } => "put the option on the calls inside the graph",
             FaultKind::PartialRead { .. } => "reduce it first: `all_reduce(part, whole)`",
             FaultKind::ThenOnPartial { .. } => "reduce it first, then call the elementwise task",

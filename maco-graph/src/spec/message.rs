@@ -52,6 +52,13 @@ impl Fault {
         self.task(text);
     }
 
+    /// "`.then(add(..))`"
+    const fn step(&self, text: &mut Text) {
+        text.push("`.then(");
+        text.push(self.param);
+        text.push("(..))`");
+    }
+
     const fn sentence(&self, text: &mut Text, names: &Names<'_>) {
         match &self.kind {
             FaultKind::Aliased { tensor, other } => {
@@ -219,6 +226,32 @@ impl Fault {
             FaultKind::ThenWithoutStore => {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");
+            }
+            FaultKind::OperandWithoutResult => {
+                self.task(text);
+                text.push(" has no single result that an operand of ");
+                self.step(text);
+                text.push(" could lie beside");
+            }
+            FaultKind::OperandLimit { limit } => {
+                self.task(text);
+                text.push(" has room for ");
+                text.push_number(*limit as i64);
+                text.push(" tensors, and the operand of ");
+                self.step(text);
+                text.push(" is one more");
+            }
+            FaultKind::OperandRank { expected, tensor, found } => {
+                push_tensor(text, tensor);
+                text.push(" has ");
+                text.push_count(*found, "dimension");
+                text.push(", but the operand of ");
+                self.step(text);
+                text.push(" has the ");
+                text.push_number(*expected as i64);
+                text.push(" of the result of ");
+                self.task(text);
+                text.push(", or 1");
             }
             FaultKind::OptionOnGraph { option } => {
                 text.push("`.");

@@ -26,6 +26,7 @@ mod owned;
 mod placement;
 mod quotient;
 mod recorder;
+mod step;
 mod storage;
 mod task;
 mod text;
@@ -43,6 +44,9 @@ pub use graph::{Enclosing, GraphParam, GraphSpec};
 pub use owned::{BuildError, CallOptions, Owned, intern};
 pub use placement::{Collective, Placement};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
+#[cfg(feature = "std")]
+pub(crate) use step::with_operands;
+pub use step::{Step, StepOperand};
 pub use storage::{Recording, Storage};
 pub use task::*;
 pub use text::Text;

@@ -193,6 +193,8 @@ impl Owned {
             arguments: 1,
             then: &[],
             then_site: 0,
+            with: &[],
+            with_site: 0,
             tile,
             tile_site: first_tile,
             split,

@@ -5,6 +5,7 @@
 use super::dims::{Dim, DimRow};
 use super::fault::{Fault, FaultKind, TensorName};
 use super::flow::Kind;
+use super::step::Step;
 use super::{CallSite, Element, Placement, RANK, ScalarType, TaskSpec, Value, View, ViewAxis};
 
 /// No token of the user: a fault there is not reported.
@@ -92,7 +93,7 @@ pub struct CallRow {
     /// Forced parts of each tile's sum; 0 where none.
     pub split: u32,
     /// Fused epilogues.
-    pub then: &'static [&'static str],
+    pub then: &'static [Step],
     /// Larger is earlier.
     pub priority: i32,
     /// Claimed by whichever worker is free.

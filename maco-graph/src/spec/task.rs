@@ -215,6 +215,17 @@ pub enum TaskKind {
         /// else writes the result. See [`crate::plan::Relation::carried`].
         factor: Option<u8>,
     },
+    /// As [`TaskKind::Direct`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
+    Norm {
+        /// Which tensor parameter the norm is of.
+        x: u8,
+        /// Which tensor parameter holds the weights.
+        weight: u8,
+        /// Which tensor parameter is the result.
+        y: u8,
+        /// Which scalar parameter is added to the mean square.
+        epsilon: u8,
+    },
     /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
     Simt {
         /// Whether `cpu = reference_fn` was given.
@@ -224,7 +235,7 @@ pub enum TaskKind {
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
         shared: u32,
     },
-    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`.
+    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`; of two values, in `.then(f(r))`.
     Elementwise,
 }
 

@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER,
-    ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA,
+    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Index, TaskKind};
@@ -130,7 +130,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
             None => 0,
         };
         let quick = if copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
-        early | copied | streamed | quick
+        let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };
+        early | copied | streamed | normed | quick
     });
     flags.collect()
 }

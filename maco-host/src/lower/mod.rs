@@ -36,7 +36,7 @@ pub(crate) struct Lowered {
     pub(crate) starts: Vec<u32>,
     /// Waits and signals that do not fit a descriptor.
     pub(crate) overflow: Vec<u32>,
-    /// Words of one counter bank.
+    /// Words of one counter bank: see [`abi::Launch::counters`].
     pub(crate) counters: u32,
     /// Workers.
     pub(crate) workers: u32,
@@ -61,16 +61,21 @@ pub(crate) struct Lowered {
 }
 
 impl Lowered {
-    pub(crate) fn new(plan: &Plan) -> Result<Lowered, Error> {
+    /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
+    pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
-        let (views, first_view) = view::collect(&plan.graph)?;
+        let (views, first_view) = view::collect(&plan.graph, &plan.calls);
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;
         let partials = Partials::new(plan)?;
         let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, spare.saturating_add(1))?;
-        let counters = spare
-            .checked_add(1 + plan.lists.drains.len() as u32)
+        let used = match plan.schedule.schedulers() {
+            0 => spare.checked_add(1 + plan.lists.drains.len() as u32),
+            // Schedulers count by themselves: a word per worker, of tasks ended.
+            _ => Some(plan.workers),
+        };
+        let counters = used
             .and_then(|counters| counters.checked_next_multiple_of(BANK_WORDS))
             .ok_or_else(|| too_many(&plan.graph, "counters", spare as u64, u32::MAX as u64 - BANK_WORDS as u64))?;
         Ok(Lowered {
@@ -81,7 +86,7 @@ impl Lowered {
             workers: plan.workers,
             tasks: plan.tasks.len() as u32,
             schedule: plan.schedule,
-            images: share::images(plan, &lists.place),
+            images: share::images(plan, &lists.place, look_ahead),
             arena,
             chunks: partials.chunks,
             views,
@@ -122,15 +127,12 @@ impl Lowered {
                 }
             })
             .collect();
-        let mut tables = self.views.resolve(graph, &bound, staging)?;
-        tables.scalars = self
-            .scalars
-            .iter()
-            .map(|source| match *source {
-                ScalarSource::Literal(bits) => bits,
-                ScalarSource::Parameter(index) => scalars.get(index as usize).map_or(0, |scalar| scalar.bits),
-            })
-            .collect();
+        let scalar = |source: &ScalarSource| match *source {
+            ScalarSource::Literal(bits) => bits,
+            ScalarSource::Parameter(index) => scalars.get(index as usize).map_or(0, |scalar| scalar.bits),
+        };
+        let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
+        tables.scalars = self.scalars.iter().map(scalar).collect();
         Ok(tables)
     }
 
@@ -170,7 +172,7 @@ impl Lowered {
     pub(crate) fn ring_words(&self) -> u64 {
         match self.schedule.schedulers() as u64 {
             0 => 0,
-            schedulers => self.workers as u64 * (abi::INBOX as u64 + schedulers * abi::MAILBOX as u64),
+            schedulers => self.workers as u64 * (abi::INBOX_WORDS as u64 + schedulers * abi::MAILBOX as u64),
         }
     }
 
@@ -260,7 +262,8 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
-    use maco_graph::plan::carried::{TILE_BYTES, stride};
+    use maco_graph::plan::carried::{TILE_BYTES, norm_bytes, stride};
+    assert!(norm_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::norm_bytes(16, 72) as u64);
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
     assert!(stride(1, 8) == abi::carried_stride(1, 8) as u64 && stride(1, 64) == abi::carried_stride(1, 64) as u64);
     assert!(stride(2, 64) == abi::carried_stride(2, 64) as u64 && stride(16, 72) == abi::carried_stride(16, 72) as u64);

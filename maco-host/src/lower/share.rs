@@ -15,8 +15,15 @@ pub(crate) struct Image {
     pub(crate) names: Vec<abi::Wait>,
 }
 
-/// One image per scheduler; `place` is the descriptor of each task.
-pub(super) fn images(plan: &Plan, place: &[u32]) -> Vec<Image> {
+/// Of the counters of `share` that the end of `task` arrives at, the one whose first waiter is pushed first, plus 1; 0 for none.
+fn signalled(plan: &Plan, owner: u32, share: &maco_graph::plan::Share, task: u32) -> u32 {
+    let own = plan.routing.routes_of(task).iter().filter(|route| route.to == owner);
+    let first = |&counter: &u32| share.waiters[share.starts[counter as usize] as usize];
+    own.filter_map(|route| route.counter).min_by_key(first).map_or(0, |counter| counter + 1)
+}
+
+/// One image per scheduler; `place` is the descriptor of each task. Without `look_ahead` no task is pushed before it is ready.
+pub(super) fn images(plan: &Plan, place: &[u32], look_ahead: bool) -> Vec<Image> {
     let schedulers = plan.schedule.schedulers();
     let image = |(number, share): (usize, &maco_graph::plan::Share)| {
         let counts = abi::Share {
@@ -34,6 +41,9 @@ pub(super) fn images(plan: &Plan, place: &[u32]) -> Vec<Image> {
         };
         put(at.remaining, &mut share.counters.iter().map(|wait| wait.need));
         put(at.pending, &mut share.pending.iter().copied());
+        if look_ahead {
+            put(at.signals, &mut share.tasks.iter().map(|&task| signalled(plan, number as u32, share, task)));
+        }
         put(at.starts, &mut share.starts.iter().copied());
         put(at.waiters, &mut share.waiters.iter().copied());
         put(at.tasks, &mut share.tasks.iter().map(|&task| place[task as usize]));

@@ -82,7 +82,7 @@ fn signals(lowered: &Lowered, descriptor: &Descriptor) -> Vec<u32> {
 #[test]
 fn lists_hold_every_task_once_and_end() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     assert_eq!(lowered.starts.len(), 6);
     assert_eq!(*lowered.starts.last().unwrap() as usize + abi::AHEAD as usize, lowered.descriptors.len());
     let mut seen = vec![false; plan.tasks.len()];
@@ -115,7 +115,7 @@ fn every_list_drains_what_is_claimed() {
     let plan = planned(graph, 5, Schedule::Static);
     let drains = &plan.lists.drains;
     assert_eq!(drains[..], [plan.calls[0].tasks.clone(), plan.calls[3].tasks.clone()]);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let mut seen = vec![0; plan.tasks.len()];
     for list in lowered.starts.windows(2) {
         let (end, entries) = lowered.descriptors[list[0] as usize..list[1] as usize].split_last().unwrap();
@@ -139,7 +139,7 @@ fn every_list_drains_what_is_claimed() {
 #[test]
 fn tickets_index_one_list() {
     let plan = planned(chain(64, 64), 5, Schedule::Tickets);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     assert_eq!((lowered.mode(), lowered.grid()), (abi::TICKETS, 5));
     assert_eq!(lowered.starts, [0; 6]);
     assert_eq!(lowered.tasks as usize, plan.tasks.len());
@@ -163,7 +163,7 @@ fn waits_and_signals_overflow() {
     }
     graph.calls.push(call(&graph, &ROWS, 9, &[2, 1], &[]));
     let plan = planned(graph, 2, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let consumer = lowered.descriptors.iter().find(|d| d.op == 9).unwrap();
     assert_eq!(plan.waits_of(consumer.task).len(), 4, "the planner's counters");
     assert_eq!(consumer.extra_waits, 2);
@@ -188,7 +188,7 @@ fn views_and_scalars_are_stored_once() {
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     graph.calls.push(again);
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     assert_eq!(lowered.table_sizes(), (2 * abi::OPERANDS, 0, 2));
     let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
     assert_eq!([0, 1, 2].map(|call| of(call).scalar), [0, 1, 0]);
@@ -198,7 +198,7 @@ fn views_and_scalars_are_stored_once() {
 #[test]
 fn tables_follow_the_arguments() {
     let plan = planned(chain(16, 20), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let layout = |stride| Layout::strided(Shape::new(&[16, 20]).unwrap(), stride, 2).unwrap();
     let placed = |address, stride| Placed { address, layout: layout(stride), element: Element::Bf16, writable: true };
     let by = ScalarArgument { ty: ScalarType::F32, bits: 0x4000_0000 };
@@ -230,9 +230,9 @@ fn maps_of_f32_copy_as_they_are_used() {
         let mut graph = Graph { name: "uses".into(), ..Graph::default() };
         graph.tensors = vec![Tensor { element, ..tensor("x", TensorKind::InOut, &[64, 64]) }];
         graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
-        let (views, _) = view::collect(&graph).unwrap();
+        let (views, _) = view::collect(&graph, &[]);
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
-        views.resolve(&graph, &[bound], true).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
+        views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
     };
     let along = |rows| Boxes { rows, rounds: true };
     assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);
@@ -246,7 +246,7 @@ fn what_tma_cannot_copy_is_named() {
     graph.tensors.swap(1, 2);
     graph.calls = vec![call(&graph, &MAP, 0, &[0, 1], &[ScalarSource::Literal(0)]), call(&graph, &ROWS, 7, &[1, 2], &[])];
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let placed = |address, stride| {
         let layout = Layout::strided(Shape::new(&[16, 16]).unwrap(), stride, 2).unwrap();
         Placed { address, layout, element: Element::Bf16, writable: true }
@@ -287,7 +287,7 @@ fn temps_lie_apart_and_aligned() {
 #[test]
 fn an_empty_graph_still_has_a_view() {
     let plan = planned(Graph { name: "nothing".into(), ..Graph::default() }, 3, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     assert_eq!(lowered.starts, [0, 1, 2, 3]);
     let tables = lowered.bind(&plan.graph, 0, &[], &[], true).unwrap();
     assert_eq!((tables.views.len(), lowered.table_sizes().0), (abi::OPERANDS, abi::OPERANDS));
@@ -297,7 +297,7 @@ fn an_empty_graph_still_has_a_view() {
 /// The tasks of `chain`, lowered without and with a fault; descriptors that differ.
 fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(Descriptor, Descriptor)>, Vec<Image>, u32) {
     let plan = planned(chain(64, 64), 3, schedule);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let task = plan.calls[0].tasks.start + 1;
     let (descriptors, overflow, images) = lowered.with(Some(fault(task)));
     assert_eq!(
@@ -326,7 +326,7 @@ fn a_fault_changes_its_task_and_nothing_else() {
         assert!(images.iter().zip(&lowered.images).all(|(now, then)| now.words == then.words));
         // No task has that number.
         let plan = planned(chain(64, 64), 3, schedule);
-        let (descriptors, ..) = Lowered::new(&plan).unwrap().with(Some(Fault::LostArrive(u32::MAX)));
+        let (descriptors, ..) = Lowered::new(&plan, true).unwrap().with(Some(Fault::LostArrive(u32::MAX)));
         assert_eq!(descriptors, lowered.descriptors);
     }
 }
@@ -352,7 +352,7 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
     // Both calls by the same task: neither is staged.
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph.clone(), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op != OP_END) {
         assert!(waits(&lowered, descriptor).is_empty() && signals(&lowered, descriptor).is_empty(), "{descriptor:?}");
     }
@@ -362,11 +362,11 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
     graph = chain(16, 16);
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph, 1, Schedule::Static);
-    let after: Vec<u16> = Lowered::new(&plan).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
+    let after: Vec<u16> = Lowered::new(&plan, true).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
     assert!(after[..4].iter().all(|&after| after == 0) && after[4..].iter().all(|&after| (1..=4).contains(&after)), "{after:?}");
     // The reader through the ring must see a counter.
     let plan = planned(chain(16, 16), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan).unwrap();
+    let lowered = Lowered::new(&plan, true).unwrap();
     let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags & abi::STAGED != 0).unwrap();
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }
@@ -385,12 +385,46 @@ fn a_body_with_scratch_takes_pages_and_copies() {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);
-        let lowered = Lowered::new(&plan).unwrap();
+        let lowered = Lowered::new(&plan, true).unwrap();
         let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN);
         for descriptor in tasks {
             let map = plan.tasks[descriptor.task as usize].call == 0;
             let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
             assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
         }
+    }
+}
+
+/// x = f(x), over and over.
+static UPDATE: TaskSpec =
+    TaskSpec { name: "update", axes: &[Axis { name: "i", tiles: &[8] }], params: &[matrix("x", Access::Update, ROW, false)], ..ROWS_PLAIN };
+static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..ROWS };
+
+/// What a scheduler looks ahead by: of a chain each task but the last one has its one counter, whose one waiter is the next task and
+/// lacks nothing else.
+#[test]
+fn a_scheduler_finds_the_next_task_of_a_chain() {
+    const LINKS: usize = 40;
+    let tensors = vec![tensor("x", TensorKind::InOut, &[8, 8])];
+    let mut graph = Graph { name: "chain".into(), tensors, scalars: vec![], calls: vec![] };
+    graph.calls = (0..LINKS).map(|_| call(&graph, &UPDATE, 0, &[0], &[])).collect();
+    let plan = planned(graph, 5, Schedule::Schedulers(1));
+    for look_ahead in [true, false] {
+        let lowered = Lowered::new(&plan, look_ahead).unwrap();
+        let [image] = &lowered.images[..] else { panic!("one scheduler") };
+        let at = maco_device::protocol::Layout::new(&image.share, 5, 1, 0);
+        let word = |first: u32, n: u32| image.words[(first + n) as usize];
+        for task in 0..LINKS as u32 {
+            let counter = word(at.signals, task);
+            if !look_ahead || task == LINKS as u32 - 1 {
+                assert_eq!(counter, 0);
+                continue;
+            }
+            let waiters = word(at.starts, counter - 1)..word(at.starts, counter);
+            assert_eq!(waiters.map(|entry| word(at.waiters, entry)).collect::<Vec<_>>(), [task + 1]);
+            assert_eq!((word(at.remaining, counter - 1), word(at.pending, task + 1)), (1, 1));
+        }
+        // A word per worker in each bank, whatever the counters.
+        assert_eq!((lowered.counters, lowered.ring_words()), (BANK_WORDS, 5 * (abi::INBOX_WORDS + abi::MAILBOX) as u64));
     }
 }

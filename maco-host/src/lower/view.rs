@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use maco_device::abi::{self, NO_MAP, OPERANDS};
 use maco_graph::ir;
+use maco_graph::plan::{PlannedCall, prologue};
 use maco_graph::spec::Index;
 
 use super::plane::{Boxes, Fault, MapRequest, Plane};
@@ -30,6 +31,8 @@ struct Template {
     boxes: Boxes,
     /// How many planes its elements may name.
     names: Option<u64>,
+    /// What is added to the mean square, of the weights of a norm.
+    epsilon: Option<ir::ScalarSource>,
     /// Call and parameter that use it first, or first as a staged operand, for error messages.
     call: u32,
     operand: usize,
@@ -52,8 +55,9 @@ pub(crate) struct Tables {
     pub(crate) scalars: Vec<u32>,
 }
 
-/// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, and how its tensor map copies.
-type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes);
+/// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, how its tensor map copies, and what is added
+/// to a mean square.
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes, Option<ir::ScalarSource>);
 
 /// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
@@ -66,36 +70,43 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
 }
 
 /// Distinct views of all operands, and per call where in the table its own begin.
-pub(super) fn collect(graph: &ir::Graph) -> Result<(Views, Vec<u32>), Error> {
+pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u32>) {
     let mut made = Views { views: Vec::new(), blocks: Vec::new(), maps: 0 };
     let mut known: HashMap<ViewKey<'_>, u32> = HashMap::new();
     let mut blocks: HashMap<[u32; OPERANDS], u32> = HashMap::new();
     let mut first = Vec::with_capacity(graph.calls.len());
     for (call_index, call) in graph.calls.iter().enumerate() {
         let mut block = [0; OPERANDS];
-        for (operand, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
+        let own = call.operands.iter().zip(tensor_params(call)).enumerate();
+        let own = own.map(|(operand, of)| (operand, of, (call_index, operand), names(call, operand), None));
+        // The weights of a norm come behind all others.
+        let norm = calls.get(call_index).and_then(|call| call.norm).and_then(|norm| {
+            let (made, of) = (&graph.calls[norm as usize], prologue::norm(&graph.calls[norm as usize])?);
+            let weights = (made.operands.get(of.weight)?, tensor_params(made).nth(of.weight)?);
+            Some((OPERANDS - 1, weights, (norm as usize, of.weight), None, made.scalars.get(of.epsilon).copied()))
+        });
+        for (place, (view, param), (by, operand), names, epsilon) in own.chain(norm) {
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
-            let names = names(call, operand);
             let element = graph.tensors[view.tensor as usize].element;
             let boxes = Boxes::of(param, element);
-            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes)).or_insert_with(|| {
-                made.views.push(Template { view: view.clone(), map: None, boxes, names, call: call_index as u32, operand });
+            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, epsilon)).or_insert_with(|| {
+                made.views.push(Template { view: view.clone(), map: None, boxes, names, epsilon, call: by as u32, operand });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
             if param.staged && template.map.is_none() {
                 template.map = Some(made.maps as u32);
-                (template.call, template.operand) = (call_index as u32, operand);
+                (template.call, template.operand) = (by as u32, operand);
                 made.maps += 1;
             }
-            block[operand] = at;
+            block[place] = at;
         }
         first.push(*blocks.entry(block).or_insert_with(|| {
             made.blocks.push(block);
             ((made.blocks.len() - 1) * OPERANDS) as u32
         }));
     }
-    Ok((made, first))
+    (made, first)
 }
 
 impl Views {
@@ -108,11 +119,17 @@ impl Views {
     }
 
     /// Views at the tensors' addresses and, where tiles are copied by TMA or its model (`staging`), requests for their tensor maps.
-    pub(super) fn resolve(&self, graph: &ir::Graph, tensors: &[Bound], staging: bool) -> Result<Tables, Error> {
+    pub(super) fn resolve(
+        &self,
+        graph: &ir::Graph,
+        tensors: &[Bound],
+        staging: bool,
+        scalar: impl Fn(&ir::ScalarSource) -> u32,
+    ) -> Result<Tables, Error> {
         let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
         let mut maps = vec![None; if staging { self.maps } else { 0 }];
         let mut views = Vec::with_capacity(self.views.len());
-        for template in &self.views {
+        for (number, template) in (1..).zip(&self.views) {
             let tensor = tensors[template.view.tensor as usize];
             let element = graph.tensors[template.view.tensor as usize].element;
             let fault = |fault| template.error(graph, fault);
@@ -120,6 +137,11 @@ impl Views {
             let mut view = plane.view(tensor.address, element).map_err(fault)?;
             if let Some(planes) = template.names {
                 view.plane_stride = u32::try_from(planes).unwrap_or(u32::MAX);
+            }
+            if let Some(epsilon) = &template.epsilon {
+                view.map = scalar(epsilon);
+                // Whole eights, as strides of what is read 16 bytes at a time.
+                view.plane_stride = 8 * number;
             }
             if let Some(map) = template.map.filter(|_| staging) {
                 view.map = map;

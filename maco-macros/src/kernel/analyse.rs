@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use maco_graph::spec::Code;
+use maco_graph::spec::{Code, StepOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Block, Expr, ExprForLoop, ExprIf, Item, Local, Pat, Path, RangeLimits, Stmt};
@@ -18,8 +18,15 @@ use crate::spans::{Site, hidden};
 /// A task or graph with its epilogues: one range of slots in the dispatch.
 pub struct Operation {
     pub path: Path,
-    pub then: Vec<Path>,
+    pub then: Vec<Step>,
     key: String,
+}
+
+/// One `.then(..)`: a function, and what it takes beside the value.
+#[derive(Clone)]
+pub struct Step {
+    pub path: Path,
+    pub operand: StepOperand,
 }
 
 pub struct Model {
@@ -84,9 +91,9 @@ impl Replay<'_> {
     }
 
     /// The place of an operation in the dispatch.
-    pub(super) fn operation(&mut self, path: &Path, then: Vec<Path>) -> usize {
+    pub(super) fn operation(&mut self, path: &Path, then: Vec<Step>) -> usize {
         let text = |path: &Path| path.to_token_stream().to_string();
-        let key = then.iter().fold(text(path), |key, then| key + " then " + &text(then));
+        let key = then.iter().fold(text(path), |key, step| format!("{key} then {} {:?}", text(&step.path), step.operand));
         if let Some(place) = self.operations.iter().position(|operation| operation.key == key) {
             return place;
         }
@@ -147,11 +154,13 @@ impl Replay<'_> {
         }
         let name = pattern.ident.to_string();
         let value = self.value(&init.expr, Some(&pattern.ident))?;
+        // Before the name means something else: `let mut x = x;`.
+        let (array, tensor) = (self.is_array(&init.expr), self.is_tensor(&init.expr));
         self.tensors.remove(&name);
         self.arrays.remove(&name);
-        if self.is_array(&init.expr) {
+        if array {
             self.arrays.insert(name);
-        } else if self.is_tensor(&init.expr) {
+        } else if tensor {
             self.tensors.insert(name);
         }
         let attributes = &local.attrs;

@@ -1,18 +1,19 @@
 //! A call with its options: `linear(x, w, y).then(gelu).tile(64, 128)`.
 
-use maco_graph::spec::Code;
+use maco_graph::spec::{Code, StepOperand};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
 
-use super::analyse::{Replay, recorder, strip, unsupported};
+use super::analyse::{Replay, Step, recorder, strip, unsupported};
 use crate::errors::error;
 use crate::spans::{Site, hidden};
 
 /// What the options of a call say.
 #[derive(Default)]
 struct Options {
-    then: Vec<Path>,
+    /// Functions and their operands.
+    then: Vec<(Path, Option<Expr>)>,
     tile: Option<Vec<Expr>>,
     split: Option<Expr>,
     priority: Option<Expr>,
@@ -58,18 +59,37 @@ impl Replay<'_> {
         }
         let arguments_site = first.first().copied().unwrap_or(path_site);
         let then_site = match options.then.first() {
-            Some(then) => self.site(then),
+            Some((then, _)) => self.site(then),
             None => path_site,
         };
+        let operands: Vec<&Expr> = options.then.iter().filter_map(|(_, operand)| operand.as_ref()).collect();
+        let with_sites: Vec<u32> = operands.iter().map(|operand| self.site(operand)).collect();
+        let with_site = with_sites.first().copied().unwrap_or(path_site);
+        let mut with = Vec::new();
+        for (operand, site) in operands.iter().zip(&with_sites) {
+            match self.argument(operand, *site) {
+                Ok(tokens) => with.push(tokens),
+                Err(error) => self.errors.extend(&error),
+            }
+        }
         let tile_sites: Vec<u32> = options.tile.iter().flatten().map(|size| self.site(size)).collect();
         let tile_site = tile_sites.first().copied().unwrap_or(path_site);
         let split_site = match &options.split {
             Some(parts) => self.site(parts),
             None => path_site,
         };
-        let operation = self.operation(path, options.then.clone());
+        let steps: Vec<Step> = options.then.iter().map(|(path, operand)| self.step(path, operand.as_ref())).collect();
+        let operation = self.operation(path, steps.clone());
         let (p, recorder) = (&self.p, recorder());
-        let then = options.then.iter().map(|path| path.segments.last().map(|last| last.ident.to_string()));
+        let then = steps.iter().map(|Step { path, operand }| {
+            let name = path.segments.last().map(|last| last.ident.to_string());
+            let operand = match operand {
+                StepOperand::Nothing => quote! { Nothing },
+                StepOperand::Tensor => quote! { Tensor },
+                StepOperand::Scalar => quote! { Scalar },
+            };
+            quote! { #p::spec::Step { name: #name, operand: #p::spec::StepOperand::#operand } }
+        });
         let tile = match &options.tile {
             Some(sizes) => quote! { ::core::option::Option::Some(&[#((#sizes) as u32),*]) },
             None => quote! { ::core::option::Option::None },
@@ -85,28 +105,45 @@ impl Replay<'_> {
         let drain = options.drain;
         let callee = Site::of(path);
         let record = callee.respan(quote! { ::__maco_call });
-        let (place, values) = (hidden("site"), hidden("arguments"));
+        let (place, values, beside) = (hidden("site"), hidden("arguments"), hidden("operands"));
         Ok(quote! {
-            {
-                let #place = #p::spec::CallSite {
-                    slot: Self::__BASE[#operation],
-                    path: #path_site,
-                    arguments: #arguments_site,
-                    then: &[#(#then),*],
-                    then_site: #then_site,
-                    tile: #tile,
-                    tile_site: #tile_site,
-                    split: #split,
-                    split_site: #split_site,
-                    priority: #priority,
-                    drain: #drain,
-                };
-                // `match`, so that what the arguments borrow lives as long as the call.
-                match [#(#translated),*] {
-                    #values => <#path> #record(#recorder, &#place, &#values),
-                }
+            // `match`, so that what the arguments borrow lives as long as the call.
+            match [#(#translated),*] {
+                #values => match [#(#with),*] {
+                    #beside => {
+                        let #place = #p::spec::CallSite {
+                            slot: Self::__BASE[#operation],
+                            path: #path_site,
+                            arguments: #arguments_site,
+                            then: &[#(#then),*],
+                            then_site: #then_site,
+                            with: &#beside,
+                            with_site: #with_site,
+                            tile: #tile,
+                            tile_site: #tile_site,
+                            split: #split,
+                            split_site: #split_site,
+                            priority: #priority,
+                            drain: #drain,
+                        };
+                        <#path> #record(#recorder, &#place, &#values)
+                    }
+                },
             }
         })
+    }
+}
+
+impl Replay<'_> {
+    /// Whether an operand is a tensor is seen here, since an instance is for one or the other; whatever it is then said to be, the recorder
+    /// holds it to.
+    fn step(&self, path: &Path, operand: Option<&Expr>) -> Step {
+        let operand = match operand {
+            None => StepOperand::Nothing,
+            Some(operand) if self.is_tensor(operand) || self.is_array(operand) => StepOperand::Tensor,
+            Some(_) => StepOperand::Scalar,
+        };
+        Step { path: path.clone(), operand }
     }
 }
 
@@ -116,13 +153,14 @@ impl Options {
         let name = method.method.to_string();
         match (name.as_str(), arguments.as_slice()) {
             ("then", [function]) => match strip(function) {
-                Expr::Path(path) if path.qself.is_none() => self.then.push(path.path.clone()),
+                Expr::Path(path) if path.qself.is_none() => self.then.push((path.path.clone(), None)),
+                Expr::Call(call) => self.then.push(fused(call)?),
                 other => {
                     return Err(error(
                         Code::CallOption,
                         other,
                         "this is not an elementwise task",
-                        "write `.then(gelu)`, where `gelu` is a `#[task(elementwise)]`",
+                        "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise",
                     ));
                 }
             },
@@ -157,7 +195,17 @@ impl Options {
     }
 }
 
-const HELP: &str = "options are `.then(gelu)`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
+const HELP: &str = "options are `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
+
+/// `add(r)` of `.then(add(r))`.
+fn fused(call: &ExprCall) -> syn::Result<(Path, Option<Expr>)> {
+    let help = "write `.then(add(r))`: the value comes from the call, and beside it is one tensor or number";
+    match (strip(&call.func), call.args.len()) {
+        (Expr::Path(path), 1) if path.qself.is_none() => Ok((path.path.clone(), call.args.first().cloned())),
+        (Expr::Path(_), found) => Err(error(Code::CallOption, call, format!("`.then(f(..))` takes one operand, found {found}"), help)),
+        _ => Err(error(Code::CallOption, &call.func, "this is not an element-wise task", help)),
+    }
+}
 
 fn callee(call: &ExprCall) -> syn::Result<Path> {
     let Expr::Path(path) = strip(&call.func) else {

@@ -2,14 +2,14 @@
 //!
 //! It stands beside the user's function, where the user's names mean what they say. The module users see is in `module.rs`.
 
-use maco_graph::spec::Access;
+use maco_graph::spec::{Access, StepOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::analyse::{Model, Operation, dimensions, recorder};
+use super::analyse::{Model, Operation, Step, dimensions, recorder};
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
-use crate::spans::hidden;
+use crate::spans::{Site, hidden};
 
 /// A megakernel: a hidden type for the program, a module for its users, an entry for the device.
 pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
@@ -306,18 +306,41 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     });
     quote! {
         #[inline(always)]
-        fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
+        fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
             let _ = (&#role, #task, #slot);
             #(#arms)*
         }
     }
 }
 
-/// `gelu`, `Then<gelu, relu>`, or nothing.
+/// `Each<gelu>`, `Then<WithTensor<add, 0>, Each<gelu>>`, or nothing.
 fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
-    let mut then = operation.then.iter().rev();
-    let Some(last) = then.next() else { return quote! { #p::Identity } };
-    then.fold(last.to_token_stream(), |rest, first| quote! { #p::Then<#first, #rest> })
+    let (mut tensors, mut scalars) = (0usize, 0usize);
+    let number = |count: &mut usize| {
+        *count += 1;
+        *count - 1
+    };
+    let steps: Vec<TokenStream> = operation
+        .then
+        .iter()
+        .map(|Step { path, operand }| {
+            let step = match operand {
+                StepOperand::Nothing => quote! { #p::Each<#path> },
+                StepOperand::Tensor => {
+                    let n = number(&mut tensors);
+                    quote! { #p::WithTensor<#path, #n> }
+                }
+                StepOperand::Scalar => {
+                    let n = number(&mut scalars);
+                    quote! { #p::WithScalar<#path, #n> }
+                }
+            };
+            // A function that does not fit is then underlined where it stands.
+            Site::of(path).respan(step)
+        })
+        .collect();
+    let then = |rest: TokenStream, first: TokenStream| quote! { #p::Then<#first, #rest> };
+    steps.into_iter().rev().reduce(then).unwrap_or_else(|| quote! { #p::Identity })
 }
 
 /// One const per site, underlined as the user's token. On the host only: a mistake must not fail the build script.

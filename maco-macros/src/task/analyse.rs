@@ -6,7 +6,7 @@ use maco_graph::spec::Code;
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitInt;
 
-use super::parse::{Task, TensorParam};
+use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::errors::Errors;
 use crate::shape::Symbols;
@@ -32,6 +32,13 @@ pub enum Kind {
         operand: u8,
         /// Its first argument, if the body does nothing else.
         factor: Option<u8>,
+    },
+    /// The body is `cta.rmsnorm(x, weight, y, epsilon)`: three tensor parameters and a scalar one, each counted among its like.
+    Norm {
+        x: u8,
+        weight: u8,
+        y: u8,
+        epsilon: u8,
     },
     Simt {
         cpu: bool,
@@ -107,10 +114,12 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
             let position = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
             match position(&body.streamed) {
                 Some(operand) => {
-                    let factor = position(&product(task.function.body.stream())).map(|factor| factor as u8);
+                    let call = sole_call(task.function.body.stream());
+                    let product = call.filter(|(method, _)| method == "gemv" || method == "gemv_with");
+                    let factor = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|factor| factor as u8);
                     Kind::Streamed { operand: operand as u8, factor }
                 }
-                None => Kind::Direct,
+                None => norm(task).unwrap_or(Kind::Direct),
             }
         }
     });
@@ -262,8 +271,19 @@ impl Body {
     }
 }
 
-/// `x` of a body that is `cta.gemv(x, w, y)` or `cta.gemv_with(x, ..)` and nothing else.
-fn product(body: TokenStream) -> Option<String> {
+/// The norm that the body is, if it is nothing else.
+fn norm(task: &Task<'_>) -> Option<Kind> {
+    let (method, arguments) = sole_call(task.function.body.stream())?;
+    let [x, weight, y, epsilon] = arguments.as_slice() else { return None };
+    let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
+    let scalars = task.params.iter().filter(|param| matches!(param, Param::Scalar { .. }));
+    let epsilon = scalars.map(Param::name).position(|name| epsilon.as_ref().is_some_and(|epsilon| name == epsilon))?;
+    let [x, weight, y, epsilon] = [tensor(x)?, tensor(weight)?, tensor(y)?, epsilon].map(|at| at as u8);
+    (method == "rmsnorm").then_some(Kind::Norm { x, weight, y, epsilon })
+}
+
+/// Method and arguments of a body that is one call on `cta` and nothing else; of arguments, those that are a name.
+fn sole_call(body: TokenStream) -> Option<(String, Vec<Option<String>>)> {
     let tokens: Vec<TokenTree> = body.into_iter().collect();
     let statement = match tokens.as_slice() {
         [statement @ .., TokenTree::Punct(end)] if end.as_char() == ';' => statement,
@@ -272,14 +292,23 @@ fn product(body: TokenStream) -> Option<String> {
     let [TokenTree::Ident(_), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = statement else {
         return None;
     };
-    if dot.as_char() != '.' || method != "gemv" && method != "gemv_with" {
+    if dot.as_char() != '.' {
         return None;
     }
-    let mut arguments = arguments.stream().into_iter();
-    match (arguments.next(), arguments.next()) {
-        (Some(TokenTree::Ident(name)), Some(TokenTree::Punct(comma))) if comma.as_char() == ',' => Some(name.to_string()),
-        _ => None,
+    let tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
+    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(comma) if comma.as_char() == ',');
+    let mut arguments: Vec<_> = tokens
+        .split(comma)
+        .map(|argument| match argument {
+            [TokenTree::Ident(name)] => Some(name.to_string()),
+            _ => None,
+        })
+        .collect();
+    // Behind the last comma may be nothing.
+    if tokens.last().is_some_and(comma) {
+        arguments.pop();
     }
+    Some((method.to_string(), arguments))
 }
 
 fn identifiers(tokens: TokenStream) -> impl Iterator<Item = String> {

@@ -18,7 +18,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
     // time. An epilogue is fused into stores of accumulators, which it has none of.
-    let called = matches!(model.kind, Kind::Direct | Kind::Elementwise);
+    let called = matches!(model.kind, Kind::Direct | Kind::Norm { .. } | Kind::Elementwise);
+    let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for element in elements {
         for variant in variants(&model.tiles) {
@@ -37,7 +38,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let sizes = quote! { #element #(#sizes),* };
             let arguments = arguments(task, &variant, &descriptor);
-            let here = quote! { __body::<__R, __T, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            let here = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
             let apart = called.then(|| {
                 quote! {
                     #[cfg(target_arch = "nvptx64")]
@@ -71,7 +72,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     quote! {
         #[inline(always)]
-        fn dispatch<__R: #p::Role, __T: #p::Elementwise, __F: #p::Filter>(#role: &mut __R, #descriptor: #p::Task, #slot: u32) {
+        fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #descriptor: #p::Task, #slot: u32) {
             #body
             match #slot {
                 #(#arms)*
@@ -79,6 +80,28 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             }
         }
     }
+}
+
+/// The epilogue as a body that stores sums sees it: with the place of its operands. Behind any other body there is none.
+fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
+    if !matches!(model.kind, Kind::Staged { .. } | Kind::Streamed { .. }) {
+        return quote! { __T };
+    }
+    // The recorder refuses operands of a task whose result is not tiled like this: `TaskSpec::result`.
+    let none = || quote! { { #p::NO_AXIS } };
+    let axis = |index: &Index| match extent(task, &index.kind) {
+        Some(Extent { axis, .. }) => quote! { #axis },
+        None => none(),
+    };
+    let result = task.tensors().find(|tensor| tensor.access.writes()).map(|tensor| tensor.region.as_slice());
+    let axes = match result {
+        Some([plane, row, column]) => [axis(plane), axis(row), axis(column)],
+        Some([row, column]) => [none(), axis(row), axis(column)],
+        _ => [none(), none(), none()],
+    };
+    let tensors = task.tensors().count();
+    let scalars = task.params.len() - tensors;
+    quote! { #p::Anchored<__T, #tensors, #scalars, #(#axes),*> }
 }
 
 fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
@@ -102,7 +125,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         .collect();
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
     let user = &task.function.body;
-    let head = quote! { <__R: #p::Role, __T: #p::Elementwise, #element #(const #consts: usize),*> };
+    let head = quote! { <__R: #p::Role, __T: #p::Epilogue, #element #(const #consts: usize),*> };
     let Kind::Simt { shared, .. } = model.kind else {
         return quote! {
             #lints

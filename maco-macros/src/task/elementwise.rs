@@ -1,4 +1,5 @@
-//! `#[task(elementwise)] fn gelu(v: f32) -> f32`: an epilogue for `.then(gelu)`, and a task of two tensors.
+//! `#[task(elementwise)] fn gelu(v: f32) -> f32`: an epilogue for `.then(gelu)`, and a task of two tensors. Of two values, an epilogue for
+//! `.then(f(r))`, and a task of three.
 
 use maco_graph::spec::Code;
 use proc_macro2::{Ident, TokenStream};
@@ -17,6 +18,7 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
     let mut inner = Errors::new();
     let task = task(arguments, function, &mut inner);
     let (p, name, conditions) = (arguments.private(), &function.signature.ident, function.conditions());
+    let values: &[TokenStream] = if two(function) { &[quote! { value }, quote! { operand }] } else { &[quote! { value }] };
     let apply = if errors.any() {
         quote! { value }
     } else {
@@ -25,7 +27,26 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
             #lints
             #[inline(always)]
             fn __apply(#input) #output #body
-            __apply(value)
+            __apply(#(#values),*)
+        }
+    };
+    let implementation = if two(function) {
+        quote! {
+            impl #p::Combine for #name {
+                #[inline(always)]
+                fn combine(value: f32, operand: f32) -> f32 {
+                    #apply
+                }
+            }
+        }
+    } else {
+        quote! {
+            impl #p::Elementwise for #name {
+                #[inline(always)]
+                fn apply(value: f32) -> f32 {
+                    #apply
+                }
+            }
         }
     };
     let (errors, inner) = (errors.finish(), inner.finish());
@@ -34,28 +55,28 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
 
         #conditions
         #[automatically_derived]
-        impl #p::Elementwise for #name {
-            #[inline(always)]
-            fn apply(value: f32) -> f32 {
-                #apply
-            }
-        }
+        #implementation
         #errors
         #inner
     }
 }
 
-/// `f32` in, `f32` out, no other argument of the attribute.
+/// Whether it is a function of two values.
+fn two(function: &Function) -> bool {
+    function.signature.inputs.len() > 1
+}
+
+/// One or two `f32` in, `f32` out, no other argument of the attribute.
 fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
-    let help = "write `fn f(v: f32) -> f32`";
-    let mut inputs = function.signature.inputs.iter();
-    match inputs.next() {
-        Some(FnArg::Typed(typed)) if is_f32(&typed.ty) => {}
-        Some(other) => errors.push(Code::Signature, other, "an elementwise task takes one f32", help),
-        None => errors.push(Code::Signature, &function.signature.ident, "an elementwise task takes one f32", help),
+    let help = "write `fn f(v: f32) -> f32` or `fn f(v: f32, r: f32) -> f32`";
+    let takes = "an elementwise task takes one f32, or two";
+    for (n, input) in function.signature.inputs.iter().enumerate() {
+        if n > 1 || !matches!(input, FnArg::Typed(typed) if is_f32(&typed.ty)) {
+            errors.push(Code::Signature, input, takes, help);
+        }
     }
-    if let Some(second) = inputs.next() {
-        errors.push(Code::Signature, second, "an elementwise task takes one f32", help);
+    if function.signature.inputs.is_empty() {
+        errors.push(Code::Signature, &function.signature.ident, takes, help);
     }
     match &function.signature.output {
         ReturnType::Type(_, ty) if is_f32(ty) => {}
@@ -95,18 +116,23 @@ fn is_f32(ty: &Type) -> bool {
     matches!(ty, Type::Path(path) if path.path.is_ident("f32"))
 }
 
-/// The function as a task `y = f(x)`.
+/// The function as a task `y = f(x)` or `y = f(x, r)`.
 fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> TokenStream {
     let p = arguments.private();
     let (name, visibility): (&Ident, _) = (&function.signature.ident, &function.visibility);
     let (documentation, conditions) = (function.documentation(), function.conditions());
     let mut task_arguments = Arguments::parse(quote! { tile(i = 64 | 128, j = 256), E in [bf16, f16, f32] }, &TASK, errors);
     task_arguments.made_from(arguments);
+    let (operand, body) = if two(function) {
+        (quote! { #[read(i, j)] r: Tensor<E, M, N>, }, quote! { cta.zip((x, r), y, |(v, r)| <#name as #p::Combine>::combine(v, r)) })
+    } else {
+        (TokenStream::new(), quote! { cta.zip(x, y, |v| <#name as #p::Elementwise>::apply(v)) })
+    };
     let item = quote! {
         #documentation
         #conditions
-        #visibility fn #name(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
-            cta.zip(x, y, |v| <#name as #p::Elementwise>::apply(v))
+        #visibility fn #name(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #operand #[write(i, j)] y: Tensor<E, M, N>) {
+            #body
         }
     };
     match syn::parse2::<Function>(item) {

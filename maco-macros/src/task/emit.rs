@@ -69,13 +69,21 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
         #[automatically_derived]
         impl #p::Callable for #name {
             const SLOTS: u32 = 1;
-            fn dispatch<R: #p::Role, T: #p::Elementwise, F: #p::Filter>(_: &mut R, _: #p::Task, _: u32) {}
+            fn dispatch<R: #p::Role, T: #p::Epilogue, F: #p::Filter>(_: &mut R, _: #p::Task, _: u32) {}
         }
 
         #conditions
         #[automatically_derived]
         impl #p::Elementwise for #name {
             fn apply(value: f32) -> f32 {
+                value
+            }
+        }
+
+        #conditions
+        #[automatically_derived]
+        impl #p::Combine for #name {
+            fn combine(value: f32, _: f32) -> f32 {
                 value
             }
         }
@@ -121,6 +129,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             };
             quote! { Streamed { operand: #operand, factor: #factor } }
         }
+        Kind::Norm { x, weight, y, epsilon } => quote! { Norm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
         Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
         Kind::Elementwise => quote! { Elementwise },
     };

@@ -367,3 +367,79 @@ pub fn scratch_rows(x: In<bf16, M, N>, turned: Out<bf16, M, N>, doubled: Out<bf1
     reverse(x, turned);
     double(turned, doubled);
 }
+
+/// Bytes of scratch of [`negate`]: four stages, and behind them their barriers.
+const NEGATE: usize = 4 * 4096 + 64;
+/// Elements of a stage.
+const PART: u32 = 2048;
+
+/// What [`negate`] does, by however many threads there are.
+///
+/// # Safety
+/// Called by all threads of a body, whose tiles these are.
+#[inline(always)]
+unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+    const STAGES: usize = 4;
+    let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
+    let aligned = (x.pointer(0, 0) as u64).is_multiple_of(16) && cols.is_multiple_of(8);
+    let negated = |v: bf16| bf16::from_f32(-v.to_f32());
+    if !aligned {
+        let mut at = first;
+        while at < cols {
+            // SAFETY: inside the tiles' rows; each thread has places of its own.
+            unsafe { y.pointer(0, at as i32).write(negated(x.pointer(0, at as i32).read())) };
+            at += step;
+        }
+        return;
+    }
+    let places = threads.shared::<bf16, 0, { STAGES * PART as usize }>();
+    let count = |n: u32| (cols - n * PART).min(PART);
+    let parts = cols.div_ceil(PART);
+    // SAFETY: all threads come here, and to the end; copies are inside the row, at multiples of 16 bytes, and each is waited for.
+    unsafe {
+        threads.pipeline::<{ 2 * STAGES * PART as usize }, STAGES>(1, step, |_, pipeline| {
+            let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
+            let (mut asked, mut n) = (0, 0);
+            while n < parts {
+                // The first thread is three stages ahead.
+                while first == 0 && asked < parts.min(n + STAGES as u32 - 1) {
+                    let Some(stage) = producer.acquire() else { break };
+                    let full = producer.commit_copies(2 * count(asked));
+                    places.load(stage * PART, x.pointer(0, (asked * PART) as i32), count(asked), &full);
+                    asked += 1;
+                }
+                if let Some(stage) = consumer.acquire() {
+                    let mut at = first;
+                    while at < count(n) {
+                        y.pointer(0, (n * PART + at) as i32).write(negated(places.read(stage * PART + at)));
+                        at += step;
+                    }
+                }
+                consumer.release();
+                n += 1;
+            }
+        });
+    }
+}
+
+fn negate_reference(x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+    // SAFETY: this thread is all there are.
+    unsafe { negate_by(&mut maco::Simt::alone_with(&mut maco::Scratch::new()), x, y) }
+}
+
+/// y = −x, through stages that one thread fills.
+///
+/// # Safety
+/// None of its own: it stays in its rows.
+#[maco::task(simt, shared = 16448, tile(i = 1), cpu = negate_reference)]
+pub unsafe fn negate(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, N>, #[write(i, ..)] y: Tensor<bf16, M, N>) {
+    // SAFETY: all threads come here.
+    unsafe { negate_by(cta, x, y) }
+}
+
+/// Twice: what one body leaves is no barrier of the next.
+#[maco::megakernel]
+pub fn piped(x: In<bf16, M, N>, y: Out<bf16, M, N>, z: Out<bf16, M, N>) {
+    negate(x, y);
+    negate(y, z);
+}

@@ -1,5 +1,6 @@
-//! Tasks written from the building blocks of bodies, as users write them.
+//! Tasks written from the building blocks of bodies, as users write them; and every product of the tensor cores by itself.
 pub mod kernels;
+pub mod tensor_cores;
 
 /// Where the build script left the device code.
 pub const OUT_DIR: &str = env!("OUT_DIR");

@@ -20,6 +20,7 @@ on_every_device! {
     spreads up to [40, 5000], edges ROWS;
     scratch up to [200, 300, 300], edges SCRATCH;
     scratch_rows up to [40, 20000], edges SCRATCH_ROWS;
+    piped up to [40, 20000], edges SCRATCH_ROWS;
 }
 
 /// M, N, K.
@@ -258,6 +259,18 @@ fn scratch_rows(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     let mirrored = |at: usize| x[at / cols * cols + cols - 1 - at % cols];
     exact(&turned, mirrored, &format!("reverse of {shape:?}"));
     exact(&doubled, |at| bf16::from64(2.0 * mirrored(at).to64()), &format!("double of {shape:?}"));
+}
+
+/// Rows through the stages of a pipeline: more than there are, and fewer.
+fn piped(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
+    let x: Vec<bf16> = Numbers::new(seed).fill(m * n, kind(seed));
+    let plan = kernels::piped::plan_with(&place.device, kernels::piped::Dims { M: m, N: n }, &place.options).unwrap();
+    plan.set_delays(seed as u32);
+    let dx = upload(place, &x, &shape);
+    let [mut y, mut z] = [(); 2].map(|()| poisoned::<bf16>(place, &shape));
+    plan.run(&dx, &mut y, &mut z).unwrap();
+    exact(&y, |at| bf16::from64(-x[at].to64()), &format!("minus {shape:?}"));
+    exact(&z, |at| x[at], &format!("minus minus {shape:?}"));
 }
 
 /// A loader that announces bytes which never come: no thread gets the scratch of that task, and none of them waits for ever; the next launch is

@@ -27,10 +27,65 @@ fn a_step_of_a_pair_is_one_group() {
             "apart" => (2 * 4 * 4, 2 * 4),
             "head" => (2 * 8 + 4 * 4, 2 + 4),
             "scratch" => (4 * 4, 4),
+            // Of bodies: see below.
+            name if name.starts_with("products_") || name == "quantised" => continue,
             _ => (0, 0),
         };
         assert_eq!(count(&entry, "wgmma.mma_async"), products, "`{}`", entry.name);
         assert_eq!(count(&entry, "wgmma.commit_group"), groups, "`{}`", entry.name);
+    }
+}
+
+/// Each of 32 widths, four steps of K for one product.
+#[test]
+fn every_width_is_an_instruction() {
+    let all = device_code(OUT_DIR, "widths of products");
+    let entries: Vec<_> = all.iter().filter(|entry| entry.name.starts_with("products_widths")).collect();
+    for n in (8..=256).step_by(8).filter(|_| !entries.is_empty()) {
+        let instruction = format!("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16");
+        assert_eq!(entries.iter().map(|entry| count(entry, &instruction)).sum::<usize>(), 4, "{n} columns");
+    }
+}
+
+/// All types that go together, and factors in registers.
+#[test]
+fn every_type_is_an_instruction() {
+    let all = device_code(OUT_DIR, "types of products");
+    for (name, types) in [
+        ("products_bf16", &["n8k16.f32.bf16.bf16"] as &[_]),
+        ("products_f16", &["n8k16.f32.f16.f16", "n136k16.f16.f16.f16"]),
+        ("products_tf32", &["n136k8.f32.tf32.tf32"]),
+        (
+            "products_fp8",
+            &[
+                "n24k32.f32.e4m3.e4m3",
+                "n64k32.f32.e4m3.e5m2",
+                "n136k32.f32.e5m2.e4m3",
+                "n8k32.f32.e5m2.e5m2",
+                "n72k32.f16.e4m3.e4m3",
+                "n24k32.f16.e4m3.e5m2",
+                "n256k32.f16.e5m2.e4m3",
+                "n8k32.f16.e5m2.e5m2",
+            ],
+        ),
+        ("products_integers", &["n8k32.s32.s8.s8", "n256k32.s32.s8.u8", "n24k32.s32.u8.s8", "n80k32.s32.u8.u8"]),
+    ] {
+        for entry in all.iter().filter(|entry| entry.name == name) {
+            for types in types {
+                assert!(count(entry, &format!("wgmma.mma_async.sync.aligned.m64{types}")) > 0, "`{name}` has no {types}");
+            }
+        }
+    }
+}
+
+/// What a body writes is fenced before the tensor cores read it: without that, or without the barrier, the lint says so.
+#[test]
+fn no_fence_before_a_product_can_be_spared() {
+    for entry in device_code(custom_task::OUT_DIR, "fences of products of bodies").iter().filter(|entry| entry.name == "quantised") {
+        let (unseen, fences) = unseen(entry);
+        assert_eq!(unseen, Vec::<String>::new());
+        // No tensor map.
+        assert!(fences.contains(&"fence.proxy.async.shared::cta"), "{fences:?}");
     }
 }
 

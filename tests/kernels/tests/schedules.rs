@@ -29,6 +29,9 @@ fn options(device: &Device) -> Vec<PlanOptions> {
             (Schedule::SpareWarps(workers), workers),
         ]
         .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule))
+        .into_iter()
+        .chain([PlanOptions::new().workers(ctas(1).max(1)).schedule(Schedule::Schedulers(1)).look_ahead(true)])
+        .collect::<Vec<_>>()
     };
     if support::rounds(counts.len()) < counts.len() {
         counts = vec![1, all];

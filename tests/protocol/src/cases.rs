@@ -133,6 +133,52 @@ pub fn full_mailbox() -> Model {
     Model { position: u32::MAX - 7, settled: 30, ..pushed(plan) }
 }
 
+/// The second task is pushed while the first one runs, and waits for it at the other worker.
+pub fn ahead_of_one() -> Model {
+    Model { ahead: true, settled: 5, ..pushed(pair()) }
+}
+
+/// Both workers in turn, each waiting for the other.
+pub fn ahead_in_a_chain() -> Model {
+    Model { ahead: true, preemptions: 1, settled: 8, ..pushed(chain()) }
+}
+
+/// A task that reads from two, one of which has been heard of when it is pushed.
+pub fn ahead_of_the_last() -> Model {
+    Model { ahead: true, preemptions: 1, settled: 3, ..pushed(join()) }
+}
+
+/// Two wait for one, and one for two.
+pub fn ahead_in_a_diamond() -> Model {
+    Model { ahead: true, preemptions: 1, settled: 8, ..pushed(diamond()) }
+}
+
+/// A task that ends before its scheduler has heard all that it waited for: that is the second message of the task before.
+pub fn ahead_of_a_message() -> Model {
+    let plan = Plan::new(&[(&[0], &[2]), (&[0], &[1])], &[&[0, 2], &[1]]);
+    Model { ahead: true, preemptions: 1, settled: 8, ..pushed(plan) }
+}
+
+/// Launches 1 and 2: the second counts in words that launch 0 has left full. Interleavings are tried from the first one's end on.
+pub fn two_launches_ahead() -> Model {
+    Model { before: 1, launches: 2, preemptions: 1, settled: 15, ..ahead_of_one() }
+}
+
+/// The push of a task that should wait is lost.
+pub fn lost_push_ahead() -> Model {
+    Model { ahead: true, settled: 12, ..lost_push() }
+}
+
+/// The messages of a task are lost, but not its end.
+pub fn lost_message_ahead() -> Model {
+    Model { ahead: true, settled: 15, ..lost_message() }
+}
+
+/// A deadline fires while a task that was pushed ahead waits.
+pub fn early_deadline_ahead() -> Model {
+    Model { ahead: true, ..early_deadline_of_a_scheduler() }
+}
+
 /// A signal is lost: two workers wait in vain, one for it and one for the other. Then all is well again.
 pub fn lost_signal() -> Model {
     let plan = Plan::new(&[(&[0], &[1]), (&[1], &[2])], &[&[0, 2], &[1]]);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use maco_device::abi::{INBOX, Launch, MAILBOX, Share, State};
+use maco_device::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX, Share, State};
 
 use crate::plan::Tables;
 
@@ -23,8 +23,12 @@ pub enum Word {
     Begun,
     /// A counter of a bank.
     Counter(u32, u32),
+    /// Tasks that a worker has ended, in a bank.
+    Ended(u32, u32),
     /// A place of a worker's inbox.
     Inbox(u32, u32),
+    /// A word beside the places of a worker's inbox: of what a task pushed ahead waits for.
+    Until(u32, u32),
     /// A place of the mailbox from a worker to a scheduler.
     Mailbox(u32, u32, u32),
     /// What a task writes and a wait reads.
@@ -38,6 +42,7 @@ pub struct Memory {
     own: Vec<Vec<AtomicU32>>,
     shares: Vec<Share>,
     counters: u32,
+    tickets: u32,
     /// Words of a bank.
     bank: u32,
     workers: u32,
@@ -54,7 +59,7 @@ const _: () = assert!(STATE == 32);
 impl Memory {
     /// All 0.
     pub fn new(tables: &Tables) -> Memory {
-        let bank = tables.counters + tables.tickets;
+        let bank = tables.bank();
         let total = STATE + 2 * bank + tables.ring_words() + 1;
         let own: Vec<Vec<AtomicU32>> = tables.images.iter().map(|image| image.words.iter().map(|_| AtomicU32::new(0)).collect()).collect();
         let share = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| Share {
@@ -69,6 +74,7 @@ impl Memory {
             own,
             shares,
             counters: tables.counters,
+            tickets: tables.tickets,
             bank,
             workers: tables.workers,
             rings: tables.ring_words(),
@@ -104,10 +110,15 @@ impl Memory {
         STATE + 2 * self.bank + self.rings
     }
 
+    /// Index of the two words beside a place of a worker's inbox.
+    pub fn until(&self, worker: u32, place: u32) -> u32 {
+        STATE + 2 * self.bank + worker * INBOX_WORDS + INBOX + 2 * place
+    }
+
     /// What word `index` is.
     pub fn word(&self, index: u32) -> Word {
         let inboxes = STATE + 2 * self.bank;
-        let mailboxes = inboxes + self.workers * INBOX;
+        let mailboxes = inboxes + self.workers * INBOX_WORDS;
         match index {
             0 => Word::Launch,
             1 => Word::Abort,
@@ -116,9 +127,16 @@ impl Memory {
             5 => Word::Begun,
             _ if index < inboxes => {
                 let (bank, at) = ((index - STATE) / self.bank, (index - STATE) % self.bank);
-                if at < self.counters { Word::Counter(bank, at) } else { Word::Drain(bank, at - self.counters) }
+                match at {
+                    _ if at < self.counters => Word::Counter(bank, at),
+                    _ if at < self.counters + self.tickets => Word::Drain(bank, at - self.counters),
+                    _ => Word::Ended(bank, at),
+                }
             }
-            _ if index < mailboxes => Word::Inbox((index - inboxes) / INBOX, (index - inboxes) % INBOX),
+            _ if index < mailboxes => {
+                let (worker, at) = ((index - inboxes) / INBOX_WORDS, (index - inboxes) % INBOX_WORDS);
+                if at < INBOX { Word::Inbox(worker, at) } else { Word::Until(worker, at) }
+            }
             _ if index < self.data() => {
                 let ring = (index - mailboxes) / MAILBOX;
                 Word::Mailbox(ring % self.workers, ring / self.workers, (index - mailboxes) % MAILBOX)

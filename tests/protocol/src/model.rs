@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
-use maco_device::abi::{BlackBox, Launch, MAILBOX, OPERANDS, View};
+use maco_device::abi::{BlackBox, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -31,8 +31,14 @@ pub enum Mutation {
     NoAcquire(Role),
     /// The first acquire fence of each executor does nothing.
     NoFirstAcquire,
+    /// An acquire fence does nothing if the word loaded last was a push of a task that still waits.
+    NoAcquireOfUntil,
+    /// An acquire fence does nothing if the word loaded last was how many tasks a worker has ended.
+    NoAcquireOfEnded,
     /// Release fences of a role do nothing.
     NoRelease(Role),
+    /// A release fence does nothing if the word stored last was of what a task still waits for.
+    NoReleaseOfUntil,
     /// `fetch_add` orders nothing.
     RelaxedFetchAdd,
     /// Counters are not zeroed.
@@ -93,6 +99,8 @@ pub struct Model {
     pub recover: bool,
     /// What the protocol lacks.
     pub mutation: Option<Mutation>,
+    /// Whether schedulers look ahead.
+    pub ahead: bool,
     /// How often a thread may be interrupted.
     pub preemptions: usize,
     /// Stores that are made in one order only; interleavings are tried from there on.
@@ -112,6 +120,7 @@ impl Model {
             deadline: Deadline::Never,
             recover: false,
             mutation: None,
+            ahead: false,
             preemptions: 2,
             settled: 0,
         }
@@ -140,7 +149,7 @@ impl Model {
 
     /// Whether a launch was aborted.
     fn run<const LOOK: u32>(&self) -> bool {
-        let tables = Tables::new(&self.plan, self.schedule, self.position, self.fault);
+        let tables = Tables::new(&self.plan, self.schedule, self.position, self.ahead, self.fault);
         let world = Rc::new(World::new(self, &tables));
         let mut aborted = false;
         for n in 0..self.launches {
@@ -157,7 +166,7 @@ impl Model {
         }
         if self.recover {
             world.recover();
-            let tables = Tables::new(&self.plan, self.schedule, self.position, None);
+            let tables = Tables::new(&self.plan, self.schedule, self.position, self.ahead, None);
             // The schedulers' tables are new: so is the memory that names them.
             let world = Rc::new(world.again(&tables));
             world.launch::<64>(&tables, self.position, Deadline::Never);
@@ -200,6 +209,8 @@ impl World {
                     plan.counters[counter as usize].producers.len() as u32
                 }
                 Word::Ticket(bank) if before > 0 && bank == (before - 1) & 1 => plan.tasks + plan.workers,
+                // More than any task waits for.
+                Word::Ended(bank, _) if before > 0 && bank == (before - 1) & 1 => plan.tasks,
                 Word::Drain(bank, drain) if before > 0 && bank == (before - 1) & 1 => {
                     plan.drains[drain as usize].len() as u32 + plan.workers
                 }
@@ -271,6 +282,8 @@ impl World {
             role,
             clock: Cell::new(0),
             acquired: Cell::new(false),
+            loaded: Cell::new((Word::Data, 0)),
+            stored: Cell::new(Word::Data),
             seen: Cell::new(0),
             vain: Cell::new(0),
         };
@@ -325,7 +338,7 @@ impl World {
             match word {
                 Word::Launch => assert_eq!(value, next, "the number of the launch"),
                 Word::Exited | Word::Begun => assert_eq!(value, 0, "{word:?} after a launch"),
-                Word::Counter(bank, _) | Word::Drain(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
+                Word::Counter(bank, _) | Word::Drain(bank, _) | Word::Ended(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
                     assert!(aborted || value == 0, "{word:?} after a launch")
                 }
                 Word::Inbox(..) | Word::Mailbox(..) => assert!(aborted || value == 0, "{word:?} after a launch"),
@@ -391,6 +404,9 @@ struct Loom<const LOOK: u32> {
     role: Role,
     clock: Cell<u64>,
     acquired: Cell<bool>,
+    /// The word loaded last that was not 0, and the one stored last.
+    loaded: Cell<(Word, u32)>,
+    stored: Cell<Word>,
     /// Stores of all threads at the last vain poll, and vain polls since.
     seen: Cell<usize>,
     vain: Cell<u32>,
@@ -419,7 +435,7 @@ impl<const LOOK: u32> Loom<LOOK> {
         let Some(mutation) = self.world.mutation else { return false };
         let word = self.word(at);
         match mutation {
-            Mutation::KeepCounters => matches!(word, Word::Counter(..)),
+            Mutation::KeepCounters => matches!(word, Word::Counter(..) | Word::Ended(..)),
             Mutation::KeepTicket => matches!(word, Word::Ticket(_) | Word::Drain(..)),
             Mutation::KeepInbox => matches!(word, Word::Inbox(..)),
             Mutation::KeepMailbox => matches!(word, Word::Mailbox(..)),
@@ -442,6 +458,9 @@ impl<const LOOK: u32> Loom<LOOK> {
         }
         let content = self.at(at).load(Ordering::Relaxed);
         self.world.order().load(self.number, self.world.memory.index(at), content);
+        if content as u32 != 0 {
+            self.loaded.set((self.word(at), content as u32));
+        }
         content as u32
     }
 
@@ -451,6 +470,7 @@ impl<const LOOK: u32> Loom<LOOK> {
             return begun.store(value, Ordering::Relaxed);
         }
         let content = self.world.order().store(self.number, self.world.memory.index(at), value);
+        self.stored.set(self.word(at));
         self.at(at).store(content, Ordering::Relaxed);
     }
 
@@ -537,14 +557,21 @@ unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
     }
     fn acquire(&self) {
         let first = !self.acquired.replace(true);
-        let lost = self.lacks(Mutation::NoAcquire(self.role)) || first && self.lacks(Mutation::NoFirstAcquire);
+        let lost = self.lacks(Mutation::NoAcquire(self.role))
+            || first && self.lacks(Mutation::NoFirstAcquire)
+            || match self.loaded.get() {
+                (Word::Inbox(..), push) => push & UNTIL != 0 && push != PUSH_END && self.lacks(Mutation::NoAcquireOfUntil),
+                (Word::Ended(..), _) => self.lacks(Mutation::NoAcquireOfEnded),
+                _ => false,
+            };
         if !lost {
             fence(Ordering::Acquire);
             self.world.order().acquire(self.number);
         }
     }
     fn release(&self) {
-        if !self.lacks(Mutation::NoRelease(self.role)) {
+        let until = matches!(self.stored.get(), Word::Until(..)) && self.lacks(Mutation::NoReleaseOfUntil);
+        if !until && !self.lacks(Mutation::NoRelease(self.role)) {
             fence(Ordering::Release);
             self.world.order().release(self.number);
         }

@@ -142,7 +142,7 @@ pub struct Tables {
     pub descriptors: Vec<Descriptor>,
     /// Waits and signals beyond two.
     pub overflow: Vec<u32>,
-    /// First descriptor, or place of the inbox, of each worker.
+    /// First descriptor of each worker's list, or place of its inbox.
     pub starts: Vec<u32>,
     /// One per scheduler.
     pub images: Vec<Image>,
@@ -157,8 +157,9 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// The tables of `plan`; rings are used from place `position` on.
-    pub fn new(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>) -> Tables {
+    /// The tables of `plan`; mailboxes are used from place `position` on. Inboxes are from the first one in every launch: their places are
+    /// the numbers of pushes. With `ahead` schedulers look ahead.
+    pub fn new(plan: &Plan, schedule: Schedule, position: u32, ahead: bool, fault: Option<Fault>) -> Tables {
         let mut tables = Tables {
             descriptors: Vec::new(),
             overflow: Vec::new(),
@@ -175,7 +176,7 @@ impl Tables {
             waits.retain(|&wait| wait != (counter, waiter));
         }
         match schedule {
-            Schedule::Pushed(schedulers) => tables.push(plan, &waits, schedulers, position, fault),
+            Schedule::Pushed(schedulers) => tables.push(plan, &waits, schedulers, position, ahead, fault),
             Schedule::Static => {
                 let listed: usize = plan.lists.iter().map(Vec::len).sum();
                 let mut first = (listed + plan.lists.len() * (1 + plan.drains.len())) as u32;
@@ -254,8 +255,7 @@ impl Tables {
     }
 
     /// Tasks that schedulers push: descriptors in task order, dealt round robin.
-    fn push(&mut self, plan: &Plan, waits: &[(u32, u32)], schedulers: u32, position: u32, fault: Option<Fault>) {
-        self.starts = vec![position; plan.workers as usize + 1];
+    fn push(&mut self, plan: &Plan, waits: &[(u32, u32)], schedulers: u32, position: u32, ahead: bool, fault: Option<Fault>) {
         // Scheduler and number of each counter that it counts.
         let mut known: Vec<Vec<(u32, u32)>> = vec![Vec::new(); plan.counters.len()];
         for number in 0..schedulers {
@@ -292,7 +292,14 @@ impl Tables {
             let lost = |task: u32| if fault == Some(Fault::LostPush(task)) { LOST_PUSH } else { 0 };
             put(at.tasks, &tasks.iter().map(|&task| task | lost(task)).collect::<Vec<_>>());
             put(at.heads, &vec![position; plan.workers as usize]);
-            put(at.tails, &vec![position; (plan.workers - number).div_ceil(schedulers) as usize]);
+            // Each task's counter with the first of the waiters: they are in the order in which they are pushed.
+            let signalled = |&task: &u32| {
+                let own = (0..names.len()).filter(|&n| plan.counters[names[n].counter as usize].producers.contains(&task));
+                own.min_by_key(|&n| waiters[starts[n] as usize]).map_or(0, |n| n as u32 + 1)
+            };
+            if ahead {
+                put(at.signals, &tasks.iter().map(signalled).collect::<Vec<_>>());
+            }
             for (task, _) in pending.iter().enumerate().filter(|&(_, &pending)| pending == 0) {
                 words[at.ready as usize + task / 32] |= 1 << (task % 32);
                 words[at.summary as usize + task / 1024] |= 1 << (task / 32 % 32);
@@ -328,7 +335,12 @@ impl Tables {
 
     /// Words of the rings.
     pub fn ring_words(&self) -> u32 {
-        self.workers * (abi::INBOX + self.schedulers() * abi::MAILBOX)
+        self.workers * (abi::INBOX_WORDS + self.schedulers() * abi::MAILBOX)
+    }
+
+    /// Words of a bank: counters and tickets, or of workers that schedulers push to.
+    pub fn bank(&self) -> u32 {
+        if self.images.is_empty() { self.counters + self.tickets } else { self.workers }
     }
 
     /// A launch over memory whose addresses the caller fills in.
@@ -344,7 +356,7 @@ impl Tables {
             black_box: 0,
             shares: 0,
             rings: 0,
-            counters: self.counters + self.tickets,
+            counters: self.bank(),
             workers: self.workers,
             tasks: self.tasks,
             schedule: match self.schedule {

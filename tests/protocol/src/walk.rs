@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use generator::{Gn, LocalGenerator, Scope, done};
-use maco_device::abi::{BlackBox, INBOX, Launch, PUSH_END, View};
+use maco_device::abi::{BlackBox, INBOX, Launch, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, Thread, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -38,9 +38,16 @@ struct Seen<'a> {
     inputs: Vec<Vec<u32>>,
     pushed: RefCell<Vec<bool>>,
     ended: RefCell<Vec<bool>>,
-    /// By worker: tasks pushed and not ended, and whether its list was ended.
-    outstanding: RefCell<Vec<u32>>,
+    /// By task: the worker that it was pushed to, and its number there, from 1.
+    places: RefCell<Vec<(u32, u32)>>,
+    /// By worker: its tasks in the order in which they were pushed, how many have ended, and whether its list was ended.
+    tasks: RefCell<Vec<Vec<u32>>>,
+    done: RefCell<Vec<u32>>,
     over: RefCell<Vec<bool>>,
+    /// The task whose push is lost.
+    lost: Option<u32>,
+    /// Tasks pushed before they were ready.
+    ahead: Cell<u32>,
 }
 
 impl Seen<'_> {
@@ -55,25 +62,51 @@ impl Seen<'_> {
             Word::Inbox(..) | Word::Mailbox(..) => assert_ne!(before, 0, "{word:?} is empty"),
             _ => return,
         }
-        let Word::Inbox(worker, _) = word else { return };
+        let Word::Inbox(worker, place) = word else { return };
         if value == PUSH_END {
             assert!(!std::mem::replace(&mut self.over.borrow_mut()[worker as usize], true), "worker {worker} ends twice");
         } else if value != 0 {
-            let task = value - 1;
+            let task = (value & !UNTIL) - 1;
             assert!(!std::mem::replace(&mut self.pushed.borrow_mut()[task as usize], true), "task {task} is pushed twice");
-            assert!(self.is_ready(task), "task {task} is pushed before its inputs are there");
             assert!(!self.over.borrow()[worker as usize], "worker {worker} has ended");
-            let outstanding = &mut self.outstanding.borrow_mut()[worker as usize];
-            *outstanding += 1;
-            assert!(*outstanding <= INBOX, "worker {worker} has {outstanding} tasks");
+            let (mut all, done) = (self.tasks.borrow_mut(), self.done.borrow()[worker as usize]);
+            let tasks = &mut all[worker as usize];
+            if let Some(&held) = tasks[done as usize..].first() {
+                assert!(self.is_ready(held), "task {task} is pushed behind task {held}, which waits");
+            }
+            if value & UNTIL == 0 {
+                assert!(self.is_ready(task), "task {task} is pushed before its inputs are there");
+            } else {
+                self.ahead.set(self.ahead.get() + 1);
+                assert_eq!(tasks.len() as u32, done, "task {task} waits behind others");
+                self.check_ahead(task, worker, place);
+            }
+            tasks.push(task);
+            self.places.borrow_mut()[task as usize] = (worker, tasks.len() as u32);
+            let outstanding = tasks.len() as u32 - done;
+            assert!(outstanding <= INBOX, "worker {worker} has {outstanding} tasks");
         }
+    }
+
+    /// A task that is pushed ahead lacks nothing but the task that it is told to wait for.
+    fn check_ahead(&self, task: u32, worker: u32, place: u32) {
+        let index = self.memory.until(worker, place);
+        // SAFETY: one thread runs all executors.
+        let until = unsafe { (self.memory.address(index).read(), self.memory.address(index + 1).read()) };
+        for &input in &self.inputs[task as usize] {
+            let at = self.places.borrow()[input as usize];
+            // Nobody sees a push that is lost.
+            let awaited = at == until || self.lost == Some(input);
+            assert!(awaited || self.ended.borrow()[input as usize], "task {task} does not wait for task {input}");
+        }
+        assert!(until.0 != worker && until.1 > 0, "task {task} waits for its own worker");
     }
 
     fn run(&self, worker: u32, task: u32, pushed: bool) {
         assert!(self.is_ready(task), "task {task} runs before its inputs are there");
         assert!(!std::mem::replace(&mut self.ended.borrow_mut()[task as usize], true), "task {task} runs twice");
         if pushed {
-            self.outstanding.borrow_mut()[worker as usize] -= 1;
+            self.done.borrow_mut()[worker as usize] += 1;
         }
     }
 }
@@ -153,9 +186,10 @@ unsafe impl Machine for Walker<'_, '_, '_> {
 /// Words of a coroutine's stack.
 const STACK: usize = 1 << 14;
 
-/// Runs one launch of `plan` in an order that `seed` names; panics at what is wrong.
-pub fn walk(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>, seed: u64) {
-    let tables = Tables::new(plan, schedule, position, fault);
+/// Runs one launch of `plan` in an order that `seed` names; panics at what is wrong. How many tasks were pushed before they were ready:
+/// none unless schedulers look `ahead`.
+pub fn walk(plan: &Plan, schedule: Schedule, position: u32, ahead: bool, fault: Option<Fault>, seed: u64) -> u32 {
+    let tables = Tables::new(plan, schedule, position, ahead, fault);
     let memory = Memory::new(&tables);
     memory.load(&tables);
     let views: Vec<View> = vec![View::default(); maco_device::abi::OPERANDS];
@@ -173,7 +207,11 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>
         inputs,
         pushed: RefCell::new(vec![false; plan.tasks as usize]),
         ended: RefCell::new(vec![false; plan.tasks as usize]),
-        outstanding: RefCell::new(vec![0; plan.workers as usize]),
+        places: RefCell::new(vec![(0, 0); plan.tasks as usize]),
+        tasks: RefCell::new(vec![Vec::new(); plan.workers as usize]),
+        done: RefCell::new(vec![0; plan.workers as usize]),
+        lost: fault.and_then(|fault| if let Fault::LostPush(task) = fault { Some(task) } else { None }),
+        ahead: Cell::new(0),
         over: RefCell::new(vec![false; plan.workers as usize]),
     };
     let executors = launch.workers + launch.schedulers;
@@ -193,10 +231,12 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, fault: Option<Fault>
         let value = unsafe { memory.address(index).read() };
         match word {
             Word::Launch => assert_eq!(value, 1, "the number of the launch"),
-            Word::Ticket(0) | Word::Drain(0, _) | Word::Counter(0, _) => {}
+            Word::Ticket(0) | Word::Drain(0, _) | Word::Counter(0, _) | Word::Until(..) => {}
+            Word::Ended(0, worker) => assert_eq!(value, seen.done.borrow()[worker as usize], "tasks of worker {worker}"),
             _ => assert_eq!(value, 0, "{word:?} after the launch"),
         }
     }
+    seen.ahead.get()
 }
 
 fn executor<'a>(seen: &'a Seen<'a>, launch: &'a Launch, number: u32, position: u32) -> LocalGenerator<'a, (), ()> {

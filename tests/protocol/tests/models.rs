@@ -32,6 +32,15 @@ models! {
     two_schedulers
     two_launches_of_a_scheduler
     full_mailbox
+    ahead_of_one
+    ahead_in_a_chain
+    ahead_of_the_last
+    ahead_in_a_diamond
+    ahead_of_a_message
+    two_launches_ahead
+    lost_push_ahead
+    lost_message_ahead
+    early_deadline_ahead
     lost_signal
     lost_push
     lost_message

@@ -43,6 +43,11 @@ macro_rules! mutations {
 mutations! {
     without_acquire_in_wait: Mutation::NoAcquire(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_waits drain tickets;
     without_acquire_in_pop: Mutation::NoAcquire(Role::Worker) => pushed_join pushed_diamond two_schedulers;
+    without_acquire_of_what_to_wait_for: Mutation::NoAcquireOfUntil => ahead_of_one;
+    without_acquire_behind_that_wait: Mutation::NoAcquireOfEnded => ahead_of_one ahead_in_a_chain ahead_of_the_last;
+    without_release_of_what_to_wait_for: Mutation::NoReleaseOfUntil => ahead_of_one;
+    without_release_of_a_count: Mutation::NoRelease(Role::Worker) => ahead_of_one ahead_in_a_chain;
+    without_clearing_the_counts: Mutation::KeepCounters => two_launches_ahead;
     without_acquire_in_hear: Mutation::NoAcquire(Role::Scheduler) => pushed_join pushed_diamond two_schedulers;
     without_acquire_before_names: Mutation::NoFirstAcquire => named_by_data;
     without_release_in_signal: Mutation::NoRelease(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_signals drain tickets;
@@ -98,7 +103,9 @@ fn every_edge_of_tickets() {
 
 #[test]
 fn every_edge_of_schedulers() {
-    [cases::pushed_join as fn() -> Model, cases::pushed_diamond, cases::two_schedulers].into_iter().for_each(needs_every_edge);
+    [cases::pushed_join as fn() -> Model, cases::pushed_diamond, cases::two_schedulers, cases::ahead_of_one, cases::ahead_of_the_last]
+        .into_iter()
+        .for_each(needs_every_edge);
 }
 
 #[test]

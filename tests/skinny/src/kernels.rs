@@ -28,8 +28,8 @@ pub fn chain(x: In<bf16, M, K>, w: [In<bf16, K, K>; LINKS], y: [Out<bf16, M, K>;
 pub fn gated(x: In<bf16, M, K>, gate: In<bf16, H, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, h: Out<bf16, M, H>, y: Out<bf16, M, K>) {
     let open = temp::<bf16, M, H>();
     skinny_linear(x, gate, open).then(relu);
-    skinny_linear_mul(x, up, open, h);
-    skinny_linear_add(h, down, x, y);
+    skinny_linear(x, up, h).then(mul(open));
+    skinny_linear(h, down, y).then(add(x));
 }
 
 /// x aᵀ, then its product with itself: what is streamed is a result.
@@ -81,12 +81,12 @@ pub fn passed(x: In<bf16, M, K>, up: [In<bf16, N, K>; PAIRS], down: [In<bf16, K,
         let wide = temp::<bf16, M, N>();
         let next = temp::<bf16, M, K>();
         skinny_linear(x, up[n], wide).then(relu);
-        skinny_linear_add(wide, down[n], x, next);
+        skinny_linear(wide, down[n], next).then(add(x));
         x = next;
     }
     let wide = temp::<bf16, M, N>();
     skinny_linear(x, up[PAIRS - 1], wide).then(relu);
-    skinny_linear_add(wide, down[PAIRS - 1], x, y);
+    skinny_linear(wide, down[PAIRS - 1], y).then(add(x));
 }
 
 /// Of one result, each half of its columns is multiplied.
@@ -96,4 +96,74 @@ pub fn parts(x: In<bf16, M, K>, all: In<bf16, P, K>, part: In<bf16, K, N>, first
     skinny_linear(x, all, projected);
     skinny_linear(projected.slice(1, 0..N), part, first);
     skinny_linear(projected.slice(1, N..2 * N), part, second).then(silu);
+}
+
+/// A decoder's layer without attention, of `E`'s kind: projection with residual, norm, a gated unit, and down with what the norm read.
+#[maco::megakernel]
+pub fn layer(
+    x: In<bf16, M, D>,
+    output: In<bf16, D, D>,
+    norm: In<bf16, D>,
+    gate: In<bf16, H, D>,
+    up: In<bf16, H, D>,
+    down: In<bf16, D, H>,
+    epsilon: f32,
+    y: Out<bf16, M, D>,
+) {
+    let attended = temp::<bf16, M, D>();
+    let normal = temp::<bf16, M, D>();
+    let open = temp::<bf16, M, H>();
+    let wide = temp::<bf16, M, H>();
+    skinny_linear(x, output, attended).then(add(x));
+    rmsnorm(attended, norm, normal, epsilon);
+    skinny_linear(normal, gate, open).then(silu);
+    skinny_linear(normal, up, wide).then(mul(open));
+    skinny_linear(wide, down, y).then(add(attended));
+}
+
+/// A norm of a user's own, as the library's.
+#[maco::task(tile(i = 4), E in [bf16, f16])]
+pub fn own_norm(
+    cta: &mut Cta,
+    epsilon: f32,
+    #[write(i, ..)] normal: Tensor<E, M, N>,
+    #[read(..)] scale: Tensor<E, N>,
+    #[read(i, ..)] x: Tensor<E, M, N>,
+) {
+    cta.rmsnorm(x, scale, normal, epsilon)
+}
+
+/// Two norms of one result, by weights that lie in one tensor; products of one norm, of the other, and of what both are of. Of weights, the second
+/// ones begin anywhere.
+#[maco::megakernel]
+pub fn norms(
+    x: In<f16, M, K>,
+    first: In<f16, N, K>,
+    weights: In<f16, P>,
+    w: [In<f16, K, N>; 3],
+    sum: Out<f16, M, K>,
+    a: Out<f16, M, K>,
+    b: Out<f16, M, K>,
+    c: Out<f16, M, K>,
+) {
+    let wide = temp::<f16, M, N>();
+    let one = temp::<f16, M, N>();
+    let other = temp::<f16, M, N>();
+    skinny_linear(x, first, wide);
+    rmsnorm(wide, weights.slice(0, 0..N), one, 0.25);
+    own_norm(1e-5, other, weights.slice(0, P - N..P), wide);
+    skinny_linear(one, w[0], a);
+    skinny_linear(other, w[1], b).then(relu);
+    skinny_linear(wide, w[2], c);
+    skinny_linear(one, w[0], sum).then(add(x));
+}
+
+/// A norm of half of each row of a result.
+#[maco::megakernel]
+pub fn half_norm(x: In<bf16, M, K>, first: In<bf16, P, K>, norm: In<bf16, N>, w: In<bf16, K, N>, y: Out<bf16, M, K>) {
+    let wide = temp::<bf16, M, P>();
+    let normal = temp::<bf16, M, N>();
+    skinny_linear(x, first, wide);
+    rmsnorm(wide.slice(1, N..2 * N), norm, normal, 1e-6);
+    skinny_linear(normal, w, y);
 }

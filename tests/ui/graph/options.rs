@@ -9,7 +9,7 @@ pub fn layer(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], y: Out<bf16, M, K>) {
 
 #[maco::megakernel]
 pub fn k(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], y: Out<bf16, M, K>) {
-    layer(x, w, y).then(gelu).tile(64, 128);
+    layer(x, w, y).then(gelu).then(add(x)).tile(64, 128);
 }
 
 fn main() {}

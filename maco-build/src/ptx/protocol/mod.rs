@@ -38,11 +38,18 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
     called
 }
 
-/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised.
+/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. The norm of a factor is made by
+/// all consumers, who meet in it.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    let norm = function.body.iter().any(SQUARES);
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+        if !(norm && MET(statement)) {
+            report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
+        }
+    }
+    if norm {
+        Rules { flow: Flow::new(function), report }.norms();
     }
 }
 
@@ -189,6 +196,16 @@ impl Rules<'_, '_, '_> {
         }
     }
 
+    /// The norm of a factor, in a function of its own. Its caller has met before it calls.
+    fn norms(&mut self) {
+        let squares = "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up";
+        self.always(SQUARES, Way::Forward, MET, SQUARED, squares);
+        let factor = "a row's factor may not be there: consumers meet (`bar.sync`) before they multiply by it";
+        self.always(SCALE, Way::Forward, MET, SCALED, factor);
+        let made = "other warps may not have made their part of the norm: consumers meet (`bar.sync`) before the function ends";
+        self.always(RECEIVED, Way::Forward, MET, NEVER, made);
+    }
+
     /// Results on their way to global memory.
     fn results(&mut self) {
         self.always(TMA_STORE, Way::Forward, COMMIT, COPIED, "a TMA store that is not committed is never waited for");
@@ -244,17 +261,6 @@ impl Rules<'_, '_, '_> {
         let claimed: BTreeSet<_> = flow.all(CLAIM).into_iter().map(place).collect();
         let repeated = |at: usize| flow.reach(at, Way::Forward, NEVER).contains(&at);
         let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !claimed.contains(&place(at)) && repeated(at)).collect();
-        // A look, between release and signal, at whether there is room for it.
-        let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
-        // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
-        const LATE: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
-        // Consumers at a gate meet before they go through. Nothing else need be between a gate and the next one if there is no jump to bodies.
-        const THROUGH: Is = |s| LATE(s) || op(s, "bar.warp.sync");
-        let consumers = self.consumers();
-        let bare = polls.iter().filter(|&&at| {
-            let late = if consumers.contains(&at) { THROUGH } else { LATE };
-            !flow.may_meet(at, Way::Forward, ACQUIRE, late) && !room(at)
-        });
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow
             .all(LOAD)
@@ -264,15 +270,41 @@ impl Rules<'_, '_, '_> {
             .collect();
         let named = polls.iter().filter(|&&at| result(&flow.statements[at]).is_some_and(|name| names.contains(name)));
         let early = named.filter(|&&at| !flow.meets(at, Way::Backward, ACQUIRE, NEVER));
-        let broken: BTreeSet<usize> = bare.chain(early).copied().collect();
+        let broken: BTreeSet<usize> = self.unfenced(&polls).into_iter().chain(early.copied()).collect();
         broken.into_iter().for_each(|at| self.broken(at, acquired));
         self.always(
             ACQUIRE,
             Way::Forward,
-            |s| op(s, "bar.warp.sync"),
+            MET_WARP,
             ARRIVE,
             "lanes that did not fence may go on: the warp meets (`bar.warp.sync`) between `fence.acquire.gpu` and what it lets run",
         );
+    }
+
+    /// Polls with no fence between the value that they saw and what it lets run.
+    fn unfenced(&self, polls: &[usize]) -> Vec<usize> {
+        let flow = &self.flow;
+        // A look, between release and signal, at whether there is room for it.
+        let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
+        // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
+        const LATE: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
+        // A warp that goes round until it sees a value meets before it goes on, and so do consumers at a gate; a scheduler's sweep meets on the way.
+        const THROUGH: Is = |s| LATE(s) || MET_WARP(s);
+        let rounds: Vec<(usize, BTreeSet<usize>)> =
+            polls.iter().map(|&at| (at, flow.reach(at, Way::Forward, MET_WARP).into_iter().collect())).collect();
+        let consumers = self.consumers();
+        let unfenced = rounds.iter().filter(|(at, round)| {
+            // Another wait. Lanes that hand nothing on come to it with nothing between, and the fence behind it is not this one's.
+            let other = |(other, its): &&(usize, BTreeSet<usize>)| its.contains(other) && !(its.contains(at) && round.contains(other));
+            let others: Vec<_> = rounds.iter().filter(other).map(|&(other, _)| &flow.statements[other]).collect();
+            let late = |s: &Statement<'_>| match round.contains(at) {
+                true => THROUGH(s) || others.iter().any(|other| std::ptr::eq(*other, s)),
+                false if consumers.contains(at) => THROUGH(s),
+                false => LATE(s),
+            };
+            !flow.may_meet(*at, Way::Forward, ACQUIRE, late) && !room(*at)
+        });
+        unfenced.map(|&(at, _)| at).collect()
     }
 
     /// Consumer warps that look at counters, and whoever stops the CTA: each says so before it asks about the other.
@@ -347,7 +379,10 @@ impl Rules<'_, '_, '_> {
             let value = operands(self.flow.statements[at].text).last().and_then(|value| self.flow.constants(at, value));
             value.is_none_or(|numbers| numbers.iter().any(|number| ![0, -1].contains(number)))
         };
-        let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).collect();
+        // What a message goes on to say comes before the fence that the message is behind: nobody looks at it until then.
+        const LOOKED: Is = |s| LOAD(s) || WAIT(s) || ACQUIRE(s) || ARRIVE(s);
+        let is_said = |at: &usize| !self.flow.meets(*at, Way::Forward, RELEASE, LOOKED);
+        let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).filter(is_said).collect();
         for at in messages {
             if !self.flow.meets(at, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s) || ACQUIRE(s)) {
                 self.broken(at, RELEASED);

@@ -24,6 +24,31 @@ impl Rules<'_, '_, '_> {
                 );
             }
         }
+        for &at in consumers.iter().filter(|&&at| SCRATCH(&self.flow.statements[at])).collect::<Vec<_>>() {
+            let multiplied = |rules: &Self, until: Is| {
+                rules.flow.reach(at, Way::Forward, until).into_iter().any(|n| MULTIPLY(&rules.flow.statements[n]))
+            };
+            if multiplied(self, |s| PROXY_SHARED(s) || ARRIVE(s)) {
+                self.broken(
+                    at,
+                    "tensor cores may not see what a body wrote: `fence.proxy.async.shared::cta` (`sync_copies`) belongs between that and `wgmma`",
+                );
+            }
+            // At the end of a body a warp meets, and gives its pages back.
+            if multiplied(self, |s| MET(s) || ARRIVE(s) || MET_WARP(s)) {
+                self.broken(
+                    at,
+                    "other threads of a body may not have written their part: they meet (`sync_copies`) between that and `wgmma`",
+                );
+            }
+        }
+        self.always(
+            MULTIPLY,
+            Way::Backward,
+            HANDED,
+            |s| op(s, "wgmma.commit_group"),
+            "tensor cores may not see what is in a product's registers: `wgmma.fence` belongs before the first product of a group",
+        );
         for at in consumers.into_iter().filter(|&at| INIT(&self.flow.statements[at])).collect::<Vec<_>>() {
             // By the thread that has initialised it: other paths go by.
             if !self.flow.may_meet(at, Way::Forward, INVALIDATE, ARRIVE) {

@@ -31,11 +31,18 @@ pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global") && !part(s, "b32");
 /// Elements with flags of their own, which nobody acquires (`ld.relaxed.gpu.global.v4` and `st.relaxed.gpu.global.b32`), as consumers keep them.
 pub(super) const RECEIVED: Is = |s| s.opcode() == "st.shared.v4.u32";
+/// Of rows that consumers make the norm of: squares of a part of a row, and what the row is multiplied by.
+pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
+pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";
+pub(super) const SCALE: Is = |s| s.opcode() == "st.shared.u32";
+pub(super) const SCALED: Is = |s| s.opcode() == "ld.shared.u32";
 pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
 /// A part of a sum is there.
 pub(super) const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
 /// A barrier of some of the threads.
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
+/// The lanes of a warp.
+pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
 /// Boxes of a tensor, or rows as they lie.
 pub(super) const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
 pub(super) const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
@@ -53,6 +60,8 @@ pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
 /// Operands of tf32 in a stage of the ring, which consumers have transposed.
 pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";
 pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
+/// Registers and shared memory before it are those of the tensor cores' next products.
+pub(super) const HANDED: Is = |s| op(s, "wgmma.fence");
 pub(super) const PRODUCT: Is = |s| op(s, "mma.sync");
 /// A store of a task's result by its own threads, or a call of a body, which stores them. A panic comes to no end.
 pub(super) const WRITE: Is =

@@ -2,7 +2,7 @@
 
 use crate::ptx::{Rules, lint};
 
-/// An entry with every role in short: loader, consumer, store warp, controller.
+/// An entry with every role in short: loader, consumer, store warp, scheduler, fetcher, controller.
 const ENTRY: &str = "
 mbarrier.init.shared::cta.b64 [%r1], %r2;
 fence.mbarrier_init.release.cluster;
@@ -12,6 +12,8 @@ add.s64 %rd2, %rd1, 4;
 @%p1 bra $CONSUMER;
 @%p2 bra $STORE;
 @%p3 bra $CONTROL;
+@%p19 bra $SCHEDULER;
+@%p20 bra $FETCHER;
 $LOADER:
 fence.proxy.async.global;
 fence.proxy.tensormap::generic.acquire.gpu [%rd3], 128;
@@ -38,7 +40,9 @@ mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2}
 st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta; // of transposed operands
 bar.sync 5, 256; // of transposed operands
+wgmma.fence.sync.aligned;
 wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%f1}, %rd17, %rd18, p, 1, 1;
+wgmma.commit_group.sync.aligned;
 mbarrier.init.shared::cta.b64 [%r40], %r41;
 fence.mbarrier_init.release.cluster; // of a body
 bar.sync 6, 128;
@@ -50,6 +54,9 @@ st.weak.shared.u32 [%r42], 2;
 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
 fence.proxy.async.shared::cta; // of copies
 bar.sync 4, 256;
+wgmma.fence.sync.aligned; // of a body
+wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;
+wgmma.commit_group.sync.aligned;
 cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
 cp.async.bulk.commit_group; // of a body
 cp.async.bulk.wait_group 0; // of a body
@@ -91,6 +98,35 @@ fence.release.gpu;
 red.relaxed.gpu.global.add.u32 [%rd6], %r17;
 mov.b32 %r18, 1;
 st.relaxed.gpu.global.u32 [%rd7], %r18;
+bra.uni $END;
+$SCHEDULER:
+ld.relaxed.gpu.global.u32 %r47, [%rd22];
+@%p16 bra $SCHEDULER;
+fence.acquire.gpu; // of a message
+bar.warp.sync -1;
+@%p17 bra $PUSH;
+st.relaxed.gpu.global.u32 [%rd23], %r47;
+$PUSH:
+fence.release.gpu; // of a push
+st.relaxed.gpu.global.u32 [%rd24], %r47;
+@%p18 bra $SCHEDULER;
+bra.uni $END;
+$FETCHER:
+ld.relaxed.gpu.global.u32 %r49, [%rd25];
+@%p21 bra $FETCHER;
+fence.acquire.gpu; // of a pushed task
+bar.warp.sync -1; // of a pushed task
+@%p22 bra $UNTIL;
+mbarrier.arrive.shared::cta.b64 _, [%r50];
+$UNTIL:
+ld.relaxed.gpu.global.u32 %r51, [%rd26];
+@%p23 bra $UNTIL;
+fence.acquire.gpu; // of what a task waits for
+bar.warp.sync -1; // of what a task waits for
+@%p24 bra $READY;
+mbarrier.arrive.shared::cta.b64 _, [%r52];
+$READY:
+@%p25 bra $FETCHER;
 bra.uni $END;
 $CONTROL:
 mov.b32 %r18, 0;
@@ -162,6 +198,10 @@ fn every_rule_sees_its_mistake() {
         ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
         ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
+        ("fence.proxy.async.shared::cta; // of copies", 0, "", "tensor cores may not see what a body wrote"),
+        ("bar.sync 4, 256;", 0, "", "other threads of a body"),
+        ("wgmma.fence.sync.aligned; // of a body", 0, "", "in a product's registers"),
+        ("wgmma.fence.sync.aligned;", 0, "", "in a product's registers"),
         ("cp.async.bulk.commit_group; // of a body", 0, "", "a body's copy that is not committed"),
         ("cp.async.bulk.wait_group 0; // of a body", 0, "cp.async.bulk.wait_group.read 0;", "when the task ends"),
         ("fence.proxy.async.global; // of a store", 0, "", "what a body's copy wrote"),
@@ -179,6 +219,8 @@ fn every_rule_sees_its_mistake() {
         ("cp.async.bulk.wait_group 0;", 0, "cp.async.bulk.wait_group.read 0;", "may not have arrived"),
         ("fence.release.gpu;", 0, "", "may overtake"),
         ("fence.release.gpu;", 0, "fence.release.sys;", "may overtake"),
+        ("fence.release.gpu; // of a push", 0, "", "may overtake"),
+        ("fence.acquire.gpu; // of a message", 0, "", "may not be visible"),
         ("fence.acquire.gpu;", 0, "", "may not be visible"),
         ("fence.acquire.gpu;", 0, "fence.acquire.cta;", "may not be visible"),
         ("fence.acquire.gpu; // of names", 0, "", "may not be visible"),
@@ -186,6 +228,12 @@ fn every_rule_sees_its_mistake() {
         // Not that of the next gate, which comes without a jump between.
         ("fence.acquire.gpu; // of the next gate", 0, "", "may not be visible"),
         ("bar.warp.sync -1; // of the next gate", 0, "", "the warp meets"),
+        ("fence.acquire.gpu; // of a pushed task", 0, "", "may not be visible"),
+        // Not that of the next pushed task, to which lanes come that hand nothing on.
+        ("fence.acquire.gpu; // of what a task waits for", 0, "", "may not be visible"),
+        ("fence.acquire.gpu; // of what a task waits for", 0, "fence.acquire.cta;", "may not be visible"),
+        ("bar.warp.sync -1; // of what a task waits for", 0, "", "the warp meets"),
+        ("fence.acquire.gpu; // of what a task waits for\nbar.warp.sync -1; // of what a task waits for", 0, "", "may not be visible"),
         ("bar.sync 5, 256;", 0, "", "its threads meet"),
         ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
         ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
@@ -205,5 +253,40 @@ fn every_rule_sees_its_mistake() {
         let broken = format!("{}\n{instead}{}", &ENTRY[..at], &ENTRY[at + 1 + line.len()..]);
         let found = lint(&broken);
         assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
+    }
+}
+
+/// What an entry calls to make the norm of a factor: consumers meet there, and nowhere else in a function.
+#[test]
+fn a_norm_keeps_to_its_barriers() {
+    const NORM: &str = "\
+$SQUARES:
+st.shared.f32 [%r1], %r2;
+@%p1 bra $SQUARES;
+bar.sync 5, 256; // of squares
+ld.shared.f32 %r2, [%r1];
+st.shared.u32 [%r1], %r2;
+bar.sync 5, 256; // of factors
+ld.shared.u32 %r2, [%r1];
+st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
+bar.sync 5, 256; // of the norm
+";
+    let found = |body: &str| -> Vec<String> {
+        let ptx = format!(
+            ".version 8.6\n.func norm(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni norm, (p);\nret;\n}}\n"
+        );
+        let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "norm");
+        findings.map(|finding| finding.text).collect()
+    };
+    assert_eq!(found(NORM), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
+        ("bar.sync 5, 256; // of factors", "", "a row's factor"),
+        ("bar.sync 5, 256; // of the norm", "", "their part of the norm"),
+        ("bar.sync 5, 256; // of the norm", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("st.shared.f32 [%r1], %r2;", "", "belongs into the entry"),
+    ] {
+        let broken = NORM.replacen(line, instead, 1);
+        assert!(broken != NORM && found(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", found(&broken));
     }
 }

@@ -110,6 +110,7 @@ number! {
     f16, 1.0 / 2048.0, f16::from_f64, f16::to_f64, f16::to_bits;
     f32, 1.0 / 16777216.0, |v| v as f32, f64::from, f32::to_bits;
     u32, 0.0, |v| v as u32, f64::from, |v: u32| v;
+    i32, 0.0, |v| v as i32, f64::from, |v: i32| v;
     i8, 0.0, |v| v as i8, f64::from, |v: i8| v;
 }
 

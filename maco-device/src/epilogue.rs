@@ -1,0 +1,229 @@
+//! What follows a sum before it is rounded and stored: functions of one value, and of a value and an operand's element at its place.
+//!
+//! Which elements of a tile a thread has does not belong here. An epilogue is a type, so that one without operands costs nothing for those
+//! that have some.
+
+use core::marker::PhantomData;
+
+use crate::element::MmaElement;
+use crate::task::Task;
+use crate::tile::Tile;
+
+/// A function on one value, fusable into the epilogue of a call.
+#[diagnostic::on_unimplemented(
+    message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
+    label = "not an element-wise task",
+    note = "`.then(f)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`, and `.then(f(r))` one of two values; call any other task on its own line"
+)]
+pub trait Elementwise {
+    /// The function.
+    fn apply(value: f32) -> f32;
+}
+
+/// A function of a value and an operand's element at the same place, fusable into the epilogue of a call as `.then(f(operand))`.
+#[diagnostic::on_unimplemented(
+    message = "MACO0018: `{Self}` is no function of a value and an operand, so `.then({Self}(..))` cannot fuse it",
+    label = "not an element-wise task of two values",
+    note = "`.then(f(r))` takes `add`, `mul`, `scale`, `silu_mul` and any `#[maco::task(elementwise)] fn f(v: f32, r: f32) -> f32`"
+)]
+pub trait Combine {
+    /// The function.
+    fn combine(value: f32, operand: f32) -> f32;
+}
+
+/// Where an epilogue's operands are: behind those of the task, at the place of its result.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct Anchor {
+    /// Tensor parameters of the task.
+    pub tensors: usize,
+    /// Scalar parameters of the task.
+    pub scalars: usize,
+    /// Grid axes of its result's planes, rows and columns; [`NO_AXIS`] where there is none.
+    pub axes: [usize; 3],
+}
+
+/// See [`Anchor::axes`].
+#[doc(hidden)]
+pub const NO_AXIS: usize = 3;
+
+/// Elements of operands, for one or more values whose places the source knows.
+#[doc(hidden)]
+pub trait Source {
+    /// Those of one tensor.
+    type Elements: Copy;
+    /// Those of the epilogue's `n`-th tensor.
+    fn tensor(&self, n: usize) -> Self::Elements;
+    /// The one beside value `at`.
+    fn element(elements: &Self::Elements, at: usize) -> f32;
+    /// The epilogue's `n`-th scalar.
+    fn scalar(&self, n: usize) -> f32;
+}
+
+/// All that follows a sum.
+#[doc(hidden)]
+pub trait Epilogue {
+    /// Where its operands are.
+    const ANCHOR: Anchor = Anchor { tensors: 0, scalars: 0, axes: [NO_AXIS; 3] };
+    /// Its operands, beside the values that a source is for.
+    type Operands<S: Source>: Copy;
+    /// Reads them.
+    fn read<S: Source>(source: &S) -> Self::Operands<S>;
+    /// Applies it to value `at`.
+    fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32;
+}
+
+/// No epilogue.
+pub enum Identity {}
+
+impl Epilogue for Identity {
+    type Operands<S: Source> = ();
+    #[inline(always)]
+    fn read<S: Source>(_: &S) {}
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, (): &(), _: usize) -> f32 {
+        value
+    }
+}
+
+/// `.then(gelu)`
+pub struct Each<F: Elementwise>(PhantomData<F>);
+
+impl<F: Elementwise> Epilogue for Each<F> {
+    type Operands<S: Source> = ();
+    #[inline(always)]
+    fn read<S: Source>(_: &S) {}
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, (): &(), _: usize) -> f32 {
+        F::apply(value)
+    }
+}
+
+/// `.then(add(r))`: with the epilogue's `N`-th tensor.
+pub struct WithTensor<F: Combine, const N: usize>(PhantomData<F>);
+
+impl<F: Combine, const N: usize> Epilogue for WithTensor<F, N> {
+    type Operands<S: Source> = S::Elements;
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> S::Elements {
+        source.tensor(N)
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, operands: &S::Elements, at: usize) -> f32 {
+        F::combine(value, S::element(operands, at))
+    }
+}
+
+/// `.then(scale(s))`: with the epilogue's `N`-th scalar.
+pub struct WithScalar<F: Combine, const N: usize>(PhantomData<F>);
+
+impl<F: Combine, const N: usize> Epilogue for WithScalar<F, N> {
+    type Operands<S: Source> = f32;
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> f32 {
+        source.scalar(N)
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, operand: &f32, _: usize) -> f32 {
+        F::combine(value, *operand)
+    }
+}
+
+/// First `A`, then `B`. The operands of both are read before either is applied, so that they are on their way together.
+pub struct Then<A, B>(PhantomData<(A, B)>);
+
+impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
+    type Operands<S: Source> = (A::Operands<S>, B::Operands<S>);
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> Self::Operands<S> {
+        (A::read(source), B::read(source))
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, (a, b): &Self::Operands<S>, at: usize) -> f32 {
+        B::apply::<S>(A::apply::<S>(value, a, at), b, at)
+    }
+}
+
+/// `T` behind a task with so many tensors and scalars, and with these axes of its result's planes, rows and columns.
+#[doc(hidden)]
+pub struct Anchored<T, const TENSORS: usize, const SCALARS: usize, const PLANE: usize, const ROW: usize, const COLUMN: usize>(
+    PhantomData<T>,
+);
+
+impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize, const ROW: usize, const COLUMN: usize> Epilogue
+    for Anchored<T, TENSORS, SCALARS, PLANE, ROW, COLUMN>
+{
+    const ANCHOR: Anchor = Anchor { tensors: TENSORS, scalars: SCALARS, axes: [PLANE, ROW, COLUMN] };
+    type Operands<S: Source> = T::Operands<S>;
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> Self::Operands<S> {
+        T::read(source)
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
+        T::apply::<S>(value, operands, at)
+    }
+}
+
+/// One element of a result.
+struct Spot<E> {
+    task: Task,
+    anchor: Anchor,
+    plane: i32,
+    row: i32,
+    col: i32,
+    element: PhantomData<E>,
+}
+
+impl<E: MmaElement> Source for Spot<E> {
+    type Elements = f32;
+    #[inline(always)]
+    fn tensor(&self, n: usize) -> f32 {
+        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
+        let row = inside(self.row, tile.view.rows);
+        // SAFETY: an operand has the shape of the result, or is one row of it; nobody writes it while the task runs.
+        unsafe { tile.pointer(row, self.col).read() }.value()
+    }
+    #[inline(always)]
+    fn element(element: &f32, _: usize) -> f32 {
+        *element
+    }
+    #[inline(always)]
+    fn scalar(&self, n: usize) -> f32 {
+        self.task.scalar(self.anchor.scalars + n)
+    }
+}
+
+/// The row, or column, that is read for `at` of an operand that has `extent`, of which there is at least one. A tensor of one row is the
+/// same to every row of the result; and what lies behind the last one belongs to no element, but has to be read from somewhere.
+#[inline(always)]
+pub(crate) fn inside(at: i32, extent: u32) -> i32 {
+    let last = extent as i32 - 1;
+    if at < last { at } else { last }
+}
+
+/// The value of the element at (`row`, `col`) of `y`'s tile after the epilogue `T` of `task`.
+#[inline(always)]
+pub(crate) fn finish<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+    value: f32,
+    task: Task,
+    y: Tile<E, I, J>,
+    (row, col): (u32, u32),
+) -> f32 {
+    let (plane, row, col) = (y.plane, y.row + row as i32, y.col + col as i32);
+    let spot = Spot::<E> { task, anchor: T::ANCHOR, plane, row, col, element: PhantomData };
+    T::apply::<Spot<E>>(value, &T::read(&spot), 0)
+}
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::inside;
+
+    /// What lies behind the edge is read as the edge, never from beyond the tensor; one row is every row.
+    #[test]
+    fn nothing_is_read_behind_the_last_one() {
+        assert_eq!([0, 62, 63, 64, 200].map(|at| inside(at, 64)), [0, 62, 63, 63, 63]);
+        assert_eq!([0, 1, 127].map(|at| inside(at, 1)), [0, 0, 0]);
+        assert_eq!(inside(i32::MAX, i32::MAX as u32), i32::MAX - 1);
+    }
+}

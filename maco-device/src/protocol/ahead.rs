@@ -1,0 +1,237 @@
+//! Tasks that are pushed before they are ready: a scheduler with nothing more urgent to push looks ahead.
+//!
+//! A task that lacks only the end of another one, which has been pushed and has not ended, goes to a worker that has nothing. That
+//! worker waits for one word: how many tasks the other's worker has ended in this launch. So descriptor and views are in place when
+//! the other task ends, and between the two are a release, the word, and an acquire; no scheduler.
+//!
+//! Nobody waits for ever: what is waited for was pushed before, by the same scheduler, and each worker runs its tasks in the order in
+//! which they were pushed. So of all tasks pushed and not ended the first one waits for nothing.
+
+use super::mailbox;
+use super::scheduler::Scheduler;
+use super::wait::{Look, Outcome, Patience};
+use super::{Machine, Run};
+use crate::abi::{INBOX, NO_COUNTER, UNTIL};
+
+/// Bit of what a scheduler keeps of a task's pending counters: it was pushed ahead, to the own worker in the other bits. Bit of what it
+/// keeps of a worker's outstanding tasks: it has one that was pushed ahead, and gets no other until that may run; what comes ready
+/// meanwhile would wait behind it.
+pub(super) const HELD_UP: u32 = 1 << 31;
+
+/// Tasks of a scheduler that are ahead at once. Each holds a worker that a task which comes ready could have. A chain needs as many as end
+/// between the message of a task's end and the push that it leads to.
+const MOST: u32 = 4;
+
+/// Waiters of a counter that are looked at: the most urgent.
+const WAITERS: u32 = MOST;
+
+/// What a pushed task still waits for.
+#[derive(Clone, Copy)]
+pub struct Until {
+    worker: u32,
+    ended: u32,
+}
+
+impl Until {
+    /// It is ready.
+    pub const NOW: Until = Until { worker: NO_COUNTER, ended: 0 };
+
+    /// From the two words of a push.
+    #[inline(always)]
+    pub fn of(worker: u32, ended: u32) -> Until {
+        Until { worker, ended }
+    }
+
+    /// Waits until the worker has ended so many tasks of this launch. All lanes call together. What those have written is acquired.
+    ///
+    /// # Safety
+    /// `run` is a live launch with schedulers, one of which has pushed this.
+    #[inline(always)]
+    pub unsafe fn wait<M: Machine>(self, machine: &M, run: &Run) -> Outcome {
+        if self.worker == NO_COUNTER {
+            return Outcome::Ready;
+        }
+        // As for a push, there is no deadline: the scheduler knows whose end does not come.
+        let mut patience = Patience::new();
+        // SAFETY: the caller promises a live launch; the scheduler named a worker of it.
+        unsafe {
+            // Counts of a launch begin at 0 and do not wrap. Others may have ended since.
+            while !machine.all(run.arrivals(machine, self.worker) >= self.ended) {
+                if patience.look(machine, run) == Look::Abort {
+                    return Outcome::Abort;
+                }
+            }
+        }
+        machine.acquire();
+        Outcome::Ready
+    }
+}
+
+/// How far a scheduler has looked.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ahead {
+    /// Own worker from which on the next group is looked at: at first the group that got the last task pushed ahead, which in a chain is the one that the
+    /// next task waits for.
+    base: u32,
+    /// Groups to look at.
+    left: u32,
+}
+
+impl Ahead {
+    /// Something has changed: all groups are to be looked at.
+    #[inline(always)]
+    pub(super) fn begin<M: Machine>(&mut self, scheduler: &Scheduler<'_, M>) {
+        self.left = scheduler.own.div_ceil(scheduler.machine.lanes());
+    }
+
+    /// Pushes a task that waits only for one of the next group of workers, if it is more urgent than all that are ready; whether there was
+    /// one. One group and one task at a time: what has come in meanwhile may be more urgent.
+    ///
+    /// # Safety
+    /// As [`super::schedule`]; behind what acquires the messages.
+    #[inline(always)]
+    pub(super) unsafe fn look<M: Machine>(&mut self, scheduler: &Scheduler<'_, M>) -> bool {
+        let machine = scheduler.machine;
+        if self.left == 0 {
+            return false;
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if scheduler.load(scheduler.at.ahead) >= MOST {
+                return false;
+            }
+            let first = self.base;
+            self.left -= 1;
+            self.base = if first + machine.lanes() < scheduler.own { first + machine.lanes() } else { 0 };
+            let (task, ended) = scheduler.successor(first + machine.lane());
+            let mut found = machine.vote(ended != 0);
+            if found != 0 && scheduler.load(scheduler.at.count) != 0 {
+                // Numbers are in the order of urgency.
+                let (word, bits) = scheduler.first();
+                found = machine.vote(ended != 0 && task < word * 32 + bits.trailing_zeros());
+            }
+            if found == 0 {
+                return false;
+            }
+            let Some(idle) = scheduler.idle() else { return false };
+            let lane = found.trailing_zeros();
+            let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
+            scheduler.push_ahead(idle, task, scheduler.worker(first + lane), ended);
+            self.base = idle - idle % machine.lanes();
+            self.begin(scheduler);
+            true
+        }
+    }
+}
+
+impl<M: Machine> Scheduler<'_, M> {
+    /// An own worker that has nothing.
+    #[inline(always)]
+    unsafe fn idle(&self) -> Option<u32> {
+        let machine = self.machine;
+        let mut base = 0;
+        while base < self.own {
+            let own = base + machine.lane();
+            // SAFETY: passed on from the caller.
+            let idle = machine.vote(own < self.own && unsafe { self.load(self.at.outstanding + own) } == 0);
+            if idle != 0 {
+                return Some(base + idle.trailing_zeros());
+            }
+            base += machine.lanes();
+        }
+        None
+    }
+
+    /// A task that lacks only the end of the last one of own worker `own`, and which one of its tasks that is, counted from 1; 0 if
+    /// there is none. A lane calls for each.
+    ///
+    /// As long as no credit for a task has come, none of its arrivals has: that is in the first of its messages. So if a counter that it
+    /// signals lacks one arrival, it is this task's.
+    #[inline(always)]
+    unsafe fn successor(&self, own: u32) -> (u32, u32) {
+        if own >= self.own {
+            return (0, 0);
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if self.load(self.at.outstanding + own) & !HELD_UP == 0 {
+                return (0, 0);
+            }
+            let tail = self.load(self.at.outstanding + self.own + own);
+            let last = self.load(self.at.outstanding + 2 * self.own + own * INBOX + tail.wrapping_sub(1) % INBOX);
+            let counter = self.load(self.at.pending + self.tasks + last);
+            if counter == 0 || self.load(self.at.remaining + counter - 1) != 1 {
+                return (0, 0);
+            }
+            let end = self.load(self.at.starts + counter);
+            let mut entry = self.load(self.at.starts + counter - 1);
+            let last = end.min(entry + WAITERS);
+            while entry < last {
+                let waiter = self.load(self.at.waiters + entry);
+                if self.load(self.at.pending + waiter) == 1 {
+                    return (waiter, tail);
+                }
+                entry += 1;
+            }
+        }
+        (0, 0)
+    }
+
+    /// Gives the idle own worker `own` the task `number`, which waits until `worker` has ended `ended` tasks. All lanes call together.
+    #[inline(always)]
+    unsafe fn push_ahead(&self, own: u32, number: u32, worker: u32, ended: u32) {
+        let machine = self.machine;
+        // SAFETY: passed on from the caller; the worker has read what was there before it ended the task that this was for.
+        unsafe {
+            if machine.lane() == 0 {
+                let tail = self.load(self.at.outstanding + self.own + own);
+                let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), tail);
+                machine.store(until, worker);
+                machine.store(until.add(1), ended);
+            }
+            // These, and what `hear` acquired: of the task's other inputs.
+            machine.release();
+            if machine.lane() == 0 {
+                self.store(self.at.pending + number, HELD_UP | own);
+                self.add(self.at.ahead, 1);
+                self.hand(own, HELD_UP | 1, number, UNTIL);
+            }
+            machine.converge();
+        }
+    }
+
+    /// All is heard that a task which was pushed ahead waits for: its worker is like others. `pending` is what was kept of the task.
+    #[inline(always)]
+    pub(super) unsafe fn let_go(&self, pending: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            // Takes the bit away. The task may have ended already: not all workers are heard at once.
+            self.add(self.at.outstanding + (pending & !HELD_UP), HELD_UP);
+            self.add(self.at.ahead, u32::MAX);
+        }
+    }
+}
+
+/// A push.
+#[derive(Clone, Copy)]
+pub struct Push {
+    /// The task's descriptor, which may be the end entry.
+    pub index: u32,
+    /// The two words of what it waits for, or null: it is ready.
+    pub until: *const u32,
+}
+
+impl Push {
+    /// What the task waits for.
+    ///
+    /// # Safety
+    /// The push has been taken and its task has not been ended.
+    #[inline(always)]
+    pub unsafe fn until<M: Machine>(&self, machine: &M) -> Until {
+        if self.until.is_null() {
+            return Until::NOW;
+        }
+        // SAFETY: words of the launch, acquired with the push.
+        unsafe { Until { worker: machine.load(self.until), ended: machine.load(self.until.add(1)) } }
+    }
+}

@@ -1,0 +1,93 @@
+//! Where everything lies in a scheduler's memory.
+
+use crate::abi::{INBOX, Share};
+
+/// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// How many bits of `ready` are set.
+    pub count: u32,
+    /// Tasks that have ended.
+    pub ended: u32,
+    /// Tasks that were pushed ahead, and of which not all has been heard that they wait for.
+    pub ahead: u32,
+    /// Per counter: arrivals still to come.
+    pub remaining: u32,
+    /// Per task: counters still to fill.
+    pub pending: u32,
+    /// Per task: the counter of those it signals here whose first waiter is the most urgent, plus 1; 0: the scheduler does not look ahead
+    /// from it.
+    pub signals: u32,
+    /// Per counter: first entry of its waiters, and the end.
+    pub starts: u32,
+    /// Numbers of tasks.
+    pub waiters: u32,
+    /// Per task: its descriptor, with [`crate::abi::LOST_PUSH`].
+    pub tasks: u32,
+    /// Bit per task: ready and not yet pushed.
+    pub ready: u32,
+    /// Bit per word of `ready`: not 0.
+    pub summary: u32,
+    /// Per worker of the launch: messages read from it.
+    pub heads: u32,
+    /// Per own worker: tasks pushed and not ended.
+    pub outstanding: u32,
+    /// Per own worker: tasks pushed.
+    pub tails: u32,
+    /// Per own worker: the last [`INBOX`] tasks pushed.
+    pub held: u32,
+    /// Words in all, a multiple of 4.
+    pub words: u32,
+}
+
+impl Layout {
+    /// For scheduler `number` of `schedulers`, over `workers`.
+    pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
+        let own = own(workers, schedulers, number);
+        // What has a fixed place comes first: a GPU has few registers for the others.
+        let (count, ended, ahead, remaining) = (0, 1, 2, 3);
+        let pending = remaining + share.counters;
+        let signals = pending + share.tasks;
+        let starts = signals + share.tasks;
+        let waiters = starts + share.counters + 1;
+        let tasks = waiters + share.waiters;
+        let ready = tasks + share.tasks;
+        let summary = ready + share.tasks.div_ceil(32);
+        let heads = summary + share.tasks.div_ceil(1024);
+        let outstanding = heads + workers;
+        let tails = outstanding + own;
+        let held = tails + own;
+        let words = (held + own * INBOX).next_multiple_of(4);
+        Layout {
+            count,
+            ended,
+            ahead,
+            remaining,
+            pending,
+            signals,
+            starts,
+            waiters,
+            tasks,
+            ready,
+            summary,
+            heads,
+            outstanding,
+            tails,
+            held,
+            words,
+        }
+    }
+}
+
+/// How many workers scheduler `number` pushes to: every `schedulers`-th one from `number`.
+pub(super) const fn own(workers: u32, schedulers: u32, number: u32) -> u32 {
+    over(workers - number + schedulers - 1, schedulers)
+}
+
+/// `a / b`, without the panic that device code would carry along; a plan with schedulers has at least one.
+pub(super) const fn over(a: u32, b: u32) -> u32 {
+    match a.checked_div(b) {
+        Some(quotient) => quotient,
+        None => 0,
+    }
+}

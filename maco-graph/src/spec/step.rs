@@ -1,0 +1,210 @@
+//! `.then(..)`: what follows a call's sums. Operands of it are parameters of the call, behind those of the task.
+//!
+//! How an epilogue is computed does not belong here.
+
+use super::bindings::{Bindings, Formal};
+use super::call::OPERANDS;
+use super::fault::FaultKind;
+use super::{Access, Argument, CallSite, Index, Param, Recorder, ScalarType, TaskSpec, TensorParam, View};
+
+/// One `.then(..)` of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Name of the function.
+    pub name: &'static str,
+    /// What it takes beside the value.
+    pub operand: StepOperand,
+}
+
+/// What a [`Step`] takes beside the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepOperand {
+    /// Nothing: `.then(gelu)`.
+    Nothing,
+    /// A tensor of the result's shape, or of one of its rows: `.then(add(r))`.
+    Tensor,
+    /// A number: `.then(scale(2.0))`.
+    Scalar,
+}
+
+/// Operands of one call while it is checked.
+pub(super) struct Operands {
+    pub(super) formals: [Formal; OPERANDS],
+    pub(super) views: [View; OPERANDS],
+    /// The user's token for each.
+    pub(super) sites: [u32; OPERANDS],
+    pub(super) count: usize,
+}
+
+impl Operands {
+    pub(super) const NONE: Operands =
+        Operands { formals: [Formal::NONE; OPERANDS], views: [View::NONE; OPERANDS], sites: [0; OPERANDS], count: 0 };
+
+    /// Adds one, if there is room.
+    pub(super) const fn push(&mut self, formal: Formal, view: View, site: u32) {
+        if self.count < OPERANDS {
+            self.formals[self.count] = formal;
+            self.views[self.count] = view;
+            self.sites[self.count] = site;
+            self.count += 1;
+        }
+    }
+}
+
+impl Recorder<'_> {
+    /// The operands of `.then(..)`, as further parameters of the call.
+    pub(super) const fn steps(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, known: &mut Operands, bindings: &mut Bindings) {
+        let (mut n, mut operand) = (0, 0);
+        while n < site.then.len() {
+            let Step { name, operand: sort } = site.then[n];
+            n += 1;
+            if matches!(sort, StepOperand::Nothing) {
+                continue;
+            }
+            let (argument, at) = (&site.with[operand], site.with_site + operand as u32);
+            operand += 1;
+            if matches!(sort, StepOperand::Scalar) {
+                let value = self.scalar_argument(spec.name, name, ScalarType::F32, argument, at);
+                self.push_value(value);
+                continue;
+            }
+            let view = match argument {
+                Argument::Tensor(view) => *view,
+                other => self.no_tensor(spec.name, name, other, at),
+            };
+            self.push_operand(view);
+            // That nothing can be fused into the task is told with the step.
+            if spec.stores() {
+                self.step_tensor(spec, name, view, at, known, bindings);
+            }
+        }
+    }
+
+    const fn step_tensor(
+        &mut self,
+        spec: &'static TaskSpec,
+        name: &'static str,
+        view: View,
+        at: u32,
+        known: &mut Operands,
+        bindings: &mut Bindings,
+    ) {
+        let Some(result) = spec.result() else {
+            self.fault(at, spec.name, name, FaultKind::OperandWithoutResult);
+            return;
+        };
+        if known.count == OPERANDS {
+            self.fault(at, spec.name, name, FaultKind::OperandLimit { limit: OPERANDS as u32 });
+            return;
+        }
+        let (rank, found) = (result.dims.len(), view.rank as usize);
+        if !view.none() && found != 1 && found != rank {
+            let tensor = self.name(&view);
+            self.fault(at, spec.name, name, FaultKind::OperandRank { expected: rank as u32, tensor, found: found as u32 });
+            return;
+        }
+        let dims = if found == 1 { last(result.dims) } else { result.dims };
+        let formal = Formal { task: spec.name, name, access: Access::Read, element: result.element, dims, scattered: false };
+        if !view.none() && self.fits(&formal, spec.elements, &view, at, bindings) {
+            known.push(formal, view, at);
+        }
+    }
+
+    /// What [`Recorder::steps`] would add.
+    pub(super) const fn count_steps(&mut self, spec: &'static TaskSpec, then: &[Step]) {
+        let mut n = 0;
+        while n < then.len() {
+            match then[n].operand {
+                StepOperand::Nothing => {}
+                StepOperand::Scalar => self.state.counts.values += 1,
+                StepOperand::Tensor => {
+                    self.state.counts.operands += 1;
+                    if let Some(result) = spec.result() {
+                        self.count_dims(result.dims);
+                    }
+                }
+            }
+            n += 1;
+        }
+    }
+}
+
+/// The last of `all`, which are not none.
+const fn last<T>(all: &'static [T]) -> &'static [T] {
+    all.split_at(all.len() - 1).1
+}
+
+impl TaskSpec {
+    /// The one tensor that is written, if each task writes a tile of it, of whole rows and columns of one plane: what operands of an epilogue
+    /// have the shape of.
+    pub const fn result(&self) -> Option<&'static TensorParam> {
+        let params: &'static [Param] = self.params;
+        let (mut n, mut result) = (0, None);
+        while n < params.len() {
+            if let Param::Tensor(tensor) = &params[n]
+                && tensor.access.writes()
+            {
+                if result.is_some() {
+                    return None;
+                }
+                result = Some(tensor);
+            }
+            n += 1;
+        }
+        match result {
+            Some(tensor) if self.tiled(tensor.region) => result,
+            _ => None,
+        }
+    }
+
+    const fn tiled(&self, region: &[Index]) -> bool {
+        match *region {
+            [Index::Tile(_), Index::Tile(_)] => true,
+            [Index::Tile(plane), Index::Tile(_), Index::Tile(_)] => matches!(self.axes[plane as usize].tiles, [1]),
+            _ => false,
+        }
+    }
+}
+
+/// The parameters that the operands of `then` are; `ranks` has the rank of each tensor among them.
+#[cfg(feature = "std")]
+fn params(result: Option<&'static TensorParam>, then: &[Step], ranks: impl Iterator<Item = usize>) -> Vec<Param> {
+    let mut ranks = ranks.fuse();
+    let mut params = Vec::new();
+    for step in then {
+        match (step.operand, result) {
+            (StepOperand::Scalar, _) => params.push(Param::Scalar { name: step.name, ty: ScalarType::F32 }),
+            (StepOperand::Tensor, Some(result)) => {
+                let row = ranks.next() == Some(1);
+                let dims = if row { last(result.dims) } else { result.dims };
+                let region = if row { last(result.region) } else { result.region };
+                params.push(Param::Tensor(TensorParam { name: step.name, access: Access::Read, dims, region, staged: false, ..*result }));
+            }
+            _ => {}
+        }
+    }
+    params
+}
+
+/// `task` with the operands of `then` as further parameters, in both of its forms. Equal ones share memory, so that this is bounded by the calls
+/// that a program has.
+#[cfg(feature = "std")]
+pub(crate) fn with_operands(task: &'static TaskSpec, then: &[Step], ranks: impl Iterator<Item = usize> + Clone) -> &'static TaskSpec {
+    use std::sync::{Mutex, PoisonError};
+    static KNOWN: Mutex<Vec<&'static TaskSpec>> = Mutex::new(Vec::new());
+    let own = params(task.result(), then, ranks.clone());
+    if own.is_empty() {
+        return task;
+    }
+    let few = task.few.map(|few| with_operands(few, then, ranks));
+    let params = [task.params, &own].concat();
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let same =
+        |spec: &&&TaskSpec| spec.params == params && spec.few == few && TaskSpec { params: task.params, few: task.few, ..***spec } == *task;
+    if let Some(spec) = known.iter().find(same) {
+        return spec;
+    }
+    let spec: &'static TaskSpec = Box::leak(Box::new(TaskSpec { params: Box::leak(params.into_boxed_slice()), few, ..*task }));
+    known.push(spec);
+    spec
+}

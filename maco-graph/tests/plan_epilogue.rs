@@ -1,0 +1,254 @@
+//! Operands of epilogues are operands of the call to all that plans: they are waited for tile by tile, what overwrites them waits, and either
+//! form of the task has them.
+
+use std::ptr;
+
+use maco_graph::ir::{Graph, ScalarSource};
+use maco_graph::plan::{Hazard, Options, Plan, Relation, oracle, plan};
+use maco_graph::spec::{
+    Access, Argument, Axis, CallSite, Code, DimSpec, Element, ElementSpec, Index, Kind, Param, Placement, Recorder, Recording, ScalarType,
+    Step, StepOperand, Storage, TaskKind, TaskSpec, TensorParam, Value, View,
+};
+
+const fn param(name: &'static str, access: Access, dims: &'static [DimSpec], region: &'static [Index], staged: bool) -> Param {
+    Param::Tensor(TensorParam { name, access, element: ElementSpec::Generic, dims, region, staged })
+}
+
+const M: DimSpec = DimSpec::Symbol(0);
+const K: DimSpec = DimSpec::Symbol(1);
+const N: DimSpec = DimSpec::Symbol(2);
+const I: Index = Index::Tile(0);
+const J: Index = Index::Tile(1);
+
+const AXES: &[Axis] = &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[128] }];
+
+const fn product(staged: bool) -> [Param; 3] {
+    [
+        param("x", Access::Read, &[M, K], &[I, Index::All], staged),
+        param("w", Access::Read, &[N, K], &[J, Index::All], staged),
+        param("y", Access::Write, &[M, N], &[I, J], staged),
+    ]
+}
+
+static FEW: TaskSpec = TaskSpec {
+    name: "linear",
+    kind: TaskKind::Streamed { operand: 1, factor: Some(0) },
+    axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
+    dims: &["M", "K", "N"],
+    equal: &[],
+    few: None,
+    elements: &[Element::Bf16],
+    params: &product(false),
+};
+
+static LINEAR: TaskSpec = TaskSpec {
+    name: "linear",
+    kind: TaskKind::Staged { splits: true },
+    axes: AXES,
+    dims: &["M", "K", "N"],
+    equal: &[],
+    few: Some(&FEW),
+    elements: &[Element::Bf16],
+    params: &product(true),
+};
+
+/// y = x, in place or not.
+static COPY: TaskSpec = TaskSpec {
+    name: "copy",
+    kind: TaskKind::Direct,
+    dims: &["M", "N"],
+    few: None,
+    params: &[
+        param("x", Access::Read, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[I, J], false),
+        param("y", Access::Write, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[I, J], false),
+    ],
+    ..LINEAR
+};
+
+/// A row of another one.
+static ROW: TaskSpec = TaskSpec {
+    name: "row",
+    axes: &[Axis { name: "j", tiles: &[128] }],
+    dims: &["N"],
+    params: &[
+        param("a", Access::Read, &[DimSpec::Symbol(0)], &[Index::Tile(0)], false),
+        param("b", Access::Write, &[DimSpec::Symbol(0)], &[Index::Tile(0)], false),
+    ],
+    ..COPY
+};
+
+const ADD: Step = Step { name: "add", operand: StepOperand::Tensor };
+const MUL: Step = Step { name: "mul", ..ADD };
+const SUB: Step = Step { name: "sub", ..ADD };
+
+const SCALE: Step = Step { name: "scale", operand: StepOperand::Scalar };
+const GELU: Step = Step { name: "gelu", operand: StepOperand::Nothing };
+
+type Tables = Storage<64, 16, 2, 8, 32, 8, 16>;
+
+/// A call with what follows it.
+fn call(recorder: &mut Recorder<'_>, task: &'static TaskSpec, tensors: &[View], then: &'static [Step], beside: &[Argument<'_>]) {
+    let arguments: Vec<Argument<'_>> = tensors.iter().map(|&view| Argument::Tensor(view)).collect();
+    let site = CallSite {
+        slot: 0,
+        path: 0,
+        arguments: 1,
+        then,
+        then_site: 8,
+        with: beside,
+        with_site: 9,
+        tile: None,
+        tile_site: 15,
+        split: None,
+        split_site: 15,
+        priority: 0,
+        drain: false,
+    };
+    recorder.call(task, &site, &arguments);
+}
+
+/// What `body` records with tensors x[M, K], w[N, K], r[M, N], b[N] and y[M, N], and with a scalar.
+fn recorded<T>(body: impl FnOnce(&mut Recorder<'_>, [View; 5], Value) -> T, then: impl FnOnce(&Recording<'_>)) -> T {
+    let mut tables = Box::new(Tables::new(&["M", "K", "N"]));
+    let mut recorder = tables.recorder();
+    let [m, k, n] = recorder.dimensions::<3>(&[]);
+    let mut tensor = |name, kind, shape: &[_]| recorder.tensor(name, kind, Element::Bf16, shape, Placement::Replicated, 15);
+    let tensors = [
+        tensor("x", Kind::In, &[m, k]),
+        tensor("w", Kind::In, &[n, k]),
+        tensor("r", Kind::InOut, &[m, n]),
+        tensor("b", Kind::InOut, &[n]),
+        tensor("y", Kind::Out, &[m, n]),
+    ];
+    let by = recorder.scalar("by", ScalarType::F32);
+    let made = body(&mut recorder, tensors, by);
+    recorder.finish();
+    then(&tables.recording());
+    made
+}
+
+/// Rows, contraction and columns: four tiles by two.
+const SIZES: [u64; 3] = [256, 64, 256];
+
+fn graph(sizes: [u64; 3], body: impl FnOnce(&mut Recorder<'_>, [View; 5], Value)) -> Graph {
+    let mut graph = None;
+    recorded(body, |recording| graph = Some(recording.resolve("k", &sizes).unwrap()));
+    graph.unwrap()
+}
+
+fn planned(graph: Graph) -> Plan {
+    let plan = plan(graph, &Options::new(3)).unwrap();
+    assert_eq!(oracle::conflict(&plan), None);
+    assert_eq!(plan.verify(), Ok(()));
+    plan
+}
+
+fn relation(plan: &Plan, tensor: &str, hazard: Hazard) -> Relation {
+    let index = plan.graph.tensors.iter().position(|one| one.name == tensor).unwrap() as u32;
+    let mut found = plan.relations.iter().filter(|relation| relation.tensor == index && relation.hazard == hazard);
+    let first = found.next().unwrap_or_else(|| panic!("nothing of `{tensor}`: {plan}"));
+    assert!(found.next().is_none(), "{plan}");
+    first.clone()
+}
+
+#[test]
+fn a_tile_waits_for_the_same_tile_of_its_operands() {
+    let plan = planned(graph(SIZES, |recorder, [x, w, r, b, y], _| {
+        let [m, n] = [r.axes[0].extent, r.axes[1].extent];
+        let residual = recorder.temp("h", Element::Bf16, &[m, n], Placement::Replicated, 15);
+        let bias = recorder.temp("c", Element::Bf16, &[n], Placement::Replicated, 15);
+        call(recorder, &COPY, &[r, residual], &[], &[]);
+        call(recorder, &ROW, &[b, bias], &[], &[]);
+        let beside = [Argument::Tensor(bias), Argument::Tensor(residual)];
+        call(recorder, &LINEAR, &[x, w, y], &[ADD, GELU, MUL], &beside);
+    }));
+    assert_eq!(plan.graph.calls[2].then, ["add", "gelu", "mul"]);
+    // Each of eight tiles waits for one of the matrix, and one of two of the row.
+    let (of_matrix, of_row) = (relation(&plan, "h", Hazard::Raw), relation(&plan, "c", Hazard::Raw));
+    assert_eq!((of_matrix.consumer, of_matrix.edges, of_row.consumer, of_row.edges), (2, 8, 2, 8));
+    for (n, relation) in [(0, &of_row), (1, &of_matrix)] {
+        assert_eq!(relation.consumer_operand, 3 + n, "behind x, w and y, in the order of the chain");
+    }
+    assert!(plan.to_string().contains("linear.add.gelu.mul"), "{plan}");
+}
+
+#[test]
+fn what_overwrites_an_operand_waits_for_its_readers() {
+    let plan = planned(graph(SIZES, |recorder, [x, w, r, b, y], _| {
+        call(recorder, &LINEAR, &[x, w, y], &[ADD, ADD], &[Argument::Tensor(r), Argument::Tensor(b)]);
+        call(recorder, &COPY, &[y, r], &[], &[]);
+    }));
+    let war = relation(&plan, "r", Hazard::War);
+    assert_eq!((war.producer, war.consumer, war.edges), (0, 1, 8));
+}
+
+#[test]
+fn scalars_follow_those_of_the_task() {
+    let graph = graph(SIZES, |recorder, [x, w, _, b, y], by| {
+        let beside = [Argument::Scalar(Value::F32(0.5)), Argument::Tensor(b), Argument::Scalar(by)];
+        call(recorder, &LINEAR, &[x, w, y], &[SCALE, ADD, SCALE], &beside);
+    });
+    let call = &graph.calls[0];
+    assert_eq!(call.scalars, [ScalarSource::Literal(0.5f32.to_bits()), ScalarSource::Parameter(0)]);
+    assert_eq!(call.operands.len(), 4);
+    let names: Vec<&str> = call.task.params.iter().map(Param::name).collect();
+    assert_eq!(names, ["x", "w", "y", "scale", "add", "scale"]);
+}
+
+#[test]
+fn either_form_has_the_operands() {
+    let make = |m| {
+        graph([m, 512, 2048], |recorder, [x, w, r, b, y], _| {
+            call(recorder, &LINEAR, &[x, w, y], &[ADD, MUL], &[Argument::Tensor(b), Argument::Tensor(r)]);
+        })
+    };
+    let few = make(4).calls[0].task.few.expect("a form for few rows");
+    let Param::Tensor(row) = few.params[3] else { panic!("a tensor") };
+    assert_eq!((row.name, row.region, row.dims, row.staged), ("add", &[J] as &[_], &[N] as &[_], false));
+    assert_eq!(few.params.len(), 5);
+    let plan = planned(make(4));
+    assert!(plan.graph.calls[0].task.streamed().is_some() && plan.graph.calls[0].task.factor() == Some(0), "{plan}");
+    assert_eq!(plan.graph.calls[0].task.params.len(), 5);
+}
+
+#[test]
+fn equal_calls_share_what_is_made_for_them() {
+    let make = |then: &'static [Step], row: bool| {
+        let graph = graph(SIZES, |recorder, [x, w, r, b, y], _| {
+            call(recorder, &LINEAR, &[x, w, y], then, &[Argument::Tensor(if row { b } else { r })]);
+        });
+        graph.calls[0].task
+    };
+    let [first, again, row, other] = [make(&[ADD], false), make(&[GELU, ADD], false), make(&[ADD], true), make(&[MUL], false)];
+    assert!(ptr::eq(first, again));
+    assert!(!ptr::eq(first, row) && !ptr::eq(first, other));
+    // Those without are the task's own.
+    let plain = graph(SIZES, |recorder, [x, w, _, _, y], _| call(recorder, &LINEAR, &[x, w, y], &[GELU], &[]));
+    assert!(ptr::eq(plain.calls[0].task, &LINEAR));
+}
+
+#[test]
+fn mistakes_name_the_step() {
+    let told = |then: &'static [Step], beside: &dyn Fn([View; 5]) -> Vec<Argument<'static>>| {
+        let mut told = None;
+        recorded(
+            |recorder, tensors, _| {
+                let [x, w, _, _, y] = tensors;
+                call(recorder, &LINEAR, &[x, w, y], then, &beside(tensors));
+            },
+            |recording| {
+                let fault = recording.first_fault().expect("a mistake");
+                told = Some((fault.kind.code(), recording.message(fault).as_str().to_owned()));
+            },
+        );
+        told.unwrap()
+    };
+    let (code, text) = told(&[ADD], &|[x, ..]| vec![Argument::Tensor(x)]);
+    assert!(code == Code::Dimension && text.contains("`x` (as `add`) has `K`"), "{text}");
+    let (code, text) = told(&[MUL], &|[.., y]| vec![Argument::Tensor(y)]);
+    assert!(code == Code::Overlap && text.contains("as `mul`"), "{text}");
+    const FOUR: &[Step] = &[ADD, MUL, ADD, SUB];
+    let (code, text) =
+        told(FOUR, &|[_, _, r, b, _]| vec![Argument::Tensor(r), Argument::Tensor(b), Argument::Tensor(r), Argument::Tensor(b)]);
+    assert!(code == Code::Limit && text.contains("`.then(sub(..))` is one more"), "{text}");
+}

@@ -1,0 +1,265 @@
+//! Which norms products make of their factor themselves, and that plans with such are sound.
+mod plan_graphs;
+
+use maco_graph::ir::{Graph, ScalarSource, TensorKind};
+use maco_graph::plan::{Defect, Options, Plan, Schedule, oracle, plan};
+use maco_graph::spec::{Access, Element, Index, Param, ScalarType, TaskKind, TaskSpec};
+use plan_graphs::{ADD, Build, GEMM, SCALE, axis, task, tensor};
+
+/// As `skinny_linear` of the library.
+static PRODUCT: TaskSpec =
+    TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: &[axis("i", &[8, 16]), axis("j", &[8])], ..GEMM };
+const X: Param = tensor("x", Access::Read, &[Index::Tile(0), Index::All]);
+const W: Param = tensor("w", Access::Read, &[Index::Tile(1), Index::All]);
+const Y: Param = tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]);
+const R: Param = tensor("r", Access::Read, &[Index::Tile(0), Index::Tile(1)]);
+/// Then `add(r)`, once and more often.
+static WITH: TaskSpec = TaskSpec { params: &[X, W, Y, R], ..PRODUCT };
+static WITH_TWO: TaskSpec = TaskSpec { params: &[X, W, Y, R, R], ..PRODUCT };
+static WITH_THREE: TaskSpec = TaskSpec { params: &[X, W, Y, R, R, R], ..PRODUCT };
+/// As `rmsnorm`.
+static NORM: TaskSpec = TaskSpec {
+    kind: TaskKind::Norm { x: 0, weight: 1, y: 2, epsilon: 0 },
+    ..task(
+        "rmsnorm",
+        &[axis("i", &[8])],
+        &[
+            tensor("x", Access::Read, &[Index::Tile(0), Index::All]),
+            tensor("weight", Access::Read, &[Index::All]),
+            tensor("y", Access::Write, &[Index::Tile(0), Index::All]),
+            Param::Scalar { name: "epsilon", ty: ScalarType::F32 },
+        ],
+    )
+};
+/// Its body does more.
+static MORE: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..NORM };
+/// Writes weights.
+static BELOW: TaskSpec = task("below", &[axis("i", &[64])], &[tensor("y", Access::Write, &[Index::Tile(0)])]);
+
+/// Tensors of [`layer`].
+const WEIGHT: u32 = 2;
+const DOWN: u32 = 3;
+const WIDE: u32 = 4;
+const NORMAL: u32 = 5;
+const A: u32 = 6;
+
+/// x → wide → norm → a, b; sum = .. + wide.
+fn layer([m, n, k]: [u64; 3], normed: &'static TaskSpec) -> Build {
+    let mut build = Build::default();
+    let (x, up, weight, down) =
+        (build.input("x", &[m, k]), build.input("up", &[n, k]), build.input("weight", &[n]), build.input("down", &[k, n]));
+    let (wide, normal, a) = (build.temp("wide", &[m, n]), build.temp("normal", &[m, n]), build.temp("a", &[m, k]));
+    let (b, sum) = (build.tensor("b", TensorKind::Out, &[m, k]), build.tensor("sum", TensorKind::Out, &[m, n]));
+    assert_eq!([weight, down, wide, normal, a], [WEIGHT, DOWN, WIDE, NORMAL, A]);
+    build.call(&PRODUCT, &[x, up, wide]);
+    build.call(normed, &[wide, weight, normal]);
+    build.0.calls[1].scalars = vec![ScalarSource::Literal(1)];
+    build.call(&PRODUCT, &[normal, down, a]);
+    build.call(&WITH, &[normal, down, b, a]);
+    build.call(&WITH, &[a, up, sum, wide]);
+    build
+}
+
+fn planned(graph: Graph, options: &Options) -> Plan {
+    let plan = plan(graph, options).unwrap();
+    assert_eq!(oracle::conflict(&plan), None);
+    assert_eq!(plan.verify(), Ok(()));
+    plan
+}
+
+/// Who makes the norm.
+fn made(build: Build) -> Vec<u32> {
+    planned(build.0, &Options::new(3)).made_by(1)
+}
+
+const SHAPE: [u64; 3] = [2, 64, 24];
+
+#[test]
+fn products_make_the_norm_of_a_carried_factor() {
+    for shape in [SHAPE, [1, 8, 8], [1, 13_056, 8], [8, 1600, 8], [16, 768, 8], [17, 64, 16], [33, 96, 8]] {
+        let plan = planned(layer(shape, &NORM).0, &Options::new(3));
+        assert_eq!(plan.made_by(1), [2, 3], "{shape:?}");
+        assert_eq!(plan.calls.iter().map(|call| call.norm).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
+        // They wait for what the norm reads, by its flags; nobody waits for the norm, which has no task. It is made of the same tiles.
+        assert!(plan.calls[1].tasks.is_empty() && plan.calls[1].grid == [0]);
+        for call in [2, 3] {
+            let comes = plan.carried_to(call).unwrap();
+            assert_eq!((comes.producer, comes.tensor), (0, WIDE));
+            assert_eq!(plan.graph.calls[call as usize].operands[0], plan.graph.calls[1].operands[0]);
+        }
+        assert!(plan.relations.iter().all(|relation| relation.producer != 1 && relation.consumer != 1));
+        // The residual is read by counters, as ever.
+        assert!(plan.relations.iter().any(|relation| (relation.tensor, relation.consumer, relation.carried) == (WIDE, 4, false)));
+        let text = plan.to_string();
+        assert!(text.contains("made by #2, #3") && text.matches("makes #1").count() == 2, "{text}");
+        assert!(plan.json().contains("\"norm\": 1") && plan.dot().contains("made by #2, #3") && plan.dot().contains("makes #1"));
+        let apart = planned(layer(shape, &NORM).0, &Options { prologues: false, ..Options::new(3) });
+        assert_eq!(apart.made_by(1), [0; 0]);
+        let tiles = |plan: &Plan| plan.calls.iter().map(|call| call.tile.clone()).collect::<Vec<_>>();
+        assert_eq!(tiles(&plan), tiles(&apart));
+        assert_eq!(plan.tasks.len() + apart.calls[1].tasks.len(), apart.tasks.len());
+    }
+}
+
+#[test]
+fn with_other_options_a_norm_has_its_tasks() {
+    let with = |options: Options| planned(layer(SHAPE, &NORM).0, &options).made_by(1);
+    assert_eq!(with(Options { schedule: Schedule::Tickets, ..Options::new(3) }), [2, 3]);
+    assert_eq!(with(Options { prologues: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { carried: false, ..Options::new(3) }), [0; 0]);
+    for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
+        assert_eq!(with(Options { schedule, ..Options::new(3) }), [0; 0]);
+    }
+}
+
+/// Rows for which there is no room with their norms: they are carried, to the norm by counters as ever.
+#[test]
+fn there_must_be_room() {
+    for shape in [[1, 13_120, 8], [8, 1664, 8], [1, 60, 8]] {
+        assert_eq!(made(layer(shape, &NORM)), [0; 0], "{shape:?}");
+    }
+    // It depends on the tile.
+    for (tile, n, expected) in [(8, 832, &[2, 3][..]), (16, 832, &[]), (16, 768, &[2, 3])] {
+        let mut build = layer([16, n, 8], &NORM);
+        build.0.calls[3].tile = Some(vec![tile, 8]);
+        assert_eq!(made(build), expected, "{n} columns, {tile} rows");
+    }
+}
+
+#[test]
+fn other_tasks_are_not_made_by_products() {
+    assert_eq!(made(layer(SHAPE, &MORE)), [0; 0]);
+    // What the norm reads is an input, or written by a task that does not hand it on so.
+    let mut build = layer(SHAPE, &NORM);
+    build.0.calls[0].task = &GEMM;
+    assert_eq!(made(build), [0; 0]);
+    let mut build = layer(SHAPE, &NORM);
+    build.0.calls[1].operands[0].tensor = build.input("given", &[2, 64]);
+    assert_eq!(made(build), [0; 0]);
+}
+
+#[test]
+fn who_else_reads_the_norm_keeps_its_tasks() {
+    let mut build = layer(SHAPE, &NORM);
+    let sum = build.tensor("sums", TensorKind::Out, &[2, 64]);
+    build.call(&ADD, &[NORMAL, NORMAL, sum]);
+    assert_eq!(made(build), [0; 0]);
+    // As what is streamed, or as a residual.
+    let mut build = layer(SHAPE, &NORM);
+    let square = build.tensor("square", TensorKind::Out, &[24, 2]);
+    build.call(&PRODUCT, &[DOWN, NORMAL, square]);
+    assert_eq!(made(build), [0; 0]);
+    let mut build = layer(SHAPE, &NORM);
+    build.0.calls[4].operands[3].tensor = NORMAL;
+    assert_eq!(made(build), [0; 0]);
+    // Part of each row, or part of the rows.
+    for (axis, extents) in [(1, [2, 32]), (0, [1, 64])] {
+        let mut build = layer([2, 64, 24], &NORM);
+        let (part, half) = (build.input("part", &[8, extents[1]]), build.tensor("half", TensorKind::Out, &[extents[0], 8]));
+        build.call(&PRODUCT, &[NORMAL, part, half]);
+        build.0.calls[5].operands[0] = build.slice(NORMAL, axis, 0, extents[axis]);
+        assert_eq!(made(build), [0; 0], "axis {axis}");
+    }
+    // The caller does.
+    for kind in [TensorKind::Out, TensorKind::InOut] {
+        let mut build = layer(SHAPE, &NORM);
+        build.0.tensors[NORMAL as usize].kind = kind;
+        assert_eq!(made(build), [0; 0], "{kind:?}");
+    }
+}
+
+#[test]
+fn what_is_written_twice_is_no_norm_of_one() {
+    for tensor in [NORMAL, WIDE] {
+        let mut build = layer(SHAPE, &NORM);
+        build.call(&SCALE, &[tensor]);
+        assert_eq!(made(build), [0; 0], "{tensor}");
+    }
+    // Its weights are waited for by the norm.
+    let mut build = layer(SHAPE, &NORM);
+    build.0.tensors[WEIGHT as usize].kind = TensorKind::State;
+    assert_eq!(made(layer(SHAPE, &NORM)), [2, 3]);
+    build.call(&BELOW, &[WEIGHT]);
+    assert_eq!(made(build), [0; 0]);
+}
+
+#[test]
+fn weights_lie_side_by_side() {
+    // A row of a matrix, or a column.
+    for (axis, shape, expected) in [(1, [3, 64], &[2, 3][..]), (0, [64, 3], &[])] {
+        let mut build = layer(SHAPE, &NORM);
+        let weights = build.input("weights", &shape);
+        let mut view = build.whole(weights);
+        view.axes.retain(|along| usize::from(along.axis) == axis);
+        build.0.calls[1].operands[1] = view;
+        assert_eq!(made(build), expected, "axis {axis}");
+    }
+    let mut build = layer(SHAPE, &NORM);
+    build.0.tensors[WEIGHT as usize].element = Element::F16;
+    assert_eq!(made(build), [0; 0]);
+}
+
+#[test]
+fn operands_of_epilogues_are_operands() {
+    // Beside the norm comes anything but what it is of, which would come twice.
+    for (operand, expected) in [(None, &[2, 3, 5][..]), (Some(WIDE), &[]), (Some(NORMAL), &[])] {
+        let mut build = layer(SHAPE, &NORM);
+        let [m, n, _] = SHAPE;
+        let (given, square) = (build.input("given", &[m, n]), build.input("square", &[n, n]));
+        let result = build.tensor("result", TensorKind::Out, &[m, n]);
+        build.call(&WITH, &[NORMAL, square, result, operand.unwrap_or(given)]);
+        assert_eq!(made(build), expected);
+    }
+    // The weights need a place among six.
+    for (task, more, expected) in [(&WITH_TWO, 1, &[2, 3][..]), (&WITH_THREE, 2, &[])] {
+        let mut build = layer(SHAPE, &NORM);
+        let call = &mut build.0.calls[3];
+        call.task = task;
+        let operand = call.operands[3].clone();
+        call.operands.extend(vec![operand; more]);
+        assert_eq!(made(build), expected);
+    }
+}
+
+/// Some of several norms: one has no room, the others are made all the same.
+#[test]
+fn each_norm_is_for_itself() {
+    let mut build = layer(SHAPE, &NORM);
+    let [m, n, k] = SHAPE;
+    let (other, large) = (build.temp("other", &[m, n]), 60);
+    let (up, weight, down) = (build.input("up", &[large, k]), build.input("weight", &[large]), build.input("down", &[k, large]));
+    let (wide, normal) = (build.temp("wide", &[m, large]), build.temp("normal", &[m, large]));
+    let [c, d] = ["c", "d"].map(|name| build.tensor(name, TensorKind::Out, &[m, k]));
+    build.call(&PRODUCT, &[A, up, wide]);
+    build.call(&NORM, &[wide, weight, normal]);
+    build.call(&PRODUCT, &[normal, down, c]);
+    build.call(&NORM, &[WIDE, WEIGHT, other]);
+    build.call(&PRODUCT, &[other, DOWN, d]);
+    for call in [6, 8] {
+        build.0.calls[call].scalars = vec![ScalarSource::Literal(0)];
+    }
+    let plan = planned(build.0, &Options::new(3));
+    assert_eq!([1, 6, 8].map(|norm| plan.made_by(norm)), [vec![2, 3], vec![], vec![9]]);
+}
+
+#[test]
+fn a_norm_of_what_does_not_come_is_a_defect() {
+    let good = planned(layer(SHAPE, &NORM).0, &Options::new(3));
+    let defect = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        plan.verify()
+    };
+    let wrong = |call| Err(Defect::Norm { call });
+    assert_eq!(defect(&|plan| plan.calls[2].norm = Some(0)), wrong(2));
+    assert_eq!(defect(&|plan| plan.calls[2].norm = Some(99)), wrong(2));
+    assert_eq!(defect(&|plan| plan.calls[4].norm = Some(1)), wrong(4));
+    assert_eq!(defect(&|plan| plan.graph.calls[1].operands[0].tensor = A), wrong(2));
+    assert_eq!(defect(&|plan| plan.graph.calls[1].operands[1].tensor = A), wrong(2));
+    let by_flags = |plan: &mut Plan| plan.relations.iter_mut().for_each(|relation| relation.carried &= relation.consumer != 3);
+    assert_eq!(defect(&by_flags), wrong(3));
+    let apart = planned(layer(SHAPE, &NORM).0, &Options { prologues: false, ..Options::new(3) });
+    let mut both = apart;
+    both.calls[2].norm = Some(1);
+    assert_eq!(both.verify(), wrong(2));
+}

@@ -1,0 +1,3 @@
+fn main() {
+    maco_build::Build::new(["src/kernels.rs"]).run();
+}
