@@ -17,9 +17,9 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, T
 ///
 /// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
 /// calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without graphs. Both
-/// sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt proposes, each
-/// timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is `linear`, with the form, tiles and parts
-/// that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
+/// sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of up to 32
+/// algorithms that cuBLASLt proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is
+/// `linear`, with the form, tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
 #[derive(Parser)]
 struct Options {
     /// Only cases whose name holds this, such as `M256` or `K4096`.

@@ -16,7 +16,8 @@ use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
 ///
 /// Both sides replay CUDA graphs; `plain launches`, reported beside, are ours without one. The peer has, for each product, the fastest of
 /// up to 32 algorithms that cuBLASLt proposes, each timed here. Launches take random operands in turn, together five times the
-/// second-level cache. Systems take turns after two seconds of warm-up; medians of the rounds. Tiles and parts are what the planner chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
+/// second-level cache. Systems take turns after two seconds of warm-up; medians of the rounds. Tiles and parts are what the planner
+/// chooses, or what is forced: `--case M256 --tile 128x128 --split 2,4`.
 #[derive(Parser)]
 struct Options {
     /// Only cases whose name holds this, such as `M256` or `H14336`.
