@@ -7,7 +7,7 @@
 
 pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Combine, Consumer, Cta, E4M3, E5M2, Element, Elementwise, Entry,
-    Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Held, Mbarrier, Mbarriers, MmaElement, Multiplicand, Pipeline, Producer,
+    Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Mbarrier, Mbarriers, MmaElement, Multiplicand, Pipeline, Producer,
     Products, Queue, Row, RowMut, S8, Scratch, Simt, Smem, Steps, Swizzled, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};

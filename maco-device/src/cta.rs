@@ -220,7 +220,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `x = f(x)`, in place.
     #[inline(always)]
     pub fn map<E: Element, const I: usize, const J: usize>(&mut self, x: Tile<E, I, J>, f: impl Fn(E::Value) -> E::Value) {
-        self.role.zip(x, x, f);
+        self.role.zip(x, x, self.task, f);
     }
 
     /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
@@ -231,13 +231,13 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        self.role.zip(inputs, y, f);
+        self.role.zip(inputs, y, self.task, f);
     }
 
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        self.role.rows(inputs, y, f);
+        self.role.rows(inputs, y, self.task, f);
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
@@ -250,7 +250,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, 0>,
         epsilon: f32,
     ) {
-        self.role.rows((x, weight), y, |(x, weight), y| norm::row(x, weight, y, epsilon));
+        self.role.rows((x, weight), y, self.task, |(x, weight), y| norm::row(x, weight, y, epsilon));
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.

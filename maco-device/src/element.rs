@@ -1,5 +1,7 @@
 //! Element types of tensors and how their values look inside a closure.
 
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::hardware::special;
 use crate::ragged;
 
 pub use half::{bf16, f16};
@@ -24,11 +26,48 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is valid for reads of eight elements and aligned to 16 bytes.
     unsafe fn eight(at: *const Self) -> Self::Eight;
+    /// The element at `at` if `condition` holds, else one of zero bits; without a branch, behind which its use would wait for it.
+    ///
+    /// # Safety
+    /// If `condition` holds, `at` is valid for reads.
+    #[inline(always)]
+    unsafe fn read_if(condition: bool, at: *const Self) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller; any bits are an element.
+        unsafe {
+            let bits = match size_of::<Self>() {
+                1 => crate::ptx::memory::load_if::<1>(condition, at.cast()),
+                2 => crate::ptx::memory::load_if::<2>(condition, at.cast()),
+                _ => crate::ptx::memory::load_if::<4>(condition, at.cast()),
+            };
+            core::mem::transmute_copy(&bits)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: as above.
+        unsafe {
+            if condition { at.read() } else { core::mem::zeroed() }
+        }
+    }
+    /// Eight elements from 16-byte aligned memory if `condition` holds, else of zero bits; without a branch.
+    ///
+    /// # Safety
+    /// If `condition` holds, as [`Element::eight`].
+    unsafe fn eight_if(condition: bool, at: *const Self) -> Self::Eight;
+    /// Eight elements from shared memory.
+    ///
+    /// # Safety
+    /// `at` is a shared address, of eight elements of the CTA's memory and aligned to 16 bytes.
+    unsafe fn eight_near(at: u32) -> Self::Eight;
     /// Eight elements to 16-byte aligned memory.
     ///
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
     unsafe fn put(at: *mut Self, eight: Self::Eight);
+    /// Eight elements to shared memory.
+    ///
+    /// # Safety
+    /// As [`Element::eight_near`]; nobody else writes them.
+    unsafe fn put_near(at: u32, eight: Self::Eight);
     /// Elements `from..to` of eight that lie `step` elements apart from `at` on, the others zero; by a call, or `HERE`.
     ///
     /// # Safety
@@ -125,6 +164,51 @@ unsafe fn words(at: *const u32) -> [u32; 4] {
     }
 }
 
+/// The same, if `condition` holds; else zeros.
+#[inline(always)]
+unsafe fn words_if(condition: bool, at: *const u32) -> [u32; 4] {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller promises 16 readable bytes at a 16-byte boundary.
+    unsafe {
+        crate::ptx::memory::load4_global_if(condition, at)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    // SAFETY: as above.
+    unsafe {
+        if condition { words(at) } else { [0; 4] }
+    }
+}
+
+/// The same of shared memory.
+#[inline(always)]
+unsafe fn words_near(at: u32) -> [u32; 4] {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller promises 16 readable bytes at a 16-byte boundary.
+    unsafe {
+        crate::ptx::memory::load_shared4(at)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    // SAFETY: as above.
+    unsafe {
+        words(special::generic(at) as *const u32)
+    }
+}
+
+/// Four words to shared memory.
+#[inline(always)]
+unsafe fn set_words_near(at: u32, words: [u32; 4]) {
+    #[cfg(target_arch = "nvptx64")]
+    // SAFETY: the caller promises 16 writable bytes at a 16-byte boundary.
+    unsafe {
+        crate::ptx::memory::store_shared4(at, words)
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    // SAFETY: as above.
+    unsafe {
+        set_words(special::generic(at) as *mut u32, words)
+    }
+}
+
 #[inline(always)]
 unsafe fn set_words(at: *mut u32, words: [u32; 4]) {
     #[cfg(target_arch = "nvptx64")]
@@ -185,6 +269,21 @@ macro_rules! two_bytes {
                 unsafe { words(at.cast()) }
             }
             #[inline(always)]
+            unsafe fn eight_if(condition: bool, at: *const Self) -> [u32; 4] {
+                // SAFETY: passed on from the caller.
+                unsafe { words_if(condition, at.cast()) }
+            }
+            #[inline(always)]
+            unsafe fn eight_near(at: u32) -> [u32; 4] {
+                // SAFETY: passed on from the caller.
+                unsafe { words_near(at) }
+            }
+            #[inline(always)]
+            unsafe fn put_near(at: u32, w: [u32; 4]) {
+                // SAFETY: passed on from the caller.
+                unsafe { set_words_near(at, w) }
+            }
+            #[inline(always)]
             unsafe fn put(at: *mut Self, w: [u32; 4]) {
                 // SAFETY: passed on from the caller.
                 unsafe { set_words(at.cast(), w) }
@@ -243,6 +342,26 @@ macro_rules! four_bytes {
                 // SAFETY: passed on from the caller: 32 bytes at a 16-byte boundary.
                 let (a, b) = unsafe { (words(at.cast()), words(at.add(4).cast())) };
                 [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn eight_if(condition: bool, at: *const Self) -> [u32; 8] {
+                // SAFETY: passed on from the caller: 32 bytes at a 16-byte boundary.
+                let (a, b) = unsafe { (words_if(condition, at.cast()), words_if(condition, at.wrapping_add(4).cast())) };
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn eight_near(at: u32) -> [u32; 8] {
+                // SAFETY: passed on from the caller: 32 bytes at a 16-byte boundary.
+                let (a, b) = unsafe { (words_near(at), words_near(at + 16)) };
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn put_near(at: u32, w: [u32; 8]) {
+                // SAFETY: passed on from the caller.
+                unsafe {
+                    set_words_near(at, [w[0], w[1], w[2], w[3]]);
+                    set_words_near(at + 16, [w[4], w[5], w[6], w[7]]);
+                }
             }
             #[inline(always)]
             unsafe fn put(at: *mut Self, w: [u32; 8]) {
@@ -322,6 +441,45 @@ unsafe impl Element for i8 {
         // SAFETY: passed on from the caller.
         unsafe {
             at.cast::<[u32; 2]>().read()
+        }
+    }
+    #[inline(always)]
+    unsafe fn put_near(at: u32, w: [u32; 2]) {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::store_shared2(at, w)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            Self::put(special::generic(at) as *mut i8, w)
+        }
+    }
+    #[inline(always)]
+    unsafe fn eight_if(condition: bool, at: *const i8) -> [u32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::load2_if(condition, at.cast())
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if condition { Self::eight(at) } else { [0; 2] }
+        }
+    }
+    #[inline(always)]
+    unsafe fn eight_near(at: u32) -> [u32; 2] {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            crate::ptx::memory::load_shared2(at)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            Self::eight(special::generic(at) as *const i8)
         }
     }
     #[inline(always)]

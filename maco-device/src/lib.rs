@@ -7,7 +7,6 @@
 
 pub mod abi;
 pub mod element;
-pub mod held;
 pub mod math;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
@@ -52,7 +51,6 @@ pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use epilogue::{Anchored, Epilogue, NO_AXIS};
 pub use epilogue::{Combine, Each, Elementwise, Identity, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
-pub use held::Held;
 pub use largest::Entry;
 pub use mbarrier::{Mbarrier, Mbarriers};
 pub use multiplicand::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};

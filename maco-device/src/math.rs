@@ -47,18 +47,26 @@ fn tanh_near_zero(x: f32) -> f32 {
 pub fn round(x: f32) -> i32 {
     // Above 2²³ the numbers are the integers: the addition rounds.
     const INTEGERS: f32 = 12_582_912.0;
-    ((x + INTEGERS) - INTEGERS) as i32
+    // Not a conversion: the GPU makes few of them at a time.
+    let integer = (x + INTEGERS).to_bits().wrapping_sub(INTEGERS.to_bits()) as i32;
+    if x.is_nan() { 0 } else { integer }
 }
 
 /// The larger; NaN if one is.
 #[inline(always)]
 pub fn max(a: f32, b: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return crate::ptx::math::max(a, b);
+    #[cfg(not(target_arch = "nvptx64"))]
     if b > a || b.is_nan() { b } else { a }
 }
 
 /// The smaller; NaN if one is.
 #[inline(always)]
 pub fn min(a: f32, b: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return crate::ptx::math::min(a, b);
+    #[cfg(not(target_arch = "nvptx64"))]
     if b < a || b.is_nan() { b } else { a }
 }
 

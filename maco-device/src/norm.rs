@@ -10,9 +10,8 @@ use crate::row::{Row, RowMut};
 /// `y = x / √(mean(x²) + epsilon) · weight`, of one row.
 #[inline(always)]
 pub fn row<E: Element<Value = f32>>(x: Row<E>, weight: Row<E>, y: &mut RowMut<E>, epsilon: f32) {
-    let x = x.hold();
     let factor = factor(x.sum(square), x.len(), epsilon);
-    y.zip((&x, weight), |(v, w)| scaled(v, w, factor));
+    y.zip((x, weight), |(v, w)| scaled(v, w, factor));
 }
 
 /// What is added up.

@@ -1,7 +1,8 @@
 //! Rows: the unit of reductions. On a GPU one warp owns a row and its lanes share it; on the CPU one thread has it alone.
 //!
 //! Lanes take blocks of eight elements in turn, whether or not eight elements are one access: what a reduction adds to what depends on the
-//! length of the row alone. Rows kept in registers are in `held.rs`; several rows at once, and those of tiles, in files of their own.
+//! length of the row alone. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
+//! those of tiles, are in files of their own.
 
 mod tiles;
 mod values;
@@ -11,14 +12,16 @@ pub use values::RowValues;
 
 use crate::element::Element;
 use crate::exchange::{Exchange, across, eight};
-use crate::hardware::special;
-use crate::largest::{Entry, largest_across, largest_of};
+use crate::hardware::fence;
+use crate::largest::{Entry, largest_across, largest_of, next};
 use crate::math;
 
 /// A row of an input, inside a closure of [`crate::Cta::rows`].
 #[derive(Clone, Copy)]
 pub struct Row<E> {
     base: *mut E,
+    /// Where in shared memory it is; 0: it is not.
+    near: u32,
     len: u32,
     stride: u32,
     lane: u32,
@@ -84,20 +87,6 @@ impl<E: Element> Row<E> {
         })
     }
 
-    /// Whether whole blocks are one aligned access each.
-    #[inline(always)]
-    pub(crate) fn wide(&self) -> bool {
-        self.wide
-    }
-
-    /// The block that begins at `j`, a multiple of eight below `whole`, of a wide row.
-    #[inline(always)]
-    pub(crate) fn wide_block(&self, j: u32) -> E::Eight {
-        debug_assert!(self.wide && j + 8 <= self.len);
-        // SAFETY: eight elements inside the row, which lies inside a live tensor; `wide` promises the alignment.
-        unsafe { E::eight(self.base.wrapping_add(j as usize)) }
-    }
-
     /// Combines `f(element)` over the row; `combine` must be associative and commutative, and give the same bits whichever of two comes
     /// first. Every lane gets the result. `S` is a number, or several: a maximum with the sum of exponentials below it, a mean with the
     /// squares around it. By shuffles of the whole warp (PTX ISA §9.7.9.6 `shfl.sync`), five for each word of `S`.
@@ -105,7 +94,7 @@ impl<E: Element> Row<E> {
     /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
     #[inline(always)]
     pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S, combine: impl Fn(S, S) -> S) -> S {
-        across(fold(self, *self, start, &f, &combine), &combine)
+        across(fold(*self, start, &f, &combine), &combine)
     }
 
     /// Sum of `f(element)`.
@@ -131,127 +120,92 @@ impl<E: Element<Value = f32>> Row<E> {
     /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
     #[inline(always)]
     pub fn largest(&self) -> Entry {
-        largest_across(largest(self, *self, None))
+        largest_across(largest(*self))
+    }
+
+    /// Calls `each` with the numbers from 0 to `count` and the entries in descending order, as [`Row::largest`] has them; [`Entry::NONE`] where there
+    /// are no more. The first takes a pass over the row; each further one, what the lane has that had the one before, searched by all lanes.
+    #[inline(always)]
+    pub fn descending(&self, count: u32, mut each: impl FnMut(u32, Entry)) {
+        let whole = self.whole();
+        let mut own = largest(*self);
+        let mut k = 0;
+        while k < count {
+            let best = largest_across(own);
+            each(k, best);
+            k += 1;
+            if best.index == u32::MAX {
+                continue;
+            }
+            let owner = if best.index < whole { best.index / 8 } else { best.index - whole } % self.lanes;
+            let (mut found, mut n) = (Entry::NONE, self.lane);
+            loop {
+                // Element `n` of the owner's whole blocks.
+                let j = (owner + n / 8 * self.lanes) * 8 + n % 8;
+                if j >= whole {
+                    break;
+                }
+                found = next(found, Some(best), Entry { value: self.at(j), index: j });
+                n += self.lanes;
+            }
+            let mut j = whole + owner + self.lane * self.lanes;
+            while j < self.len {
+                found = next(found, Some(best), Entry { value: self.at(j), index: j });
+                j += self.lanes * self.lanes;
+            }
+            let then = largest_across(found);
+            own = if self.lane == owner { then } else { own };
+        }
     }
 }
 
-/// This lane's total of a row, whose values are in memory or in registers.
+/// Calls `f` for each of this lane's whole blocks, with the place of its first element: as many at once as [`RowValues::GROUP`] says, whose loads are
+/// on their way before the first is needed.
 #[inline(always)]
-pub(crate) fn fold<E: Element, X: RowValues<Values = E::Value>, S: Exchange>(
-    values: &X,
-    row: Row<E>,
-    start: S,
-    f: &impl Fn(E::Value) -> S,
-    combine: &impl Fn(S, S) -> S,
-) -> S {
-    let (mut total, mut group) = (start, Group::first::<X, E>(&row));
-    while group.goes_on::<X>() {
-        let blocks = values.group(group);
-        macro_rules! one {
-            ($($n:literal)*) => {$(
-                if group.has($n) {
-                    total = combine(total, eight(X::open(blocks[$n]), f, combine));
-                }
-            )*};
+pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: Row<E>, mut f: impl FnMut(u32, X::Blocks)) {
+    let (step, whole) = (row.step(), row.whole());
+    let mut j = row.first();
+    if values.wide(whole) {
+        // The same for all lanes.
+        let mut end = X::GROUP as u32 * step;
+        while end <= whole {
+            let blocks = if const { X::GROUP > 2 } { values.some::<4>(j, step) } else { values.some::<2>(j, step) };
+            f(j, blocks[0]);
+            f(j + step, blocks[1]);
+            if const { X::GROUP > 2 } {
+                f(j + 2 * step, blocks[2]);
+                f(j + 3 * step, blocks[3]);
+            }
+            j += X::GROUP as u32 * step;
+            end += X::GROUP as u32 * step;
         }
-        one!(0 1 2 3);
-        values.turn(group);
-        group = group.next();
     }
+    while j < whole {
+        f(j, values.one(j));
+        j += step;
+    }
+}
+
+/// This lane's total of a row.
+#[inline(always)]
+fn fold<E: Element, S: Exchange>(row: Row<E>, start: S, f: &impl Fn(E::Value) -> S, combine: &impl Fn(S, S) -> S) -> S {
+    let mut total = start;
+    each_block(&row, row, |_, block| total = combine(total, eight(E::open(block), f, combine)));
     for j in row.tail() {
         total = combine(total, f(row.element(j).value()));
     }
     total
 }
 
-/// This lane's largest entry, of those below `limit`.
+/// This lane's largest entry.
 #[inline(always)]
-pub(crate) fn largest<E: Element<Value = f32>, X: RowValues<Values = f32>>(values: &X, row: Row<E>, limit: Option<Entry>) -> Entry {
-    let (mut best, mut group) = (Entry::NONE, Group::first::<X, E>(&row));
-    while group.goes_on::<X>() {
-        let blocks = values.group(group);
-        macro_rules! one {
-            ($($n:literal)*) => {$(
-                if group.has($n) {
-                    best = largest_of(best, limit, X::open(blocks[$n]), group.place($n));
-                }
-            )*};
-        }
-        one!(0 1 2 3);
-        values.turn(group);
-        group = group.next();
-    }
+fn largest<E: Element<Value = f32>>(row: Row<E>) -> Entry {
+    let mut best = Entry::NONE;
+    each_block(&row, row, |j, block| best = largest_of(best, E::open(block), j));
     for j in row.tail() {
-        let entry = Entry { value: row.at(j), index: j };
-        if entry.beats(best) && limit.is_none_or(|limit| limit.beats(entry)) {
-            best = entry;
-        }
+        best = next(best, None, Entry { value: row.at(j), index: j });
     }
     best
-}
-
-/// Blocks that a lane takes together: loads that are on their way before the first is needed.
-#[derive(Clone, Copy)]
-pub struct Group {
-    /// How many blocks; known at compile time, behind all inlining.
-    size: u32,
-    /// How many came before.
-    number: u32,
-    /// First element of the warp's first block.
-    base: u32,
-    /// First element of the lane's block behind it.
-    lane: u32,
-    step: u32,
-    /// Where whole blocks end.
-    whole: u32,
-}
-
-impl Group {
-    #[inline(always)]
-    pub(crate) fn first<X: RowValues, E: Element>(row: &Row<E>) -> Group {
-        Group { size: X::GROUP as u32, number: 0, base: 0, lane: row.first(), step: row.step(), whole: row.whole() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn next(self) -> Group {
-        Group { number: self.number + 1, base: self.base + self.size * self.step, ..self }
-    }
-
-    /// Whether there is this one; the same for all lanes. Held rows go around in whole turns, unless one group was all.
-    #[inline(always)]
-    pub(crate) fn goes_on<X: RowValues>(self) -> bool {
-        self.base < self.whole || const { X::HELD > 0 } && self.number > 1 && self.number * self.size < X::HELD as u32
-    }
-
-    /// Whether its blocks are in registers.
-    #[inline(always)]
-    pub(crate) fn is_held<X: RowValues>(self) -> bool {
-        self.number * self.size < X::HELD as u32
-    }
-
-    /// Whether nothing of the row comes behind it.
-    #[inline(always)]
-    pub(crate) fn is_all(self) -> bool {
-        self.number == 0 && self.size * self.step >= self.whole
-    }
-
-    /// First element of this lane's `n`-th block.
-    #[inline(always)]
-    pub(crate) fn place(self, n: u32) -> u32 {
-        self.base + self.lane + n * self.step
-    }
-
-    /// Where whole blocks of the row end.
-    #[inline(always)]
-    pub(crate) fn whole(self) -> u32 {
-        self.whole
-    }
-
-    /// Whether that block is one of the group and of the row.
-    #[inline(always)]
-    pub(crate) fn has(self, n: u32) -> bool {
-        n < self.size && self.place(n) < self.whole
-    }
 }
 
 impl<E: Element> RowMut<E> {
@@ -292,55 +246,58 @@ impl<E: Element> RowMut<E> {
     #[inline(always)]
     pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) {
         let row = self.0;
-        let mut group = Group::first::<X, E>(&row);
-        while group.goes_on::<X>() {
-            let blocks = inputs.group(group);
-            macro_rules! made {
-                ($($n:literal)*) => {
-                    [$(if group.has($n) {
-                        let v = X::open(blocks[$n]);
-                        E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])])
-                    } else {
-                        E::Eight::default()
-                    }),*]
-                };
-            }
-            self.put_group(group, made!(0 1 2 3));
-            inputs.turn(group);
-            group = group.next();
-        }
+        each_block(&inputs, row, |j, blocks| {
+            self.made::<X>(j, blocks, &f);
+        });
         for j in row.tail() {
             self.put_own(j, f(inputs.value(j)));
         }
     }
 
-    /// Writes this lane's blocks of a group, wide or not.
+    /// Writes the whole block at `j`, and gives it.
     #[inline(always)]
-    pub(crate) fn put_group(&mut self, group: Group, blocks: [E::Eight; 4]) {
-        if self.0.wide {
-            macro_rules! put {
-                ($($n:literal)*) => {$(
-                    if group.has($n) {
-                        // SAFETY: inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
-                        unsafe { E::put(self.0.base.wrapping_add(group.place($n) as usize), blocks[$n]) };
-                    }
-                )*};
+    fn made<X: RowValues>(&self, j: u32, blocks: X::Blocks, f: &impl Fn(X::Values) -> E::Value) -> E::Eight {
+        let row = self.0;
+        let v = X::open(blocks);
+        let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
+        // SAFETY: (of both) inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
+        unsafe {
+            if row.wide {
+                E::put(row.base.wrapping_add(j as usize), made);
+            } else {
+                E::scatter::<false>(row.base.wrapping_add(j as usize * row.stride as usize), row.stride, 8, made);
             }
-            put!(0 1 2 3);
-            return;
         }
-        let mut blocks = blocks;
-        let mut n = 0;
-        while n < group.size {
-            let j = group.place(n);
-            let at = self.0.base.wrapping_add(j as usize * self.0.stride as usize);
-            // SAFETY: inside the row, and this lane's.
-            unsafe { E::scatter::<true>(at, self.0.stride, if j < group.whole { 8 } else { 0 }, blocks[0]) };
-            let [a, b, c, d] = blocks;
-            // All go around: see `Share::zip`.
-            blocks = [b, c, d, a];
-            n = special::opaque(n + 1);
+        made
+    }
+
+    /// [`RowMut::zip`], and what was written, as rounded, to be read again. It is `kept` in the place of a row that is not read any more, if that is in
+    /// shared memory.
+    #[inline(always)]
+    pub fn zip_kept<X: RowValues>(&mut self, kept: Row<E>, inputs: X, f: impl Fn(X::Values) -> E::Value) -> Row<E> {
+        let row = self.0;
+        let near = kept.near != 0 && row.wide && kept.len >= row.len;
+        each_block(&inputs, row, |j, blocks| {
+            let made = self.made::<X>(j, blocks, &f);
+            if near {
+                // SAFETY: inside the kept row, and this lane's, which alone has read the block.
+                unsafe { E::put_near(kept.near + j * E::BYTES, made) };
+            }
+        });
+        for j in row.tail() {
+            let value = f(inputs.value(j));
+            self.put_own(j, value);
+            if near {
+                // SAFETY: as above.
+                unsafe { kept.base.add(j as usize).write(E::element(value)) };
+            }
         }
+        if !near {
+            return row;
+        }
+        // The stage's next bytes come through the other proxy.
+        fence::proxy_async_shared();
+        Row { len: row.len, ..kept }
     }
 
     /// Writes an element of this lane, which `tail` names.

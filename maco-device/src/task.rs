@@ -1,6 +1,6 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, Launch, NORMED, OPERANDS, PARTS_SHIFT, TOGETHER, View};
+use crate::abi::{Descriptor, Launch, NORMED, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
 use crate::element::Element;
 use crate::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
@@ -80,6 +80,12 @@ impl Task {
     #[inline(always)]
     pub fn index(self) -> u32 {
         self.word(core::mem::offset_of!(Descriptor, task) / 4)
+    }
+
+    /// Whether what it reads comes through the ring, wherever it can.
+    #[inline(always)]
+    pub(crate) fn streams(self) -> bool {
+        self.word(FLAGS) & STREAMED as u32 != 0
     }
 
     /// Tile coordinate along one grid axis.

@@ -4,6 +4,8 @@ use core::marker::PhantomData;
 
 use crate::abi::View;
 use crate::element::Element;
+use crate::hardware::special;
+use crate::role::ring::Ring;
 
 /// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
 ///
@@ -13,6 +15,8 @@ pub struct Tile<E, const R: usize, const C: usize> {
     pub(crate) plane: i32,
     pub(crate) row: i32,
     pub(crate) col: i32,
+    /// Where in shared memory the tile is; 0: it is not.
+    pub(crate) near: u32,
     element: PhantomData<*mut E>,
 }
 
@@ -27,7 +31,7 @@ impl<E, const R: usize, const C: usize> Copy for Tile<E, R, C> {}
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     pub(crate) fn new(view: View, plane: i32, row: i32, col: i32) -> Self {
-        Tile { view, plane, row, col, element: PhantomData }
+        Tile { view, plane, row, col, near: 0, element: PhantomData }
     }
 
     /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
@@ -56,6 +60,20 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
             + (self.row + row) as i64 * v.row_stride as i64
             + (self.col + col) as i64 * v.col_stride as i64;
         (v.base as *mut E).wrapping_offset(offset as isize)
+    }
+
+    /// The rows of the tile from row `first` on.
+    #[inline(always)]
+    pub(crate) fn below(self, first: u32) -> Self {
+        Tile { row: self.row + first as i32, ..self }
+    }
+
+    /// A copy of the tile at shared address `near`, rows `pitch` elements apart.
+    #[inline(always)]
+    pub(crate) fn nearby(self, near: u32, pitch: u32) -> Self {
+        let base = special::generic(near);
+        let view = View { base, rows: self.rows(), cols: self.cols(), row_stride: pitch, col_stride: 1, plane_stride: 0, map: 0 };
+        Tile { near, ..Self::new(view, 0, 0, 0) }
     }
 
     /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
@@ -191,11 +209,9 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     pub fn at(&self, row: i32, col: i32) -> E::Value {
         let v = &self.0.view;
         let (r, c) = (self.0.row + row, self.0.col + col);
-        if self.0.plane < 0 || r < 0 || c < 0 || r as u32 >= v.rows || c as u32 >= v.cols {
-            return E::Value::default();
-        }
-        // SAFETY: the position is inside the view, which the plan made from a live tensor.
-        unsafe { self.0.pointer(row, col).read() }.value()
+        let inside = self.0.plane >= 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && (c as u32) < v.cols;
+        // SAFETY: if so, the position is inside the view, which the plan made from a live tensor.
+        unsafe { E::read_if(inside, self.0.pointer(row, col)) }.value()
     }
 
     /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
@@ -206,14 +222,22 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
         let (r, c, at) = (self.0.row + row, self.0.col + col, self.0.pointer(row, col));
         // Also whether they are not negative.
         let inside = self.0.plane >= 0 && (r as u32) < v.rows;
-        if inside && col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
-            // SAFETY: eight positions inside the view, which the plan made from a live tensor; `wide` promises the alignment.
-            return unsafe { E::load8(at) };
-        }
+        let eight = if col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
+            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `wide` promises the alignment.
+            unsafe { E::eight_if(inside, at) }
+        } else {
+            self.ragged8(inside, (row, col))
+        };
+        E::open(eight)
+    }
+
+    #[inline(always)]
+    fn ragged8(&self, inside: bool, (row, col): (i32, i32)) -> E::Eight {
+        let (v, c, at) = (&self.0.view, self.0.col + col, self.0.pointer(row, col));
         let from = if c < 0 { c.unsigned_abs() } else { 0 };
         let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
         // SAFETY: the positions are inside the view.
-        E::open(unsafe { E::gather::<false>(at, v.col_stride, from, to) })
+        unsafe { E::gather::<false>(at, v.col_stride, from, to) }
     }
 
     /// Rows of the tile inside the tensor.
@@ -251,10 +275,30 @@ pub trait Inputs: Copy {
     /// Whether every tile has so many rows, or is broadcast over them, and so many columns.
     #[doc(hidden)]
     fn covers(self, rows: u32, cols: u32) -> bool;
-    /// # Safety
-    /// `row` and the columns before `col + 8` are covered, `col` is a multiple of eight, and `wide()`.
+    /// Bytes of the largest element of tiles that are not broadcast.
     #[doc(hidden)]
-    unsafe fn block(self, row: u32, col: u32) -> Self::Blocks;
+    const BYTES: u32;
+    /// Whether so many rows and columns of all that are not broadcast can come through the ring.
+    #[doc(hidden)]
+    fn copies(self, rows: u32, cols: u32) -> bool;
+    /// See [`Tile::fetch`]: all that are not broadcast, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool;
+    /// See [`Tile::arrived`]: all that are not broadcast, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self;
+    /// `NEAR`: tiles that are not broadcast are in shared memory.
+    ///
+    /// # Safety
+    /// `row` and the columns before `col + 8` are covered, `col` is a multiple of eight, and `wide()`; or they have [arrived](Inputs::arrived).
+    #[doc(hidden)]
+    unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> Self::Blocks;
     #[doc(hidden)]
     fn open(blocks: Self::Blocks) -> [Self::Values; 8];
 }
@@ -286,10 +330,29 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
         (R == 1 || rows <= self.rows()) && cols <= self.cols()
     }
     #[inline(always)]
-    unsafe fn block(self, row: u32, col: u32) -> E::Eight {
+    unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> E::Eight {
+        if NEAR && R != 1 {
+            // SAFETY: the caller promises eight columns inside the tile, whose rows are at 16-byte boundaries.
+            return unsafe { E::eight_near(self.near + (row * self.view.row_stride + col) * E::BYTES) };
+        }
         let row = if R == 1 { 0 } else { row };
         // SAFETY: the caller promises eight columns inside the tile; `wide` promises the alignment.
         unsafe { E::eight(self.pointer(row as i32, col as i32)) }
+    }
+    const BYTES: u32 = if R == 1 { 0 } else { E::BYTES };
+    #[inline(always)]
+    fn copies(self, rows: u32, cols: u32) -> bool {
+        R == 1 || Tile::copies(self, rows, cols)
+    }
+    #[inline(always)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
+        // SAFETY: passed on from the caller.
+        R == 1 || unsafe { Tile::fetch(self, ring, pages, rows, cols) }
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
+        // SAFETY: passed on from the caller.
+        if R == 1 { self } else { unsafe { Tile::arrived(self, ring, pages, cols, held) } }
     }
     #[inline(always)]
     fn open(block: E::Eight) -> [E::Value; 8] {
@@ -316,7 +379,18 @@ impl Inputs for () {
         true
     }
     #[inline(always)]
-    unsafe fn block(self, _: u32, _: u32) {}
+    unsafe fn block<const NEAR: bool>(self, _: u32, _: u32) {}
+    const BYTES: u32 = 0;
+    #[inline(always)]
+    fn copies(self, _: u32, _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn fetch(self, _: &mut Ring, _: u32, _: (u32, u32), _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
     #[inline(always)]
     fn open((): ()) -> [(); 8] {
         [(); 8]
@@ -346,10 +420,31 @@ macro_rules! tuple_inputs {
             fn covers(self, rows: u32, cols: u32) -> bool {
                 $(self.$n.covers(rows, cols))&&+
             }
+            const BYTES: u32 = {
+                let mut most = 0;
+                $(if $name::BYTES > most {
+                    most = $name::BYTES;
+                })+
+                most
+            };
             #[inline(always)]
-            unsafe fn block(self, row: u32, col: u32) -> Self::Blocks {
+            fn copies(self, rows: u32, cols: u32) -> bool {
+                $(self.$n.copies(rows, cols))&&+
+            }
+            #[inline(always)]
+            unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
                 // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.block(row, col),)+) }
+                unsafe { $(self.$n.fetch(ring, pages, rows, cols))&&+ }
+            }
+            #[inline(always)]
+            unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
+                // SAFETY: passed on from the caller.
+                unsafe { ($(self.$n.arrived(ring, pages, cols, held),)+) }
+            }
+            #[inline(always)]
+            unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> Self::Blocks {
+                // SAFETY: passed on from the caller.
+                unsafe { ($(self.$n.block::<NEAR>(row, col),)+) }
             }
             #[inline(always)]
             fn open(blocks: Self::Blocks) -> [Self::Values; 8] {

@@ -1,6 +1,6 @@
 //! Activation functions: tasks of their own, and epilogues by `.then(..)`.
 //!
-//! In flight: as the tasks of `elementwise.rs`, up to 64 KiB a multiprocessor.
+//! In flight: as the tasks of `elementwise.rs`.
 //!
 //! Relative errors are those of `f32` arithmetic on a GPU, before the rounding to the element; what is smaller than 2⁻¹²⁶ may be zero. NaN
 //! stays NaN, and infinities give what the formula gives, as in PyTorch.
@@ -44,7 +44,7 @@ pub fn tanh(v: f32) -> f32 {
 /// y = silu(gate) · up (Shazeer, 2020). Of one projection \[M, 2 H\] the two are `h.slice(1, 0..H)` and `h.slice(1, H..2 * H)`.
 ///
 /// Relative error: rounding to E, and 2⁻²¹ (1 + |gate| / 4).
-#[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 256), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn silu_mul(cta: &mut Cta, #[read(i, j)] gate: Tensor<E, M, N>, #[read(i, j)] up: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((gate, up), y, |(gate, up)| gate * logistic(gate) * up)
 }

@@ -1,13 +1,13 @@
 //! Rows and elements that indices name. An index outside the tensor reads zeros, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: two blocks of eight elements (of `gather_sum` two rows of each), of two bytes 8 KiB a multiprocessor;
-//! `gather` has one element.
+//! In flight, of each of 256 threads: four blocks of eight elements, of two bytes 16 KiB a multiprocessor (of `gather_sum` one block, of two rows);
+//! `gather` has eight elements.
 
 use crate::math::zip8;
 use crate::prelude::*;
 
 /// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\]. Exact.
-#[maco_macros::task(crate = crate, tile(i = 16, j = 1024), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(i = 16 | 64, j = 1024), E in [bf16, f16, f32, i32, u32])]
 pub fn embedding(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, M>,

@@ -1,8 +1,7 @@
-//! Norms and softmax along rows. Rows of up to 4096 elements of two bytes, or 1536 of four, are read once and stay in
-//! registers; of longer ones the rest is read again.
+//! Norms and softmax along rows. Rows of up to 64 KiB (of two tensors beside a row of weights, 64 KiB too) are read once and stay in shared memory;
+//! longer ones, and those not made of 16-byte pieces, are read again for each pass.
 //!
-//! In flight: what is held, at most 8 KiB of each of eight rows (of four bytes 6 KiB); of the rest, and of weights, four blocks of
-//! eight elements a lane (of four bytes two).
+//! In flight: up to 192 KiB of rows a multiprocessor; of what does not come through the ring four blocks of eight elements a lane (of four bytes two).
 //!
 //! Sums are made in `f32`, in an order that the length of the row alone decides: results repeat bit for bit. With u = 2⁻²⁴ and a row of N,
 //! a sum of terms of one sign has a relative error below (N / 256 + 16) u on a GPU and (N / 8 + 8) u on a CPU.
@@ -17,10 +16,9 @@ use crate::prelude::*;
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<E, M, N>) {
     cta.rows(x, y, |x, y| {
-        let x = x.hold();
         let max = x.max(|v| v);
         let factor = 1.0 / x.sum(|v| exp(v - max));
-        y.zip(&x, |v| exp(v - max) * factor)
+        y.zip(x, |v| exp(v - max) * factor)
     })
 }
 
@@ -52,9 +50,9 @@ pub fn add_rmsnorm(
     epsilon: f32,
 ) {
     cta.rows((x, residual, weight), (sum, y), |(x, residual, weight), (sum, y)| {
-        let sum = sum.zip_held((x, residual), |(a, b)| a + b);
+        let sum = sum.zip_kept(x, (x, residual), |(a, b)| a + b);
         let factor = rsqrt(sum.sum(|v| v * v) / sum.len() as f32 + epsilon);
-        y.zip((&sum, weight), |(v, w)| v * factor * w)
+        y.zip((sum, weight), |(v, w)| v * factor * w)
     })
 }
 
@@ -73,9 +71,8 @@ pub fn layernorm(
     epsilon: f32,
 ) {
     cta.rows((x, weight, bias), y, |(x, weight, bias), y| {
-        let x = x.hold();
         let mean = x.sum(|v| v) / x.len() as f32;
         let factor = rsqrt(x.sum(|v| (v - mean) * (v - mean)) / x.len() as f32 + epsilon);
-        y.zip((&x, weight, bias), |(v, w, b)| (v - mean) * factor * w + b)
+        y.zip((x, weight, bias), |(v, w, b)| (v - mean) * factor * w + b)
     })
 }

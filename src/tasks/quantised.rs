@@ -1,6 +1,6 @@
 //! Rows as small integers and a scale each.
 //!
-//! In flight: `quantise` what is held of eight rows, as norms; `dequantise` four blocks of eight integers a lane, 8 KiB a multiprocessor.
+//! In flight: as norms.
 
 use crate::prelude::*;
 
@@ -16,11 +16,10 @@ pub fn quantise(
     #[write(i, ..)] scale: Tensor<f32, M, 1>,
 ) {
     cta.rows(x, (q, scale), |x, (q, scale)| {
-        let x = x.hold();
         let largest = x.fold(0.0, |v| v.abs(), math::max);
         // Below, the factor would be infinite.
         let factor = if largest > 1.2e-35 { 127.0 / largest } else { 0.0 };
-        q.zip(&x, |v| math::round(v * factor));
+        q.zip(x, |v| math::round(v * factor));
         scale.put(0, largest / 127.0);
     })
 }

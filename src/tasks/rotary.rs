@@ -11,7 +11,7 @@ use crate::prelude::*;
 /// x is \[heads, tokens, 2 F\]; of a projection \[T, H · 2 F\] that is `q.split(1, H).swap(0, 1)`. F a multiple of 8 is fast.
 /// Error: rounding to E, and 2⁻²³ (|x\[f\]| + |x\[f + F\]|). A NaN or an infinity in a pair makes both NaN or infinite, as the formula does. A
 /// position outside the tables gives 0.
-#[maco_macros::task(crate = crate, tile(h = 1, t = 64), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(h = 1, t = 64 | 256), E in [bf16, f16, f32])]
 pub fn rope(
     cta: &mut Cta,
     #[read(h, t, ..)] x: Tensor<E, H, T, { 2 * F }>,

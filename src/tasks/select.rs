@@ -1,6 +1,6 @@
 //! The largest elements of a row.
 //!
-//! In flight: `argmax` four blocks of eight elements a lane, of two bytes 16 KiB a multiprocessor; `top_k` what is held, as norms.
+//! In flight: as norms.
 //!
 //! NaN is larger than any number, as in `torch.argmax` and `torch.topk`; of equal elements (−0 and 0 are) the first comes first. Exact.
 
@@ -15,7 +15,7 @@ pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] 
 /// The K largest elements of each row of x\[M, N\], from the largest down, and their indices; of equal ones the lower index first, which
 /// PyTorch leaves open. Where K is more than N the rest is −∞ and `u32::MAX`.
 ///
-/// The row is searched K times: what [`crate::Held`] keeps in registers, the rest in the cache. Meant for K up to 64 or so.
+/// The row is searched once, and for each further element a thirty-second part of it. Meant for K up to 64 or so.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn top_k(
     cta: &mut Cta,
@@ -24,15 +24,9 @@ pub fn top_k(
     #[write(i, ..)] indices: Tensor<u32, M, K>,
 ) {
     cta.rows(x, (values, indices), |x, (values, indices)| {
-        let x = x.hold();
-        let mut last = None;
-        let mut k = 0;
-        while k < values.len() {
-            let entry = x.largest_after(last);
+        x.descending(values.len(), |k, entry| {
             values.put(k, entry.value);
             indices.put(k, entry.index);
-            last = Some(entry);
-            k += 1;
-        }
+        });
     })
 }

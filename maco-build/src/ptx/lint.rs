@@ -294,6 +294,23 @@ mod tests {
         assert_eq!([found("outer"), found("other")], expected);
     }
 
+    /// A function may take a stage of the ring and give it back.
+    #[test]
+    fn functions_have_stages() {
+        let found = |statement: &str| -> usize {
+            let ptx = format!(
+                ".version 8.6\n.func body(\n)\n{{\n{statement}\nret;\n}}\n.visible .entry maco_mlp_0(\n)\n{{\ncall.uni body, (p);\nret;\n}}\n"
+            );
+            check(&ptx, &Rules::default()).iter().filter(|finding| finding.text.contains("belongs into the entry")).count()
+        };
+        assert_eq!(found("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"), 0);
+        assert_eq!(found("mbarrier.arrive.shared::cta.b64 _, [%r1];"), 0);
+        assert_eq!(found("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;"), 1);
+        assert_eq!(found("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];"), 1);
+        assert_eq!(found("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r2;"), 1);
+        assert_eq!(found("mbarrier.init.shared::cta.b64 [%r1], 1;"), 1);
+    }
+
     #[test]
     fn acquire_in_a_poll() {
         one("$L1:\nld.acquire.gpu.global.u32 %r1, [%rd1];\nsetp.lt.u32 %p1, %r1, 4;\n@%p1 bra $L1;", "ld.relaxed");

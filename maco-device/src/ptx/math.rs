@@ -11,6 +11,24 @@ pub fn exp2(x: f32) -> f32 {
     y
 }
 
+/// The larger, NaN if one is: `max.NaN` (PTX ISA §9.7.3.12).
+#[inline(always)]
+pub fn max(a: f32, b: f32) -> f32 {
+    let y: f32;
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("max.NaN.f32 {0}, {1}, {2};", out(reg32) y, in(reg32) a, in(reg32) b, options(nostack, pure, nomem)) };
+    y
+}
+
+/// The smaller, NaN if one is: `min.NaN` (PTX ISA §9.7.3.11).
+#[inline(always)]
+pub fn min(a: f32, b: f32) -> f32 {
+    let y: f32;
+    // SAFETY: register arithmetic only.
+    unsafe { asm!("min.NaN.f32 {0}, {1}, {2};", out(reg32) y, in(reg32) a, in(reg32) b, options(nostack, pure, nomem)) };
+    y
+}
+
 /// log₂ x, `lg2.approx.ftz`.
 #[inline(always)]
 pub fn log2(x: f32) -> f32 {

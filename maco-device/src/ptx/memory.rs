@@ -17,6 +17,62 @@ pub unsafe fn load4(at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// An element of `BYTES` bytes of global memory, 1, 2 or 4, if `condition` holds, else zero; without a branch, behind which its use would
+/// wait for it.
+///
+/// # Safety
+/// If `condition` holds, `at` is a readable, aligned element of global memory.
+#[inline(always)]
+pub unsafe fn load_if<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
+    let value: u32;
+    macro_rules! load {
+        ($ld:literal) => {
+            // SAFETY: the caller promises the address. A wider register gets zeros above (PTX ISA §9.7.9.8 `ld`).
+            unsafe {
+                asm!("{{.reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0;", concat!("@p ", $ld, " {0}, [{1}];}}"),
+                    out(reg32) value, in(reg64) at, in(reg32) condition as u32, options(nostack))
+            }
+        };
+    }
+    match BYTES {
+        1 => load!("ld.global.u8"),
+        2 => load!("ld.global.u16"),
+        _ => load!("ld.global.b32"),
+    }
+    value
+}
+
+/// Four words in one access, of global memory, if `condition` holds, else zeros; without a branch.
+///
+/// # Safety
+/// If `condition` holds, `at` is 16 readable bytes of global memory at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn load4_global_if(condition: bool, at: *const u32) -> [u32; 4] {
+    let (a, b, c, d): (u32, u32, u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("{{.reg .pred p; setp.ne.u32 p, {5}, 0; mov.b32 {0}, 0; mov.b32 {1}, 0; mov.b32 {2}, 0; mov.b32 {3}, 0;",
+            "@p ld.global.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];}}",
+            out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) at, in(reg32) condition as u32, options(nostack))
+    };
+    [a, b, c, d]
+}
+
+/// Two words in one access, of global memory, if `condition` holds, else zeros; without a branch.
+///
+/// # Safety
+/// If `condition` holds, `at` is 8 readable bytes of global memory at an 8-byte boundary.
+#[inline(always)]
+pub unsafe fn load2_if(condition: bool, at: *const u32) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("{{.reg .pred p; setp.ne.u32 p, {3}, 0; mov.b32 {0}, 0; mov.b32 {1}, 0;", "@p ld.global.v2.b32 {{{0}, {1}}}, [{2}];}}",
+            out(reg32) a, out(reg32) b, in(reg64) at, in(reg32) condition as u32, options(nostack))
+    };
+    [a, b]
+}
+
 /// Four words in one access, of global or shared memory, if `condition` holds, else zeros; without a branch, so that the lanes of a warp stay
 /// together.
 ///
@@ -154,6 +210,18 @@ pub unsafe fn store_release_shared(at: u32, value: u32) {
 pub unsafe fn store_shared2(at: u32, words: [u32; 2]) {
     // SAFETY: the caller promises the address.
     unsafe { asm!("st.shared.v2.b32 [{2}], {{{0}, {1}}};", in(reg32) words[0], in(reg32) words[1], in(reg32) at, options(nostack)) }
+}
+
+/// Two words of shared memory.
+///
+/// # Safety
+/// `at` is 8 bytes of this CTA's shared memory at an 8-byte boundary.
+#[inline(always)]
+pub unsafe fn load_shared2(at: u32) -> [u32; 2] {
+    let (a, b): (u32, u32);
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.shared.v2.b32 {{{0}, {1}}}, [{2}];", out(reg32) a, out(reg32) b, in(reg32) at, options(nostack)) };
+    [a, b]
 }
 
 /// Four words of shared memory.

@@ -1,6 +1,7 @@
 //! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
 
 use super::Role;
+use super::ring::Ring;
 use super::share::Share;
 use crate::abi::{self, CHUNK_BYTES};
 use crate::cta::Simt;
@@ -11,8 +12,8 @@ use crate::split::Split;
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
-/// One thread has all the work that consumers share.
-const ALL: Share = Share { thread: 0, threads: 1, lanes: 1 };
+/// One thread has all the work that consumers share, and no ring.
+const ALL: Share = Share { thread: 0, threads: 1, lanes: 1, ring: Ring::NONE };
 
 /// A thread that plays every role, with its scratch memory.
 #[derive(Default)]
@@ -179,6 +180,7 @@ impl Role for Alone {
         &mut self,
         inputs: X,
         y: Tile<E, I, J>,
+        _: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
         for row in 0..y.rows() {

@@ -490,7 +490,17 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn share(&self) -> Option<Share> {
-        Some(Share::consumers())
+        Some(Share::consumers(self.ring.packed()))
+    }
+
+    #[inline(always)]
+    fn ring(&self) -> u64 {
+        self.ring.packed()
+    }
+
+    #[inline(always)]
+    fn set_ring(&mut self, packed: u64) {
+        self.ring = Ring::unpack(self.arena, packed);
     }
 
     #[inline(always)]

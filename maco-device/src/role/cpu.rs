@@ -226,13 +226,14 @@ impl Role for Cpu {
         &mut self,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        play!(self, |role| role.zip(inputs, y, f));
+        play!(self, |role| role.zip(inputs, y, task, f));
     }
 
-    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        play!(self, |role| role.rows(inputs, y, f));
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
+        play!(self, |role| role.rows(inputs, y, task, f));
     }
 
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(

@@ -6,9 +6,10 @@ use super::ring::{Arena, Ring, Room, pages, scratch_pages};
 use super::stream;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::{HalfElement, MmaElement};
+use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
 use crate::hardware::{special, tma};
+use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
@@ -147,6 +148,44 @@ impl Role for Loader {
                 return;
             }
             col += count;
+        }
+    }
+
+    #[inline(always)]
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        task: Task,
+        _: impl Fn(X::Values) -> E::Value,
+    ) {
+        let stages = stream::parts(inputs, y, task);
+        let (mut first, rows) = (0, y.rows());
+        while stages.any() && first < rows {
+            let count = stages.next(first, rows);
+            // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tiles.
+            if !unsafe { inputs.fetch(&mut self.ring, stages.pages, (first, count), y.cols()) } {
+                return;
+            }
+            first += count;
+        }
+    }
+
+    #[inline(always)]
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, _: impl Fn(X::Rows, &mut Y::Rows)) {
+        let stages = stream::whole(inputs, y, task);
+        let (mut first, rows) = (0, y.count());
+        // SAFETY: as above.
+        if stages.singles(rows) && !unsafe { inputs.fetch_singles(&mut self.ring) } {
+            return;
+        }
+        while stages.any() && first < rows {
+            let count = stages.next(first, rows);
+            // SAFETY: as above.
+            if !unsafe { inputs.fetch(&mut self.ring, stages.pages, (first, count)) } {
+                return;
+            }
+            first += count;
         }
     }
 

@@ -77,30 +77,43 @@ pub trait Role: Sized {
         f: impl Fn(f32, f32) -> f32,
     );
 
-    /// What this role does of work without tensor cores.
+    /// What this role does of work without tensor cores; what it has done to the ring comes back by [`Role::set_ring`].
     #[inline(always)]
     fn share(&self) -> Option<Share> {
         None
     }
 
-    /// `y = f(inputs)`.
+    /// Where this role is in the ring, for bodies that are functions of their own: see `Ring::packed`.
+    #[inline(always)]
+    fn ring(&self) -> u64 {
+        0
+    }
+
+    /// Where it is behind such a body.
+    #[inline(always)]
+    fn set_ring(&mut self, _: u64) {}
+
+    /// `y = f(inputs)`. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
     #[inline(always)]
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        if let Some(share) = self.share() {
-            share.zip(inputs, y, f);
+        if let Some(mut share) = self.share() {
+            share.zip(inputs, y, task, f);
+            self.set_ring(share.ring.packed());
         }
     }
 
-    /// Row by row.
+    /// Row by row. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
     #[inline(always)]
-    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        if let Some(share) = self.share() {
-            share.rows(inputs, y, f);
+    fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
+        if let Some(mut share) = self.share() {
+            share.rows(inputs, y, task, f);
+            self.set_ring(share.ring.packed());
         }
     }
 

@@ -380,6 +380,12 @@ impl Stage {
     /// No stage.
     pub const NONE: Stage = Stage(u32::MAX);
 
+    /// Its pages as bits.
+    #[inline(always)]
+    pub fn pages(self, pages: u32) -> u32 {
+        ((1 << pages) - 1) << self.0
+    }
+
     #[inline(always)]
     pub fn is_some(self) -> bool {
         self.0 != u32::MAX
@@ -416,9 +422,31 @@ pub const fn scratch_pages(bytes: usize) -> u32 {
 }
 
 impl Ring {
+    /// Of a thread that has no ring.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub const NONE: Ring = Ring { arena: Arena(0), next: 0, parity: 0 };
+
+    /// Whether there is one.
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        cfg!(target_arch = "nvptx64") || self.arena.0 != 0
+    }
+
     #[inline(always)]
     pub fn new(arena: Arena) -> Ring {
         Ring { arena, next: 0, parity: 0 }
+    }
+
+    /// The position in two registers, as a function takes and returns it: a structure would travel through memory.
+    #[inline(always)]
+    pub fn packed(self) -> u64 {
+        self.next as u64 | (self.parity as u64) << 32
+    }
+
+    /// From [`Ring::packed`].
+    #[inline(always)]
+    pub fn unpack(arena: Arena, packed: u64) -> Ring {
+        Ring { arena, next: packed as u32, parity: (packed >> 32) as u32 }
     }
 
     #[inline(always)]
@@ -539,6 +567,19 @@ impl Ring {
         let full = unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
         self.parity ^= 1 << first;
         (Stage(first), self.arena.page(first), full)
+    }
+
+    /// Consumer: gives stages back whose pages are the bits of `pages`. One lane of every consumer warp.
+    ///
+    /// # Safety
+    /// The warp no longer reads the stages.
+    #[inline(always)]
+    pub unsafe fn release_all(&self, mut pages: u32) {
+        while pages != 0 {
+            // SAFETY: an initialised barrier.
+            unsafe { mbarrier::arrive(self.arena.empty(pages.trailing_zeros())) };
+            pages &= pages - 1;
+        }
     }
 
     /// Consumer: gives a stage back. One lane of every consumer warp.

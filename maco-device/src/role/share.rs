@@ -4,6 +4,8 @@
 
 use super::Role;
 use super::cores::ELEMENTWISE;
+use super::ring::{Arena, Ring};
+use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
 use crate::epilogue::Epilogue;
@@ -43,20 +45,13 @@ impl Walk {
     }
 }
 
-/// Accesses of 16 bytes that a thread has on their way before it needs the first.
-const FLIGHT: u32 = 16;
-
-/// Blocks of eight elements loaded together, each by this many accesses; no more than a thread has of a tile of `rows` × `cols` (0: any).
-const fn together(accesses: u32, rows: usize, cols: usize) -> u32 {
-    let most = FLIGHT / accesses;
-    let most = if most == 0 { 1 } else { 1 << most.ilog2() };
-    let own = (rows * cols).div_ceil(8 * CONSUMERS as usize).next_power_of_two() as u32;
-    if rows * cols == 0 || own > most { most } else { own }
-}
-
-/// Of how many of these results are made by one code, which the blocks pass in turn.
-const fn turn(together: u32) -> u32 {
-    if together < 4 { 1 } else { 2 }
+/// Blocks of eight elements that a thread has on their way before it needs the first, each of this many accesses of 16 bytes.
+const fn together(accesses: u32) -> u32 {
+    match accesses {
+        0..=2 => 4,
+        3 | 4 => 2,
+        _ => 1,
+    }
 }
 
 /// A thread among those that share.
@@ -68,6 +63,8 @@ pub struct Share {
     pub threads: u32,
     /// Lanes of a warp: consecutive threads whose registers can be exchanged.
     pub lanes: u32,
+    /// Where it is in the ring, for tasks that stream.
+    pub ring: Ring,
 }
 
 /// A consumer thread as the body of a task without tensor cores sees it.
@@ -100,13 +97,41 @@ impl Role for Share {
     fn share(&self) -> Option<Share> {
         Some(*self)
     }
+
+    #[inline(always)]
+    fn ring(&self) -> u64 {
+        self.ring.packed()
+    }
+
+    #[inline(always)]
+    fn set_ring(&mut self, packed: u64) {
+        self.ring = Ring::unpack(consumers_arena(), packed);
+    }
+}
+
+/// Of this CTA.
+#[inline(always)]
+fn consumers_arena() -> Arena {
+    Arena(special::place_again().1)
 }
 
 impl Share {
-    /// What a consumer thread has. Its number is read anew: what is computed from it is not kept in registers from one task to the next.
+    /// What a consumer thread has, which is at `ring` in the ring. Its number is read anew: what is computed from it is not kept in registers
+    /// from one task to the next.
     #[inline(always)]
-    pub fn consumers() -> Share {
-        Share { thread: (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE), threads: ELEMENTWISE, lanes: warp::LANES }
+    pub fn consumers(ring: u64) -> Share {
+        let thread = (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE);
+        Share { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_arena(), ring) }
+    }
+
+    /// Gives stages back whose pages are the bits of `held`, when the whole warp has read them.
+    #[inline(always)]
+    fn release(self, held: u32) {
+        warp::sync();
+        if self.lane() == 0 {
+            // SAFETY: no lane reads them any more.
+            unsafe { self.ring.release_all(held) };
+        }
     }
 
     #[inline(always)]
@@ -116,74 +141,99 @@ impl Share {
 
     /// One row for each warp at a time.
     #[inline(always)]
-    pub fn rows<X: RowInputs, Y: RowOutputs>(self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        let mut row = self.thread / self.lanes;
-        while row < y.count() {
-            f(inputs.row(row, self.lane(), self.lanes), &mut y.row(row, self.lane(), self.lanes));
-            row += self.threads / self.lanes;
+    pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
+        let (stages, rows) = (if self.ring.is_some() { stream::whole(inputs, y, task) } else { Stages::NONE }, y.count());
+        let (warps, own) = (self.threads / self.lanes, self.thread / self.lanes);
+        let (mut inputs, mut singles) = (inputs, 0);
+        if stages.singles(rows) {
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            inputs = unsafe { inputs.singles_arrived(&mut self.ring, &mut singles) };
+        }
+        let mut first = 0;
+        while first < rows {
+            let (mut now, mut count, mut held) = (inputs, rows, 0);
+            if stages.any() {
+                count = stages.next(first, rows);
+                // SAFETY: as above.
+                now = unsafe { inputs.arrived(&mut self.ring, stages.pages, first, &mut held) };
+            }
+            // The first of them that is this warp's.
+            let mut row = (own + warps - first % warps) % warps;
+            while row < count {
+                f(now.row(row, self.lane(), self.lanes), &mut y.row(first + row, self.lane(), self.lanes));
+                row += warps;
+            }
+            first += count;
+            if stages.any() {
+                self.release(if first < rows { held } else { held | singles });
+            }
         }
     }
 
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
-    ///
-    /// A thread has `FLIGHT` accesses of 16 bytes on their way before it needs the first: 64 KiB of a multiprocessor with 256 consumers.
-    /// Whole and ragged tiles are one code, and so are the results of all these: registers that are moved cost less than instructions in
-    /// every instance of every task.
     #[inline(always)]
     pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
-        self,
+        &mut self,
         inputs: X,
         y: Tile<E, I, J>,
+        task: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
         let (rows, cols) = (y.rows(), y.cols());
         if rows == 0 || cols == 0 {
             return;
         }
+        let stages = stream::parts(inputs, y, task);
         // Where blocks of eight end. A tile that reads less than it writes is rare.
         let whole = if inputs.wide() && y.wide() && inputs.covers(rows, cols) { cols & !7 } else { 0 };
-        let across = (if J > 0 { J.div_ceil(8) as u32 } else { whole.div_ceil(8) }).next_power_of_two().min(self.threads);
-        let down = self.threads / across;
-        let mut col = self.thread % across * 8;
-        while col < whole {
-            let mut row = self.thread / across;
-            while row < rows {
-                // Below the last row a thread reads its own again: a branch for every load would cost more.
-                let place = |n: u32| if row + n * down < rows { row + n * down } else { row };
-                // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                let load = |n: u32| unsafe { inputs.block(place(n), col) };
-                macro_rules! loads {
-                    ($($n:literal)*) => { [$(if const { $n < together(X::ACCESSES, I, J) } { load($n) } else { X::Blocks::default() }),*] };
-                }
-                let mut blocks: [X::Blocks; 16] = loads!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-                let made = const { turn(together(X::ACCESSES, I, J)) };
-                let mut left = together(X::ACCESSES, I, J);
-                loop {
-                    macro_rules! puts {
-                        ($($n:literal)*) => {$(
-                            if $n < made && row + $n * down < rows {
-                                let v = X::open(blocks[$n]);
-                                let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                                // SAFETY: as above; nobody else writes these columns.
-                                unsafe { E::store8(y.pointer((row + $n * down) as i32, col as i32), values) };
-                            }
-                        )*};
-                    }
-                    puts!(0 1);
-                    row += made * down;
-                    // Opaque at each turn, or the compiler would write them all out.
-                    left = special::opaque(left - made);
-                    if left == 0 {
-                        break;
-                    }
-                    // All go around, also those that are not needed: of registers that stay, the compiler makes turns of their own.
-                    macro_rules! moved {
-                        ($($n:literal)*) => { [$(blocks[const { ($n + turn(together(X::ACCESSES, I, J))) % together(X::ACCESSES, I, J) } as usize]),*] };
-                    }
-                    blocks = moved!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-                }
+        let across = (whole / 8).next_power_of_two().min(self.threads);
+        let down = self.threads >> across.trailing_zeros();
+        let mut first = 0;
+        while first < rows && whole > 0 {
+            let (mut now, mut count, mut held) = (inputs, rows, 0);
+            if stages.any() {
+                count = stages.next(first, rows);
+                // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+                now = unsafe { inputs.arrived(&mut self.ring, stages.pages, cols, &mut held) };
             }
-            col += across * 8;
+            let mut col = (self.thread & (across - 1)) * 8;
+            while col < whole {
+                let mut row = self.thread >> across.trailing_zeros();
+                let put = |row: u32, blocks: X::Blocks| {
+                    let v = X::open(blocks);
+                    let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
+                    // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
+                    unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                };
+                macro_rules! each {
+                    ($near:literal, $($n:literal)*) => {{
+                        // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                        let load = |n: u32| unsafe { now.block::<$near>(row + n * down, col) };
+                        [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
+                    }};
+                }
+                // All loads before the first is needed.
+                while const { together(X::ACCESSES) > 1 } && row + const { together(X::ACCESSES) - 1 } * down < count {
+                    let blocks = if stages.any() { each!(true, 0 1 2 3) } else { each!(false, 0 1 2 3) };
+                    put(row, blocks[0]);
+                    put(row + down, blocks[1]);
+                    if const { together(X::ACCESSES) > 2 } {
+                        put(row + 2 * down, blocks[2]);
+                        put(row + 3 * down, blocks[3]);
+                    }
+                    row += const { together(X::ACCESSES) } * down;
+                }
+                while row < count {
+                    // SAFETY: as above.
+                    put(row, unsafe { if stages.any() { now.block::<true>(row, col) } else { now.block::<false>(row, col) } });
+                    row += down;
+                }
+                col += across * 8;
+            }
+            if stages.any() {
+                self.release(held);
+            }
+            first += count;
         }
         if whole < cols {
             // What is no whole block, or lies in no order that has any.
@@ -197,7 +247,7 @@ impl Share {
         }
     }
 
-    /// `y[row, col] = f(inputs, row, col)`, an element for each thread, neighbours to neighbours.
+    /// `y[row, col] = f(inputs, row, col)`, an element for each thread, neighbours to neighbours; eight on their way before the first is stored.
     #[inline(always)]
     pub fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
         self,
@@ -211,11 +261,40 @@ impl Share {
         }
         let walk = Walk::new(self.threads, cols);
         let mut at = walk.start(self.thread);
+        let make = |(row, col): (u32, u32)| f(&readers, row as i32, col as i32);
+        let put = |(row, col): (u32, u32), value: E::Value| {
+            if row < rows {
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col as i32).write(E::element(value)) };
+            }
+        };
         while at.0 < rows {
-            let (row, col) = (at.0 as i32, at.1 as i32);
-            // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-            unsafe { y.pointer(row, col).write(E::element(f(&readers, row, col))) };
-            at = walk.next(at);
+            // Of what reads more than two elements for each there is one: every further one takes the registers of its loads.
+            if const { X::ACCESSES > 3 } {
+                put(at, make(at));
+                at = walk.next(at);
+                continue;
+            }
+            // Behind the last one a thread makes its first again: a branch for each would cost more. Places are made anew for the stores.
+            let (first, mut place) = (at, at);
+            let mut value = || {
+                let value = make(if place.0 < rows { place } else { first });
+                place = walk.next(place);
+                value
+            };
+            let values = [value(), value(), value(), value(), value(), value(), value(), value()];
+            let mut each = |value: E::Value| {
+                put(at, value);
+                at = walk.next(at);
+            };
+            each(values[0]);
+            each(values[1]);
+            each(values[2]);
+            each(values[3]);
+            each(values[4]);
+            each(values[5]);
+            each(values[6]);
+            each(values[7]);
         }
     }
 
@@ -241,14 +320,31 @@ impl Share {
         let mut at = walk.start(self.thread);
         while at.0 < rows {
             let second = walk.next(at);
-            let both = second.0 < rows;
-            // Both on their way before the first is stored.
-            let values = (make(at), make(if both { second } else { at }));
+            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
+            // All on their way before the first is stored; of what reads much for each block there are two.
+            if const { X::ACCESSES > 4 } {
+                let values = (make(at), make(or_first(second)));
+                put(at, values.0);
+                if second.0 < rows {
+                    put(second, values.1);
+                }
+                at = walk.next(second);
+                continue;
+            }
+            let third = walk.next(second);
+            let fourth = walk.next(third);
+            let values = (make(at), make(or_first(second)), make(or_first(third)), make(or_first(fourth)));
             put(at, values.0);
-            if both {
+            if second.0 < rows {
                 put(second, values.1);
             }
-            at = walk.next(second);
+            if third.0 < rows {
+                put(third, values.2);
+            }
+            if fourth.0 < rows {
+                put(fourth, values.3);
+            }
+            at = walk.next(fourth);
         }
     }
 

@@ -1,7 +1,9 @@
 //! Tiles that a closure gets row by row, read and written.
 
 use super::{Row, RowMut};
+use crate::abi::PAGE_BYTES;
 use crate::element::Element;
+use crate::role::ring::Ring;
 use crate::tile::Tile;
 
 /// Tiles handed out row by row. A tile of one row is the same row every time.
@@ -10,6 +12,38 @@ pub trait RowInputs: Copy {
     type Rows;
     #[doc(hidden)]
     fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
+    /// How many of them have one row, and how many have more.
+    #[doc(hidden)]
+    const SINGLES: u32;
+    #[doc(hidden)]
+    const TILES: u32;
+    /// Bytes of the longest row that comes through the ring, of those that have more; 0 if none does.
+    #[doc(hidden)]
+    fn bytes(self) -> u32;
+    /// See [`Tile::fetch`]: single rows, those that come, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn fetch_singles(self, ring: &mut Ring) -> bool;
+    /// See [`Tile::arrived`]: single rows, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self;
+    /// See [`Tile::fetch`]: those that have more rows and come, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool;
+    /// See [`Tile::arrived`]: those that have more rows, one after the other; of those that do not come, the rows from `first` on.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self;
 }
 
 /// Tiles written row by row, all with as many rows as the first.
@@ -23,11 +57,19 @@ pub trait RowOutputs: Copy {
 }
 
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
+    /// Whether its rows come through the ring, when those of the task do: whole rows in bulk, a single one in a page.
+    #[inline(always)]
+    fn comes(self) -> bool {
+        let cols = self.cols();
+        cols > 0 && (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) && self.copies(1, cols)
+    }
+
     #[inline(always)]
     fn row_view(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         let row = if R == 1 { 0 } else { row };
         let (base, stride) = (self.pointer(row as i32, 0), self.view.col_stride);
-        Row { base, len: self.cols(), stride, lane, lanes, wide: stride == 1 && base as usize & 15 == 0 }
+        let near = if self.near == 0 { 0 } else { self.near + row * self.view.row_stride * E::BYTES };
+        Row { base, near, len: self.cols(), stride, lane, lanes, wide: stride == 1 && base as usize & 15 == 0 }
     }
 }
 
@@ -36,6 +78,38 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
     #[inline(always)]
     fn row(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         self.row_view(row, lane, lanes)
+    }
+    const SINGLES: u32 = if R == 1 { 1 } else { 0 };
+    const TILES: u32 = if R == 1 { 0 } else { 1 };
+    #[inline(always)]
+    fn bytes(self) -> u32 {
+        if R != 1 && self.comes() { self.cols() * E::BYTES } else { 0 }
+    }
+    #[inline(always)]
+    unsafe fn fetch_singles(self, ring: &mut Ring) -> bool {
+        // SAFETY: passed on from the caller.
+        R != 1 || !self.comes() || unsafe { Tile::fetch(self, ring, 1, (0, 1), self.cols()) }
+    }
+    #[inline(always)]
+    unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self {
+        // SAFETY: passed on from the caller.
+        if R == 1 && self.comes() { unsafe { Tile::arrived(self, ring, 1, self.cols(), held) } } else { self }
+    }
+    #[inline(always)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool {
+        // SAFETY: passed on from the caller.
+        R == 1 || !self.comes() || unsafe { Tile::fetch(self, ring, pages, rows, self.cols()) }
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            match R {
+                1 => self,
+                _ if self.comes() => Tile::arrived(self, ring, pages, self.cols(), held),
+                _ => self.below(first),
+            }
+        }
     }
 }
 
@@ -55,6 +129,24 @@ impl RowInputs for () {
     type Rows = ();
     #[inline(always)]
     fn row(self, _: u32, _: u32, _: u32) {}
+    const SINGLES: u32 = 0;
+    const TILES: u32 = 0;
+    #[inline(always)]
+    fn bytes(self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    unsafe fn fetch_singles(self, _: &mut Ring) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn singles_arrived(self, _: &mut Ring, _: &mut u32) {}
+    #[inline(always)]
+    unsafe fn fetch(self, _: &mut Ring, _: u32, _: (u32, u32)) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
 }
 
 macro_rules! tuple_rows {
@@ -64,6 +156,36 @@ macro_rules! tuple_rows {
             #[inline(always)]
             fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
                 ($(self.$n.row(row, lane, lanes),)+)
+            }
+            const SINGLES: u32 = 0 $(+ $name::SINGLES)+;
+            const TILES: u32 = 0 $(+ $name::TILES)+;
+            #[inline(always)]
+            fn bytes(self) -> u32 {
+                let mut most = 0;
+                $(if self.$n.bytes() > most {
+                    most = self.$n.bytes();
+                })+
+                most
+            }
+            #[inline(always)]
+            unsafe fn fetch_singles(self, ring: &mut Ring) -> bool {
+                // SAFETY: passed on from the caller.
+                unsafe { $(self.$n.fetch_singles(ring))&&+ }
+            }
+            #[inline(always)]
+            unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self {
+                // SAFETY: passed on from the caller.
+                unsafe { ($(self.$n.singles_arrived(ring, held),)+) }
+            }
+            #[inline(always)]
+            unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool {
+                // SAFETY: passed on from the caller.
+                unsafe { $(self.$n.fetch(ring, pages, rows))&&+ }
+            }
+            #[inline(always)]
+            unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
+                // SAFETY: passed on from the caller.
+                unsafe { ($(self.$n.arrived(ring, pages, first, held),)+) }
             }
         }
     };

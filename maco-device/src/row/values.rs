@@ -1,29 +1,27 @@
-//! Rows that a closure reads together, in memory or in registers.
+//! Rows that a closure reads together.
 
-use super::{Group, Row};
+use super::Row;
 use crate::element::Element;
-use crate::hardware::special;
-use crate::held::Held;
 
-/// Rows read together, place by place: rows, rows in registers, and tuples of them.
+/// Rows read together, place by place: rows, and tuples of them.
 pub trait RowValues: Copy {
     /// What a closure gets.
     type Values: Copy;
     /// Eight of each, packed.
     #[doc(hidden)]
     type Blocks: Copy + Default;
-    /// Most blocks of a group: 4, or 2; divides [`HELD`](RowValues::HELD).
+    /// Blocks loaded together: 4, or 2.
     #[doc(hidden)]
     const GROUP: usize;
-    /// Blocks of a lane that are in registers.
+    /// Whether all blocks before element `whole` are one aligned access each.
     #[doc(hidden)]
-    const HELD: usize;
-    /// The blocks of this lane; what the group does not have is not looked at.
+    fn wide(&self, whole: u32) -> bool;
+    /// `N` blocks, 2 or 4, `step` elements apart from element `j` on, all of them wide.
     #[doc(hidden)]
-    fn group(&self, group: Group) -> [Self::Blocks; 4];
-    /// Registers go around by a group, so that one code serves all.
+    fn some<const N: usize>(&self, j: u32, step: u32) -> [Self::Blocks; 4];
+    /// The block from element `j` on, zero after the end.
     #[doc(hidden)]
-    fn turn(&self, group: Group);
+    fn one(&self, j: u32) -> Self::Blocks;
     #[doc(hidden)]
     fn open(blocks: Self::Blocks) -> [Self::Values; 8];
     /// Values at a place; zero after the end.
@@ -34,34 +32,46 @@ pub trait RowValues: Copy {
 impl<E: Element> RowValues for Row<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
-    const GROUP: usize = 4;
-    const HELD: usize = 0;
+    // With a second row beside it these are eight loads of 16 bytes.
+    const GROUP: usize = if E::BYTES > 2 { 2 } else { 4 };
     #[inline(always)]
-    fn group(&self, group: Group) -> [E::Eight; 4] {
-        if self.wide && group.whole <= self.len {
-            macro_rules! blocks {
-                ($($n:literal)*) => {
-                    [$(if group.has($n) { self.wide_block(group.place($n)) } else { E::Eight::default() }),*]
-                };
-            }
-            return blocks!(0 1 2 3);
-        }
-        let mut blocks = [E::Eight::default(); 4];
-        let mut n = 0;
-        while n < group.size {
-            let j = group.place(n);
-            let left = if j < group.whole { self.len.saturating_sub(j) } else { 0 };
-            let at = self.base.wrapping_add(j as usize * self.stride as usize);
-            // SAFETY: elements inside the row, which lies inside a live tensor.
-            let block = unsafe { E::gather::<true>(at, self.stride, 0, left) };
-            let [_, b, c, d] = blocks;
-            blocks = if group.size == 4 { [b, c, d, block] } else { [b, block, c, d] };
-            n = special::opaque(n + 1);
-        }
-        blocks
+    fn wide(&self, whole: u32) -> bool {
+        self.wide && whole <= self.len
     }
     #[inline(always)]
-    fn turn(&self, _: Group) {}
+    fn some<const N: usize>(&self, j: u32, step: u32) -> [E::Eight; 4] {
+        macro_rules! blocks {
+            ($load:expr) => {{
+                let load = $load;
+                if const { N > 2 } {
+                    [load(j), load(j + step), load(j + 2 * step), load(j + 3 * step)]
+                } else {
+                    [load(j), load(j + step), E::Eight::default(), E::Eight::default()]
+                }
+            }};
+        }
+        if self.near != 0 {
+            // SAFETY: inside the row, which has arrived; blocks of eight at 16-byte boundaries.
+            blocks!(|j: u32| unsafe { E::eight_near(self.near + j * E::BYTES) })
+        } else {
+            // SAFETY: inside the row, which lies inside a live tensor; `wide` promises the alignment.
+            blocks!(|j: u32| unsafe { E::eight(self.base.wrapping_add(j as usize)) })
+        }
+    }
+    #[inline(always)]
+    fn one(&self, j: u32) -> E::Eight {
+        // SAFETY: (of all) as above; else elements inside the row.
+        unsafe {
+            if self.near != 0 {
+                E::eight_near(self.near + j * E::BYTES)
+            } else if self.wide && j + 8 <= self.len {
+                E::eight(self.base.wrapping_add(j as usize))
+            } else {
+                let at = self.base.wrapping_add(j as usize * self.stride as usize);
+                E::gather::<false>(at, self.stride, 0, self.len.saturating_sub(j))
+            }
+        }
+    }
     #[inline(always)]
     fn open(block: E::Eight) -> [E::Value; 8] {
         E::open(block)
@@ -69,32 +79,6 @@ impl<E: Element> RowValues for Row<E> {
     #[inline(always)]
     fn value(&self, j: u32) -> E::Value {
         self.at(j)
-    }
-}
-
-impl<E: Element> RowValues for &Held<E> {
-    type Values = E::Value;
-    type Blocks = E::Eight;
-    // With a second row beside it these are eight loads of 16 bytes.
-    const GROUP: usize = if E::BYTES > 2 { 2 } else { 4 };
-    const HELD: usize = Held::<E>::BLOCKS;
-    #[inline(always)]
-    fn group(&self, group: Group) -> [E::Eight; 4] {
-        if group.is_held::<Self>() { self.front() } else { self.row().group(group) }
-    }
-    #[inline(always)]
-    fn turn(&self, group: Group) {
-        if group.is_held::<Self>() && !group.is_all() {
-            self.rotate();
-        }
-    }
-    #[inline(always)]
-    fn open(block: E::Eight) -> [E::Value; 8] {
-        E::open(block)
-    }
-    #[inline(always)]
-    fn value(&self, j: u32) -> E::Value {
-        self.row().at(j)
     }
 }
 
@@ -108,24 +92,20 @@ macro_rules! tuple_values {
                 $(if $name::GROUP < least {
                     least = $name::GROUP;
                 })+
-                $(assert!($name::HELD == 0 || $name::GROUP == least, "rows held together have elements of one size");)+
                 least
             };
-            const HELD: usize = {
-                let mut most = 0;
-                $(if $name::HELD > most {
-                    most = $name::HELD;
-                })+
-                most
-            };
             #[inline(always)]
-            fn group(&self, group: Group) -> [Self::Blocks; 4] {
-                let blocks = ($(self.$n.group(group),)+);
+            fn wide(&self, whole: u32) -> bool {
+                $(self.$n.wide(whole))&&+
+            }
+            #[inline(always)]
+            fn some<const N: usize>(&self, j: u32, step: u32) -> [Self::Blocks; 4] {
+                let blocks = ($(self.$n.some::<N>(j, step),)+);
                 [($(blocks.$n[0],)+), ($(blocks.$n[1],)+), ($(blocks.$n[2],)+), ($(blocks.$n[3],)+)]
             }
             #[inline(always)]
-            fn turn(&self, group: Group) {
-                $(self.$n.turn(group);)+
+            fn one(&self, j: u32) -> Self::Blocks {
+                ($(self.$n.one(j),)+)
             }
             #[inline(always)]
             fn open(blocks: Self::Blocks) -> [Self::Values; 8] {

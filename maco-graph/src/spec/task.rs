@@ -207,6 +207,9 @@ pub enum TaskKind {
     },
     /// The consumer threads load and store global memory themselves.
     Direct,
+    /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map` or `rows`, once, and
+    /// nothing else of its `cta`).
+    Tiled,
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
     Streamed {
         /// Which tensor parameter.
@@ -215,7 +218,7 @@ pub enum TaskKind {
         /// else writes the result. See [`crate::plan::Relation::carried`].
         factor: Option<u8>,
     },
-    /// As [`TaskKind::Direct`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
+    /// As [`TaskKind::Tiled`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
     Norm {
         /// Which tensor parameter the norm is of.
         x: u8,
@@ -271,6 +274,11 @@ impl TaskSpec {
             TaskKind::Streamed { operand, .. } => Some(operand as usize),
             _ => None,
         }
+    }
+
+    /// Whether tiles that it reads may come through the ring.
+    pub const fn reads_tiles(&self) -> bool {
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Norm { .. } | TaskKind::Elementwise)
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.

@@ -1,11 +1,11 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PRELOADED, QUICK, READ_BY_TMA,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
     ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
-use maco_graph::spec::{Index, TaskKind};
+use maco_graph::spec::{Access, Index, TaskKind};
 
 use super::partials::Partials;
 use super::{tensor_params, too_many};
@@ -48,6 +48,11 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             (descriptor.coord[2], descriptor.split) = (chunk, split);
             descriptor.flags |= flags;
         }
+        // Copies are ordered through device memory, where a worker's own tasks leave no signal: consumers wait for those and load themselves.
+        let local = || plan.waits_of(task).iter().any(|wait| plan.local.is_local(task, wait.counter));
+        if plan.graph.calls[call].task.reads_tiles() && descriptor.flags & PRELOADED == 0 && local() {
+            descriptor.flags &= !STREAMED;
+        }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
         named(plan, call as u32, &mut descriptor, &mut made.overflow);
@@ -87,11 +92,24 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
 /// a consumer warp that waits for long cannot begin with the next task.
 const SMALL: u64 = 1024;
 
+/// Bytes that a task must read for its tiles to come through the ring: of fewer, the way through the loader takes longer than the loads.
+const LARGE: u64 = PAGE_BYTES as u64;
+
 /// Bytes that one task of a call writes.
 fn bytes_written(plan: &Plan, call: usize) -> u64 {
+    bytes(plan, call, |access| access.writes())
+}
+
+/// Whether what the tasks of a call read comes through the ring, tile by tile.
+fn tiles_come(plan: &Plan, call: usize) -> bool {
+    plan.graph.calls[call].task.reads_tiles() && bytes(plan, call, |access| access.reads()) >= LARGE
+}
+
+/// Bytes of the operands of one task of a call that it accesses so.
+fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
     let tile = &plan.calls[call].tile;
     let operands = plan.graph.calls[call].operands.iter().zip(tensor_params(&plan.graph.calls[call]));
-    let bytes = operands.filter(|(_, param)| param.access.writes()).map(|(view, param)| {
+    let bytes = operands.filter(|(_, param)| accesses(param.access)).map(|(view, param)| {
         let elements = param.region.iter().zip(&view.axes).map(|(index, axis)| match *index {
             Index::Tile(tiled) => axis.extent.min(tile[tiled as usize].into()),
             _ => axis.extent,
@@ -104,10 +122,11 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
 /// How the tasks of each call travel.
 fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
-    for call in &plan.graph.calls {
+    for (index, call) in plan.graph.calls.iter().enumerate() {
+        let all = tiles_come(plan, index);
         for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             // A body with scratch may read any of its tensors by copies.
-            let copied = param.staged || call.task.streamed() == Some(n) || call.task.shared() > 0;
+            let copied = all || param.staged || call.task.streamed() == Some(n) || call.task.shared() > 0;
             fetched[view.tensor as usize] |= copied && param.access.reads();
         }
     }
@@ -127,7 +146,9 @@ fn flags(plan: &Plan) -> Vec<u16> {
             Some(_) => STREAMED | PRELOADED,
             // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
             None if call.task.shared() > 0 => STREAMED | PRELOADED,
-            None => 0,
+            None if !tiles_come(plan, index) => 0,
+            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
+            None => STREAMED | PRELOADED,
         };
         let quick = if copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
         let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };

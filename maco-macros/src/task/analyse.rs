@@ -26,6 +26,9 @@ pub enum Kind {
         splits: bool,
     },
     Direct,
+    /// The body calls `.zip(`, `.map(` or `.rows(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
+    /// operations the second could read what the first one writes.
+    Tiled,
     /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
     Streamed {
         /// Which tensor parameter.
@@ -119,6 +122,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
                     let factor = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|factor| factor as u8);
                     Kind::Streamed { operand: operand as u8, factor }
                 }
+                None if tiles(task) => Kind::Tiled,
                 None => norm(task).unwrap_or(Kind::Direct),
             }
         }
@@ -131,6 +135,29 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
         accumulators(task, &model, body.pairs, errors);
     }
     (!errors.any()).then_some(model)
+}
+
+/// See [`Kind::Tiled`]. A loop could call it twice, so the call is not inside braces.
+fn tiles(task: &Task<'_>) -> bool {
+    let Some(syn::Pat::Ident(syn::PatIdent { ident: cta, .. })) = &task.cta else { return false };
+    let cta = cta.to_string();
+    let tokens: Vec<TokenTree> = task.function.body.stream().into_iter().collect();
+    let called = tokens.windows(4).any(|window| {
+        matches!(window, [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)]
+            if *name == cta && dot.as_char() == '.' && (method == "zip" || method == "map" || method == "rows"))
+    });
+    let named = |index: &Index| matches!(index.kind, IndexKind::Data(_));
+    called && mentions(task.function.body.stream(), &cta) == 1 && !task.tensors().flat_map(|tensor| &tensor.region).any(named)
+}
+
+/// How often a body names `name`.
+fn mentions(tokens: TokenStream, name: &str) -> usize {
+    let each = tokens.into_iter().map(|token| match token {
+        TokenTree::Ident(word) => usize::from(word == name),
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => 0,
+    });
+    each.sum()
 }
 
 /// Whether data selects the planes of a tensor.

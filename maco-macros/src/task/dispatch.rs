@@ -18,7 +18,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
     // time. An epilogue is fused into stores of accumulators, which it has none of.
-    let called = matches!(model.kind, Kind::Direct | Kind::Norm { .. } | Kind::Elementwise);
+    let called = matches!(model.kind, Kind::Direct | Kind::Tiled | Kind::Norm { .. } | Kind::Elementwise);
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for element in elements {
@@ -44,10 +44,12 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                     #[cfg(target_arch = "nvptx64")]
                     #n #guard => if const { __R::CALLS } {
                         #[inline(never)]
-                        fn __apart(#descriptor: #p::Task) {
-                            __body::<#p::Share, #p::Identity, #sizes>(&mut #p::Cta::new(&mut #p::Share::consumers(), #descriptor), #(#arguments),*)
+                        fn __apart(#descriptor: #p::Task, __ring: u64) -> u64 {
+                            let mut __share = #p::Share::consumers(__ring);
+                            __body::<#p::Share, #p::Identity, #sizes>(&mut #p::Cta::new(&mut __share, #descriptor), #(#arguments),*);
+                            #p::Role::ring(&__share)
                         }
-                        __apart(#descriptor)
+                        #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
                     } else {
                         #here
                     },

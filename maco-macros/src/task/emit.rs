@@ -122,6 +122,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let kind = match model.kind {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
+        Kind::Tiled => quote! { Tiled },
         Kind::Streamed { operand, factor } => {
             let factor = match factor {
                 Some(factor) => quote! { ::core::option::Option::Some(#factor) },

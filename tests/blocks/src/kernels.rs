@@ -75,7 +75,7 @@ pub fn moments(
     #[write(i, ..)] variance: Tensor<f32, M, 1>,
 ) {
     cta.rows(x, (count, mean, variance), |x, (count, mean, variance)| {
-        let all = x.hold().fold((0, 0.0, 0.0), |v| (1, v, 0.0), join);
+        let all = x.fold((0, 0.0, 0.0), |v| (1, v, 0.0), join);
         count.put(0, all.0);
         mean.put(0, all.1);
         variance.put(0, all.2 / x.len() as f32);

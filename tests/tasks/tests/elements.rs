@@ -15,9 +15,11 @@ on_every_device! {
     f32_quantised up to [40, 5000], edges LONG;
 }
 
-const EDGES: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [64, 128], [65, 136], [128, 257], [200, 264]];
+/// The last four come through the ring: whole tiles, ragged ones, in pages of more rows than those of whole tiles, side by side.
+const EDGES: [[u64; 2]; 13] =
+    [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [64, 128], [65, 136], [128, 257], [200, 264], [64, 1024], [83, 1040], [99, 136], [33, 2056]];
 
-const LONG: [[u64; 2]; 9] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000], [3, 4096], [2, 4107], [1, 9000]];
+const LONG: [[u64; 2]; 11] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000], [3, 4096], [2, 4107], [1, 9000], [21, 4096], [5, 16384]];
 
 macro_rules! elements {
     ($name:ident, $kernel:ident, $ty:ty) => {

@@ -11,8 +11,9 @@ on_every_device! {
     f32_norms up to [70, 5000], edges EDGES;
 }
 
-/// Nothing, one, less than a block, blocks and a tail, more than a warp's registers hold, rows that do not begin at 16 bytes.
-const EDGES: [[u64; 2]; 14] = [
+/// Nothing, one, less than a block, blocks and a tail, rows that do not begin at 16 bytes; through the ring, in stages of eight rows, of four, of
+/// one, and rows too long for it.
+const EDGES: [[u64; 2]; 18] = [
     [0, 5],
     [3, 0],
     [1, 1],
@@ -27,6 +28,10 @@ const EDGES: [[u64; 2]; 14] = [
     [3, 4104],
     [2, 9000],
     [1, 20001],
+    [19, 2048],
+    [11, 5000],
+    [5, 16384],
+    [2, 40960],
 ];
 
 const EPSILON: f64 = 1e-5;

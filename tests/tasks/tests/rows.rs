@@ -11,7 +11,7 @@ on_every_device! {
 }
 
 /// M, N, K.
-const EDGES: [[u64; 3]; 11] = [
+const EDGES: [[u64; 3]; 13] = [
     [0, 5, 2],
     [3, 0, 2],
     [1, 1, 3],
@@ -23,6 +23,8 @@ const EDGES: [[u64; 3]; 11] = [
     [3, 4100, 5],
     [2, 9000, 2],
     [1, 20001, 8],
+    [19, 2048, 4],
+    [9, 8192, 3],
 ];
 
 /// Whether element `a` at `i` comes before `b` at `j`: NaN first, then from the largest down, equal ones in order.

@@ -38,13 +38,16 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
     called
 }
 
-/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. The norm of a factor is made by
-/// all consumers, who meet in it.
+/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
+/// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
+/// there, the fence of its proxy. The norm of a factor is made by all consumers, who meet in it.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    const OF_THE_RING: [&str; 3] =
+        ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
     let norm = function.body.iter().any(SQUARES);
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        if !(norm && MET(statement)) {
+        if !(norm && MET(statement) || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
     }
