@@ -189,10 +189,10 @@ pub fn near<E: Number>(tensor: &Tensor<E>, expected: impl Fn(usize) -> f64, rela
     for (n, found) in tensor.download().expect("download").into_iter().enumerate() {
         let (found, expected) = (found.to64(), expected(n));
         let rounded = E::from64(expected).to64();
-        // Near the largest number a rounding may go either way.
+        // Near the largest number a rounding may go either way. Below the smallest normal one of `f16` numbers are no closer to each other than there.
         let good = found == rounded
             || found.is_nan() && expected.is_nan()
-            || (found - expected).abs() <= (relative + E::UNIT) * expected.abs() + absolute(n) + 1e-37 + E::UNIT * 6e-5;
+            || (found - expected).abs() <= (relative + E::UNIT) * expected.abs() + absolute(n) + 1e-37 + E::UNIT * 2f64.powi(-14);
         assert!(good, "{what}: element {n} is {found}, expected {expected}");
     }
 }
