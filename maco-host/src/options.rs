@@ -22,6 +22,7 @@ pub struct PlanOptions {
     pub(crate) shapes: Vec<CallShape>,
     pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
+    pub(crate) dependent_launch: bool,
     pub(crate) carried: bool,
     pub(crate) look_ahead: bool,
     pub(crate) prologues: bool,
@@ -40,6 +41,7 @@ impl Default for PlanOptions {
             shapes: Vec::new(),
             tuning: None,
             cooperative: true,
+            dependent_launch: true,
             carried: true,
             look_ahead: false,
             prologues: true,
@@ -114,6 +116,16 @@ impl PlanOptions {
     #[must_use]
     pub fn cooperative(mut self, cooperative: bool) -> PlanOptions {
         self.cooperative = cooperative;
+        self
+    }
+
+    /// Whether a launch behind another kernel of its stream, or of its CUDA graph, may begin where that one has already ended (programmatic dependent
+    /// launch; CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization"): it finds out what its first tasks are, and waits
+    /// until all that kernel has written is there before it touches anything else. With `false` it begins when that kernel has ended, for graphs that
+    /// older tools are to read: they do not know of such edges.
+    #[must_use]
+    pub fn dependent_launch(mut self, dependent_launch: bool) -> PlanOptions {
+        self.dependent_launch = dependent_launch;
         self
     }
 

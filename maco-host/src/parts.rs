@@ -23,6 +23,8 @@ pub(crate) struct Parts {
     pub(crate) staging: bool,
     /// A GPU is asked for room for all CTAs at once.
     pub(crate) cooperative: bool,
+    /// A launch may begin before the kernel before it has ended.
+    pub(crate) dependent: bool,
     deadline_ns: AtomicU64,
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
@@ -59,9 +61,10 @@ impl Parts {
     pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<Parts, Error> {
         let lowered = Lowered::new(&plan, options.look_ahead)?;
         let signature = Signature::new(&plan.graph)?;
-        let (staging, cooperative) = (device.is_gpu() || options.pipelined, options.cooperative);
+        let staging = device.is_gpu() || options.pipelined;
+        let (cooperative, dependent) = (options.cooperative, options.dependent_launch);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
-        Ok(Parts { device, plan, lowered, signature, staging, cooperative, deadline_ns, delays, profile })
+        Ok(Parts { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile })
     }
 
     pub(crate) fn megakernel(&self) -> &str {

@@ -4,6 +4,7 @@ fn main() {
         "src/dense.rs",
         "src/faults.rs",
         "src/inputs.rs",
+        "src/launches.rs",
         "src/random.rs",
         "src/readme.rs",
         "src/regions.rs",

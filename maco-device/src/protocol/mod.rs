@@ -20,7 +20,7 @@ pub use executor::{attend, work};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
 pub use layout::Layout;
-pub use queue::{CLAIMED, Drain, Queue, enter, leave};
+pub use queue::{CLAIMED, Drain, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait};

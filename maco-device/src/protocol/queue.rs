@@ -170,8 +170,28 @@ impl Queue {
 #[inline(always)]
 pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
     // SAFETY: the caller promises a live launch.
+    unsafe { admit(machine, run, count_in(machine, run)) }
+}
+
+/// How many run the launch already; this one more. The first half of [`enter`], for those who have something else to ask for meanwhile.
+///
+/// # Safety
+/// As [`enter`].
+#[inline(always)]
+pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
+    // SAFETY: the caller promises a live launch.
+    unsafe { machine.claim(&raw mut (*run.state).begun, 1) }
+}
+
+/// The second half of [`enter`]: `before` is what [`count_in`] said.
+///
+/// # Safety
+/// As [`enter`].
+#[inline(always)]
+pub unsafe fn admit<M: Machine>(machine: &M, run: &Run, before: u32) -> bool {
+    // SAFETY: the caller promises a live launch.
     unsafe {
-        if machine.claim(&raw mut (*run.state).begun, 1) < (*run.launch).executors {
+        if before < (*run.launch).executors {
             return true;
         }
         Patience::new().report(machine, run, BlackBox { report: REPORT_BUSY, ..BlackBox::EMPTY });

@@ -10,6 +10,21 @@ pub fn sync_cta() {
     unsafe { asm!("bar.sync 0;", options(nostack)) }
 }
 
+/// The next launch of the stream may begin where there is room, if it was queued to (PTX ISA §9.7.13.13 `griddepcontrol`): it waits for this one.
+#[inline(always)]
+pub fn let_next_launch_begin() {
+    // SAFETY: changes nothing that this grid sees.
+    unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack)) }
+}
+
+/// Until the kernel before in the stream has ended and what it wrote is here; at once, unless this launch was queued to begin before. Before anything is
+/// read that a launch writes, or written.
+#[inline(always)]
+pub fn wait_for_launch_before() {
+    // SAFETY: the kernel before waits for nothing of this one.
+    unsafe { asm!("griddepcontrol.wait;", options(nostack)) }
+}
+
 /// The 256 consumer threads.
 #[inline(always)]
 pub fn sync_user() {

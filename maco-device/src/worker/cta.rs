@@ -12,6 +12,12 @@ use crate::role::Role;
 use crate::role::ring::Arena;
 use crate::task::{Callable, Filter, Task, dispatch};
 
+/// Words of a line of the second-level cache.
+const LINE_WORDS: u32 = 32;
+/// Lines behind the launch record's begin that are asked for at once: list starts, views and tensor maps lie there, and each of these would
+/// be waited for behind the one before.
+const FIRST_LINES: u32 = 32;
+
 /// The tasks of `C` that are in `F`.
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
@@ -34,26 +40,44 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
     let block = special::block();
     // SAFETY: the caller promises a live launch, which does not change while it runs; every role gets the threads it is for.
     unsafe {
+        if thread < FIRST_LINES {
+            memory::prefetch(launch.cast::<u32>().wrapping_add((thread * LINE_WORDS) as usize));
+        }
         delay::seed((*launch).delays);
+        barrier::let_next_launch_begin();
         let workers = (*launch).workers;
         if block >= workers {
+            barrier::wait_for_launch_before();
             scheduler(arena, launch, block - workers);
         } else {
             if thread == 0 {
                 arena.init();
                 profile::init(arena, launch, block);
             }
-            barrier::sync_cta();
             if thread < 128 {
                 special::registers_decrease();
                 match thread / 32 {
-                    0 => roles::load(arena, launch, Compiled::<C, F>(PhantomData)),
-                    1 => control::control(arena, launch),
-                    2 => roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData)),
-                    _ => fetch::fetch(arena, launch),
+                    0 => {
+                        meet();
+                        roles::load(arena, launch, Compiled::<C, F>(PhantomData));
+                    }
+                    1 => {
+                        meet();
+                        control::control(arena, launch);
+                    }
+                    2 => {
+                        meet();
+                        roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
+                    }
+                    _ => {
+                        fetch::ask(launch);
+                        meet();
+                        fetch::fetch(arena, launch);
+                    }
                 }
             } else {
                 special::registers_increase();
+                meet();
                 roles::consume(arena, launch, Compiled::<C, F>(PhantomData));
             }
             warp::sync();
@@ -64,6 +88,14 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
             protocol::leave(&Lane, (*launch).state as *mut _, (*launch).executors);
         }
     }
+}
+
+/// The CTA's words are initialised, and what launches write is this launch's. Every role comes here by itself, so that the fetcher can ask for what it
+/// reads first before.
+#[inline(always)]
+fn meet() {
+    barrier::wait_for_launch_before();
+    barrier::sync_cta();
 }
 
 /// A CTA that is scheduler `number`.
@@ -114,8 +146,11 @@ pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, t
 pub(super) unsafe fn admitted(run: &Run) -> bool {
     // SAFETY: a live launch.
     unsafe {
+        let first = special::thread() % 32 == 0;
+        // Both are on their way at the same time.
+        let before = if first { protocol::count_in(&Lane, run) } else { 0 };
         let mut aborted = run.aborted(&Warp);
-        if special::thread() % 32 == 0 && !protocol::enter(&Lane, run) {
+        if first && !protocol::admit(&Lane, run, before) {
             aborted = true;
         }
         Warp.all(!aborted)

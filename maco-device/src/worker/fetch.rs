@@ -118,6 +118,21 @@ unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -
     true
 }
 
+/// Has what a list begins with on its way, before anything that a launch writes is read. The fetcher warp calls.
+#[inline(always)]
+pub(super) unsafe fn ask(launch: *const Launch) {
+    let lane = special::thread() % 32;
+    // SAFETY: a live launch, whose record and list starts do not change.
+    unsafe {
+        let first = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
+        // Two batches of descriptors, two to a line, and behind them the plan's state.
+        if lane <= BATCH {
+            let descriptors = ((*launch).descriptors as *const Descriptor).wrapping_add((first + lane * 2) as usize);
+            memory::prefetch(if lane < BATCH { descriptors.cast() } else { (*launch).state as _ });
+        }
+    }
+}
+
 #[inline(always)]
 pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     let lane = special::thread() % 32;

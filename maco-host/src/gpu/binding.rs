@@ -1,4 +1,5 @@
-//! The tables of one set of arguments on the GPU: the launch record, views, tensor maps, scalars.
+//! The tables of one set of arguments on the GPU: the launch record, list starts, views, tensor maps, scalars: what a worker reads first,
+//! so it lies together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,6 +33,7 @@ pub(crate) struct Binding {
 /// Where each table starts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
+    starts: usize,
     views: usize,
     maps: usize,
     scalars: usize,
@@ -39,11 +41,12 @@ struct Places {
 }
 
 impl Places {
-    fn new((views, maps, scalars): (usize, usize, usize)) -> Places {
-        let at_views = size_of::<Launch>().next_multiple_of(LINE);
+    fn new(starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
+        let at_starts = size_of::<Launch>();
+        let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
         let at_scalars = at_maps + maps * size_of::<TensorMap>();
-        Places { views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
+        Places { starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
     }
 }
 
@@ -60,7 +63,7 @@ struct Slot {
 
 impl Binding {
     pub(super) fn new(context: &Arc<Context>, parts: &Parts) -> Result<Binding, Error> {
-        let places = Places::new(parts.lowered.table_sizes());
+        let places = Places::new(parts.lowered.starts.len(), parts.lowered.table_sizes());
         let what = format!("the argument tables of megakernel `{}`", parts.megakernel());
         let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
@@ -98,6 +101,7 @@ impl Binding {
         // SAFETY: the slot has `places.end` bytes, its last copy has ended, and the tables have the sizes the places were made for.
         unsafe {
             put(base, &[launch]);
+            put(base.add(self.places.starts), &parts.lowered.starts);
             put(base.add(self.places.views), &tables.views);
             put(base.add(self.places.maps), &maps);
             put(base.add(self.places.scalars), &tables.scalars);
@@ -114,7 +118,7 @@ impl Binding {
         let (base, lowered) = (self.memory.address(), &parts.lowered);
         Launch {
             descriptors: plan.descriptors(),
-            starts: plan.starts(),
+            starts: base + self.places.starts as u64,
             views: base + self.places.views as u64,
             maps: base + self.places.maps as u64,
             scalars: base + self.places.scalars as u64,
@@ -160,13 +164,13 @@ mod tests {
 
     #[test]
     fn tables_do_not_overlap_and_maps_are_aligned() {
-        for (views, maps, scalars) in [(1, 0, 0), (3, 2, 5), (4, 4, 1), (1000, 7, 0)] {
-            let places = Places::new((views, maps, scalars));
-            assert!(places.views >= size_of::<Launch>());
+        for (starts, views, maps, scalars) in [(2, 1, 0, 0), (133, 3, 2, 5), (0, 4, 4, 1), (5, 1000, 7, 0)] {
+            let places = Places::new(starts, (views, maps, scalars));
+            assert!(places.starts >= size_of::<Launch>() && places.views >= places.starts + starts * 4);
             assert!(places.maps >= places.views + views * 32);
             assert_eq!(places.scalars, places.maps + maps * 128);
             assert_eq!(places.end, places.scalars + scalars * 4);
-            assert_eq!((places.views % 32, places.maps % 128, places.scalars % 4), (0, 0, 0));
+            assert_eq!((places.starts % 4, places.views % 32, places.maps % 128, places.scalars % 4), (0, 0, 0, 0));
         }
     }
 }

@@ -24,9 +24,18 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
     // Unused bytes of the union are zero, as the driver's headers ask.
     // SAFETY: plain integers, valid when zero.
-    let mut attribute = unsafe { MaybeUninit::<CUlaunchAttribute>::zeroed().assume_init() };
-    attribute.id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
-    attribute.value.cooperative = 1;
+    let mut attributes = unsafe { MaybeUninit::<[CUlaunchAttribute; 2]>::zeroed().assume_init() };
+    let mut count = 0;
+    if parts.cooperative {
+        attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+        attributes[count].value.cooperative = 1;
+        count += 1;
+    }
+    if parts.dependent {
+        attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attributes[count].value.programmaticStreamSerializationAllowed = 1;
+        count += 1;
+    }
     let config = sys::CUlaunchConfig {
         gridDimX: parts.lowered.grid(),
         gridDimY: 1,
@@ -36,8 +45,8 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
         blockDimZ: 1,
         sharedMemBytes: SHARED_BYTES,
         hStream: stream,
-        attrs: &mut attribute,
-        numAttrs: parts.cooperative as u32,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: count as u32,
     };
     let mut parameter = launch;
     let mut parameters = [(&raw mut parameter).cast::<c_void>()];

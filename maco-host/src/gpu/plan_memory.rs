@@ -26,9 +26,8 @@ pub(super) struct PlanMemory {
     /// Temps, and zeros behind them.
     arena: DeviceMemory,
     zeros: u64,
-    /// Descriptors, list starts, overflow, then what schedulers own.
+    /// Descriptors, overflow, then what schedulers own.
     tasks: DeviceMemory,
-    starts: u64,
     overflow: u64,
     shares: Shares,
     /// Partial sums.
@@ -88,8 +87,7 @@ impl PlanMemory {
         let what = |what: &str| format!("the {what} of megakernel `{megakernel}`");
         let zeros = lowered.arena.bytes;
         let arena = DeviceMemory::zeroed(context, zeros + ZEROS, &what("temps"))?;
-        let starts = size_of_val(&*lowered.descriptors) as u64;
-        let overflow = (starts + size_of_val(&*lowered.starts) as u64).next_multiple_of(16);
+        let overflow = size_of_val(&*lowered.descriptors) as u64;
         let mut shares = Shares::new(overflow + size_of_val(&*lowered.overflow) as u64, lowered);
         let tasks = DeviceMemory::zeroed(context, shares.end, &what("descriptors"))?;
         shares.base = tasks.address();
@@ -104,7 +102,6 @@ impl PlanMemory {
         let memory = PlanMemory {
             zeros: arena.address() + zeros,
             arena,
-            starts: tasks.address() + starts,
             overflow: tasks.address() + overflow,
             tasks,
             shares,
@@ -125,7 +122,6 @@ impl PlanMemory {
     pub(super) fn write_tasks(&self, context: &Arc<Context>, lowered: &Lowered, fault: Option<Fault>) -> Result<(), Error> {
         let (descriptors, overflow, images) = lowered.with(fault);
         upload(context, self.tasks.address(), &descriptors)?;
-        upload(context, self.starts, &lowered.starts)?;
         upload(context, self.overflow, &overflow)?;
         let mut shares = Vec::with_capacity(images.len());
         for (image, place) in images.iter().zip(&self.shares.places) {
@@ -152,10 +148,6 @@ impl PlanMemory {
 
     pub(super) fn descriptors(&self) -> u64 {
         self.tasks.address()
-    }
-
-    pub(super) fn starts(&self) -> u64 {
-        self.starts
     }
 
     pub(super) fn overflow(&self) -> u64 {

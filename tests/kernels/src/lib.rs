@@ -3,6 +3,7 @@ pub mod chains;
 pub mod dense;
 pub mod faults;
 pub mod inputs;
+pub mod launches;
 pub mod random;
 pub mod readme;
 pub mod regions;

@@ -3,6 +3,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use kernels::launches::step;
 use kernels::{dense, inputs, random, regions};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
@@ -66,6 +67,42 @@ fn gpu_runs_on_a_stream() {
     let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
     plan.run_on(&stream, &case.x, &case.up, &case.down, &mut y).unwrap().wait().unwrap();
     case.expected.within(&y, 0.02, "run_on");
+}
+
+/// Launches that each read what the last one wrote, on fewer multiprocessors than there are, so that the next one may begin beside it: none reads
+/// what is not there yet.
+#[test]
+#[ignore = "gpu"]
+fn gpu_launches_wait_for_the_one_before() {
+    const DIMS: step::Dims = step::Dims { M: 4096, N: 1024 };
+    let device = Device::gpu(0).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let first: Vec<u32> = (0..DIMS.M as u32 * DIMS.N as u32).collect();
+    for (cooperative, dependent) in [(true, true), (false, true), (true, false), (false, false)] {
+        let options = PlanOptions::new().workers(device.workers() / 3).cooperative(cooperative).dependent_launch(dependent);
+        // Two, since the launches of one would wait for each other's state.
+        let plans = [(); 2].map(|()| step::plan_with(&device, DIMS, &options).unwrap());
+        let mut x = device.upload(&first, [DIMS.M, DIMS.N]).unwrap();
+        let mut y = device.zeros::<u32>([DIMS.M, DIMS.N]).unwrap();
+        let there = plans[0].bind(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
+        let back = plans[1].bind(Arguments::new().tensor(&y).tensor_mut(&mut x)).unwrap();
+        let both = |stream: &Stream| (0..10).try_for_each(|_| there.launch_on(stream).and_then(|()| back.launch_on(stream)));
+        let graph = CudaGraph::capture(&stream, both).unwrap();
+        let rounds = rounds(100);
+        for _ in 0..rounds {
+            both(&stream).unwrap();
+            graph.launch(&stream).unwrap();
+        }
+        stream.synchronize().unwrap();
+        plans.iter().for_each(|plan| plan.check().unwrap());
+        // 5ⁿ x + (1 + 5 + .. + 5ⁿ⁻¹)
+        let (factor, sum) =
+            (0..rounds * 40).fold((1u32, 0u32), |(factor, sum), _| (factor.wrapping_mul(5), sum.wrapping_mul(5).wrapping_add(1)));
+        let expected = first.iter().map(|v| v.wrapping_mul(factor).wrapping_add(sum));
+        let found = x.download().unwrap();
+        let wrong = found.iter().zip(expected).filter(|(found, expected)| **found != *expected).count();
+        assert_eq!(wrong, 0, "of {} elements, cooperative {cooperative}, dependent {dependent}", found.len());
+    }
 }
 
 /// The same plan again and again: every launch uses the other counter bank and leaves the first one clean.

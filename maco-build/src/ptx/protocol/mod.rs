@@ -60,6 +60,7 @@ pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
 pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     let flow = Flow::new(function);
     let mut rules = Rules { flow, report };
+    rules.launches();
     rules.scopes();
     rules.barriers();
     rules.copies();
@@ -105,6 +106,19 @@ impl Rules<'_, '_, '_> {
                 self.broken(at, text);
             }
         }
+    }
+
+    /// A launch may begin before the kernel before it has ended: only then it touches what launches write, or lets its roles begin.
+    fn launches(&mut self) {
+        const SHARED: Is = |s| part(s, "global") && part(s, "gpu") && !op(s, "fence.") || ALL_THREADS(s);
+        const ENDED: Is = |s| s.opcode() == "griddepcontrol.wait";
+        self.always(
+            SHARED,
+            Way::Backward,
+            ENDED,
+            NEVER,
+            "the launch before may not have ended: `griddepcontrol.wait` belongs before the first access to what it writes",
+        );
     }
 
     /// Counters and rings are of one GPU, a CTA's own words of the CTA; what the host reads is only written.

@@ -6,6 +6,7 @@ use crate::ptx::{Rules, lint};
 const ENTRY: &str = "
 mbarrier.init.shared::cta.b64 [%r1], %r2;
 fence.mbarrier_init.release.cluster;
+griddepcontrol.wait;
 bar.sync 0;
 ld.param.b64 %rd1, [maco_small_param_0];
 add.s64 %rd2, %rd1, 4;
@@ -186,6 +187,7 @@ fn other_entries_are_not_concerned() {
 #[test]
 fn every_rule_sees_its_mistake() {
     for (line, nth, instead, word) in [
+        ("griddepcontrol.wait;", 0, "", "may not have ended"),
         ("fence.mbarrier_init.release.cluster;", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global;", 0, "", "before the loads of each task"),
         ("fence.proxy.async.global;", 1, "", "the task's body and its end"),

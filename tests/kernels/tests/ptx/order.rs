@@ -8,7 +8,7 @@ use maco_build::ptx::{Rules, lint};
 use super::Entry;
 
 /// Every kind of fence that an entry has which uses tensor cores.
-pub const FENCES: [&str; 7] = [
+pub const FENCES: [&str; 8] = [
     "fence.acquire.gpu",
     "fence.mbarrier_init.release.cluster",
     "fence.proxy.async.global",
@@ -16,6 +16,7 @@ pub const FENCES: [&str; 7] = [
     "fence.proxy.tensormap::generic.acquire.gpu",
     "fence.release.gpu",
     "fence.sc.cta",
+    "griddepcontrol.wait",
 ];
 
 /// Mistakes that the lint does not see, and which kinds of fences there were to make them with.
@@ -35,7 +36,7 @@ pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
         let times = tried.entry(opcode).or_default();
         *times += 1;
         // Rules about accesses look at one alone, those about fences at its place.
-        if opcode.starts_with("fence.") || *times <= 2 {
+        if is_fence(opcode) || *times <= 2 {
             let mistakes = mistakes(line, opcode).into_iter().filter(|mistake| !(idle && mistake.trim().is_empty()));
             made.extend(mistakes.map(|mistake| (before, mistake, after)));
         }
@@ -53,12 +54,17 @@ pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
             .collect();
         shares.into_iter().flat_map(|share| share.join().expect("the lint does not panic")).collect()
     });
-    (unseen, tried.into_keys().filter(|opcode| opcode.starts_with("fence.")).collect())
+    (unseen, tried.into_keys().filter(|opcode| is_fence(opcode)).collect())
+}
+
+/// What is nothing but order.
+fn is_fence(opcode: &str) -> bool {
+    ["fence.", "griddepcontrol."].iter().any(|start| opcode.starts_with(start))
 }
 
 /// The instruction on a line, if it orders memory or has a scope.
 fn ordering(line: &str) -> Option<&str> {
-    const STARTS: [&str; 10] = [
+    const STARTS: [&str; 11] = [
         "fence.",
         "ld.relaxed",
         "st.relaxed",
@@ -69,6 +75,7 @@ fn ordering(line: &str) -> Option<&str> {
         "mbarrier.test_wait",
         "mbarrier.try_wait",
         "cp.async.bulk.wait_group",
+        "griddepcontrol.wait",
     ];
     line.split([' ', '\t', ';']).find(|word| STARTS.iter().any(|start| word.starts_with(start)))
 }
@@ -91,7 +98,7 @@ fn mistakes(line: &str, opcode: &str) -> Vec<String> {
     ];
     let other = other.into_iter().filter(|(from, _)| opcode.contains(from));
     let mut lines: Vec<String> = other.map(|(from, to)| line.replacen(opcode, &opcode.replacen(from, to, 1), 1)).collect();
-    if ["fence.", "cp.", "st.relaxed.sys"].iter().any(|start| opcode.starts_with(start)) {
+    if is_fence(opcode) || ["cp.", "st.relaxed.sys"].iter().any(|start| opcode.starts_with(start)) {
         lines.push("\n".to_owned());
     }
     lines
