@@ -167,7 +167,7 @@ impl Consumer {
         self.cores.commit();
         self.stage_if_free();
         self.cores.wait_older();
-        if self.reading.is_some() && self.lane() == 0 {
+        if self.reading.is_some() && ring::arrives(self.lane()) {
             // SAFETY: the group that read it is complete for this warp.
             unsafe { self.ring.release(self.reading, pages) };
         }
@@ -177,7 +177,7 @@ impl Consumer {
     /// All products are made: gives the last stage back, and stages what waits.
     #[inline(always)]
     fn end(&mut self, pages: u32) {
-        if self.lane() == 0 {
+        if ring::arrives(self.lane()) {
             // SAFETY: every group is complete for this warp.
             unsafe { self.ring.release(self.reading, pages) };
         }
@@ -433,7 +433,7 @@ impl Role for Consumer {
                     return Some((stage, at_stage));
                 }
                 warp::sync();
-                if lane == 0 {
+                if ring::arrives(lane) {
                     self.ring.release(stage, stream::pages(J));
                 }
             }
@@ -482,7 +482,7 @@ impl Role for Consumer {
         // The stage's next bytes come through the other proxy.
         fence::proxy_async_shared();
         warp::sync();
-        if lane == 0 {
+        if ring::arrives(lane) {
             // SAFETY: the warp no longer reads the stage.
             unsafe { self.ring.release(stage, stream::pages(J)) };
         }
@@ -516,7 +516,7 @@ impl Role for Consumer {
             // The stage's next bytes come through the other proxy.
             fence::proxy_async_shared();
             warp::sync();
-            if self.lane() == 0 {
+            if ring::arrives(self.lane()) {
                 // SAFETY: the warp has left the body.
                 unsafe { self.ring.release(stage, pages) };
             }

@@ -58,13 +58,19 @@ pub const FALL_THROUGH: u32 = 3;
 /// arriving thread itself has accessed (docs/internals/sanitizer.md), so code that is built for it arrives by every lane.
 pub const ARRIVALS: u32 = if cfg!(maco_every_lane) { 32 } else { 1 };
 
+/// Whether this lane arrives for its warp: see [`ARRIVALS`].
+#[inline(always)]
+pub fn arrives(lane: u32) -> bool {
+    ARRIVALS > 1 || lane == 0
+}
+
 /// The warp arrives, having met; `lane` is this lane.
 ///
 /// # Safety
 /// `at` is an initialised mbarrier that counts [`ARRIVALS`] for the warp, which is converged.
 #[inline(always)]
 pub unsafe fn arrive(at: u32, lane: u32) {
-    if ARRIVALS > 1 || lane == 0 {
+    if arrives(lane) {
         // SAFETY: passed on from the caller.
         unsafe { mbarrier::arrive(at) };
     }
@@ -327,7 +333,7 @@ impl Arena {
             i = 0;
             while i < PAGES {
                 mbarrier::init(self.full(i), 1);
-                mbarrier::init(self.empty(i), 8);
+                mbarrier::init(self.empty(i), 8 * ARRIVALS);
                 i += 1;
             }
             i = TAILS;
@@ -569,7 +575,7 @@ impl Ring {
         (Stage(first), self.arena.page(first), full)
     }
 
-    /// Consumer: gives stages back whose pages are the bits of `pages`. One lane of every consumer warp.
+    /// Consumer: gives stages back whose pages are the bits of `pages`. The lanes of every consumer warp that arrive.
     ///
     /// # Safety
     /// The warp no longer reads the stages.
@@ -582,7 +588,7 @@ impl Ring {
         }
     }
 
-    /// Consumer: gives a stage back. One lane of every consumer warp.
+    /// Consumer: gives a stage back. The lanes of every consumer warp that arrive.
     ///
     /// # Safety
     /// The warp no longer reads the stage.

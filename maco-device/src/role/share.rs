@@ -4,7 +4,7 @@
 
 use super::Role;
 use super::cores::ELEMENTWISE;
-use super::ring::{Arena, Ring};
+use super::ring::{self, Arena, Ring};
 use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
@@ -128,7 +128,7 @@ impl Share {
     #[inline(always)]
     fn release(self, held: u32) {
         warp::sync();
-        if self.lane() == 0 {
+        if ring::arrives(self.lane()) {
             // SAFETY: no lane reads them any more.
             unsafe { self.ring.release_all(held) };
         }
