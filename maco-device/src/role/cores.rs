@@ -3,8 +3,6 @@
 //! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
 //! keep an array in local memory.
 
-use core::marker::PhantomData;
-
 use super::gate::Gate;
 use super::store::{columns, place};
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
@@ -205,50 +203,49 @@ fn spread(sum: [f32; 4], thread: u32) -> [u32; 4] {
 }
 
 /// This thread's part of 32 columns of a result: of each eight of them, two side by side in row `row`, and two in row `row + 8`.
-struct Lanes<E> {
+struct Lanes {
     task: Task,
     anchor: Anchor,
     plane: i32,
     row: i32,
     /// The first of its columns.
     col: i32,
-    element: PhantomData<E>,
 }
 
-impl<E: MmaElement> Lanes<E> {
+impl Lanes {
     /// The 32 columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
     /// anew: three registers more would not last through its sum.
     #[inline(always)]
-    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<E> {
+    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes {
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
         let (row, col) = place::<I, J>(thread / 128, col);
         let row = at(down) * I as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
         let col = at(across) * J as i32 + col + (thread % 4 * 2) as i32;
-        Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col, element: PhantomData }
+        Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col }
     }
 }
 
-impl<E: MmaElement> Source for Lanes<E> {
+impl Source for Lanes {
     /// As [`pack`] makes them; of `f32`, one in a word.
     type Elements = [u32; 16];
 
     #[inline(always)]
-    fn tensor(&self, n: usize) -> [u32; 16] {
-        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
+    fn tensor<O: MmaElement>(&self, n: usize) -> [u32; 16] {
+        let tile: Tile<O, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
         let rows = tile.view.rows;
         let (upper, lower) = (tile.pointer(inside(self.row, rows), 0), tile.pointer(inside(self.row + 8, rows), 0));
         let (cols, step) = (tile.view.cols, tile.view.col_stride as usize);
         let at = |col: i32| inside(self.col + col, cols) as usize * step;
         // SAFETY: (of all) inside a live tensor, which nobody writes while the task runs.
-        let one = |from: *mut E, col: i32| unsafe {
-            if E::BYTES == 2 {
+        let one = |from: *mut O, col: i32| unsafe {
+            if O::BYTES == 2 {
                 memory::load_half(from.wrapping_add(at(col)).cast())
             } else {
                 memory::load(from.wrapping_add(at(col)).cast())
             }
         };
-        if E::BYTES != 2 {
+        if O::BYTES != 2 {
             macro_rules! four {
                 ($($col:literal)*) => { [$(one(upper, $col), one(upper, $col + 1), one(lower, $col), one(lower, $col + 1)),*] };
             }
@@ -270,18 +267,18 @@ impl<E: MmaElement> Source for Lanes<E> {
             // The last pair, and not the last column.
             let at = |col: i32| inside(self.col + col, cols - 1) as usize;
             // SAFETY: as above; a word, since it begins at an even column.
-            let two = |from: *mut E, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
+            let two = |from: *mut O, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
             pairs!(two, 0 0, 2 8, 4 16, 6 24);
         } else {
-            let two = |from: *mut E, col: i32| one(from, col) | one(from, col + 1) << 16;
+            let two = |from: *mut O, col: i32| one(from, col) | one(from, col + 1) << 16;
             pairs!(two, 0 0, 2 8, 4 16, 6 24);
         }
         words
     }
 
     #[inline(always)]
-    fn element(elements: &[u32; 16], at: usize) -> f32 {
-        if E::BYTES == 2 { unpacked::<E>(elements[at / 2], at % 2 == 1) } else { unpacked::<E>(elements[at], false) }
+    fn element<O: MmaElement>(elements: &[u32; 16], at: usize) -> f32 {
+        if O::BYTES == 2 { unpacked::<O>(elements[at / 2], at % 2 == 1) } else { unpacked::<O>(elements[at], false) }
     }
 
     #[inline(always)]
@@ -299,10 +296,10 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: u
     task: Task,
     thread: u32,
 ) -> Chunk {
-    let operands = |col: u32| T::read(&Lanes::<E>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
+    let operands = |col: u32| T::read(&Lanes::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
     macro_rules! at {
         ($operands:ident, $n:expr) => {
-            T::apply::<Lanes<E>>(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }], &$operands, $n % 16)
+            T::apply::<Lanes>(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }], &$operands, $n % 16)
         };
     }
     macro_rules! pairs {
