@@ -77,7 +77,7 @@ static ROW: TaskSpec = TaskSpec {
     ..COPY
 };
 
-const ADD: Step = Step { name: "add", operand: StepOperand::Tensor };
+const ADD: Step = Step { name: "add", operand: StepOperand::Tensor(Element::Bf16) };
 const MUL: Step = Step { name: "mul", ..ADD };
 const SUB: Step = Step { name: "sub", ..ADD };
 
@@ -93,6 +93,7 @@ fn call(recorder: &mut Recorder<'_>, task: &'static TaskSpec, tensors: &[View], 
         slot: 0,
         path: 0,
         arguments: 1,
+        result: None,
         then,
         then_site: 8,
         with: beside,

@@ -3,7 +3,9 @@
 //! The order of checks does not belong here: see `call.rs`.
 
 use super::fault::FaultKind;
-use super::{Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, RESULTS, Recorder, ScalarType, Value, View};
+use super::{
+    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, RESULTS, Recorder, ScalarType, Value, View,
+};
 
 /// Most symbolic dimensions of one task or graph.
 pub(super) const SYMBOLS: usize = 16;

@@ -141,7 +141,9 @@ impl Fault {
                 push_dim(text, names, *found);
                 text.push(" there");
             }
-            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } | FaultKind::Rounded { .. } => self.element_sentence(text),
+            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } | FaultKind::Rounded { .. } => {
+                self.element_sentence(text)
+            }
             FaultKind::Scalar { expected, found } => {
                 self.param(text);
                 text.push(" is ");

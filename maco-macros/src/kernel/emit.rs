@@ -6,8 +6,8 @@ use maco_graph::spec::{Access, Element, StepOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::call::held;
 use super::analyse::{Model, Operation, Step, dimensions, recorder};
+use super::call::held;
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
 use crate::spans::{Site, hidden};
