@@ -65,6 +65,8 @@ pub trait Source {
 pub trait Epilogue {
     /// Where its operands are.
     const ANCHOR: Anchor = Anchor { tensors: 0, scalars: 0, axes: [NO_AXIS; 3] };
+    /// Words of its operands beside 32 columns of a thread of the tensor cores.
+    const WORDS: u32 = 0;
     /// What a task whose signature says `E` rounds its results to.
     type Result<E: MmaElement>: MmaElement;
     /// Its operands, beside the values that a source is for.
@@ -107,6 +109,7 @@ impl<F: Elementwise> Epilogue for Each<F> {
 pub struct WithTensor<F: Combine, const N: usize, O: MmaElement>(PhantomData<(F, O)>);
 
 impl<F: Combine, const N: usize, O: MmaElement> Epilogue for WithTensor<F, N, O> {
+    const WORDS: u32 = if O::BYTES == 2 { 8 } else { 16 };
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = S::Elements;
     #[inline(always)]
@@ -139,6 +142,7 @@ impl<F: Combine, const N: usize> Epilogue for WithScalar<F, N> {
 pub struct Then<A, B>(PhantomData<(A, B)>);
 
 impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
+    const WORDS: u32 = A::WORDS + B::WORDS;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = (A::Operands<S>, B::Operands<S>);
     #[inline(always)]
@@ -155,6 +159,7 @@ impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
 pub struct Rounded<T, C>(PhantomData<(T, C)>);
 
 impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
+    const WORDS: u32 = T::WORDS;
     type Result<E: MmaElement> = C::Of<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
@@ -205,6 +210,7 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     for Anchored<T, TENSORS, SCALARS, PLANE, ROW, COLUMN>
 {
     const ANCHOR: Anchor = Anchor { tensors: TENSORS, scalars: SCALARS, axes: [PLANE, ROW, COLUMN] };
+    const WORDS: u32 = T::WORDS;
     type Result<E: MmaElement> = T::Result<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]

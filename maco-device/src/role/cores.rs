@@ -202,8 +202,9 @@ fn spread(sum: [f32; 4], thread: u32) -> [u32; 4] {
     [upper.0, lower.0, upper.1, lower.1]
 }
 
-/// This thread's part of 32 columns of a result: of each eight of them, two side by side in row `row`, and two in row `row + 8`.
-struct Lanes {
+/// This thread's part of 32 columns of a result, or of 16 if `HALF`: of each eight of them, two side by side in row `row`, and two in row
+/// `row + 8`.
+struct Lanes<const HALF: bool> {
     task: Task,
     anchor: Anchor,
     plane: i32,
@@ -212,11 +213,11 @@ struct Lanes {
     col: i32,
 }
 
-impl Lanes {
-    /// The 32 columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
+impl<const HALF: bool> Lanes<HALF> {
+    /// The columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
     /// anew: three registers more would not last through its sum.
     #[inline(always)]
-    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes {
+    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<HALF> {
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
         let (row, col) = place::<I, J>(thread / 128, col);
@@ -226,8 +227,8 @@ impl Lanes {
     }
 }
 
-impl Source for Lanes {
-    /// As [`pack`] makes them; of `f32`, one in a word.
+impl<const HALF: bool> Source for Lanes<HALF> {
+    /// As [`pack`] makes them; of `f32`, one in a word. Those of the other half are no registers.
     type Elements = [u32; 16];
 
     #[inline(always)]
@@ -249,6 +250,10 @@ impl Source for Lanes {
             macro_rules! four {
                 ($($col:literal)*) => { [$(one(upper, $col), one(upper, $col + 1), one(lower, $col), one(lower, $col + 1)),*] };
             }
+            if HALF {
+                let [a, b, c, d, e, f, g, h] = four!(0 8);
+                return [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0];
+            }
             return four!(0 8 16 24);
         }
         // Whether two columns that belong together are one word.
@@ -268,10 +273,16 @@ impl Source for Lanes {
             let at = |col: i32| inside(self.col + col, cols - 1) as usize;
             // SAFETY: as above; a word, since it begins at an even column.
             let two = |from: *mut O, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
-            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+            pairs!(two, 0 0, 2 8);
+            if !HALF {
+                pairs!(two, 4 16, 6 24);
+            }
         } else {
             let two = |from: *mut O, col: i32| one(from, col) | one(from, col + 1) << 16;
-            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+            pairs!(two, 0 0, 2 8);
+            if !HALF {
+                pairs!(two, 4 16, 6 24);
+            }
         }
         words
     }
@@ -288,7 +299,8 @@ impl Source for Lanes {
 }
 
 /// Chunk `N` of `R` registers, after the epilogue `T`; the `number`-th of this warpgroup's part of the tile that `task` makes. If there is none
-/// nobody asks, and any registers do. Operands are read beside 32 columns at a time: for more there are no registers.
+/// nobody asks, and any registers do. Operands are read beside 32 columns at a time, or 16 if their words are more than there are registers for beside
+/// a sum of 256 columns: ptxas says how many.
 #[inline(always)]
 fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize>(
     sum: &[f32; R],
@@ -296,10 +308,29 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: u
     task: Task,
     thread: u32,
 ) -> Chunk {
-    let operands = |col: u32| T::read(&Lanes::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
+    const MOST: [u32; 2] = [24, 32];
+    if T::WORDS > MOST[usize::from(E::BYTES > 2)] {
+        packed_by::<T, E, I, J, N, R, true>(sum, number, task, thread)
+    } else {
+        packed_by::<T, E, I, J, N, R, false>(sum, number, task, thread)
+    }
+}
+
+#[inline(always)]
+fn packed_by<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize, const HALF: bool>(
+    sum: &[f32; R],
+    number: u32,
+    task: Task,
+    thread: u32,
+) -> Chunk {
+    let operands = |col: u32| T::read(&Lanes::<HALF>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
     macro_rules! at {
         ($operands:ident, $n:expr) => {
-            T::apply::<Lanes>(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }], &$operands, $n % 16)
+            T::apply::<Lanes<HALF>>(
+                sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }],
+                &$operands,
+                const { $n % if HALF { 8 } else { 16 } },
+            )
         };
     }
     macro_rules! pairs {
@@ -312,13 +343,19 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: u
     }
     let first = operands(0);
     if E::FACTOR == Factor::Tf32 {
-        let (a, b, c, d) = (four!(first, 0), four!(first, 4), four!(first, 8), four!(first, 12));
+        let (a, b) = (four!(first, 0), four!(first, 4));
+        let second = if HALF { operands(16) } else { first };
+        let (c, d) = (four!(second, 8), four!(second, 12));
         return [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]];
     }
-    let w = pairs!(first, 0 2 4 6 8 10 12 14);
-    let second = operands(32);
-    let v = pairs!(second, 16 18 20 22 24 26 28 30);
-    [w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]
+    let a = pairs!(first, 0 2 4 6);
+    let second = if HALF { operands(16) } else { first };
+    let b = pairs!(second, 8 10 12 14);
+    let third = operands(32);
+    let c = pairs!(third, 16 18 20 22);
+    let fourth = if HALF { operands(48) } else { third };
+    let d = pairs!(fourth, 24 26 28 30);
+    [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]
 }
 
 /// Chunk `N` of this warpgroup's columns. By whole converged warps.
