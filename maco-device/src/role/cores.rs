@@ -246,20 +246,10 @@ impl<const HALF: bool> Source for Lanes<HALF> {
                 memory::load(from.wrapping_add(at(col)).cast())
             }
         };
-        if O::BYTES != 2 {
-            macro_rules! four {
-                ($($col:literal)*) => { [$(one(upper, $col), one(upper, $col + 1), one(lower, $col), one(lower, $col + 1)),*] };
-            }
-            if HALF {
-                let [a, b, c, d, e, f, g, h] = four!(0 8);
-                return [a, b, c, d, e, f, g, h, 0, 0, 0, 0, 0, 0, 0, 0];
-            }
-            return four!(0 8 16 24);
-        }
-        // Whether two columns that belong together are one word.
+        // Whether two columns that belong together are one access.
         let pairs = {
             let v = &tile.view;
-            step == 1 && v.base & 3 == 0 && (v.cols | v.row_stride | v.plane_stride) & 1 == 0
+            step == 1 && v.base & u64::from(2 * O::BYTES - 1) == 0 && (v.cols | v.row_stride | v.plane_stride) & 1 == 0
         };
         let mut words = [0; 16];
         macro_rules! pairs {
@@ -268,11 +258,32 @@ impl<const HALF: bool> Source for Lanes<HALF> {
                 words[$word + 1] = $get(lower, $col);
             )*};
         }
-        if pairs {
-            // The last pair, and not the last column.
-            let at = |col: i32| inside(self.col + col, cols - 1) as usize;
+        // The last pair, and not the last column.
+        let pair = |col: i32| inside(self.col + col, cols - 1) as usize;
+        if O::BYTES != 2 {
+            macro_rules! fours {
+                ($two:expr, $($word:literal $col:literal),*) => {$(
+                    [words[$word], words[$word + 1]] = $two(upper, $col);
+                    [words[$word + 2], words[$word + 3]] = $two(lower, $col);
+                )*};
+            }
+            if pairs {
+                // SAFETY: as above; 8 bytes at such a boundary, since it begins at an even column.
+                let two = |from: *mut O, col: i32| unsafe { memory::load2(from.wrapping_add(pair(col)).cast()) };
+                fours!(two, 0 0, 4 8);
+                if !HALF {
+                    fours!(two, 8 16, 12 24);
+                }
+            } else {
+                let two = |from: *mut O, col: i32| [one(from, col), one(from, col + 1)];
+                fours!(two, 0 0, 4 8);
+                if !HALF {
+                    fours!(two, 8 16, 12 24);
+                }
+            }
+        } else if pairs {
             // SAFETY: as above; a word, since it begins at an even column.
-            let two = |from: *mut O, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
+            let two = |from: *mut O, col: i32| unsafe { memory::load(from.wrapping_add(pair(col)).cast()) };
             pairs!(two, 0 0, 2 8);
             if !HALF {
                 pairs!(two, 4 16, 6 24);
