@@ -38,7 +38,7 @@ pub mod prelude {
 pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, MmaElement,
-        NO_AXIS, Role, Share, Simt, Task, Then, Tile, WithScalar, WithTensor, bf16, f16,
+        NO_AXIS, ResultCode, ResultElement, Role, Rounded, Share, Simt, Task, Then, Tile, WithScalar, WithTensor, bf16, f16,
     };
     pub use maco_graph::spec;
 

@@ -144,12 +144,12 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         self.role.mma::<A::Element, I, J>(&mut acc.0, a.parts(), b.parts());
     }
 
-    /// Applies the fused epilogue, rounds, and writes the tile; elements outside the tensor are dropped. Where several tasks make the sum of
+    /// Applies the fused epilogue, rounds, and writes the tile; a call may round to another element than `E`. Elements outside the tensor are dropped. Where several tasks make the sum of
     /// one tile, they do that when all parts are there.
     #[inline(always)]
     pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
         let split = self.split();
-        self.role.store::<T, E, I, J>(acc.0, y, split, self.task);
+        self.role.store::<T, T::Result<E>, I, J>(acc.0, y.of(), split, self.task);
     }
 
     /// Two new accumulators, both zero, for [`Cta::mma_pair`]. Tiles: 64 × 128, 64 × 256 or 128 × 128; both sums of a larger one do not fit
@@ -185,7 +185,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(f32, f32) -> f32,
     ) {
-        self.role.store_pair::<T, E, I, J>((acc.0, acc.1), y, self.task, f);
+        self.role.store_pair::<T, T::Result<E>, I, J>((acc.0, acc.1), y.of(), self.task, f);
     }
 
     /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`

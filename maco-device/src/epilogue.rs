@@ -5,7 +5,7 @@
 
 use core::marker::PhantomData;
 
-use crate::element::MmaElement;
+use crate::element::{MmaElement, bf16, f16};
 use crate::task::Task;
 use crate::tile::Tile;
 
@@ -52,10 +52,10 @@ pub const NO_AXIS: usize = 3;
 pub trait Source {
     /// Those of one tensor.
     type Elements: Copy;
-    /// Those of the epilogue's `n`-th tensor.
-    fn tensor(&self, n: usize) -> Self::Elements;
-    /// The one beside value `at`.
-    fn element(elements: &Self::Elements, at: usize) -> f32;
+    /// Those of the epilogue's `n`-th tensor, which holds `O`.
+    fn tensor<O: MmaElement>(&self, n: usize) -> Self::Elements;
+    /// The one beside value `at`, of elements of a tensor of `O`.
+    fn element<O: MmaElement>(elements: &Self::Elements, at: usize) -> f32;
     /// The epilogue's `n`-th scalar.
     fn scalar(&self, n: usize) -> f32;
 }
@@ -65,6 +65,10 @@ pub trait Source {
 pub trait Epilogue {
     /// Where its operands are.
     const ANCHOR: Anchor = Anchor { tensors: 0, scalars: 0, axes: [NO_AXIS; 3] };
+    /// Words of its operands beside 32 columns of a thread of the tensor cores.
+    const WORDS: u32 = 0;
+    /// What a task whose signature says `E` rounds its results to.
+    type Result<E: MmaElement>: MmaElement;
     /// Its operands, beside the values that a source is for.
     type Operands<S: Source>: Copy;
     /// Reads them.
@@ -77,6 +81,7 @@ pub trait Epilogue {
 pub enum Identity {}
 
 impl Epilogue for Identity {
+    type Result<E: MmaElement> = E;
     type Operands<S: Source> = ();
     #[inline(always)]
     fn read<S: Source>(_: &S) {}
@@ -90,6 +95,7 @@ impl Epilogue for Identity {
 pub struct Each<F: Elementwise>(PhantomData<F>);
 
 impl<F: Elementwise> Epilogue for Each<F> {
+    type Result<E: MmaElement> = E;
     type Operands<S: Source> = ();
     #[inline(always)]
     fn read<S: Source>(_: &S) {}
@@ -99,18 +105,20 @@ impl<F: Elementwise> Epilogue for Each<F> {
     }
 }
 
-/// `.then(add(r))`: with the epilogue's `N`-th tensor.
-pub struct WithTensor<F: Combine, const N: usize>(PhantomData<F>);
+/// `.then(add(r))`: with the epilogue's `N`-th tensor, which holds `O`.
+pub struct WithTensor<F: Combine, const N: usize, O: MmaElement>(PhantomData<(F, O)>);
 
-impl<F: Combine, const N: usize> Epilogue for WithTensor<F, N> {
+impl<F: Combine, const N: usize, O: MmaElement> Epilogue for WithTensor<F, N, O> {
+    const WORDS: u32 = if O::BYTES == 2 { 8 } else { 16 };
+    type Result<E: MmaElement> = E;
     type Operands<S: Source> = S::Elements;
     #[inline(always)]
     fn read<S: Source>(source: &S) -> S::Elements {
-        source.tensor(N)
+        source.tensor::<O>(N)
     }
     #[inline(always)]
     fn apply<S: Source>(value: f32, operands: &S::Elements, at: usize) -> f32 {
-        F::combine(value, S::element(operands, at))
+        F::combine(value, S::element::<O>(operands, at))
     }
 }
 
@@ -118,6 +126,7 @@ impl<F: Combine, const N: usize> Epilogue for WithTensor<F, N> {
 pub struct WithScalar<F: Combine, const N: usize>(PhantomData<F>);
 
 impl<F: Combine, const N: usize> Epilogue for WithScalar<F, N> {
+    type Result<E: MmaElement> = E;
     type Operands<S: Source> = f32;
     #[inline(always)]
     fn read<S: Source>(source: &S) -> f32 {
@@ -133,6 +142,8 @@ impl<F: Combine, const N: usize> Epilogue for WithScalar<F, N> {
 pub struct Then<A, B>(PhantomData<(A, B)>);
 
 impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
+    const WORDS: u32 = A::WORDS + B::WORDS;
+    type Result<E: MmaElement> = E;
     type Operands<S: Source> = (A::Operands<S>, B::Operands<S>);
     #[inline(always)]
     fn read<S: Source>(source: &S) -> Self::Operands<S> {
@@ -144,6 +155,51 @@ impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
     }
 }
 
+/// `T`, and results that are rounded to `C`, whatever the task's signature says.
+pub struct Rounded<T, C>(PhantomData<(T, C)>);
+
+impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
+    const WORDS: u32 = T::WORDS;
+    type Result<E: MmaElement> = C::Of<E>;
+    type Operands<S: Source> = T::Operands<S>;
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> Self::Operands<S> {
+        T::read(source)
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
+        T::apply::<S>(value, operands, at)
+    }
+}
+
+/// What results are rounded to: an element, or [`ResultCode`].
+#[doc(hidden)]
+pub trait ResultElement {
+    /// Where the task's signature says `E`.
+    type Of<E: MmaElement>: MmaElement;
+}
+
+/// The element that a number stands for, since what const evaluation finds is no type: 0 is that of the signature, others are those of
+/// `maco_graph::spec::result_code`.
+#[doc(hidden)]
+pub enum ResultCode<const N: u8> {}
+
+impl ResultElement for ResultCode<0> {
+    type Of<E: MmaElement> = E;
+}
+
+macro_rules! result_elements {
+    ($($element:ident $code:literal)*) => {$(
+        impl ResultElement for $element {
+            type Of<E: MmaElement> = $element;
+        }
+        impl ResultElement for ResultCode<$code> {
+            type Of<E: MmaElement> = $element;
+        }
+    )*};
+}
+result_elements!(bf16 1 f16 2 f32 3);
+
 /// `T` behind a task with so many tensors and scalars, and with these axes of its result's planes, rows and columns.
 #[doc(hidden)]
 pub struct Anchored<T, const TENSORS: usize, const SCALARS: usize, const PLANE: usize, const ROW: usize, const COLUMN: usize>(
@@ -154,6 +210,8 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     for Anchored<T, TENSORS, SCALARS, PLANE, ROW, COLUMN>
 {
     const ANCHOR: Anchor = Anchor { tensors: TENSORS, scalars: SCALARS, axes: [PLANE, ROW, COLUMN] };
+    const WORDS: u32 = T::WORDS;
+    type Result<E: MmaElement> = T::Result<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
     fn read<S: Source>(source: &S) -> Self::Operands<S> {
@@ -166,26 +224,25 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
 }
 
 /// One element of a result.
-struct Spot<E> {
+struct Spot {
     task: Task,
     anchor: Anchor,
     plane: i32,
     row: i32,
     col: i32,
-    element: PhantomData<E>,
 }
 
-impl<E: MmaElement> Source for Spot<E> {
+impl Source for Spot {
     type Elements = f32;
     #[inline(always)]
-    fn tensor(&self, n: usize) -> f32 {
-        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
+    fn tensor<O: MmaElement>(&self, n: usize) -> f32 {
+        let tile: Tile<O, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
         let row = inside(self.row, tile.view.rows);
         // SAFETY: an operand has the shape of the result, or is one row of it; nobody writes it while the task runs.
         unsafe { tile.pointer(row, self.col).read() }.value()
     }
     #[inline(always)]
-    fn element(element: &f32, _: usize) -> f32 {
+    fn element<O: MmaElement>(element: &f32, _: usize) -> f32 {
         *element
     }
     #[inline(always)]
@@ -211,8 +268,8 @@ pub(crate) fn finish<T: Epilogue, E: MmaElement, const I: usize, const J: usize>
     (row, col): (u32, u32),
 ) -> f32 {
     let (plane, row, col) = (y.plane, y.row + row as i32, y.col + col as i32);
-    let spot = Spot::<E> { task, anchor: T::ANCHOR, plane, row, col, element: PhantomData };
-    T::apply::<Spot<E>>(value, &T::read(&spot), 0)
+    let spot = Spot { task, anchor: T::ANCHOR, plane, row, col };
+    T::apply::<Spot>(value, &T::read(&spot), 0)
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]

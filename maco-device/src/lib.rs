@@ -48,8 +48,8 @@ pub use collective::Warp;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
-pub use epilogue::{Anchored, Epilogue, NO_AXIS};
-pub use epilogue::{Combine, Each, Elementwise, Identity, Then, WithScalar, WithTensor};
+pub use epilogue::{Anchored, Epilogue, NO_AXIS, ResultCode, ResultElement};
+pub use epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
 pub use largest::Entry;
 pub use mbarrier::{Mbarrier, Mbarriers};

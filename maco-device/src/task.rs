@@ -207,6 +207,8 @@ impl Scalar for i32 {
 pub trait Callable {
     /// Instances: the dense numbers `0..SLOTS`.
     const SLOTS: u32;
+    /// Which argument of a call is a result of another element than the signature says, if it is one; [`usize::MAX`]: none is.
+    const RESULT: usize = usize::MAX;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }

@@ -62,6 +62,12 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         (v.base as *mut E).wrapping_offset(offset as isize)
     }
 
+    /// The same tile of a tensor that holds `F`, whatever the signature says.
+    #[inline(always)]
+    pub(crate) fn of<F: Element>(self) -> Tile<F, R, C> {
+        Tile { view: self.view, plane: self.plane, row: self.row, col: self.col, near: self.near, element: PhantomData }
+    }
+
     /// The rows of the tile from row `first` on.
     #[inline(always)]
     pub(crate) fn below(self, first: u32) -> Self {

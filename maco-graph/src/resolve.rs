@@ -174,7 +174,7 @@ impl Recording<'_> {
             let (mut operands, mut scalars) = (Vec::new(), Vec::new());
             let tensors = row.task.params.iter().filter(|param| matches!(param, Param::Tensor(_))).count();
             let beside = self.operands[row.first_operand as usize..].iter().skip(tensors);
-            let task = spec::with_operands(row.task, row.then, beside.map(|view| usize::from(view.rank)));
+            let task = spec::as_called(row.task, row.result, row.then, beside.map(|view| usize::from(view.rank)));
             for param in task.params {
                 match param {
                     Param::Tensor(_) => {

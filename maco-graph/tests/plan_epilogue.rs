@@ -77,7 +77,7 @@ static ROW: TaskSpec = TaskSpec {
     ..COPY
 };
 
-const ADD: Step = Step { name: "add", operand: StepOperand::Tensor };
+const ADD: Step = Step { name: "add", operand: StepOperand::Tensor(Element::Bf16) };
 const MUL: Step = Step { name: "mul", ..ADD };
 const SUB: Step = Step { name: "sub", ..ADD };
 
@@ -88,11 +88,24 @@ type Tables = Storage<64, 16, 2, 8, 32, 8, 16>;
 
 /// A call with what follows it.
 fn call(recorder: &mut Recorder<'_>, task: &'static TaskSpec, tensors: &[View], then: &'static [Step], beside: &[Argument<'_>]) {
+    rounding(recorder, task, tensors, None, then, beside);
+}
+
+/// The same, with what its sums are rounded to.
+fn rounding(
+    recorder: &mut Recorder<'_>,
+    task: &'static TaskSpec,
+    tensors: &[View],
+    result: Option<Element>,
+    then: &'static [Step],
+    beside: &[Argument<'_>],
+) {
     let arguments: Vec<Argument<'_>> = tensors.iter().map(|&view| Argument::Tensor(view)).collect();
     let site = CallSite {
         slot: 0,
         path: 0,
         arguments: 1,
+        result,
         then,
         then_site: 8,
         with: beside,
@@ -225,6 +238,72 @@ fn equal_calls_share_what_is_made_for_them() {
     // Those without are the task's own.
     let plain = graph(SIZES, |recorder, [x, w, _, _, y], _| call(recorder, &LINEAR, &[x, w, y], &[GELU], &[]));
     assert!(ptr::eq(plain.calls[0].task, &LINEAR));
+}
+
+/// `y` is what the call rounds to.
+const fn rounded(staged: bool) -> [Param; 3] {
+    let Param::Tensor(y) = product(staged)[2] else { panic!("a tensor") };
+    [product(staged)[0], product(staged)[1], Param::Tensor(TensorParam { element: ElementSpec::Result, ..y })]
+}
+
+static ROUNDED_FEW: TaskSpec = TaskSpec { params: &rounded(false), ..FEW };
+static ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), few: Some(&ROUNDED_FEW), ..LINEAR };
+/// Its form for few rows has results of the factors' element only.
+static HALF_ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), ..LINEAR };
+
+#[test]
+fn a_result_of_another_element_is_the_calls() {
+    let make = |task: &'static TaskSpec, result, m| {
+        let body = |recorder: &mut Recorder<'_>, [x, w, _, b, y]: [View; 5], _| {
+            let [m, n] = [y.axes[0].extent, y.axes[1].extent];
+            let z = recorder.tensor("z", Kind::Out, result, &[m, n], Placement::Replicated, 15);
+            let stated = (result != Element::Bf16).then_some(result);
+            rounding(recorder, task, &[x, w, z], stated, &[ADD], &[Argument::Tensor(b)]);
+            call(recorder, &LINEAR, &[x, w, y], &[], &[]);
+        };
+        planned(graph([m, 512, 2048], body))
+    };
+    let held = |task: &TaskSpec| {
+        let Param::Tensor(y) = task.params[2] else { panic!("a tensor") };
+        y.element
+    };
+    let plan = make(&ROUNDED, Element::F32, 4);
+    let task = plan.graph.calls[0].task;
+    assert_eq!(held(task), ElementSpec::Fixed(Element::F32));
+    assert!(task.streamed().is_some(), "the form for few rows can do it: {plan}");
+    assert_eq!(plan.work(0).bytes, Some(2 * (4 * 512 + 2048 * 512 + 2048) + 4 * 4 * 2048));
+    // What cannot do it is not chosen, however few rows there are.
+    let plan = make(&HALF_ROUNDED, Element::F32, 4);
+    assert!(plan.graph.calls[0].task.streamed().is_none(), "{plan}");
+    let plan = make(&HALF_ROUNDED, Element::Bf16, 4);
+    assert!(plan.graph.calls[0].task.streamed().is_some(), "{plan}");
+    assert_eq!(held(make(&ROUNDED, Element::Bf16, 128).graph.calls[0].task), ElementSpec::Result);
+}
+
+#[test]
+fn a_result_is_what_the_call_says() {
+    let told = |stated: Option<Element>, found: Element| {
+        let mut told = None;
+        recorded(
+            |recorder, [x, w, _, _, y], _| {
+                let [m, n] = [y.axes[0].extent, y.axes[1].extent];
+                let z = recorder.tensor("z", Kind::Out, found, &[m, n], Placement::Replicated, 15);
+                rounding(recorder, &ROUNDED, &[x, w, y], None, &[], &[]);
+                rounding(recorder, &ROUNDED, &[x, w, z], stated, &[], &[]);
+            },
+            |recording| told = recording.first_fault().map(|fault| (fault.kind.code(), recording.message(fault).as_str().to_owned())),
+        );
+        told
+    };
+    for right in [(None, Element::Bf16), (Some(Element::F16), Element::F16), (Some(Element::F32), Element::F32)] {
+        assert_eq!(told(right.0, right.1), None);
+    }
+    let (code, text) = told(None, Element::F32).unwrap();
+    assert!(code == Code::Element && text.contains("`z` holds f32, but this call of task `linear` rounds `y` to bf16"), "{text}");
+    let (code, text) = told(Some(Element::F32), Element::Bf16).unwrap();
+    assert!(code == Code::Element && text.contains("`z` holds bf16, but this call of task `linear` rounds `y` to f32"), "{text}");
+    let (code, text) = told(Some(Element::U32), Element::U32).unwrap();
+    assert!(code == Code::Element && text.contains("`z` holds u32, but `y` of task `linear` can be bf16, f16"), "{text}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One task on its own, on the CPU: what a task's author tries first.
 
-use maco_graph::spec::{Access, Argument, CallOptions, Kind, Owned, Param, Placement, TaskSpec, Value};
+use maco_graph::spec::{Access, Argument, CallOptions, Element, Kind, Owned, Param, Placement, TaskSpec, Value};
 
 use crate::arguments::Arguments;
 use crate::device::Device;
@@ -9,12 +9,12 @@ use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::program::{Dispatch, Embedded, Program};
 
-/// Runs `task` over its whole grid on the CPU device of its arguments.
+/// Runs `task` over its whole grid on the CPU device of its arguments; sums are rounded to `result`, if it is not what the signature says.
 ///
 /// # Errors
 /// MACO0030 for a wrong number of arguments, those of the graph for shapes or elements that do not fit the task (MACO0004 to
 /// MACO0006), and those of [`Plan::run`].
-pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, arguments: Arguments<'_>) -> Result<(), Error> {
+pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, result: Option<Element>, arguments: Arguments<'_>) -> Result<(), Error> {
     let device = arguments.tensors.first().map_or_else(Device::cpu, |tensor| tensor.device().clone());
     if device.is_gpu() {
         let first = task.params.iter().find_map(|param| if let Param::Tensor(tensor) = param { Some(tensor.name) } else { None });
@@ -49,7 +49,7 @@ pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, arguments: Arguments<
             }
         }
     }
-    graph.call(task, 0, &call, CallOptions::default())?;
+    graph.call(task, 0, &call, CallOptions { result, ..CallOptions::default() })?;
     let program = Program {
         name: task.name,
         graph: graph.finish()?.resolve(task.name, &[])?,

@@ -3,9 +3,13 @@
 //! What stands behind a call is applied to its sums, in `f32`, before they are rounded: `linear(x, w, y).then(add(b)).then(gelu).then(mul(g))`. Operands
 //! are tensors of the result's shape, tensors of rank 1, which are the same in every row, and numbers.
 //!
-//! Elements are `bf16`, `f16` or `f32`. **Products of `f32` are made in tf32**: the tensor cores have no others. Both factors are rounded to
+//! Both factors hold the same of `bf16`, `f16` and `f32`. The result, and each operand, may hold another of the three: `linear(x, w, y)` of `bf16` with a
+//! `y` of `f32` stores sums as they are, and one of `f32` with a `y` of `bf16` rounds once. A [`task_set!`](crate::task_set) has results of the
+//! factors' element only.
+//!
+//! **Products of `f32` are made in tf32**: the tensor cores have no others. Both factors are rounded to
 //! 10 bits of fraction (to the nearest, ties to even; what rounds beyond the largest `f32` is infinite), as PyTorch does with `allow_tf32`.
-//! Sums are `f32`, and results are not rounded any further. With u = 2⁻¹¹ for `f32`, 0 for `bf16` and `f16`, an element is before its
+//! Sums are `f32`, and results of `f32` are not rounded any further. With u = 2⁻¹¹ for factors of `f32`, 0 for `bf16` and `f16`, an element is before its
 //! own rounding within (2 u + u² + (K + 16) · 2⁻²⁴) · Σ |xᵢ wᵢ| of the exact sum: for `f32` relative errors of about 10⁻³ of the terms. NaN and
 //! infinities go through sums as in IEEE 754. Who needs more keeps to SIMT bodies, or splits a factor into its rounded value and the rest.
 

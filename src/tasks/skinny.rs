@@ -6,6 +6,8 @@ use crate::prelude::*;
 /// ahead of what it waits for: see [`Cta::gemv`](crate::Cta::gemv). [`linear`](super::linear) gets this
 /// form by itself where the plan likes it better; by this name, it always is.
 ///
+/// The result may hold another element than the factors, `f32` too.
+///
 /// Error: at most (K + 16) · 2⁻²⁴ · Σ |x · w|, and one rounding. On a GPU products are added in another order than on the CPU, the same at
 /// every run.
 #[maco_macros::task(crate = crate, tile(i = 8 | 16, j = 8 | 16), E in [bf16, f16])]

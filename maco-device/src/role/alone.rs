@@ -159,15 +159,16 @@ impl Role for Alone {
     ) {
         // What is to be normed carries flags, and here nothing does.
         assert!(task.norm::<E>().is_none(), "one thread has no factor to make a norm of");
+        let y = y.of::<T::Result<E>>();
         for row in 0..y.rows() {
             for col in 0..y.cols() {
                 let mut sum = 0.0;
                 for k in 0..w.cols() {
                     sum += x.at(row, k) * w.at(col, k);
                 }
-                let value = f(sum, inputs.at(row, col));
+                let value = finish::<T, T::Result<E>, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col));
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
-                unsafe { y.pointer(row as i32, col as i32).write(E::element(finish::<T, E, I, J>(value, task, y, (row, col)))) };
+                unsafe { y.pointer(row as i32, col as i32).write(T::Result::<E>::element(value)) };
             }
         }
     }

@@ -11,7 +11,7 @@ use super::store::{buffer, columns, parity};
 use super::stream;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::{Factor, HalfElement, MmaElement};
+use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Epilogue, finish};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::split::Split;
@@ -381,16 +381,20 @@ impl Role for Consumer {
     ) {
         let (thread, lane) = (self.again(), self.lane());
         let arena = self.arena;
+        let y = y.of::<T::Result<E>>();
         let put = |row: u32, col: u32, sum: f32| {
-            let element = E::element(finish::<T, E, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col)));
+            let value = finish::<T, T::Result<E>, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col));
             let at = y.pointer(row as i32, col as i32);
-            let word = arena.word(at as u64);
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
             unsafe {
-                if !word.is_null() {
-                    local::carry(word, arena.epoch() | u32::from(element.half()));
+                // What is carried has 16 bits.
+                if T::Result::<E>::BYTES == 2 {
+                    let word = arena.word(at as u64);
+                    if !word.is_null() {
+                        local::carry(word, arena.epoch() | pack::<T::Result<E>>(value, 0.0));
+                    }
                 }
-                at.write(element);
+                at.write(T::Result::<E>::element(value));
             }
         };
         let places = || (thread / (CONSUMERS / ELEMENTWISE)..(I * J) as u32).step_by(ELEMENTWISE as usize);

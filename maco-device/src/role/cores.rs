@@ -3,8 +3,6 @@
 //! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
 //! keep an array in local memory.
 
-use core::marker::PhantomData;
-
 use super::gate::Gate;
 use super::store::{columns, place};
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
@@ -204,60 +202,54 @@ fn spread(sum: [f32; 4], thread: u32) -> [u32; 4] {
     [upper.0, lower.0, upper.1, lower.1]
 }
 
-/// This thread's part of 32 columns of a result: of each eight of them, two side by side in row `row`, and two in row `row + 8`.
-struct Lanes<E> {
+/// This thread's part of 32 columns of a result, or of 16 if `HALF`: of each eight of them, two side by side in row `row`, and two in row
+/// `row + 8`.
+struct Lanes<const HALF: bool> {
     task: Task,
     anchor: Anchor,
     plane: i32,
     row: i32,
     /// The first of its columns.
     col: i32,
-    element: PhantomData<E>,
 }
 
-impl<E: MmaElement> Lanes<E> {
-    /// The 32 columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
+impl<const HALF: bool> Lanes<HALF> {
+    /// The columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
     /// anew: three registers more would not last through its sum.
     #[inline(always)]
-    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<E> {
+    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<HALF> {
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
         let (row, col) = place::<I, J>(thread / 128, col);
         let row = at(down) * I as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
         let col = at(across) * J as i32 + col + (thread % 4 * 2) as i32;
-        Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col, element: PhantomData }
+        Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col }
     }
 }
 
-impl<E: MmaElement> Source for Lanes<E> {
-    /// As [`pack`] makes them; of `f32`, one in a word.
+impl<const HALF: bool> Source for Lanes<HALF> {
+    /// As [`pack`] makes them; of `f32`, one in a word. Those of the other half are no registers.
     type Elements = [u32; 16];
 
     #[inline(always)]
-    fn tensor(&self, n: usize) -> [u32; 16] {
-        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
+    fn tensor<O: MmaElement>(&self, n: usize) -> [u32; 16] {
+        let tile: Tile<O, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
         let rows = tile.view.rows;
         let (upper, lower) = (tile.pointer(inside(self.row, rows), 0), tile.pointer(inside(self.row + 8, rows), 0));
         let (cols, step) = (tile.view.cols, tile.view.col_stride as usize);
         let at = |col: i32| inside(self.col + col, cols) as usize * step;
         // SAFETY: (of all) inside a live tensor, which nobody writes while the task runs.
-        let one = |from: *mut E, col: i32| unsafe {
-            if E::BYTES == 2 {
+        let one = |from: *mut O, col: i32| unsafe {
+            if O::BYTES == 2 {
                 memory::load_half(from.wrapping_add(at(col)).cast())
             } else {
                 memory::load(from.wrapping_add(at(col)).cast())
             }
         };
-        if E::BYTES != 2 {
-            macro_rules! four {
-                ($($col:literal)*) => { [$(one(upper, $col), one(upper, $col + 1), one(lower, $col), one(lower, $col + 1)),*] };
-            }
-            return four!(0 8 16 24);
-        }
-        // Whether two columns that belong together are one word.
+        // Whether two columns that belong together are one access.
         let pairs = {
             let v = &tile.view;
-            step == 1 && v.base & 3 == 0 && (v.cols | v.row_stride | v.plane_stride) & 1 == 0
+            step == 1 && v.base & u64::from(2 * O::BYTES - 1) == 0 && (v.cols | v.row_stride | v.plane_stride) & 1 == 0
         };
         let mut words = [0; 16];
         macro_rules! pairs {
@@ -266,22 +258,49 @@ impl<E: MmaElement> Source for Lanes<E> {
                 words[$word + 1] = $get(lower, $col);
             )*};
         }
-        if pairs {
-            // The last pair, and not the last column.
-            let at = |col: i32| inside(self.col + col, cols - 1) as usize;
+        // The last pair, and not the last column.
+        let pair = |col: i32| inside(self.col + col, cols - 1) as usize;
+        if O::BYTES != 2 {
+            macro_rules! fours {
+                ($two:expr, $($word:literal $col:literal),*) => {$(
+                    [words[$word], words[$word + 1]] = $two(upper, $col);
+                    [words[$word + 2], words[$word + 3]] = $two(lower, $col);
+                )*};
+            }
+            if pairs {
+                // SAFETY: as above; 8 bytes at such a boundary, since it begins at an even column.
+                let two = |from: *mut O, col: i32| unsafe { memory::load2(from.wrapping_add(pair(col)).cast()) };
+                fours!(two, 0 0, 4 8);
+                if !HALF {
+                    fours!(two, 8 16, 12 24);
+                }
+            } else {
+                let two = |from: *mut O, col: i32| [one(from, col), one(from, col + 1)];
+                fours!(two, 0 0, 4 8);
+                if !HALF {
+                    fours!(two, 8 16, 12 24);
+                }
+            }
+        } else if pairs {
             // SAFETY: as above; a word, since it begins at an even column.
-            let two = |from: *mut E, col: i32| unsafe { memory::load(from.wrapping_add(at(col)).cast()) };
-            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+            let two = |from: *mut O, col: i32| unsafe { memory::load(from.wrapping_add(pair(col)).cast()) };
+            pairs!(two, 0 0, 2 8);
+            if !HALF {
+                pairs!(two, 4 16, 6 24);
+            }
         } else {
-            let two = |from: *mut E, col: i32| one(from, col) | one(from, col + 1) << 16;
-            pairs!(two, 0 0, 2 8, 4 16, 6 24);
+            let two = |from: *mut O, col: i32| one(from, col) | one(from, col + 1) << 16;
+            pairs!(two, 0 0, 2 8);
+            if !HALF {
+                pairs!(two, 4 16, 6 24);
+            }
         }
         words
     }
 
     #[inline(always)]
-    fn element(elements: &[u32; 16], at: usize) -> f32 {
-        if E::BYTES == 2 { unpacked::<E>(elements[at / 2], at % 2 == 1) } else { unpacked::<E>(elements[at], false) }
+    fn element<O: MmaElement>(elements: &[u32; 16], at: usize) -> f32 {
+        if O::BYTES == 2 { unpacked::<O>(elements[at / 2], at % 2 == 1) } else { unpacked::<O>(elements[at], false) }
     }
 
     #[inline(always)]
@@ -291,7 +310,8 @@ impl<E: MmaElement> Source for Lanes<E> {
 }
 
 /// Chunk `N` of `R` registers, after the epilogue `T`; the `number`-th of this warpgroup's part of the tile that `task` makes. If there is none
-/// nobody asks, and any registers do. Operands are read beside 32 columns at a time: for more there are no registers.
+/// nobody asks, and any registers do. Operands are read beside 32 columns at a time, or 16 if their words are more than there are registers for beside
+/// a sum of 256 columns: ptxas says how many.
 #[inline(always)]
 fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize>(
     sum: &[f32; R],
@@ -299,10 +319,29 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: u
     task: Task,
     thread: u32,
 ) -> Chunk {
-    let operands = |col: u32| T::read(&Lanes::<E>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
+    const MOST: [u32; 2] = [24, 32];
+    if T::WORDS > MOST[usize::from(E::BYTES > 2)] {
+        packed_by::<T, E, I, J, N, R, true>(sum, number, task, thread)
+    } else {
+        packed_by::<T, E, I, J, N, R, false>(sum, number, task, thread)
+    }
+}
+
+#[inline(always)]
+fn packed_by<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize, const HALF: bool>(
+    sum: &[f32; R],
+    number: u32,
+    task: Task,
+    thread: u32,
+) -> Chunk {
+    let operands = |col: u32| T::read(&Lanes::<HALF>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
     macro_rules! at {
         ($operands:ident, $n:expr) => {
-            T::apply::<Lanes<E>>(sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }], &$operands, $n % 16)
+            T::apply::<Lanes<HALF>>(
+                sum[const { (N * 16 * (4 / E::BYTES as usize) + $n) % R }],
+                &$operands,
+                const { $n % if HALF { 8 } else { 16 } },
+            )
         };
     }
     macro_rules! pairs {
@@ -315,13 +354,19 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: u
     }
     let first = operands(0);
     if E::FACTOR == Factor::Tf32 {
-        let (a, b, c, d) = (four!(first, 0), four!(first, 4), four!(first, 8), four!(first, 12));
+        let (a, b) = (four!(first, 0), four!(first, 4));
+        let second = if HALF { operands(16) } else { first };
+        let (c, d) = (four!(second, 8), four!(second, 12));
         return [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]];
     }
-    let w = pairs!(first, 0 2 4 6 8 10 12 14);
-    let second = operands(32);
-    let v = pairs!(second, 16 18 20 22 24 26 28 30);
-    [w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]
+    let a = pairs!(first, 0 2 4 6);
+    let second = if HALF { operands(16) } else { first };
+    let b = pairs!(second, 8 10 12 14);
+    let third = operands(32);
+    let c = pairs!(third, 16 18 20 22);
+    let fourth = if HALF { operands(48) } else { third };
+    let d = pairs!(fourth, 24 26 28 30);
+    [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3], c[0], c[1], c[2], c[3], d[0], d[1], d[2], d[3]]
 }
 
 /// Chunk `N` of this warpgroup's columns. By whole converged warps.

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::rc::Rc;
 
 use super::gate::Gate;
@@ -191,25 +190,24 @@ pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32,
 }
 
 /// One element of a result.
-struct Element<E> {
+struct Element {
     task: Task,
     anchor: Anchor,
     place: [i32; 3],
-    element: PhantomData<E>,
 }
 
-impl<E: MmaElement> Source for Element<E> {
+impl Source for Element {
     type Elements = f32;
 
-    fn tensor(&self, n: usize) -> f32 {
+    fn tensor<O: MmaElement>(&self, n: usize) -> f32 {
         let [plane, row, col] = self.place;
-        let tile: Tile<E, 0, 0> = self.task.tile(self.anchor.tensors + n, plane, 0, 0);
+        let tile: Tile<O, 0, 0> = self.task.tile(self.anchor.tensors + n, plane, 0, 0);
         let (row, col) = (inside(row, tile.view.rows), inside(col, tile.view.cols));
         // SAFETY: inside a live tensor, which nobody writes while the task runs.
         unsafe { tile.pointer(row, col).read() }.value()
     }
 
-    fn element(element: &f32, _: usize) -> f32 {
+    fn element<O: MmaElement>(element: &f32, _: usize) -> f32 {
         *element
     }
 
@@ -232,8 +230,8 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
     let value = |row: usize, col: usize, value: f32| {
         let (first, left) = place::<I, J>(thread / 128, (number * each + col) as u32);
         let place = [at(plane), at(down) * I as i32 + first + row as i32, at(across) * J as i32 + left];
-        let operands = T::read(&Element::<E> { task, anchor: T::ANCHOR, place, element: PhantomData });
-        T::apply::<Element<E>>(value, &operands, 0)
+        let operands = T::read(&Element { task, anchor: T::ANCHOR, place });
+        T::apply::<Element>(value, &operands, 0)
     };
     let rows = sum.chunks_exact(sum.len() / ROWS).enumerate();
     let values = rows.flat_map(|(row, values)| {

@@ -68,7 +68,7 @@ pub(super) fn rounds(call: &Call) -> bool {
 pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
     match param.element {
         ElementSpec::Fixed(element) => Some(element),
-        ElementSpec::Generic => call.task.elements.get(call.element as usize).copied(),
+        ElementSpec::Generic | ElementSpec::Result => call.task.elements.get(call.element as usize).copied(),
     }
 }
 

@@ -3,7 +3,9 @@
 //! The order of checks does not belong here: see `call.rs`.
 
 use super::fault::FaultKind;
-use super::{Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, Recorder, ScalarType, Value, View};
+use super::{
+    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, RESULTS, Recorder, ScalarType, Value, View,
+};
 
 /// Most symbolic dimensions of one task or graph.
 pub(super) const SYMBOLS: usize = 16;
@@ -89,6 +91,8 @@ impl Recorder<'_> {
         let wrong = match (formal.element, bindings.element) {
             (ElementSpec::Fixed(expected), _) if expected as u8 == found as u8 => None,
             (ElementSpec::Fixed(expected), _) => Some(FaultKind::Element { expected, tensor, found }),
+            (ElementSpec::Result, _) if found.position(RESULTS).is_some() => None,
+            (ElementSpec::Result, _) => Some(FaultKind::NotListed { listed: RESULTS, tensor, found }),
             (ElementSpec::Generic, Some(expected)) if expected as u8 == found as u8 => None,
             (ElementSpec::Generic, Some(expected)) => Some(FaultKind::Mixed { expected, by: bindings.element_by, tensor, found }),
             (ElementSpec::Generic, None) => match found.position(listed) {
@@ -128,6 +132,22 @@ impl Recorder<'_> {
             n += 1;
         }
         true
+    }
+
+    /// Whether sums are rounded to what `view` holds: what the call has `stated`, else the element that the task runs on.
+    pub(super) const fn rounds(&mut self, formal: &Formal, view: &View, stated: Option<Element>, site: u32, bindings: &Bindings) {
+        if view.none() {
+            return;
+        }
+        let row = &self.tensors[view.tensor as usize];
+        let (tensor, found) = (row.name, row.element);
+        let expected = match (stated, bindings.element) {
+            (Some(element), _) | (None, Some(element)) => element,
+            (None, None) => return,
+        };
+        if !expected.same(found) {
+            self.fault(site, formal.task, formal.name, FaultKind::Rounded { expected, tensor, found });
+        }
     }
 
     /// Compares the numbers and expressions of one parameter's shape, once every name is bound.

@@ -7,7 +7,7 @@ use super::fault::FaultKind;
 use super::form::{Form, position};
 use super::recorder::CallRow;
 use super::step::{Operands, Step};
-use super::{Access, Argument, Collective, Element, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -21,6 +21,8 @@ pub struct CallSite<'a> {
     pub path: u32,
     /// Token of the first argument; the others follow.
     pub arguments: u32,
+    /// What sums are rounded to, if not to the element of the signature: as [`result_of`](super::result_of) says.
+    pub result: Option<Element>,
     /// What stands in `.then(..)`.
     pub then: &'static [Step],
     /// Token of the first of them.
@@ -62,6 +64,7 @@ impl Recorder<'_> {
         let first_value = self.state.counts.values;
         let mut bindings = Bindings::new(spec.dims, spec.equal);
         let mut known = Operands::NONE;
+        let mut rounded = usize::MAX;
         let mut n = 0;
         while n < params {
             let at = site.arguments + n as u32;
@@ -93,10 +96,17 @@ impl Recorder<'_> {
                     if view.tensor != u32::MAX && !self.fits(&formal, spec.elements, &view, at, &mut bindings) {
                         view = View::NONE;
                     }
+                    if matches!(param.element, ElementSpec::Result) {
+                        rounded = known.count;
+                    }
                     known.push(formal, view, at);
                 }
             }
             n += 1;
+        }
+        // The last of them may have said what the task runs on.
+        if rounded < known.count {
+            self.rounds(&known.formals[rounded], &known.views[rounded], site.result, known.sites[rounded], &bindings);
         }
         if !site.then.is_empty() {
             self.steps(spec, site, &mut known, &mut bindings);
@@ -165,8 +175,8 @@ impl Recorder<'_> {
             self.epilogue(spec, site, first_operand);
         }
         self.mark_forms(spec, site, slot, element, form, split);
-        let (then, priority, drain) = (site.then, site.priority, site.drain);
-        self.push_call(CallRow { task: spec, slot, element, first_operand, first_value, tile, split, then, priority, drain });
+        let (result, then, priority, drain) = (site.result, site.then, site.priority, site.drain);
+        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, then, priority, drain });
     }
 
     /// Marks the instances that a plan may use: that of the forced tile, else those of every form whose sums have so many parts.

@@ -52,6 +52,8 @@ pub enum FaultKind {
     NotListed { listed: &'static [Element], tensor: TensorName, found: Element },
     /// Another element type than an earlier generic parameter's.
     Mixed { expected: Element, by: &'static str, tensor: TensorName, found: Element },
+    /// A result of another element than the code of the call rounds to.
+    Rounded { expected: Element, tensor: TensorName, found: Element },
     /// A scalar of another type.
     Scalar { expected: ScalarType, found: &'static str },
     /// A number that does not fit the scalar's type.
@@ -124,6 +126,7 @@ impl FaultKind {
             FaultKind::Element { .. }
             | FaultKind::NotListed { .. }
             | FaultKind::Mixed { .. }
+            | FaultKind::Rounded { .. }
             | FaultKind::Scalar { .. }
             | FaultKind::ScalarRange { .. } => Code::Element,
             FaultKind::Arity { .. } => Code::Arity,

@@ -83,7 +83,8 @@ const fn same_param(a: &Param, b: &Param) -> bool {
     match (a, b) {
         (Param::Tensor(a), Param::Tensor(b)) => {
             let elements = match (a.element, b.element) {
-                (ElementSpec::Generic, ElementSpec::Generic) => true,
+                // Who rounds to other elements is asked when a call does: see `as_called`.
+                (ElementSpec::Generic | ElementSpec::Result, ElementSpec::Generic | ElementSpec::Result) => true,
                 (ElementSpec::Fixed(a), ElementSpec::Fixed(b)) => same_element(&a, &b),
                 _ => false,
             };

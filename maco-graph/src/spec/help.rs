@@ -18,6 +18,9 @@ impl Fault {
             FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => {
                 "declare the tensor with that element, or convert it with a task of its own"
             }
+            FaultKind::Rounded { .. } => {
+                "what a call rounds to is the element that its variable began with: use a variable for each; a task set rounds to the element of the factors"
+            }
             FaultKind::Scalar { .. } => "write `2.0` for an f32 and `2` for a u32 or i32",
             FaultKind::ScalarRange { .. } => "choose a number inside the type's range",
             FaultKind::Arity { .. } => "pass one argument for each parameter, without `cta`",

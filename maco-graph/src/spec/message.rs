@@ -141,7 +141,9 @@ impl Fault {
                 push_dim(text, names, *found);
                 text.push(" there");
             }
-            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => self.element_sentence(text),
+            FaultKind::Element { .. } | FaultKind::NotListed { .. } | FaultKind::Mixed { .. } | FaultKind::Rounded { .. } => {
+                self.element_sentence(text)
+            }
             FaultKind::Scalar { expected, found } => {
                 self.param(text);
                 text.push(" is ");
@@ -341,6 +343,17 @@ impl Fault {
                 text.push(expected.name());
                 text.push(" by argument ");
                 text.push_quoted(by);
+            }
+            FaultKind::Rounded { expected, tensor, found } => {
+                push_tensor(text, tensor);
+                text.push(" holds ");
+                text.push(found.name());
+                text.push(", but this call of ");
+                self.task(text);
+                text.push(" rounds ");
+                text.push_quoted(self.param);
+                text.push(" to ");
+                text.push(expected.name());
             }
             _ => {}
         }

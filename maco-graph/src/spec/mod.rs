@@ -45,7 +45,7 @@ pub use owned::{BuildError, CallOptions, Owned, intern};
 pub use placement::{Collective, Placement};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 #[cfg(feature = "std")]
-pub(crate) use step::with_operands;
+pub(crate) use step::as_called;
 pub use step::{Step, StepOperand};
 pub use storage::{Recording, Storage};
 pub use task::*;

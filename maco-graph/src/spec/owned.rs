@@ -42,6 +42,8 @@ pub struct BuildError {
 /// What follows a call: `linear(x, w, y).tile(64, 128).split_k(2).priority(1).drain()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions<'a> {
+    /// What sums are rounded to, if not to the element of the signature: the dispatch has code for it.
+    pub result: Option<Element>,
     /// Forced tile sizes, one per grid axis.
     pub tile: Option<&'a [u32]>,
     /// Forced parts of each tile's sum.
@@ -185,12 +187,13 @@ impl Owned {
         arguments: &[Argument<'_>],
         options: CallOptions<'_>,
     ) -> Result<(), BuildError> {
-        let CallOptions { tile, split, priority, drain } = options;
+        let CallOptions { result, tile, split, priority, drain } = options;
         let first_tile = arguments.len() as u32 + 1;
         let site = CallSite {
             slot,
             path: 0,
             arguments: 1,
+            result,
             then: &[],
             then_site: 0,
             with: &[],

@@ -84,6 +84,8 @@ pub struct CallRow {
     pub slot: u32,
     /// Which of the task's elements.
     pub element: u32,
+    /// What sums are rounded to, if the call says so.
+    pub result: Option<Element>,
     /// First of its views.
     pub first_operand: u32,
     /// First of its scalars.
@@ -115,6 +117,7 @@ impl CallRow {
         },
         slot: 0,
         element: 0,
+        result: None,
         first_operand: 0,
         first_value: 0,
         tile: [0; 3],

@@ -5,7 +5,7 @@
 use super::bindings::{Bindings, Formal};
 use super::call::OPERANDS;
 use super::fault::FaultKind;
-use super::{Access, Argument, CallSite, Index, Param, Recorder, ScalarType, TaskSpec, TensorParam, View};
+use super::{Access, Argument, CallSite, Element, ElementSpec, Index, Param, RESULTS, Recorder, ScalarType, TaskSpec, TensorParam, View};
 
 /// One `.then(..)` of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,8 @@ pub struct Step {
 pub enum StepOperand {
     /// Nothing: `.then(gelu)`.
     Nothing,
-    /// A tensor of the result's shape, or of one of its rows: `.then(add(r))`.
-    Tensor,
+    /// A tensor of such elements, of the result's shape, or of one of its rows: `.then(add(r))`.
+    Tensor(Element),
     /// A number: `.then(scale(2.0))`.
     Scalar,
 }
@@ -63,11 +63,11 @@ impl Recorder<'_> {
             }
             let (argument, at) = (&site.with[operand], site.with_site + operand as u32);
             operand += 1;
-            if matches!(sort, StepOperand::Scalar) {
+            let StepOperand::Tensor(element) = sort else {
                 let value = self.scalar_argument(spec.name, name, ScalarType::F32, argument, at);
                 self.push_value(value);
                 continue;
-            }
+            };
             let view = match argument {
                 Argument::Tensor(view) => *view,
                 other => self.no_tensor(spec.name, name, other, at),
@@ -75,7 +75,7 @@ impl Recorder<'_> {
             self.push_operand(view);
             // That nothing can be fused into the task is told with the step.
             if spec.stores() {
-                self.step_tensor(spec, name, view, at, known, bindings);
+                self.step_tensor(spec, (name, element), view, at, known, bindings);
             }
         }
     }
@@ -83,7 +83,7 @@ impl Recorder<'_> {
     const fn step_tensor(
         &mut self,
         spec: &'static TaskSpec,
-        name: &'static str,
+        (name, element): (&'static str, Element),
         view: View,
         at: u32,
         known: &mut Operands,
@@ -104,7 +104,9 @@ impl Recorder<'_> {
             return;
         }
         let dims = if found == 1 { last(result.dims) } else { result.dims };
-        let formal = Formal { task: spec.name, name, access: Access::Read, element: result.element, dims, scattered: false };
+        // What is no number with a fraction is told as what it could be.
+        let element = if element.position(RESULTS).is_some() { ElementSpec::Fixed(element) } else { ElementSpec::Result };
+        let formal = Formal { task: spec.name, name, access: Access::Read, element, dims, scattered: false };
         if !view.none() && self.fits(&formal, spec.elements, &view, at, bindings) {
             known.push(formal, view, at);
         }
@@ -117,7 +119,7 @@ impl Recorder<'_> {
             match then[n].operand {
                 StepOperand::Nothing => {}
                 StepOperand::Scalar => self.state.counts.values += 1,
-                StepOperand::Tensor => {
+                StepOperand::Tensor(_) => {
                     self.state.counts.operands += 1;
                     if let Some(result) = spec.result() {
                         self.count_dims(result.dims);
@@ -174,11 +176,12 @@ fn params(result: Option<&'static TensorParam>, then: &[Step], ranks: impl Itera
     for step in then {
         match (step.operand, result) {
             (StepOperand::Scalar, _) => params.push(Param::Scalar { name: step.name, ty: ScalarType::F32 }),
-            (StepOperand::Tensor, Some(result)) => {
+            (StepOperand::Tensor(element), Some(result)) => {
                 let row = ranks.next() == Some(1);
                 let dims = if row { last(result.dims) } else { result.dims };
                 let region = if row { last(result.region) } else { result.region };
-                params.push(Param::Tensor(TensorParam { name: step.name, access: Access::Read, dims, region, staged: false, ..*result }));
+                let element = ElementSpec::Fixed(element);
+                params.push(Param::Tensor(TensorParam { name: step.name, access: Access::Read, element, dims, region, staged: false }));
             }
             _ => {}
         }
@@ -186,18 +189,28 @@ fn params(result: Option<&'static TensorParam>, then: &[Step], ranks: impl Itera
     params
 }
 
-/// `task` with the operands of `then` as further parameters, in both of its forms. Equal ones share memory, so that this is bounded by the calls
-/// that a program has.
+/// `task` as one call has it, in both of its forms: with the operands of `then` as further parameters, and a result of the element `result` if the
+/// call says so. Equal ones share memory, so that this is bounded by the calls that a program has.
 #[cfg(feature = "std")]
-pub(crate) fn with_operands(task: &'static TaskSpec, then: &[Step], ranks: impl Iterator<Item = usize> + Clone) -> &'static TaskSpec {
+pub(crate) fn as_called(
+    task: &'static TaskSpec,
+    result: Option<Element>,
+    then: &[Step],
+    ranks: impl Iterator<Item = usize> + Clone,
+) -> &'static TaskSpec {
     use std::sync::{Mutex, PoisonError};
     static KNOWN: Mutex<Vec<&'static TaskSpec>> = Mutex::new(Vec::new());
     let own = params(task.result(), then, ranks.clone());
-    if own.is_empty() {
+    if own.is_empty() && result.is_none() {
         return task;
     }
-    let few = task.few.map(|few| with_operands(few, then, ranks));
-    let params = [task.params, &own].concat();
+    // A form that rounds to one element only is not there for a call that wants another.
+    let few = task.few.filter(|few| result.is_none() || few.rounded() < few.params.len());
+    let few = few.map(|few| as_called(few, result, then, ranks));
+    let mut params = [task.params, &own].concat();
+    if let (Some(element), Some(Param::Tensor(tensor))) = (result, params.get_mut(task.rounded())) {
+        tensor.element = ElementSpec::Fixed(element);
+    }
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let same =
         |spec: &&&TaskSpec| spec.params == params && spec.few == few && TaskSpec { params: task.params, few: task.few, ..***spec } == *task;

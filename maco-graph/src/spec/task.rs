@@ -153,6 +153,29 @@ pub enum ElementSpec {
     Fixed(Element),
     /// The task's generic `E`, one of [`TaskSpec::elements`].
     Generic,
+    /// That of a result that the body does nothing with but store sums in it: `E`, or what a call says that the sums are rounded to, one of
+    /// [`RESULTS`].
+    Result,
+}
+
+/// What sums can be rounded to, and what operands of epilogues can hold.
+pub const RESULTS: &[Element] = &[Element::Bf16, Element::F16, Element::F32];
+
+/// What a call of arguments that hold `elements` rounds its sums to, where `result` is `maco_device::Callable::RESULT`; none is what the
+/// task's signature says.
+pub const fn result_of(result: usize, elements: &[Option<Element>]) -> Option<Element> {
+    if result < elements.len() { elements[result] } else { None }
+}
+
+/// The same as a number, `N` of `maco_device::ResultCode`; 0 also where it is nothing that sums can be rounded to, which is an error of
+/// the recorder's.
+pub const fn result_code(result: usize, elements: &[Option<Element>]) -> u8 {
+    match result_of(result, elements) {
+        Some(Element::Bf16) => 1,
+        Some(Element::F16) => 2,
+        Some(Element::F32) => 3,
+        _ => 0,
+    }
 }
 
 /// One tensor parameter.
@@ -274,6 +297,18 @@ impl TaskSpec {
             TaskKind::Streamed { operand, .. } => Some(operand as usize),
             _ => None,
         }
+    }
+
+    /// Which parameter is [`ElementSpec::Result`]; [`usize::MAX`]: none.
+    pub const fn rounded(&self) -> usize {
+        let mut n = 0;
+        while n < self.params.len() {
+            if let Param::Tensor(TensorParam { element: ElementSpec::Result, .. }) = &self.params[n] {
+                return n;
+            }
+            n += 1;
+        }
+        usize::MAX
     }
 
     /// Whether tiles that it reads may come through the ring.

@@ -2,7 +2,7 @@
 //!
 //! `for` becomes `while`, calls go to the recorder, dimensions become operations on interned ones; everything else stays the user's.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use maco_graph::spec::{Code, StepOperand};
 use proc_macro2::{Ident, TokenStream};
@@ -19,6 +19,8 @@ use crate::spans::{Site, hidden};
 pub struct Operation {
     pub path: Path,
     pub then: Vec<Step>,
+    /// What the arguments hold, if it is not all the same: a result may be of another element than the factors.
+    pub elements: Option<Elements>,
     key: String,
 }
 
@@ -28,6 +30,9 @@ pub struct Step {
     pub path: Path,
     pub operand: StepOperand,
 }
+
+/// Variants of `spec::Element`, one for each argument that is a tensor.
+pub type Elements = Vec<Option<Ident>>;
 
 pub struct Model {
     pub p: TokenStream,
@@ -49,10 +54,10 @@ pub(super) struct Replay<'a> {
     pub(super) errors: &'a mut Errors,
     sites: Vec<Site>,
     operations: Vec<Operation>,
-    /// Variables that hold an array of tensors.
-    pub(super) arrays: HashSet<String>,
-    /// Variables that hold a tensor.
-    pub(super) tensors: HashSet<String>,
+    /// Variables that hold an array of tensors, and the elements of these.
+    pub(super) arrays: HashMap<String, Option<Ident>>,
+    /// Variables that hold a tensor, and its element.
+    pub(super) tensors: HashMap<String, Option<Ident>>,
 }
 
 pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
@@ -65,14 +70,18 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
     }
     let equal = symbols.equal(&kernel.arguments.equal, errors);
     let mut replay =
-        Replay { p, symbols, errors, sites: Vec::new(), operations: Vec::new(), arrays: HashSet::new(), tensors: HashSet::new() };
+        Replay { p, symbols, errors, sites: Vec::new(), operations: Vec::new(), arrays: HashMap::new(), tensors: HashMap::new() };
     for param in &kernel.params {
         replay.site(&param.name);
         match &param.kind {
-            ParamKind::Tensor { array: Some(_), .. } => replay.arrays.insert(param.name.to_string()),
-            ParamKind::Tensor { .. } => replay.tensors.insert(param.name.to_string()),
-            ParamKind::Scalar { .. } => false,
-        };
+            ParamKind::Tensor { array: Some(_), element, .. } => {
+                replay.arrays.insert(param.name.to_string(), element_variant(element));
+            }
+            ParamKind::Tensor { element, .. } => {
+                replay.tensors.insert(param.name.to_string(), element_variant(element));
+            }
+            ParamKind::Scalar { .. } => {}
+        }
     }
     let ranges = replay.ranges(kernel);
     let body = replay.statements(&kernel.statements);
@@ -91,13 +100,17 @@ impl Replay<'_> {
     }
 
     /// The place of an operation in the dispatch.
-    pub(super) fn operation(&mut self, path: &Path, then: Vec<Step>) -> usize {
+    pub(super) fn operation(&mut self, path: &Path, then: Vec<Step>, elements: Option<Elements>) -> usize {
         let text = |path: &Path| path.to_token_stream().to_string();
-        let key = then.iter().fold(text(path), |key, step| format!("{key} then {} {:?}", text(&step.path), step.operand));
+        let start = elements.iter().flatten().fold(text(path), |key, element| match element {
+            Some(element) => format!("{key} {element}"),
+            None => format!("{key} _"),
+        });
+        let key = then.iter().fold(start, |key, step| format!("{key} then {} {:?}", text(&step.path), step.operand));
         if let Some(place) = self.operations.iter().position(|operation| operation.key == key) {
             return place;
         }
-        self.operations.push(Operation { path: path.clone(), then, key });
+        self.operations.push(Operation { path: path.clone(), then, elements, key });
         self.operations.len() - 1
     }
 
@@ -156,12 +169,13 @@ impl Replay<'_> {
         let value = self.value(&init.expr, Some(&pattern.ident))?;
         // Before the name means something else: `let mut x = x;`.
         let (array, tensor) = (self.is_array(&init.expr), self.is_tensor(&init.expr));
+        let element = self.holds(&init.expr);
         self.tensors.remove(&name);
         self.arrays.remove(&name);
         if array {
-            self.arrays.insert(name);
+            self.arrays.insert(name, element);
         } else if tensor {
-            self.tensors.insert(name);
+            self.tensors.insert(name, element);
         }
         let attributes = &local.attrs;
         Ok(quote! { #(#attributes)* let #pattern = #value; })

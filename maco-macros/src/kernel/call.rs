@@ -1,11 +1,11 @@
 //! A call with its options: `linear(x, w, y).then(gelu).tile(64, 128)`.
 
-use maco_graph::spec::{Code, StepOperand};
+use maco_graph::spec::{Code, Element, StepOperand};
 use proc_macro2::TokenStream;
-use quote::{ToTokens, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
 
-use super::analyse::{Replay, Step, recorder, strip, unsupported};
+use super::analyse::{Elements, Replay, Step, recorder, strip, unsupported};
 use crate::errors::error;
 use crate::spans::{Site, hidden};
 
@@ -79,13 +79,24 @@ impl Replay<'_> {
             None => path_site,
         };
         let steps: Vec<Step> = options.then.iter().map(|(path, operand)| self.step(path, operand.as_ref())).collect();
-        let operation = self.operation(path, steps.clone());
+        let elements = self.elements(&arguments);
+        let operation = self.operation(path, steps.clone(), elements.clone());
         let (p, recorder) = (&self.p, recorder());
+        let result = match &elements {
+            Some(elements) => {
+                let elements = held(elements, p);
+                quote! { #p::spec::result_of(<#path as #p::Callable>::RESULT, #elements) }
+            }
+            None => quote! { ::core::option::Option::None },
+        };
         let then = steps.iter().map(|Step { path, operand }| {
             let name = path.segments.last().map(|last| last.ident.to_string());
             let operand = match operand {
                 StepOperand::Nothing => quote! { Nothing },
-                StepOperand::Tensor => quote! { Tensor },
+                StepOperand::Tensor(element) => {
+                    let element = format_ident!("{element:?}");
+                    quote! { Tensor(#p::spec::Element::#element) }
+                }
                 StepOperand::Scalar => quote! { Scalar },
             };
             quote! { #p::spec::Step { name: #name, operand: #p::spec::StepOperand::#operand } }
@@ -115,6 +126,7 @@ impl Replay<'_> {
                             slot: Self::__BASE[#operation],
                             path: #path_site,
                             arguments: #arguments_site,
+                            result: #result,
                             then: &[#(#then),*],
                             then_site: #then_site,
                             with: &#beside,
@@ -140,11 +152,38 @@ impl Replay<'_> {
     fn step(&self, path: &Path, operand: Option<&Expr>) -> Step {
         let operand = match operand {
             None => StepOperand::Nothing,
-            Some(operand) if self.is_tensor(operand) || self.is_array(operand) => StepOperand::Tensor,
+            Some(operand) if self.is_tensor(operand) || self.is_array(operand) => {
+                // What has no element has been told.
+                let known = |element: &Element| self.holds(operand).is_some_and(|held| held == format!("{element:?}"));
+                StepOperand::Tensor(ELEMENTS.into_iter().find(known).unwrap_or(Element::Bf16))
+            }
             Some(_) => StepOperand::Scalar,
         };
         Step { path: path.clone(), operand }
     }
+}
+
+impl Replay<'_> {
+    /// What the arguments of a call hold, if its numbers with a fraction are not all the same: then one may be a result that is rounded to
+    /// another element than the others. Which one is, the callee knows.
+    fn elements(&self, arguments: &[&Expr]) -> Option<Elements> {
+        let held: Elements = arguments.iter().map(|argument| self.holds(argument)).collect();
+        let mut numbers = held.iter().flatten().filter(|element| !["I8", "I32", "U32"].iter().any(|integer| element == integer));
+        let first = numbers.next()?;
+        numbers.any(|other| other != first).then_some(held)
+    }
+}
+
+/// Every element.
+const ELEMENTS: [Element; 6] = [Element::Bf16, Element::F16, Element::F32, Element::I32, Element::U32, Element::I8];
+
+/// `&[Some(Element::Bf16), None]`
+pub(super) fn held(elements: &Elements, p: &TokenStream) -> TokenStream {
+    let elements = elements.iter().map(|element| match element {
+        Some(element) => quote! { ::core::option::Option::Some(#p::spec::Element::#element) },
+        None => quote! { ::core::option::Option::None },
+    });
+    quote! { &[#(#elements),*] }
 }
 
 impl Options {

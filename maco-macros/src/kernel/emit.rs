@@ -2,11 +2,12 @@
 //!
 //! It stands beside the user's function, where the user's names mean what they say. The module users see is in `module.rs`.
 
-use maco_graph::spec::{Access, StepOperand};
+use maco_graph::spec::{Access, Element, StepOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
 use super::analyse::{Model, Operation, Step, dimensions, recorder};
+use super::call::held;
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
 use crate::spans::{Site, hidden};
@@ -313,7 +314,7 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     }
 }
 
-/// `Each<gelu>`, `Then<WithTensor<add, 0>, Each<gelu>>`, or nothing.
+/// `Each<gelu>`, `Then<WithTensor<add, 0, bf16>, Each<gelu>>`, or nothing; and what is rounded to, if arguments hold different elements.
 fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     let (mut tensors, mut scalars) = (0usize, 0usize);
     let number = |count: &mut usize| {
@@ -326,9 +327,15 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
         .map(|Step { path, operand }| {
             let step = match operand {
                 StepOperand::Nothing => quote! { #p::Each<#path> },
-                StepOperand::Tensor => {
+                StepOperand::Tensor(element) => {
                     let n = number(&mut tensors);
-                    quote! { #p::WithTensor<#path, #n> }
+                    let element = match element {
+                        Element::Bf16 => quote! { #p::bf16 },
+                        Element::F16 => quote! { #p::f16 },
+                        // Integers are an error of the recorder's.
+                        _ => quote! { ::core::primitive::f32 },
+                    };
+                    quote! { #p::WithTensor<#path, #n, #element> }
                 }
                 StepOperand::Scalar => {
                     let n = number(&mut scalars);
@@ -340,7 +347,14 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
         })
         .collect();
     let then = |rest: TokenStream, first: TokenStream| quote! { #p::Then<#first, #rest> };
-    steps.into_iter().rev().reduce(then).unwrap_or_else(|| quote! { #p::Identity })
+    let steps = steps.into_iter().rev().reduce(then).unwrap_or_else(|| quote! { #p::Identity });
+    match &operation.elements {
+        Some(elements) => {
+            let (path, elements) = (&operation.path, held(elements, p));
+            quote! { #p::Rounded<#steps, #p::ResultCode<{ #p::spec::result_code(<#path as #p::Callable>::RESULT, #elements) }>> }
+        }
+        None => steps,
+    }
 }
 
 /// One const per site, underlined as the user's token. On the host only: a mistake must not fail the build script.

@@ -5,9 +5,10 @@
 use maco_graph::spec::Code;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ExprCall, ExprIf, ExprMethodCall, Lit, PathArguments, RangeLimits, Stmt, UnOp};
+use syn::{Expr, ExprCall, ExprIf, ExprMethodCall, GenericArgument, Lit, PathArguments, RangeLimits, Stmt, Type, UnOp};
 
 use super::analyse::{Replay, dimensions, recorder, strip, unsupported};
+use crate::attribute::element_variant;
 use crate::errors::error;
 use crate::shape::{Arithmetic, Dimension, Symbols, not_arithmetic, operation, shape};
 use crate::spans::{Site, hidden};
@@ -31,7 +32,7 @@ impl Replay<'_> {
             }
             Expr::MethodCall(call) => self.method(call, name),
             Expr::Index(index) => match strip(&index.expr) {
-                Expr::Path(path) if self.arrays.contains(&path.path.to_token_stream().to_string()) => {
+                Expr::Path(path) if self.arrays.contains_key(&path.path.to_token_stream().to_string()) => {
                     let (recorder, site) = (recorder(), self.site(expression));
                     let (array, at, name) = (&index.expr, &index.index, path.path.to_token_stream().to_string());
                     Ok(quote! { #recorder.at(&#array, #name, #at, #site) })
@@ -268,7 +269,7 @@ impl Replay<'_> {
     /// Whether an expression is a tensor, as far as its tokens tell.
     pub(super) fn is_tensor(&self, expression: &Expr) -> bool {
         match strip(expression) {
-            Expr::Path(path) => self.tensors.contains(&path.path.to_token_stream().to_string()),
+            Expr::Path(path) => self.tensors.contains_key(&path.path.to_token_stream().to_string()),
             Expr::Index(index) => self.is_array(&index.expr),
             Expr::Call(call) => is_temp(call),
             Expr::MethodCall(call) => self.is_tensor(&call.receiver),
@@ -280,10 +281,30 @@ impl Replay<'_> {
     /// Whether an expression is an array of tensors, as far as its tokens tell.
     pub(super) fn is_array(&self, expression: &Expr) -> bool {
         match strip(expression) {
-            Expr::Path(path) => self.arrays.contains(&path.path.to_token_stream().to_string()),
+            Expr::Path(path) => self.arrays.contains_key(&path.path.to_token_stream().to_string()),
             Expr::Array(array) => array.elems.first().is_some_and(|first| self.is_tensor(first)),
             Expr::Repeat(repeat) => self.is_tensor(&repeat.expr),
             _ => false,
+        }
+    }
+
+    /// What a tensor, or an array of them, holds, as far as its tokens tell: a variant of `spec::Element`.
+    pub(super) fn holds(&self, expression: &Expr) -> Option<Ident> {
+        match strip(expression) {
+            Expr::Path(path) => {
+                let name = path.path.to_token_stream().to_string();
+                self.tensors.get(&name).or_else(|| self.arrays.get(&name)).cloned().flatten()
+            }
+            Expr::Index(index) => self.holds(&index.expr),
+            Expr::Call(call) if is_temp(call) => temp_holds(call),
+            Expr::MethodCall(call) => self.holds(&call.receiver),
+            Expr::If(branch) => match branch.then_branch.stmts.as_slice() {
+                [Stmt::Expr(value, None)] => self.holds(value),
+                _ => None,
+            },
+            Expr::Array(array) => self.holds(array.elems.first()?),
+            Expr::Repeat(repeat) => self.holds(&repeat.expr),
+            _ => None,
         }
     }
 }
@@ -308,6 +329,16 @@ fn literal(expression: &Expr) -> Option<TokenStream> {
 
 fn is_temp(call: &ExprCall) -> bool {
     matches!(strip(&call.func), Expr::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "temp"))
+}
+
+/// `bf16` of `temp::<bf16, M, K>()`.
+fn temp_holds(call: &ExprCall) -> Option<Ident> {
+    let Expr::Path(path) = strip(&call.func) else { return None };
+    let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(Type::Path(element)) => element_variant(element.path.get_ident()?),
+        _ => None,
+    }
 }
 
 /// Arithmetic over dimensions, as operations of the recorder.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use maco_graph::spec::Code;
+use maco_graph::spec::{Access, Code};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitInt;
 
@@ -77,6 +77,8 @@ pub struct Model {
     pub equal: Vec<(u8, u8)>,
     /// In the order of the tensor parameters.
     pub staged: Vec<bool>,
+    /// Names in the calls that store sums.
+    results: HashSet<String>,
     /// Extents of tiles: those that vary are const parameters of the body.
     pub extents: Vec<Extent>,
     pub bound: Bound,
@@ -89,6 +91,16 @@ impl Model {
     /// with one tile shape can name it.
     pub fn varies(&self, extent: &Extent) -> bool {
         self.tiles[extent.axis].len() > 1
+    }
+
+    /// Whether a tensor is the generic result of a sum, the only one, with which the body does nothing else: what the sum is rounded to is
+    /// then the call's.
+    pub fn rounded(&self, task: &Task<'_>, tensor: &TensorParam) -> bool {
+        let stores = matches!(self.kind, Kind::Staged { .. } | Kind::Streamed { .. });
+        let once = mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
+        let generic = Some(&tensor.element) == task.generic() && self.bound != Bound::Any;
+        let sole = tensor.access == Access::Write && task.tensors().filter(|tensor| tensor.access.writes()).count() == 1;
+        stores && once && generic && sole && self.results.contains(&tensor.name.to_string())
     }
 
     /// The first variant.
@@ -129,7 +141,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     });
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Staged { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
-    let model = Model { kind, symbols, equal, staged, extents: extents(task), bound: bound(task), tiles };
+    let model = Model { kind, symbols, equal, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
         budget(task, &model, errors);
         accumulators(task, &model, body.pairs, errors);
@@ -224,6 +236,8 @@ struct Body {
     tiled: HashSet<String>,
     /// `y` of `.store(acc, y)` and `.store_pair(acc, y, f)`.
     stored: HashSet<String>,
+    /// Names in `.store(acc, y)`, `.store_pair(acc, y, f)`, `.gemv(x, w, y)` and `.gemv_with(x, w, r, y, f)`.
+    results: HashSet<String>,
     /// `w` of `.gemv(x, w, y)`.
     streamed: Option<String>,
 }
@@ -255,6 +269,7 @@ impl Body {
                 self.stores += 1;
                 // What follows in a pair's is a closure.
                 self.stored.extend(identifiers(arguments.stream()).take(2));
+                self.results.extend(identifiers(arguments.stream()).take(2));
             } else if method == "accumulator" {
                 self.accumulators += 1;
             } else if method == "accumulator_pair" {
@@ -262,6 +277,7 @@ impl Body {
                 self.pairs = true;
             } else if method == "gemv" || method == "gemv_with" {
                 self.streamed = identifiers(arguments.stream()).nth(1);
+                self.results.extend(identifiers(arguments.stream()));
             }
             if method == "mma" {
                 self.products += 1;

@@ -16,7 +16,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let (visibility, documentation, conditions) = (&task.function.visibility, task.function.documentation(), task.function.conditions());
     let spec = spec(task, model, &p);
     let dispatch = super::dispatch::dispatch(task, model, &p);
-    let on_cpu = on_cpu(task, &p);
+    let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, few) = (groups(task, &p), few(task, &p));
     quote! {
         #documentation
@@ -31,6 +31,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
         #[automatically_derived]
         impl #p::Callable for #name {
             const SLOTS: u32 = #name::SPEC.slots();
+            const RESULT: usize = #name::SPEC.rounded();
             #dispatch
         }
 
@@ -59,7 +60,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
     let p = task.arguments.private();
     let name = &task.function.signature.ident;
     let (visibility, conditions) = (&task.function.visibility, task.function.conditions());
-    let on_cpu = on_cpu(task, &p);
+    let on_cpu = on_cpu(task, None, &p);
     quote! {
         #conditions
         #[allow(non_camel_case_types, missing_docs)]
@@ -178,6 +179,7 @@ fn tensor_spec(task: &Task<'_>, model: &Model, tensor: &TensorParam, staged: boo
     };
     let element = match element_variant(&tensor.element) {
         Some(variant) if Some(&tensor.element) != task.generic() => quote! { Fixed(#p::spec::Element::#variant) },
+        _ if model.rounded(task, tensor) => quote! { Result },
         _ => quote! { Generic },
     };
     let dims = tensor.dims.iter().map(|dimension| model.symbols.spec(dimension, p).unwrap_or_else(|error| error.to_compile_error()));
@@ -212,12 +214,27 @@ fn region_spec(task: &Task<'_>, index: &Index, p: &TokenStream) -> TokenStream {
 }
 
 /// `linear::on_cpu(&x, &w, &mut y)`
-fn on_cpu(task: &Task<'_>, p: &TokenStream) -> TokenStream {
+fn on_cpu(task: &Task<'_>, model: Option<&Model>, p: &TokenStream) -> TokenStream {
     let name = &task.function.signature.ident;
-    let generic = task.generic().map(|generic| quote! { <#generic: #p::TensorElement> });
+    let result = task.tensors().find(|tensor| model.is_some_and(|model| model.rounded(task, tensor)));
+    let (generic, epilogue, stated) = match (task.generic(), result) {
+        // Sums are rounded to what the result holds.
+        (Some(generic), Some(_)) => (
+            quote! { <#generic: #p::TensorElement, __Y: #p::TensorElement + #p::MmaElement + #p::ResultElement> },
+            quote! { #p::Rounded<#p::Identity, __Y> },
+            quote! { ::core::option::Option::Some(<__Y as #p::TensorElement>::ELEMENT) },
+        ),
+        (generic, _) => {
+            let generic = generic.map(|generic| quote! { <#generic: #p::TensorElement> });
+            (quote! { #generic }, quote! { #p::Identity }, quote! { ::core::option::Option::None })
+        }
+    };
     let params = task.params.iter().map(|param| match param {
         Param::Tensor(tensor) => {
-            let (name, element) = (&tensor.name, task.arguments.element_type(&tensor.element));
+            let (name, mut element) = (&tensor.name, task.arguments.element_type(&tensor.element));
+            if result.is_some_and(|result| result.name == tensor.name) {
+                element = quote! { __Y };
+            }
             let mutable = tensor.access.writes().then(|| quote! { mut });
             quote! { #name: &#mutable #p::Tensor<#element> }
         }
@@ -244,7 +261,8 @@ fn on_cpu(task: &Task<'_>, p: &TokenStream) -> TokenStream {
         pub fn on_cpu #generic (#(#params),*) -> ::core::result::Result<(), #p::Error> {
             #p::on_cpu(
                 &Self::SPEC,
-                <#name as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
+                <#name as #p::Callable>::dispatch::<#p::Cpu, #epilogue, #p::All>,
+                #stated,
                 #p::Arguments::new() #(#pushes)*,
             )
         }

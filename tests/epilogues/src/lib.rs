@@ -1,4 +1,5 @@
 //! Megakernels whose products have operands in their epilogues.
+pub mod casts;
 pub mod kernels;
 
 /// Where the build script left the device code.

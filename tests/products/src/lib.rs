@@ -1,4 +1,5 @@
 //! Megakernels of matrix products.
+pub mod casts;
 pub mod kernels;
 
 /// Where the build script left the device code.
