@@ -153,7 +153,8 @@ impl Rules<'_, '_, '_> {
     /// TMA reads through another proxy than threads write.
     fn copies(&mut self) {
         let fenced = "TMA may not see what threads wrote: `fence.proxy.async.global` belongs before the loads of each task";
-        self.always(COPY, Way::Backward, PROXY_GLOBAL, NEVER, fenced);
+        // A body's copies of boxes have it where they acquire their tensor map: `scratch.rs`.
+        self.always(|s| COPY(s) && !BODY_LOAD(s), Way::Backward, PROXY_GLOBAL, NEVER, fenced);
         // Behind the last load too: one fence for all tasks is too early.
         self.sometimes(COPY, Way::Forward, PROXY_GLOBAL, NEVER, fenced);
         for at in self.flow.all(|s| TMA_LOAD(s) || TMA_STORE(s)) {
