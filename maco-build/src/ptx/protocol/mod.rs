@@ -162,7 +162,9 @@ impl Rules<'_, '_, '_> {
             // A load's first pair of brackets is its target in shared memory.
             let map = address(statement, usize::from(TMA_LOAD(statement))).map(|register| self.flow.value(register));
             let same = |s: &Statement<'_>| PROXY_MAP(s) && address(s, 0).map(|register| self.flow.value(register)) == map;
-            if !self.flow.may_meet(at, Way::Backward, same, NEVER) {
+            // Bodies acquire what they copy by themselves: that of another task, in the same register, is none.
+            let until: Is = if part(statement, "tile") { |s| ARRIVE(s) || WAIT(s) } else { NEVER };
+            if !self.flow.may_meet(at, Way::Backward, same, until) {
                 self.broken(
                     at,
                     "TMA may not see the tensor map, which the host wrote: `fence.proxy.tensormap::generic.acquire.gpu` belongs before its first use",
