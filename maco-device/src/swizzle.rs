@@ -56,6 +56,33 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
         self.swizzled_by::<T, AT, ROWS, COLS, 128>()
     }
 
+    /// `N` tiles, each as [`Simt::swizzled`] makes one, one behind the other from byte `AT` on.
+    ///
+    /// ```
+    /// # use maco_device::{Scratch, Simt, bf16};
+    /// # let mut scratch = Scratch::<6144>::new();
+    /// let tiles = Simt::alone_with(&mut scratch).swizzled_tiles::<bf16, 0, 3, 16, 64>();
+    /// tiles.at(2).write(0, 0, bf16::from_f32(1.0));
+    /// ```
+    /// ```compile_fail,E0080
+    /// # use maco_device::{Scratch, Simt, bf16};
+    /// # let mut scratch = Scratch::<6143>::new();
+    /// let tiles = Simt::alone_with(&mut scratch).swizzled_tiles::<bf16, 0, 3, 16, 64>();
+    /// ```
+    #[inline(always)]
+    pub fn swizzled_tiles<T: Multiplicand, const AT: usize, const N: usize, const ROWS: usize, const COLS: usize>(
+        &self,
+    ) -> SwizzledTiles<'a, T, N, ROWS, COLS> {
+        const {
+            assert!(N > 0, "MACO0020: there is a tile");
+            assert!(
+                AT + N * Swizzled::<T, ROWS, COLS>::BYTES <= SHARED,
+                "MACO0020: these tiles end beyond what the task asks for\nhelp: write more bytes into `#[task(simt, shared = ..)]`, at most 196608"
+            );
+        }
+        SwizzledTiles { first: self.swizzled::<T, AT, ROWS, COLS>() }
+    }
+
     /// A tile with a swizzle of 128, 64 or 32 bytes, or without one: 16. `AT` is a multiple of eight rows' parts of a panel, `8 * SWIZZLE` bytes.
     #[inline(always)]
     pub fn swizzled_by<T: Multiplicand, const AT: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>(
@@ -82,6 +109,33 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
         }
         // SAFETY: inside the scratch.
         Swizzled { at: unsafe { scratch::after(self.place(), AT as u32) }, scratch: PhantomData }
+    }
+}
+
+/// `N` tiles of one kind, one behind the other: stages of a pipeline, or a tile for each warpgroup. Made by [`Simt::swizzled_tiles`].
+pub struct SwizzledTiles<'a, T, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize = 128> {
+    first: Swizzled<'a, T, ROWS, COLS, SWIZZLE>,
+}
+
+impl<T, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Clone for SwizzledTiles<'_, T, N, ROWS, COLS, SWIZZLE> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Copy for SwizzledTiles<'_, T, N, ROWS, COLS, SWIZZLE> {}
+
+impl<'a, T: Multiplicand, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>
+    SwizzledTiles<'a, T, N, ROWS, COLS, SWIZZLE>
+{
+    /// Tile `n`. Beyond the last one: a panic on the CPU, the end of the kernel on a GPU.
+    #[inline(always)]
+    pub fn at(self, n: u32) -> Swizzled<'a, T, ROWS, COLS, SWIZZLE> {
+        if n >= N as u32 {
+            scratch::out_of_range(n, 1, N);
+        }
+        // SAFETY: inside the scratch.
+        Swizzled { at: unsafe { scratch::after(self.first.at, n * self.first.bytes()) }, scratch: PhantomData }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::element::Element;
 use crate::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
 use crate::epilogue::Identity;
+use crate::mapped::Mapped;
 use crate::role::Role;
 use crate::split::Split;
 use crate::tile::Tile;
@@ -127,6 +128,25 @@ impl Task {
             View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
         };
         Tile::new(view, plane, row, col)
+    }
+
+    /// The same of an operand that the body copies in boxes.
+    #[inline(always)]
+    pub fn mapped<E: Element, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize>(
+        self,
+        operand: usize,
+        plane: i32,
+        row: i32,
+        col: i32,
+    ) -> Mapped<E, R, C, ROWS, SWIZZLE> {
+        let tile = self.tile(operand, plane, row, col);
+        #[cfg(target_arch = "nvptx64")]
+        {
+            // SAFETY: `new` promises a live launch.
+            Mapped::new(tile, unsafe { (*self.launch).maps })
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        Mapped::new(tile)
     }
 
     /// The norm that the task makes of its factor, if it does.

@@ -25,6 +25,14 @@ pub struct SharedArgument {
     pub bytes: u32,
 }
 
+/// Boxes of a tensor: `x = 128`, `x = 128 swizzle 64`.
+pub struct BoxArgument {
+    pub name: Ident,
+    pub rows: (LitInt, u32),
+    /// Where the number was written, and the number; 128 without one.
+    pub swizzle: (Option<LitInt>, u32),
+}
+
 /// `E in [bf16, f16]`
 pub struct ElementsArgument {
     pub name: Ident,
@@ -46,6 +54,8 @@ pub struct Arguments {
     pub few: Option<Path>,
     /// `shared = 32768`
     pub shared: Option<SharedArgument>,
+    /// `boxes(x = 128)`
+    pub boxes: Option<(Ident, Vec<BoxArgument>)>,
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
     krate: Option<Path>,
@@ -64,8 +74,8 @@ pub struct Grammar {
 
 pub const TASK: Grammar = Grammar {
     what: "task",
-    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "shared", "cpu", "few", "crate"],
-    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `shared = 32768`, `cpu = function`, `few = task`, `crate = path`",
+    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "shared", "boxes", "cpu", "few", "crate"],
+    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `shared = 32768`, `boxes(x = 128)`, `cpu = function`, `few = task`, `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -152,6 +162,11 @@ impl Arguments {
                 let bytes = literal.base10_parse()?;
                 once(&mut self.shared, SharedArgument { key: key.clone(), literal, bytes }, &key)
             }
+            name @ "boxes" => {
+                allowed(grammar, name, &key)?;
+                let boxes = boxes(input)?;
+                once(&mut self.boxes, (key.clone(), boxes), &key)
+            }
             name @ "cpu" => {
                 allowed(grammar, name, &key)?;
                 let _: Token![=] = input.parse()?;
@@ -209,6 +224,37 @@ impl Arguments {
         let key = name.clone();
         once(&mut self.elements, ElementsArgument { name, list }, &key)
     }
+}
+
+/// `(x = 128, w = 64 swizzle 32)`
+fn boxes(input: ParseStream<'_>) -> syn::Result<Vec<BoxArgument>> {
+    let content;
+    parenthesized!(content in input);
+    let mut boxes: Vec<BoxArgument> = Vec::new();
+    while !content.is_empty() {
+        let name: Ident = content.parse()?;
+        if boxes.iter().any(|known| known.name == name) {
+            return Err(error(Code::Attribute, &name, format!("`{name}` has boxes already"), "a tensor is copied in boxes of one kind"));
+        }
+        let _: Token![=] = content.parse()?;
+        let rows: LitInt = content.parse()?;
+        let rows = (rows.clone(), rows.base10_parse()?);
+        let mut swizzle = (None, 128);
+        if content.peek(syn::Ident) {
+            let word: Ident = content.parse()?;
+            if word != "swizzle" {
+                let help = "write `x = 128`, or `x = 128 swizzle 64` for tiles of `swizzled_by`";
+                return Err(error(Code::Attribute, &word, format!("`{word}` is nothing that a box has"), help));
+            }
+            let literal: LitInt = content.parse()?;
+            swizzle = (Some(literal.clone()), literal.base10_parse()?);
+        }
+        boxes.push(BoxArgument { name, rows, swizzle });
+        if !content.is_empty() {
+            let _: Token![,] = content.parse()?;
+        }
+    }
+    Ok(boxes)
 }
 
 /// `(i = 64 | 128, j = 128)`

@@ -27,6 +27,7 @@ use proc_macro::TokenStream;
 /// | `simt` | an `unsafe fn` with a body for the device only |
 /// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `shared = 32768` | a `simt` body with so many bytes of shared memory, 1 to 196608: `cta.shared::<f32, 0, 1024>()` |
+/// | `boxes(x = 128, w = 64 swizzle 32)` | a `simt` body with shared memory that copies boxes of so many rows of these tensors, swizzled by 128 bytes or what is said: `tile.load(&x, row, col, &barrier)` |
 /// | `cpu = function` | what a `simt` task does on the CPU |
 /// | `few = task` | of a product: the same for few rows, with tiles of its own, in a body that calls `cta.gemv`. The planner or `.tile(..)` chooses |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |

@@ -1,7 +1,7 @@
 //! A gated unit with a loss behind it, and a product of numbers of eight bits with their scales: tasks that the library does not have.
 use maco::math::{exp, ln};
 use maco::prelude::*;
-use maco::{Acc, E4M3, Scratch, Simt, Swizzled, Tile};
+use maco::{Acc, E4M3, Mapped, Scratch, Simt, Tile};
 
 /// y\[M, N\] = gelu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once (GEGLU: Shazeer, 2020).
 ///
@@ -82,45 +82,12 @@ pub fn head(
 
 /// Columns of a step of K: a row of the swizzle.
 const STEP: usize = 128;
+/// Steps that are in scratch at a time.
+const STAGES: usize = 3;
 /// Bytes of one factor of a stage, of which a stage has two: 128 rows of 128 bytes.
 const FACTOR: usize = 128 * STEP;
-/// Bytes of scratch: two stages. What is made is gathered where the first one was.
-const SCALED: usize = 4 * FACTOR;
-
-/// Fills a factor of a stage with columns `k..k + 128` of the rows of a tile, zeros beyond it.
-///
-/// # Safety
-/// Called by all threads of a body, whose scratch and tile these are; nobody reads the factor.
-#[inline(always)]
-unsafe fn fill(threads: &Simt<'_, SCALED>, factor: Swizzled<'_, E4M3, 128, STEP>, from: Tile<i8, 128, 0>, k: u32) {
-    const LINES: u32 = STEP as u32 / 16;
-    let (rows, cols) = (from.rows(), from.cols());
-    let aligned = (from.pointer(0, 0) as u64 | u64::from(cols)).is_multiple_of(16);
-    let mut at = threads.thread;
-    while at < 128 * LINES {
-        let (row, col) = (at / LINES, at % LINES * 16);
-        let mut words = [0; 4];
-        if aligned && row < rows && k + col < cols {
-            // SAFETY: 16 bytes of a row, at a multiple of 16 bytes.
-            words = unsafe { from.pointer(row as i32, (k + col) as i32).cast::<Line>().read() }.0;
-        } else if row < rows {
-            // Four loops of constant length: what is indexed by a value would not be in registers.
-            let byte = |n: u32| match k + col + n < cols {
-                // SAFETY: inside the row.
-                true => unsafe { from.pointer(row as i32, (k + col + n) as i32).read() as u8 as u32 },
-                false => 0,
-            };
-            let word = |n: u32| byte(n) | byte(n + 1) << 8 | byte(n + 2) << 16 | byte(n + 3) << 24;
-            words = [word(0), word(4), word(8), word(12)];
-        }
-        factor.write16(row, col, words);
-        at += threads.threads;
-    }
-}
-
-/// 16 bytes in one access.
-#[repr(C, align(16))]
-struct Line([u32; 4]);
+/// Bytes of scratch: first factors, second ones, and the barriers of the stages. What is made is gathered where the first two stages were.
+const SCALED: usize = 2 * STAGES * FACTOR + 16 * STAGES;
 
 /// What [`scaled`] does, by however many threads there are.
 ///
@@ -129,43 +96,56 @@ struct Line([u32; 4]);
 #[inline(always)]
 unsafe fn scaled_by(
     threads: &mut Simt<'_, SCALED>,
-    x: Tile<i8, 128, 0>,
-    w: Tile<i8, 128, 0>,
+    x: &Mapped<i8, 128, 0, 128>,
+    w: &Mapped<i8, 128, 0, 128>,
     (scale_x, scale_w): (Tile<f32, 1, 128>, Tile<f32, 1, 128>),
-    y: Tile<bf16, 128, 128>,
+    y: &Mapped<bf16, 128, 128, 64>,
 ) {
-    let first = (threads.swizzled::<E4M3, 0, 128, STEP>(), threads.swizzled::<E4M3, FACTOR, 128, STEP>());
-    let second = (threads.swizzled::<E4M3, { 2 * FACTOR }, 128, STEP>(), threads.swizzled::<E4M3, { 3 * FACTOR }, 128, STEP>());
-    let out = threads.swizzled::<bf16, 0, 128, 128>();
-    let warpgroup = threads.warpgroup();
+    let a = threads.swizzled_tiles::<E4M3, 0, STAGES, 128, STEP>();
+    let b = threads.swizzled_tiles::<E4M3, { STAGES * FACTOR }, STAGES, 128, STEP>();
+    let out = threads.swizzled_tiles::<bf16, 0, 2, 64, 128>();
+    let steps = x.cols().div_ceil(STEP as u32).max(1);
+    let (first, all) = (threads.thread == 0, threads.threads);
     // Each warpgroup has 64 rows; the one thread of a reference has one half after the other.
-    let mut block = warpgroup.index;
+    let mut block = threads.warpgroup().index;
     while block < 2 {
         let rows = 64 * block;
         let mut acc = Acc::<f32, 128>::zeros();
-        // SAFETY: all threads come here; a stage is filled when all have waited for the product that read it.
-        warpgroup.multiply(&mut acc, |queue| unsafe {
-            let (mut k, mut odd) = (0, false);
-            fill(threads, first.0, x, 0);
-            fill(threads, first.1, w, 0);
-            loop {
-                threads.sync_copies();
-                let (now, next) = if odd { (second, first) } else { (first, second) };
-                queue.add(now.0.along(rows), now.1.along(0));
-                queue.commit();
-                k += STEP as u32;
-                if k < x.cols() {
-                    // While the tensor cores multiply. The product before this one is complete, for both warpgroups.
-                    fill(threads, next.0, x, k);
-                    fill(threads, next.1, w, k);
-                }
-                queue.wait::<0>();
-                if k >= x.cols() {
-                    break;
-                }
-                odd = !odd;
-            }
-        });
+        // SAFETY: all threads come here, and to the end; what is copied is waited for, and a stage is given back when its product is made.
+        unsafe {
+            threads.pipeline::<{ 2 * STAGES * FACTOR }, STAGES>(1, all, |threads, pipeline| {
+                let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
+                let (mut asked, mut step) = (0, 0);
+                threads.warpgroup().multiply(&mut acc, |queue| {
+                    loop {
+                        // One thread is a step ahead of the products; beyond the tensors there are zeros.
+                        while first && asked < steps.min(step + STAGES as u32 - 1) {
+                            let Some(stage) = producer.acquire() else { break };
+                            let (a, b) = (a.at(stage), b.at(stage));
+                            let full = producer.commit_copies(a.bytes() + b.bytes());
+                            let k = (asked * STEP as u32) as i32;
+                            a.load(x, 0, k, &full);
+                            b.load(w, 0, k, &full);
+                            asked += 1;
+                        }
+                        // Of an aborted launch the product is nobody's.
+                        let stage = consumer.acquire().unwrap_or(step % STAGES as u32);
+                        queue.add(a.at(stage).along(rows), b.at(stage).along(0));
+                        queue.commit();
+                        // All products but the newest one are made.
+                        queue.wait::<1>();
+                        if step > 0 {
+                            consumer.release();
+                        }
+                        step += 1;
+                        if step >= steps {
+                            break;
+                        }
+                    }
+                });
+            });
+        }
+        let warpgroup = threads.warpgroup();
         acc.map(&warpgroup, |row, col, sum| {
             // Beyond the tile nobody asks for the result.
             // SAFETY: inside the tiles of the scales.
@@ -174,31 +154,25 @@ unsafe fn scaled_by(
             sum * at(scale_x, rows + row, y.rows()) * at(scale_w, col, y.cols())
         });
         // Nobody reads the stages any more.
-        threads.sync();
-        acc.store(&warpgroup, out, rows, 0);
-        warpgroup.sync();
-        let mut at = warpgroup.thread;
-        while at < 64 * 128 {
-            let (row, col) = (rows + at / 128, at % 128);
-            if row < y.rows() && col < y.cols() {
-                // SAFETY: inside the tile; each element is one thread's.
-                unsafe { y.pointer(row as i32, col as i32).write(out.read(row, col)) };
-            }
-            at += warpgroup.threads;
+        acc.store(&warpgroup, out.at(block), 0, 0);
+        warpgroup.sync_copies();
+        if warpgroup.thread == 0 {
+            // SAFETY: rows of this block, inside the tile, which its warpgroup has written and met behind.
+            unsafe { out.at(block).store(y, rows as i32, 0) };
         }
         block += warpgroup.count;
     }
 }
 
 fn scaled_reference(
-    x: Tile<i8, 128, 0>,
-    w: Tile<i8, 128, 0>,
+    x: Mapped<i8, 128, 0, 128>,
+    w: Mapped<i8, 128, 0, 128>,
     scale_x: Tile<f32, 1, 128>,
     scale_w: Tile<f32, 1, 128>,
-    y: Tile<bf16, 128, 128>,
+    y: Mapped<bf16, 128, 128, 64>,
 ) {
     // SAFETY: this thread is all there are.
-    unsafe { scaled_by(&mut Simt::alone_with(&mut Scratch::new()), x, w, (scale_x, scale_w), y) }
+    unsafe { scaled_by(&mut Simt::alone_with(&mut Scratch::new()), &x, &w, (scale_x, scale_w), &y) }
 }
 
 /// y\[i, j\] = (x\[i\] · w\[j\]) · scale_x\[i\] · scale_w\[j\] for x\[M, K\] and w\[N, K\] of numbers of eight bits, 4 of exponent and 3 of fraction
@@ -206,7 +180,7 @@ fn scaled_reference(
 ///
 /// # Safety
 /// None of its own: it stays in its tiles.
-#[maco::task(simt, shared = 65536, tile(i = 128, j = 128), cpu = scaled_reference)]
+#[maco::task(simt, shared = 98352, boxes(x = 128, w = 128, y = 64), tile(i = 128, j = 128), cpu = scaled_reference)]
 pub unsafe fn scaled(
     cta: &mut Cta,
     #[read(i, ..)] x: Tensor<i8, M, K>,
@@ -216,7 +190,7 @@ pub unsafe fn scaled(
     #[write(i, j)] y: Tensor<bf16, M, N>,
 ) {
     // SAFETY: all threads come here.
-    unsafe { scaled_by(cta, x, w, (scale_x, scale_w), y) }
+    unsafe { scaled_by(cta, &x, &w, (scale_x, scale_w), &y) }
 }
 
 /// The product of quantised rows.

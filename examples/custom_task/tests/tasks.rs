@@ -41,7 +41,7 @@ fn a_loss_alone() {
 #[test]
 fn a_product_with_scales_alone() {
     let device = Device::cpu();
-    // Rows that are copied by 16 bytes, and others; no step of K, and several.
+    // Parts of tiles; no step of K, and several.
     for (m, k, n) in [(130, 144, 70), (3, 301, 129), (64, 1, 1), (1, 0, 5)] {
         let mut random = Random(4);
         let (x, w) = (random.eight(m * k), random.eight(n * k));

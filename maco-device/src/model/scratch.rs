@@ -136,5 +136,14 @@ pub unsafe fn bulk_store(to: u64, from: Address, bytes: u32) {
     unsafe { std::ptr::copy_nonoverlapping(from, to as *mut u8, bytes as usize) };
 }
 
+/// Tells an mbarrier that `bytes` bytes of a copy have come.
+///
+/// # Safety
+/// `mbarrier` is initialised.
+pub unsafe fn arrived(mbarrier: Address, bytes: u32) {
+    // SAFETY: passed on from the caller.
+    mbarrier::complete_at(unsafe { word(mbarrier) }, name(mbarrier), bytes);
+}
+
 /// Nothing is on its way.
 pub fn complete() {}

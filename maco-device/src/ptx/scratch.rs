@@ -1,5 +1,5 @@
 //! What SIMT bodies do to their scratch in shared memory: accesses, mbarriers, bulk copies (PTX ISA §9.7.9.8 `ld`, §9.7.9.11 `st`, §9.7.13.15
-//! `mbarrier`, §9.7.9.25.4 `cp.async.bulk`).
+//! `mbarrier`, §9.7.9.25.4 `cp.async.bulk`, §9.7.9.27 `cp.async.bulk.tensor`).
 //!
 //! Order and scope are written out where the runtime's own instructions leave them to the default: `.weak`, `.release.cta`, `.acquire.cta`. They
 //! mean the same, and the PTX lint tells a body's from the runtime's by them.
@@ -174,7 +174,38 @@ pub unsafe fn bulk_store(to: u64, from: Address, bytes: u32) {
     }
 }
 
-/// Waits until what this thread has asked [`bulk_store`] for is complete: its writes to global memory are performed.
+/// Global to shared, a box from element (column, row, plane) on, zeros outside the tensor; `mbarrier` gets all of its bytes. `.tile` is the mode
+/// that copies of the runtime's have by default.
+///
+/// # Safety
+/// `map` is a tensor map in global memory that this thread has acquired, `to` aligned space of the scratch for its box, `mbarrier` initialised and
+/// expecting it.
+#[inline(always)]
+pub unsafe fn tensor_load(to: Address, map: u64, (col, row, plane): (i32, i32, i32), mbarrier: Address) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
+            in(reg32) to, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
+    }
+}
+
+/// Shared to global, a box, clipped to the tensor; completion by bulk group.
+///
+/// # Safety
+/// `map` is a tensor map in global memory that this thread has acquired, of a tensor with elements; `from` is a box in the scratch that nobody
+/// writes; what threads have written there is fenced for the async proxy.
+#[inline(always)]
+pub unsafe fn tensor_store(map: u64, (col, row, plane): (i32, i32, i32), from: Address) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",
+            in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) from, options(nostack))
+    }
+}
+
+/// Waits until what this thread has asked [`bulk_store`] and [`tensor_store`] for is complete: its writes to global memory are performed.
 #[inline(always)]
 pub fn complete() {
     tma::commit();

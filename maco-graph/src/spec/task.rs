@@ -260,9 +260,22 @@ pub enum TaskKind {
         prologue: bool,
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
         shared: u32,
+        /// `boxes(x = 128)`: the tensor parameters that the body copies in boxes.
+        boxes: &'static [BoxSpec],
     },
     /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`; of two values, in `.then(f(r))`.
     Elementwise,
+}
+
+/// The boxes in which a body copies a tensor: `boxes(x = 128)`, or with another swizzle `boxes(x = 128 swizzle 64)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoxSpec {
+    /// Which tensor parameter.
+    pub operand: u8,
+    /// Rows of a box, at most 256.
+    pub rows: u32,
+    /// Bytes of a row of a box, and of its swizzle: 128, 64 or 32, or 16 for none.
+    pub swizzle: u32,
 }
 
 /// What a task promises: the const that stands beside a type of its name.
@@ -335,6 +348,12 @@ impl TaskSpec {
             TaskKind::Simt { shared, .. } => shared,
             _ => 0,
         }
+    }
+
+    /// The boxes in which a `simt` body copies tensor parameter `operand`, if it does.
+    pub fn boxes(&self, operand: usize) -> Option<BoxSpec> {
+        let TaskKind::Simt { boxes, .. } = self.kind else { return None };
+        boxes.iter().find(|boxes| usize::from(boxes.operand) == operand).copied()
     }
 
     /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.

@@ -2,7 +2,7 @@
 
 use maco_device::abi::{self, NO_MAP};
 use maco_graph::ir;
-use maco_graph::spec::{Element, Index, TensorParam};
+use maco_graph::spec::{BoxSpec, Element, Index, TensorParam};
 
 use crate::tensor::Layout;
 
@@ -44,27 +44,32 @@ pub(super) struct Plane {
     planes: Axis,
 }
 
-/// The boxes of a tensor map: 128 bytes wide.
+/// The boxes of a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Boxes {
     /// Rows of a box.
     pub(crate) rows: u32,
     /// Elements of `f32` are rounded to tf32 on their way to shared memory.
     pub(crate) rounds: bool,
+    /// Bytes of a row of a box, and of its swizzle; 16 for none.
+    pub(crate) swizzle: u32,
 }
 
 impl Boxes {
     /// Of results, and of operands of two-byte elements.
-    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false };
+    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES };
 
-    /// Of tensor parameter `param`, which holds `element`.
-    pub(super) fn of(param: &TensorParam, element: Element) -> Boxes {
+    /// Of tensor parameter `param`, which holds `element`, and if a body copies it the boxes that it declares.
+    pub(super) fn of(param: &TensorParam, declared: Option<BoxSpec>, element: Element) -> Boxes {
+        if let Some(BoxSpec { rows, swizzle, .. }) = declared {
+            return Boxes { rows, rounds: false, swizzle };
+        }
         if !param.staged || param.access.writes() || element != Element::F32 {
             return Boxes::PLAIN;
         }
         // Of what is contracted along its rows a box has no more than one step's.
         let along_rows = param.region.last() != Some(&Index::All);
-        Boxes { rows: if along_rows { abi::columns(element.bytes()) } else { abi::BOX }, rounds: true }
+        Boxes { rows: if along_rows { abi::columns(element.bytes()) } else { abi::BOX }, rounds: true, ..Boxes::PLAIN }
     }
 }
 
@@ -160,7 +165,7 @@ impl Plane {
             let reason = format!("its first element is at {address:#x}, which is not a multiple of {MAP_ALIGN}").into();
             return Err(Fault::Staging {
                 reason,
-                help: "begin slices at multiples of 8 columns, and borrow memory at multiples of 16 bytes",
+                help: "begin slices at multiples of 16 bytes (8 columns of two-byte elements), and borrow memory at such",
             });
         }
         for (stride, what) in request.strides.into_iter().zip(["rows", "planes"]) {
@@ -168,7 +173,7 @@ impl Plane {
                 let reason = format!("its {what} are {stride} bytes apart, expected a multiple of {MAP_ALIGN} below 2^40").into();
                 return Err(Fault::Staging {
                     reason,
-                    help: "use tensors made by the device (their rows are padded), or a row stride of a multiple of 8 elements",
+                    help: "use tensors made by the device (their rows are padded), or a row stride of a multiple of 16 bytes",
                 });
             }
         }

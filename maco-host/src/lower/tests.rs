@@ -3,7 +3,7 @@
 use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DRAIN, OP_END};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
-use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Axis, BoxSpec, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
 
 use super::plane::Boxes;
 use super::*;
@@ -234,7 +234,7 @@ fn maps_of_f32_copy_as_they_are_used() {
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
         views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
     };
-    let along = |rows| Boxes { rows, rounds: true };
+    let along = |rows| Boxes { rows, rounds: true, ..Boxes::PLAIN };
     assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);
     assert_eq!(maps(Element::F16), [Boxes::PLAIN]);
 }
@@ -376,11 +376,11 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
 fn a_body_with_scratch_takes_pages_and_copies() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1 },
+        kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
-    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, shared: 0 }, ..BODY };
+    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, shared: 0, boxes: &[] }, ..BODY };
     for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
@@ -392,6 +392,41 @@ fn a_body_with_scratch_takes_pages_and_copies() {
             let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
             assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
         }
+    }
+}
+
+/// What a body copies has the boxes that it declares, beside those of outlines; what it does not declare has none.
+#[test]
+fn a_body_has_maps_of_its_boxes() {
+    const fn boxes(operand: u8, rows: u32, swizzle: u32) -> BoxSpec {
+        BoxSpec { operand, rows, swizzle }
+    }
+    static BODIES: [TaskSpec; 2] = [
+        TaskSpec {
+            name: "body",
+            kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
+            params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+            ..ROWS
+        },
+        TaskSpec {
+            name: "other",
+            kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
+            params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+            ..ROWS
+        },
+    ];
+    for element in [Element::Bf16, Element::F32, Element::I8] {
+        let mut graph = Graph { name: "bodies".into(), ..Graph::default() };
+        graph.tensors = ["x", "y"].map(|name| Tensor { element, ..tensor(name, TensorKind::InOut, &[64, 64]) }).into();
+        graph.calls = [0, 1].map(|task| call(&graph, &BODIES[task], 0, &[0, 1], &[])).into();
+        let (views, blocks) = view::collect(&graph, &[]);
+        let bound =
+            |at: u64| Bound { address: at, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
+        let tables = views.resolve(&graph, &[bound(0x1000), bound(0x9000)], true, |_| 0).unwrap();
+        let maps: Vec<_> = tables.maps.iter().map(|map| (map.address, map.boxes.rows, map.boxes.swizzle, map.boxes.rounds)).collect();
+        assert_eq!(maps, [(0x1000, 128, 128, false), (0x9000, 32, 64, false), (0x9000, 64, 128, false)]);
+        let maps = |call: usize| [0, 1].map(|operand| tables.views[blocks[call] as usize + operand].map);
+        assert_eq!([maps(0), maps(1)], [[0, 1], [NO_MAP, 2]]);
     }
 }
 

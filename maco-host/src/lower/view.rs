@@ -86,15 +86,17 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u
             Some((OPERANDS - 1, weights, (norm as usize, of.weight), None, made.scalars.get(of.epsilon).copied()))
         });
         for (place, (view, param), (by, operand), names, epsilon) in own.chain(norm) {
+            // The weights of a norm are no operand of this call.
+            let declared = if by == call_index { call.task.boxes(operand) } else { None };
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let element = graph.tensors[view.tensor as usize].element;
-            let boxes = Boxes::of(param, element);
+            let boxes = Boxes::of(param, declared, element);
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, epsilon)).or_insert_with(|| {
                 made.views.push(Template { view: view.clone(), map: None, boxes, names, epsilon, call: by as u32, operand });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
-            if param.staged && template.map.is_none() {
+            if (param.staged || declared.is_some()) && template.map.is_none() {
                 template.map = Some(made.maps as u32);
                 (template.call, template.operand) = (by as u32, operand);
                 made.maps += 1;

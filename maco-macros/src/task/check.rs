@@ -8,7 +8,7 @@ use syn::Safety;
 use super::analyse::{PAGE_BYTES, PAGES};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
-use crate::attribute::{AxisArgument, element_variant};
+use crate::attribute::{AxisArgument, BoxArgument, element_variant};
 use crate::errors::Errors;
 
 /// Tensor parameters of one task.
@@ -21,6 +21,7 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
     task.function.no_return("a task", errors);
     kind(task, errors);
     shared(task, errors);
+    boxes(task, errors);
     let count = task.tensors().count();
     if let Some(tensor) = task.tensors().nth(OPERANDS) {
         let message = format!("{count} tensors, but there is room for {OPERANDS}");
@@ -107,6 +108,30 @@ fn shared(task: &Task<'_>, errors: &mut Errors) {
         // Threads begin a prologue while others may never: they cannot meet in it, so they cannot share anything either.
         let help = "remove one of them: threads get shared memory when the task may run, and a prologue is what comes before";
         errors.push(Code::Attribute, &shared.key, "a task with a prologue has no shared memory", help);
+    }
+}
+
+/// `boxes(x = 128)`: of tensors of a body with scratch, and such as a tensor map can have.
+fn boxes(task: &Task<'_>, errors: &mut Errors) {
+    let Some((key, boxes)) = &task.arguments.boxes else { return };
+    if task.arguments.simt.is_none() || task.arguments.shared.is_none() {
+        let help = "add `simt` and `shared = ..`, where copies go; or remove it: the blocks of other tasks copy by themselves";
+        errors.push(Code::Attribute, key, "`boxes(..)` is for `simt` tasks with shared memory", help);
+    }
+    for BoxArgument { name, rows: (literal, rows), swizzle: (written, swizzle) } in boxes {
+        if !task.broken && !task.tensors().any(|tensor| tensor.name == *name) {
+            errors.push(Code::Attribute, name, format!("`{name}` is not a tensor of this task"), "name a tensor parameter");
+        }
+        if *rows == 0 || *rows > 256 || !rows.is_multiple_of(8) {
+            let help = "a box has the rows of the tile that it is copied to or from: 8 to 256, by eights";
+            errors.push(Code::Tile, literal, format!("a box of {rows} rows"), help);
+        }
+        if let Some(written) = written
+            && ![16, 32, 64, 128].contains(swizzle)
+        {
+            let help = "rows are swizzled by 128, 64 or 32 bytes, or not at all: 16";
+            errors.push(Code::Tile, written, format!("a box swizzled by {swizzle} bytes"), help);
+        }
     }
 }
 

@@ -175,7 +175,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     }
 }
 
-/// `Tile<E, I, 0>`
+/// `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
 fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream) -> TokenStream {
     let element = task.arguments.element_type(&tensor.element);
     let extents: Vec<TokenStream> = last_two(tensor)
@@ -189,7 +189,13 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
             },
         })
         .collect();
-    quote! { #p::Tile<#element, #(#extents),*> }
+    match task.boxes(tensor) {
+        Some(boxes) => {
+            let [rows, swizzle] = [boxes.rows.1, boxes.swizzle.1].map(Literal::u32_unsuffixed);
+            quote! { #p::Mapped<#element, #(#extents),*, #rows, #swizzle> }
+        }
+        None => quote! { #p::Tile<#element, #(#extents),*> },
+    }
 }
 
 /// The indices of rows and columns; a tensor of rank 1 is one row.
@@ -224,7 +230,10 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
                     Some(index) => origin(task, index, variant, descriptor),
                     None => quote! { 0 },
                 });
-                quote! { #descriptor.tile(#n, #plane, #row, #column) }
+                match task.boxes(tensor) {
+                    Some(_) => quote! { #descriptor.mapped(#n, #plane, #row, #column) },
+                    None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
+                }
             }
         })
         .collect()

@@ -132,7 +132,14 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             quote! { Streamed { operand: #operand, factor: #factor } }
         }
         Kind::Norm { x, weight, y, epsilon } => quote! { Norm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
-        Kind::Simt { cpu, prologue, shared } => quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared } },
+        Kind::Simt { cpu, prologue, shared } => {
+            let boxes = task.tensors().enumerate().filter_map(|(operand, tensor)| {
+                let boxes = task.boxes(tensor)?;
+                let (operand, rows, swizzle) = (operand as u8, boxes.rows.1, boxes.swizzle.1);
+                Some(quote! { #p::spec::BoxSpec { operand: #operand, rows: #rows, swizzle: #swizzle } })
+            });
+            quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared, boxes: &[#(#boxes),*] } }
+        }
         Kind::Elementwise => quote! { Elementwise },
     };
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {

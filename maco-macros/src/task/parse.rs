@@ -6,7 +6,7 @@ use quote::ToTokens;
 use syn::{Attribute, FnArg, Meta, Pat, PatType, Type};
 
 use super::region::{Index, region};
-use crate::attribute::{Arguments, scalar_variant};
+use crate::attribute::{Arguments, BoxArgument, scalar_variant};
 use crate::errors::{Errors, error};
 use crate::item::Function;
 use crate::shape::{Dimension, shaped};
@@ -48,6 +48,12 @@ impl Task<'_> {
             Param::Tensor(tensor) => Some(&**tensor),
             Param::Scalar { .. } => None,
         })
+    }
+
+    /// The boxes in which the body copies a tensor.
+    pub fn boxes(&self, tensor: &TensorParam) -> Option<&BoxArgument> {
+        let (_, boxes) = self.arguments.boxes.as_ref()?;
+        boxes.iter().find(|boxes| boxes.name == tensor.name)
     }
 
     /// The generic element's name.

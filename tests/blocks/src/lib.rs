@@ -1,4 +1,5 @@
-//! Tasks written from the building blocks of bodies, as users write them; and every product of the tensor cores by itself.
+//! Tasks written from the building blocks of bodies, as users write them; every product of the tensor cores by itself, and tensor copies.
+pub mod boxes;
 pub mod kernels;
 pub mod tensor_cores;
 

@@ -28,7 +28,7 @@ fn a_step_of_a_pair_is_one_group() {
             "head" => (2 * 8 + 4 * 4, 2 + 4),
             "scratch" => (4 * 4, 4),
             // Of bodies: see below.
-            name if name.starts_with("products_") || name == "quantised" => continue,
+            name if name.starts_with("products_") || name.starts_with("boxes_") || name == "quantised" => continue,
             _ => (0, 0),
         };
         assert_eq!(count(&entry, "wgmma.mma_async"), products, "`{}`", entry.name);
@@ -78,14 +78,31 @@ fn every_type_is_an_instruction() {
     }
 }
 
-/// What a body writes is fenced before the tensor cores read it: without that, or without the barrier, the lint says so.
+/// A body acquires its tensor maps, and what it copies, once for each tensor, and fences what it writes before that is copied: without any of
+/// these, or without a barrier, the lint says so.
 #[test]
-fn no_fence_before_a_product_can_be_spared() {
-    for entry in device_code(custom_task::OUT_DIR, "fences of products of bodies").iter().filter(|entry| entry.name == "quantised") {
+fn no_fence_of_tensor_copies_can_be_spared() {
+    for entry in device_code(OUT_DIR, "fences of tensor copies").iter().filter(|entry| entry.name == "boxes_through") {
         let (unseen, fences) = unseen(entry);
         assert_eq!(unseen, Vec::<String>::new());
-        // No tensor map.
-        assert!(fences.contains(&"fence.proxy.async.shared::cta"), "{fences:?}");
+        assert_eq!(fences, FENCES);
+    }
+}
+
+/// A copy for each panel of a tile, in the mode that is written out, with a fence of each tensor's map.
+#[test]
+fn tensor_copies_are_their_instructions() {
+    for entry in everything("tensor copies of bodies") {
+        let (loads, stores, maps) = match entry.name.as_str() {
+            // Two factors of one panel, and a result of two.
+            "quantised" => (2, 2, 3),
+            // Two factors of two panels.
+            "boxes_across" => (4, 0, 2),
+            _ => continue,
+        };
+        assert_eq!(count(&entry, "cp.async.bulk.tensor.3d.shared::cluster.global.tile"), loads, "`{}`", entry.name);
+        assert_eq!(count(&entry, "cp.async.bulk.tensor.3d.global.shared::cta.tile"), stores, "`{}`", entry.name);
+        assert_eq!(count(&entry, "fence.proxy.tensormap"), maps, "`{}`", entry.name);
     }
 }
 

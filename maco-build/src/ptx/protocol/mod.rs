@@ -167,7 +167,8 @@ impl Rules<'_, '_, '_> {
     /// TMA reads through another proxy than threads write.
     fn copies(&mut self) {
         let fenced = "TMA may not see what threads wrote: `fence.proxy.async.global` belongs before the loads of each task";
-        self.always(COPY, Way::Backward, PROXY_GLOBAL, NEVER, fenced);
+        // A body's copies of boxes have it where they acquire their tensor map: `scratch.rs`.
+        self.always(|s| COPY(s) && !BODY_LOAD(s), Way::Backward, PROXY_GLOBAL, NEVER, fenced);
         // Behind the last load too: one fence for all tasks is too early.
         self.sometimes(COPY, Way::Forward, PROXY_GLOBAL, NEVER, fenced);
         for at in self.flow.all(|s| TMA_LOAD(s) || TMA_STORE(s)) {
@@ -175,7 +176,9 @@ impl Rules<'_, '_, '_> {
             // A load's first pair of brackets is its target in shared memory.
             let map = address(statement, usize::from(TMA_LOAD(statement))).map(|register| self.flow.value(register));
             let same = |s: &Statement<'_>| PROXY_MAP(s) && address(s, 0).map(|register| self.flow.value(register)) == map;
-            if !self.flow.may_meet(at, Way::Backward, same, NEVER) {
+            // Bodies acquire what they copy by themselves: that of another task, in the same register, is none.
+            let until: Is = if part(statement, "tile") { |s| ARRIVE(s) || WAIT(s) } else { NEVER };
+            if !self.flow.may_meet(at, Way::Backward, same, until) {
                 self.broken(
                     at,
                     "TMA may not see the tensor map, which the host wrote: `fence.proxy.tensormap::generic.acquire.gpu` belongs before its first use",

@@ -58,6 +58,16 @@ impl Rules<'_, '_, '_> {
                 );
             }
         }
+        let consumers = self.consumers();
+        for at in consumers.into_iter().filter(|&at| PROXY_MAP(&self.flow.statements[at])).collect::<Vec<_>>() {
+            // Once for each tensor and task, as the map. A store of a box ends with it.
+            if !self.flow.meets(at, Way::Forward, PROXY_GLOBAL, COPY) {
+                self.broken(
+                    at,
+                    "a body's copy may not see what other tasks wrote: `fence.proxy.async.global` belongs between the fence of a tensor map and the first copy",
+                );
+            }
+        }
         self.always(BODY_STORE, Way::Forward, COMMIT, ARRIVE, "a body's copy that is not committed is never waited for");
         self.always(
             BODY_STORE,

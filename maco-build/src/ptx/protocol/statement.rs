@@ -47,8 +47,10 @@ pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
 pub(super) const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
 pub(super) const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");
 pub(super) const TMA_STORE: Is = |s| op(s, "cp.async.bulk.tensor") && s.opcode().ends_with("bulk_group");
-/// A body's copy from its scratch.
-pub(super) const BODY_STORE: Is = |s| op(s, "cp.async.bulk.global.shared::cta");
+/// A body's copy from its scratch: of bytes, or of a box, where it says `.tile`.
+pub(super) const BODY_STORE: Is = |s| op(s, "cp.async.bulk.global.shared::cta") || TMA_STORE(s) && part(s, "tile");
+/// A body's copy of a box to its scratch.
+pub(super) const BODY_LOAD: Is = |s| TMA_LOAD(s) && part(s, "tile");
 /// What a body writes to its scratch through the generic proxy. The runtime's own words are `st.shared`.
 pub(super) const SCRATCH: Is = |s| op(s, "st.weak.shared") || STAGED(s) || INVALIDATE(s);
 pub(super) const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");

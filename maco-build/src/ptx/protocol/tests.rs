@@ -50,6 +50,11 @@ bar.sync 6, 128;
 bar.sync 6, 64;
 fence.proxy.async.global; // of a load
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r42], [%rd20], %r43, [%r40];
+@%p21 bra $KNOWN;
+fence.proxy.tensormap::generic.acquire.gpu [%rd22], 128;
+fence.proxy.async.global; // of boxes
+$KNOWN:
+cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r42], [%rd22, {%r4, %r5, %r6}], [%r40];
 mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p14, [%r40], %r44;
 st.weak.shared.u32 [%r42], 2;
 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
@@ -59,6 +64,7 @@ wgmma.fence.sync.aligned; // of a body
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;
 wgmma.commit_group.sync.aligned;
 cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
+cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%rd22, {%r4, %r5, %r6}], [%r42];
 cp.async.bulk.commit_group; // of a body
 cp.async.bulk.wait_group 0; // of a body
 fence.proxy.async.global; // of a store
@@ -199,6 +205,8 @@ fn every_rule_sees_its_mistake() {
         ("bar.sync 5, 256; // of received elements", 0, "", "have received"),
         ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
+        ("fence.proxy.async.global; // of boxes", 0, "", "the fence of a tensor map and the first copy"),
+        ("fence.proxy.tensormap::generic.acquire.gpu [%rd22], 128;", 0, "", "tensor map, which the host wrote"),
         ("fence.proxy.async.shared::cta; // of copies", 0, "", "`sync_copies`"),
         ("fence.proxy.async.shared::cta; // of copies", 0, "", "tensor cores may not see what a body wrote"),
         ("bar.sync 4, 256;", 0, "", "other threads of a body"),
