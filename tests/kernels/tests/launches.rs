@@ -462,7 +462,7 @@ fn a_task_runs_on_its_own() {
     let device = Device::cpu();
     let (x, w) = (Matrix::integers(70, 40, 1, 2), Matrix::sparse(9, 40, 2));
     let mut y = poisoned::<bf16>(&device, 70, 9);
-    maco::tasks::linear::on_cpu(&x.upload(&device), &w.upload(&device), &mut y).unwrap();
+    maco::tasks::linear::on_cpu(&x.upload::<bf16>(&device), &w.upload::<bf16>(&device), &mut y).unwrap();
     x.times(&w.t()).bf16().exactly(&y, "linear::on_cpu");
 
     let mut z = Matrix::integers(3, 5, 4, 9).upload::<f32>(&device);
