@@ -470,7 +470,7 @@ fn a_task_runs_on_its_own() {
     Matrix::integers(3, 5, 4, 9).map(|v| v * 2.0).exactly(&z, "scale::on_cpu");
 
     let mut wrong = device.zeros::<bf16>([70, 8]).unwrap();
-    let error = maco::tasks::linear::on_cpu(&x.upload(&device), &w.upload(&device), &mut wrong).unwrap_err();
+    let error = maco::tasks::linear::on_cpu(&x.upload::<bf16>(&device), &w.upload::<bf16>(&device), &mut wrong).unwrap_err();
     assert_eq!(error.code(), 5, "{error}");
     assert!(error.to_string().contains("`N`"), "{error}");
 }
