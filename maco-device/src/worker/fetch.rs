@@ -143,6 +143,10 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
         let mut queue = Queue::new(&*launch, &run);
         arena.set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
         arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch(&Warp));
+        if ARRIVALS > 1 {
+            // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
+            warp::sync();
+        }
         if queue.is_pushed() {
             pushed(arena, tables, &run, &mut queue, lane);
             return;
