@@ -50,7 +50,38 @@ fn find(places: &[PathBuf]) -> Option<PathBuf> {
 /// The shell function of the bundle's script that does it: a machine with a GPU need not have Rust.
 pub fn shell_function(tests: &[&str], commit: &str) -> String {
     format!(
-        r#"sanitize() {{
+        r#"# Of the programs behind the first argument, the one with this number and every $jobs-th behind it.
+sanitize_every() {{
+    at=$1
+    shift
+    for test in "$@"; do
+        if [ $((at % jobs)) -eq 0 ]; then
+            sanitize_one "$test" > "$folder/$test.output" 2>&1
+            cat "$folder/$test.output"
+        fi
+        at=$((at + jobs - 1))
+    done
+}}
+sanitize_one() {{
+    if ! unpack "$1"; then
+        printf '%-10s %-32s %5d  %s\n' unpack "$1" 0 failed > "$folder/$1.rows"
+        return
+    fi
+    for tool in memcheck racecheck; do
+        echo "== $tool $1"
+        begin=$(date +%s)
+        # Calls that the driver refuses are what many tests are about.
+        limited {PROGRAM} --tool "$tool" --report-api-errors no --error-exitcode 99 "$folder/$1" --ignored gpu {SKIPPED} --test-threads=1
+        code=$?
+        case $code in
+            0) result=ok ;;
+            99) result="errors found" ;;
+            *) result="failed ($code)" ;;
+        esac
+        printf '%-10s %-32s %5d  %s\n' "$tool" "$1" $(($(date +%s) - begin)) "$result" >> "$folder/$1.rows"
+    done
+}}
+sanitize() {{
     PATH="$PATH:${{CUDA_HOME:-/usr/local/cuda}}/bin:/usr/local/cuda/bin"
     if ! command -v {PROGRAM} > /dev/null; then
         echo "no {PROGRAM} in PATH, CUDA_HOME or /usr/local/cuda" >&2
@@ -58,29 +89,26 @@ pub fn shell_function(tests: &[&str], commit: &str) -> String {
     fi
     # Everything is slow there: fewer rounds, and more time before a wait counts as a hang.
     export MACO_TESTS=short MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
+    # Most of the time is the host's: programs run side by side, and their output comes when each ends.
+    jobs=${{MACO_JOBS:-4}}
+    of=0
+    while [ "$of" -lt "$jobs" ]; do
+        sanitize_every "$of" ${{*:-{}}} &
+        of=$((of + 1))
+    done
+    wait
     table=
     failed=0
     for test in ${{*:-{}}}; do
-        unpack "$test" || exit 1
-        for tool in memcheck racecheck; do
-            echo "== $tool $test"
-            begin=$(date +%s)
-            # Calls that the driver refuses are what many tests are about.
-            limited {PROGRAM} --tool "$tool" --report-api-errors no --error-exitcode 99 "$folder/$test" --ignored gpu {SKIPPED} --test-threads=1
-            code=$?
-            case $code in
-                0) result=ok ;;
-                99) result="errors found" failed=1 ;;
-                *) result="failed ($code)" failed=1 ;;
-            esac
-            table="$table$(printf '%-10s %-32s %5d  %s' "$tool" "$test" $(($(date +%s) - begin)) "$result")
+        table="$table$(cat "$folder/$test.rows")
 "
-        done
+        grep -qv ' ok$' "$folder/$test.rows" && failed=1
     done
     {}
     exit $failed
 }}
 "#,
+        tests.join(" "),
         tests.join(" "),
         tally::shell(&tally::SANITIZER, commit)
     )
