@@ -104,14 +104,16 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
         Self::BYTES as u32
     }
 
-    /// Asks for the elements of `from` whose first one is (`row`, `col`) of its tile, any place, and goes on: they are in this tile, with zeros where
+    /// Asks for the elements of `from` whose first one is (`row`, `col`) of its tile, any row and any column at a multiple of 16 bytes of the tensor's row, also outside,
+    /// and goes on: they are in this tile, with zeros where
     /// they would lie outside the tensor, when the phase of `barrier` that expects [`Swizzled::bytes`] is complete (PTX ISA §9.7.9.27.1.2
     /// `cp.async.bulk.tensor`, one for each panel; before this thread's first copy from the tensor `fence.proxy.tensormap` and
     /// `fence.proxy.async.global`, since tasks that wrote it wrote it otherwise). One thread calls. A tensor has boxes by `boxes(x = 128)` in the task's attribute, of as many rows as the tile, which
     /// has 256 at most.
     ///
     /// # Safety
-    /// What this tile covers of the tensor is inside the task's region. `barrier` expects the bytes in its present phase
+    /// What this tile covers of the tensor is inside the task's region, and begins at a multiple of 16 bytes: else a GPU says that the instruction is
+    /// illegal; on the CPU that is a panic. `barrier` expects the bytes in its present phase
     /// ([`Mbarrier::arrive_expect`]), and somebody waits for it before the barrier's scope ends: the copy must not outlive the body. What
     /// threads have written to the tile before lies behind a [`crate::Simt::sync_copies`], and nobody uses it meanwhile.
     #[inline(always)]
@@ -149,7 +151,8 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
     /// `wait_group 0` and `fence.proxy.async.global`). One thread calls.
     ///
     /// # Safety
-    /// What this tile covers of the tensor is inside the region that the task writes, and nobody else writes it. What threads have written to
+    /// What this tile covers of the tensor is inside the region that the task writes, begins at a multiple of 16 bytes, as of [`Swizzled::load`], and nobody else
+    /// writes it. What threads have written to
     /// the tile lies behind a [`crate::Simt::sync_copies`], and nobody writes it meanwhile.
     #[inline(always)]
     pub unsafe fn store(self, to: &impl Boxes<ROWS, SWIZZLE, Element = T::Element>, row: i32, col: i32) {
@@ -199,6 +202,11 @@ fn places<E: Element, const ROWS: usize, const COLS: usize>(
     row: i32,
     col: i32,
 ) -> impl Iterator<Item = ((u32, u32), Option<*mut E>)> {
+    let bytes = (whole.col + col) * E::BYTES as i32;
+    assert!(
+        bytes % 16 == 0,
+        "a tensor copy begins at byte {bytes} of a row, expected a multiple of 16: a GPU refuses it as an illegal instruction"
+    );
     let inside = |at: i32, of: u32| u32::try_from(at).is_ok_and(|at| at < of);
     let elements = (0..ROWS as i32).flat_map(|down| (0..COLS as i32).map(move |right| (down, right)));
     elements.map(move |(down, right)| {
@@ -240,13 +248,13 @@ mod tests {
             cta.mbarriers::<4096, 1>(1, |_, barriers| {
                 let barrier = barriers.at(0);
                 barrier.arrive_expect(tile.bytes());
-                tile.load(&from, -4, -7, &barrier);
+                tile.load(&from, -4, -13, &barrier);
                 assert!(barrier.wait(0));
             });
         }
         for (row, col) in (0..16usize).flat_map(|row| (0..128usize).map(move |col| (row, col))) {
-            let inside = (2..14).contains(&row) && (2..72).contains(&col);
-            let expected = if inside { number(row - 2, col - 2).to_f32() } else { 0.0 };
+            let inside = (2..14).contains(&row) && (8..78).contains(&col);
+            let expected = if inside { number(row - 2, col - 8).to_f32() } else { 0.0 };
             assert_eq!(tile.read(row as u32, col as u32).to_f32(), expected, "row {row}, column {col}");
         }
         let mut out = numbers(9, 66, |_, _| bf16::from_f32(-1.0));

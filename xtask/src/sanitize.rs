@@ -18,7 +18,8 @@ const PROGRAM: &str = "compute-sanitizer";
 const TIMED: [&str; 6] = ["hangs", "faults", "residency", "starvation", "latency", "profiled"];
 /// The same of single tests in other programs; and graphs of thousands of tasks, which racecheck does not get through in an hour: smaller ones
 /// run the same code.
-const SKIPPED: &str = "--skip abort --skip dropped --skip hundred_thousand --skip thousands_of --skip a_long_chain --skip a_wide_fan --skip loses_the_device";
+const SKIPPED: &str =
+    "--skip abort --skip dropped --skip hundred_thousand --skip thousands_of --skip a_long_chain --skip a_wide_fan --skip loses_the_device";
 
 /// Builds the bundle and runs its tests under the sanitizer.
 pub fn sanitize() -> Result<(), Failure> {

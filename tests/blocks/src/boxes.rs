@@ -184,12 +184,12 @@ pub const COLS: usize = 64;
 /// How many rows of x a tile's box begins before the tile.
 pub const UP: i32 = 3;
 /// How many columns.
-pub const LEFT: i32 = 5;
+pub const LEFT: i32 = 16;
 /// Bytes of scratch of these bodies: two tiles of at most four bytes an element, and a barrier.
 const MIRROR: usize = 2 * 4 * ROWS * COLS + 8;
 
 /// A tile with four rows and eight columns more on each side.
-type Around<E, const SWIZZLE: usize> = Mapped<E, { ROWS + 8 }, { COLS + 16 }, ROWS, SWIZZLE>;
+type Around<E, const SWIZZLE: usize> = Mapped<E, { ROWS + 8 }, { COLS + 32 }, ROWS, SWIZZLE>;
 
 /// What the tasks below do, by however many threads there are.
 ///
@@ -210,7 +210,7 @@ unsafe fn mirror_by<T: maco::Multiplicand, const SWIZZLE: usize>(
             let full = barriers.at(0);
             if thread == 0 {
                 full.arrive_expect(before.bytes());
-                before.load(x, 4 - UP, 8 - LEFT, &full);
+                before.load(x, 4 - UP, 16 - LEFT, &full);
             }
             // Also where nothing has come: the launch's results are nobody's then.
             let _ = full.wait(0);
@@ -236,7 +236,7 @@ macro_rules! mirrors {
             unsafe { mirror_by::<$type, $swizzle>(&mut Simt::alone_with(&mut Scratch::new()), &x, &y) }
         }
 
-        /// Tiles of y are those of x, three rows further down and five columns to the right, with columns in reverse; plane by plane.
+        /// Tiles of y are those of x, three rows further down and sixteen columns to the right, with columns in reverse; plane by plane.
         ///
         /// # Safety
         /// None of its own: it stays in its tiles.
@@ -249,7 +249,7 @@ macro_rules! mirrors {
         )]
         pub unsafe fn $task(
             cta: &mut Cta,
-            #[read(b, i + -4..=4, j + -8..=8)] x: Tensor<$element, B, M, N>,
+            #[read(b, i + -4..=4, j + -16..=16)] x: Tensor<$element, B, M, N>,
             #[write(b, i, j)] y: Tensor<$element, B, M, N>,
         ) {
             // SAFETY: all threads come here.

@@ -381,10 +381,11 @@ impl Rules<'_, '_, '_> {
         );
     }
 
-    /// Statements that consumer warps run.
+    /// Statements that consumer warps run, from the barrier at which they meet the other roles to the one at their end.
     fn consumers(&self) -> BTreeSet<usize> {
-        let begin = self.flow.all(|s| op(s, "setmaxnreg.inc"));
-        begin.into_iter().flat_map(|at| self.flow.reach(at, Way::Forward, ALL_THREADS)).collect()
+        let after = |at: usize| self.flow.reach(at, Way::Forward, ALL_THREADS).into_iter();
+        let met = self.flow.all(|s| op(s, "setmaxnreg.inc")).into_iter().flat_map(after);
+        met.filter(|&at| ALL_THREADS(&self.flow.statements[at])).flat_map(after).collect()
     }
 
     /// A signal says that everything before it is done.

@@ -24,6 +24,7 @@ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3],
 bra.uni $END;
 $CONSUMER:
 setmaxnreg.inc.sync.aligned.u32 216;
+bar.sync 0; // of consumers
 fence.sc.cta;
 $LOOK:
 ld.relaxed.gpu.global.u32 %r32, [%rd6];
