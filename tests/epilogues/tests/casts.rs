@@ -1,7 +1,9 @@
 //! Results and operands of other elements than the factors, behind every sort of product, against `f64`: rounded once.
+mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
+use common::{SIZES, fused, options};
 use epilogues::casts::{biased, chain, changed, few, heads, in_parts, narrowed, own, paired, planes, positive, widened};
 use maco::{Device, PlanOptions, Tensor, TensorElement, bf16, f16};
 use support::{From64, Matrix, poisoned};
@@ -19,19 +21,6 @@ on_every_device!(
     tasks_of_ones_own,
     groups_of_calls,
 );
-
-/// M, N, K: one tile; ragged in every dimension; one row; odd columns; no step; tiles of which only a corner is there.
-const SIZES: [(usize, usize, usize); 6] = [(64, 128, 128), (130, 264, 200), (1, 10, 72), (65, 3, 1), (70, 136, 0), (129, 257, 64)];
-
-fn options(device: &Device) -> Vec<PlanOptions> {
-    let plain = PlanOptions::new();
-    if device.is_gpu() { vec![plain] } else { vec![plain.clone(), plain.pipelined(true)] }
-}
-
-/// A result of `f(sum, row, column)`, rounded once to the element.
-fn fused<E: From64>(sums: &Matrix, f: impl Fn(f64, usize, usize) -> f64) -> Matrix {
-    Matrix::new(sums.rows, sums.cols, |r, c| E::from64(f(sums.at(r, c), r, c)).to64())
-}
 
 /// Numbers that `f32` holds, and halves do not.
 fn fine(rows: usize, cols: usize, seed: u64) -> Matrix {

@@ -1,8 +1,10 @@
 //! Every sort of epilogue behind every sort of product against `f64`: whole and ragged tiles, sums in parts, planes, pairs, few rows, operands
 //! that lie in other ways than the result.
+mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
+use common::{SIZES, fused, options};
 use epilogues::kernels::{few, full, gated, layers, paired, parts, planes, residual, scaled, views, wide, wide_parts};
 use maco::{Device, PlanOptions, Tensor, bf16, f16};
 use support::{From64, Matrix, gelu, poisoned};
@@ -20,19 +22,6 @@ on_every_device!(
     few_rows,
     groups_of_calls,
 );
-
-/// M, N, K: one tile; ragged in every dimension; one row; odd columns; no step; tiles of which only a corner is there.
-const SIZES: [(usize, usize, usize); 6] = [(64, 128, 128), (130, 264, 200), (1, 10, 72), (65, 3, 1), (70, 136, 0), (129, 257, 64)];
-
-fn options(device: &Device) -> Vec<PlanOptions> {
-    let plain = PlanOptions::new();
-    if device.is_gpu() { vec![plain] } else { vec![plain.clone(), plain.pipelined(true)] }
-}
-
-/// A result of `f(sum, row, column)`, rounded once to the element.
-fn fused<E: From64>(sums: &Matrix, f: impl Fn(f64, usize, usize) -> f64) -> Matrix {
-    Matrix::new(sums.rows, sums.cols, |r, c| E::from64(f(sums.at(r, c), r, c)).to64())
-}
 
 fn vector<E: maco::TensorElement + From64>(device: &Device, row: &Matrix) -> Tensor<E> {
     let data: Vec<E> = row.data.iter().map(|&v| E::from64(v)).collect();
