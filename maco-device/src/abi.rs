@@ -407,22 +407,39 @@ pub struct Share {
     pub reserved: u32,
 }
 
+/// What the executors of one launch add together to [`State::begun`], and to [`State::left`].
+pub const LAUNCH: u32 = 1 << 16;
+/// Most executors of a launch: [`entered`] tells the first one's share from those of all others.
+pub const MAX_EXECUTORS: u32 = LAUNCH / 2 - 1;
+
+/// What executor `executor` of `executors` adds when it enters a launch, and when it leaves: one, and the first of them what is missing to
+/// [`LAUNCH`]. So nobody has to be the last: the number above counts on by itself, and again from 0 behind 65,535, where words of carried temps
+/// ([`epoch`]) and parities do not notice.
+pub const fn share(executor: u32, executors: u32) -> u32 {
+    if executor == 0 { LAUNCH - (executors - 1) } else { 1 }
+}
+
+/// How many of `executors` have added their [`share`] to the lower half of a word.
+pub const fn entered(word: u32, executors: u32) -> u32 {
+    let sum = word % LAUNCH;
+    if sum > MAX_EXECUTORS { sum - (LAUNCH - executors) } else { sum }
+}
+
 /// Mutable words of a plan in device memory, zeroed when the plan is made and by `recover`.
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
-    /// Completed launches; its parity chooses the counter bank.
-    pub launch: u32,
+    /// Launches that have ended, as a number of 16 bits above those who have left the one that runs: see [`share`]. Its parity chooses the
+    /// counter bank.
+    pub left: u32,
     /// Not 0: aborted, until `recover`.
     pub abort: u32,
-    /// CTAs that have left this launch.
-    pub exited: u32,
+    /// The same of those who have entered. More than there are: two launches at once, an error.
+    pub begun: u32,
     /// Ticket of the dynamic queue, one per bank.
     pub ticket: [u32; 2],
-    /// Workers and schedulers that have entered this launch; 0 while none runs. More than there are: two at once, an error.
-    pub begun: u32,
     /// Padding to one line.
-    pub reserved: [u32; 26],
+    pub reserved: [u32; 27],
 }
 
 /// Who waited for what when the deadline passed. Written once, by the CTA that set [`State::abort`].
@@ -491,3 +508,23 @@ const _: () = {
     assert!(size_of::<BlackBox>() == 64);
     assert!(SHARED_BYTES <= 227 * 1024);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_make_a_launch() {
+        for executors in [1, 2, 3, 132, 140, MAX_EXECUTORS] {
+            let all: u32 = (0..executors).map(|executor| share(executor, executors)).sum();
+            assert_eq!(all, LAUNCH, "{executors} executors");
+            // As long as one is missing, with and without the first one.
+            for others in [0, 1, executors / 2, executors - 1].into_iter().filter(|&others| others < executors) {
+                assert_eq!(entered(others, executors), others);
+                if others + 1 < executors {
+                    assert_eq!(entered(share(0, executors) + others, executors), others + 1);
+                }
+            }
+        }
+    }
+}

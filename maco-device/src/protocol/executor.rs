@@ -47,7 +47,7 @@ pub unsafe fn work<M: Machine>(
             recorder.note(ROLE_STORE, KIND_STORE, task);
         }
         recorder.finish();
-        leave(machine, run.state, launch.executors);
+        leave(machine, run.state, worker, launch.executors);
     }
 }
 
@@ -62,6 +62,6 @@ pub unsafe fn attend<M: Machine>(machine: &M, launch: &Launch, number: u32) {
         enter(machine, &run);
         let memory = (*(launch.shares as *const Share).add(number as usize)).memory as *mut u32;
         schedule(machine, launch, &run, number, memory);
-        leave(machine, run.state, launch.executors);
+        leave(machine, run.state, launch.workers + number, launch.executors);
     }
 }

@@ -44,10 +44,6 @@ unsafe impl Machine for Thread {
         // SAFETY: passed on from the caller.
         unsafe { atomic(at) }.fetch_add(value, Ordering::Relaxed)
     }
-    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { atomic(at) }.fetch_add(value, Ordering::AcqRel)
-    }
     unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
         // SAFETY: passed on from the caller.
         match unsafe { atomic(at) }.compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed) {

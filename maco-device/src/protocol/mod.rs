@@ -25,7 +25,7 @@ pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait};
 
-use crate::abi::{BlackBox, Launch, State};
+use crate::abi::{BlackBox, LAUNCH, Launch, State};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -128,11 +128,6 @@ pub unsafe trait Machine {
     /// # Safety
     /// `at` is a word shared by executors.
     unsafe fn claim(&self, at: *mut u32, value: u32) -> u32;
-    /// Addition, acquire and release; the old value.
-    ///
-    /// # Safety
-    /// `at` is a word shared by executors.
-    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32;
     /// Relaxed compare and exchange; the old value.
     ///
     /// # Safety
@@ -168,8 +163,8 @@ pub struct Run {
     pub state: *mut State,
     /// Overflow waits and signals.
     pub overflow: *const u32,
-    /// Which bank: 0 or 1.
-    pub bank: u32,
+    /// How many launches have ended before this one, in 16 bits.
+    pub number: u32,
     /// This worker.
     pub worker: u32,
     /// The launch itself, for what is seldom needed: a copy of it would cost registers.
@@ -180,12 +175,13 @@ impl Run {
     /// Chooses the bank by the launch number in device memory, so that a captured launch can be replayed.
     ///
     /// # Safety
-    /// `launch` describes live memory of a plan.
+    /// `launch` describes live memory of a plan, and this executor has not left.
     #[inline(always)]
     pub unsafe fn new<M: Machine>(machine: &M, launch: &Launch, worker: u32) -> Run {
         let state = launch.state as *mut State;
-        // SAFETY: the caller promises live memory; no launch changes the number while one runs.
-        let bank = unsafe { machine.load(&raw const (*state).launch) } & 1;
+        // SAFETY: the caller promises live memory; the number does not change before all executors have left.
+        let number = unsafe { machine.load(&raw const (*state).left) } / LAUNCH;
+        let bank = number & 1;
         let first = (launch.state + size_of::<State>() as u64) as *mut u32;
         let words = launch.counters as usize;
         Run {
@@ -194,20 +190,22 @@ impl Run {
             words: launch.counters,
             state,
             overflow: launch.overflow as *const u32,
-            bank,
+            number,
             worker,
             launch,
         }
     }
 
-    /// What this launch's elements carry ([`crate::abi::epoch`]): from device memory, so that a captured launch can be replayed.
-    ///
-    /// # Safety
-    /// The plan's memory is live.
+    /// Which of the two banks is this launch's.
     #[inline(always)]
-    pub unsafe fn epoch<M: Machine>(&self, machine: &M) -> u32 {
-        // SAFETY: the caller promises live memory; no launch changes the number while one runs.
-        crate::abi::epoch(unsafe { machine.load(&raw const (*self.state).launch) })
+    pub fn bank(&self) -> u32 {
+        self.number & 1
+    }
+
+    /// What this launch's elements carry.
+    #[inline(always)]
+    pub fn epoch(&self) -> u32 {
+        crate::abi::epoch(self.number)
     }
 
     /// Whether the plan has been aborted.
@@ -244,7 +242,7 @@ impl Run {
         }
         if part == 0 && machine.lane() == 0 {
             // SAFETY: as above.
-            unsafe { machine.store((&raw mut (*self.state).ticket).cast::<u32>().add(1 - self.bank as usize), 0) };
+            unsafe { machine.store((&raw mut (*self.state).ticket).cast::<u32>().add(1 - self.bank() as usize), 0) };
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::mailbox::{clear, inbox, peek, until};
 use super::wait::{Look, Patience};
 use super::{Machine, Push, Run, Until};
-use crate::abi::{BlackBox, Descriptor, INBOX, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL};
+use crate::abi::{BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, share};
 
 /// Tasks that a worker that looks ahead may have claimed before it runs them: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
@@ -66,7 +66,7 @@ impl Queue {
         if launch.schedule == TICKETS {
             // One drain of all tasks, then the end entry behind them.
             // SAFETY: as above.
-            let ticket = unsafe { (&raw mut (*run.state).ticket).cast::<u32>() }.wrapping_add(run.bank as usize);
+            let ticket = unsafe { (&raw mut (*run.state).ticket).cast::<u32>() }.wrapping_add(run.bank() as usize);
             return Queue { next: tasks, tasks, pushed, inbox, drain: Some(Drain { ticket, tasks, first: 0 }) };
         }
         Queue { next: start, tasks, pushed, inbox, drain: None }
@@ -173,14 +173,14 @@ pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
     unsafe { admit(machine, run, count_in(machine, run)) }
 }
 
-/// How many run the launch already; this one more. The first half of [`enter`], for those who have something else to ask for meanwhile.
+/// [`State::begun`] before this executor is counted. The first half of [`enter`], for those who have something else to ask for meanwhile.
 ///
 /// # Safety
 /// As [`enter`].
 #[inline(always)]
 pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
     // SAFETY: the caller promises a live launch.
-    unsafe { machine.claim(&raw mut (*run.state).begun, 1) }
+    unsafe { machine.claim(&raw mut (*run.state).begun, share(run.worker, (*run.launch).executors)) }
 }
 
 /// The second half of [`enter`]: `before` is what [`count_in`] said.
@@ -191,7 +191,7 @@ pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
 pub unsafe fn admit<M: Machine>(machine: &M, run: &Run, before: u32) -> bool {
     // SAFETY: the caller promises a live launch.
     unsafe {
-        if before < (*run.launch).executors {
+        if before / LAUNCH == run.number {
             return true;
         }
         Patience::new().report(machine, run, BlackBox { report: REPORT_BUSY, ..BlackBox::EMPTY });
@@ -199,20 +199,14 @@ pub unsafe fn admit<M: Machine>(machine: &M, run: &Run, before: u32) -> bool {
     false
 }
 
-/// The last of `executors` to leave closes the launch: the next one uses the other bank, unless this one was aborted.
+/// Executor `executor` of `executors` leaves. When all have, the launch has ended: the next one uses the other bank. Nobody waits for this addition,
+/// and it orders nothing: who reads it in the same launch has not left, and the next launch sees what this one has written. (No
+/// [`Machine::add`], which announces what is released before it.)
 ///
 /// # Safety
 /// `state` is live; called once by each worker and scheduler CTA after its last access to the plan.
 #[inline(always)]
-pub unsafe fn leave<M: Machine>(machine: &M, state: *mut State, executors: u32) {
+pub unsafe fn leave<M: Machine>(machine: &M, state: *mut State, executor: u32, executors: u32) {
     // SAFETY: the caller promises live memory.
-    unsafe {
-        if machine.fetch_add(&raw mut (*state).exited, 1) == executors - 1 {
-            machine.store(&raw mut (*state).exited, 0);
-            if machine.load(&raw const (*state).abort) == 0 {
-                machine.add(&raw mut (*state).launch, 1);
-            }
-            machine.store(&raw mut (*state).begun, 0);
-        }
-    }
+    unsafe { machine.claim(&raw mut (*state).left, share(executor, executors)) };
 }

@@ -1,7 +1,9 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{BlackBox, CARRIED, Descriptor, FLAT, Indirect, KNOWN, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait};
+use crate::abi::{
+    BlackBox, CARRIED, Descriptor, FLAT, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait, entered,
+};
 
 /// What a wait came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,13 +77,13 @@ impl Patience {
         self.began = now;
         // SAFETY: as above.
         let (begun, executors) = unsafe { (machine.load(&raw const (*run.state).begun), (*run.launch).executors) };
-        if machine.all(begun >= executors) {
+        if machine.all(begun / LAUNCH != run.number) {
             self.absences = NONE_ABSENT;
             return Look::Again;
         }
         self.absences += 1;
         if self.absences > ABSENCES && machine.lane() == 0 {
-            let report = BlackBox { report: REPORT_ABSENT, expected: executors, seen: begun, ..BlackBox::EMPTY };
+            let report = BlackBox { report: REPORT_ABSENT, expected: executors, seen: entered(begun, executors), ..BlackBox::EMPTY };
             let whole = Patience { began: now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into())), ..*self };
             // SAFETY: as above.
             unsafe { whole.report(machine, run, report) };

@@ -54,19 +54,6 @@ pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
     old
 }
 
-/// `atom.acq_rel.gpu.add`; the old value.
-///
-/// # Safety
-/// `at` is an aligned word of global memory.
-#[inline(always)]
-pub unsafe fn fetch_add(at: *mut u32, value: u32) -> u32 {
-    super::delay::delay();
-    let old: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.acq_rel.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
-    old
-}
-
 /// `atom.relaxed.gpu.cas`; the old value.
 ///
 /// # Safety

@@ -85,7 +85,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         barrier::sync_cta();
         if special::thread_again() == 0 {
             profile::finish(launch);
-            protocol::leave(&Lane, (*launch).state as *mut _, (*launch).executors);
+            protocol::leave(&Lane, (*launch).state as *mut _, special::block(), (*launch).executors);
         }
     }
 }

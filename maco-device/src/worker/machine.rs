@@ -85,11 +85,6 @@ macro_rules! machine {
                 unsafe { local::fetch_add_relaxed(at, value) }
             }
             #[inline(always)]
-            unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
-                // SAFETY: passed on from the caller.
-                unsafe { local::fetch_add(at, value) }
-            }
-            #[inline(always)]
             unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
                 // SAFETY: passed on from the caller.
                 unsafe { local::compare_exchange(at, expected, new) }

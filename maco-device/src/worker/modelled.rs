@@ -152,7 +152,7 @@ impl Cta {
         unsafe {
             if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
                 Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(launch));
-                protocol::leave(machine, launch.state as *mut _, launch.executors);
+                protocol::leave(machine, launch.state as *mut _, self.block, launch.executors);
             }
         }
     }
@@ -170,7 +170,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         protocol::enter(machine, &run);
         let mut queue = Queue::new(launch, &run);
         arena().set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
-        arena().set_carried(launch.carried, launch.words, launch.carried_bytes, run.epoch(machine));
+        arena().set_carried(launch.carried, launch.words, launch.carried_bytes, run.epoch());
         // Tasks before `posted` are in slots, those before `n` published.
         let (mut n, mut posted, mut ended, mut until) = (0, 0, false, Until::NOW);
         'stop: loop {

@@ -46,7 +46,7 @@ pub use verify::Defect;
 pub use work::Work;
 
 /// Largest number of workers a plan is made for.
-pub const MAX_WORKERS: u32 = 1 << 16;
+pub const MAX_WORKERS: u32 = 1 << 14;
 /// Most schedulers: what a route numbers.
 pub const MAX_SCHEDULERS: u32 = 256;
 /// Grid axes of one task.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maco_device::abi::{
-    self, BlackBox, Descriptor, EXTRA_BYTES, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State, TensorMap,
+    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State, TensorMap,
 };
 use maco_device::modelled::tensor_map;
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
@@ -286,7 +286,8 @@ impl Executor {
         let _turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away, and the memory begins with the state.
         unsafe {
-            (&raw mut (*self.state.pointer().cast::<State>()).launch).write(launches);
+            let state = self.state.pointer().cast::<State>();
+            state.write(State { left: launches.wrapping_mul(LAUNCH), begun: launches.wrapping_mul(LAUNCH), ..state.read() });
             self.write_words(parts, launches);
         }
     }

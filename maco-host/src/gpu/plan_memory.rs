@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use maco_device::abi::{self, BlackBox, REPORT_NONE, State};
+use maco_device::abi::{self, BlackBox, LAUNCH, REPORT_NONE, State};
 use maco_graph::plan::Schedule;
 
 use super::context::Context;
@@ -199,10 +199,11 @@ impl PlanMemory {
         upload(context, self.arena.address() + lowered.arena.words.start, &lowered.arena.words_behind(launches))
     }
 
-    /// Writes how many launches have ended. No launch may be running.
+    /// Writes how many launches have ended, none of them aborted. No launch may be running.
     pub(super) fn write_launches(&self, context: &Arc<Context>, lowered: &Lowered, launches: u32) -> Result<(), Error> {
         self.write_words(context, lowered, launches)?;
-        upload(context, self.state.address() + std::mem::offset_of!(State, launch) as u64, &[launches])
+        let ended = launches.wrapping_mul(LAUNCH);
+        upload(context, self.state.address(), &[ended, 0, ended])
     }
 
     /// A hash of state and counters while a launch runs: it changes as long as tasks end. `None` before all CTAs of the launch have begun.
@@ -226,8 +227,7 @@ impl PlanMemory {
         // SAFETY: the copy has ended; the pinned buffer has a whole number of words.
         let words = unsafe { std::slice::from_raw_parts(probe.pointer().cast::<u32>(), bytes / 4) };
         // The first thing that a CTA does. The first ones know how long to wait for the others.
-        const BEGUN: usize = std::mem::offset_of!(State, begun) / 4;
-        if words[BEGUN] < self.ctas {
+        if words[BEGUN] / LAUNCH == words[0] / LAUNCH {
             return Ok(None);
         }
         Ok(Some(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3))))

@@ -201,7 +201,7 @@ pub fn early_deadline() -> Model {
     Model { deadline: Deadline::Early, ..statically(chain()) }
 }
 
-/// The same, and the last to leave may not have noticed the abort while it ran.
+/// The same of two tasks.
 pub fn early_deadline_at_the_end() -> Model {
     Model { deadline: Deadline::Early, ..statically(pair()) }
 }

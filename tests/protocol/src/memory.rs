@@ -9,12 +9,10 @@ use crate::plan::Tables;
 /// What a shared word is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// [`State::launch`]
-    Launch,
     /// [`State::abort`]
     Abort,
-    /// [`State::exited`]
-    Exited,
+    /// [`State::left`]
+    Left,
     /// [`State::ticket`] of a bank.
     Ticket(u32),
     /// The ticket of a drain in a bank.
@@ -102,7 +100,7 @@ impl Memory {
 
     /// All words there are, by index.
     pub fn all(&self) -> impl Iterator<Item = (u32, Word)> + '_ {
-        (0..6).chain(STATE..=self.data()).map(|index| (index, self.word(index)))
+        (0..5).chain(STATE..=self.data()).map(|index| (index, self.word(index)))
     }
 
     /// The word that data is written to.
@@ -120,11 +118,10 @@ impl Memory {
         let inboxes = STATE + 2 * self.bank;
         let mailboxes = inboxes + self.workers * INBOX_WORDS;
         match index {
-            0 => Word::Launch,
+            0 => Word::Left,
             1 => Word::Abort,
-            2 => Word::Exited,
+            2 => Word::Begun,
             3 | 4 => Word::Ticket(index - 3),
-            5 => Word::Begun,
             _ if index < inboxes => {
                 let (bank, at) = ((index - STATE) / self.bank, (index - STATE) % self.bank);
                 match at {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
-use maco_device::abi::{BlackBox, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
+use maco_device::abi::{BlackBox, LAUNCH, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -39,8 +39,6 @@ pub enum Mutation {
     NoRelease(Role),
     /// A release fence does nothing if the word stored last was of what a task still waits for.
     NoReleaseOfUntil,
-    /// `fetch_add` orders nothing.
-    RelaxedFetchAdd,
     /// Counters are not zeroed.
     KeepCounters,
     /// Tickets are not zeroed.
@@ -49,18 +47,14 @@ pub enum Mutation {
     KeepInbox,
     /// Places of mailboxes are not emptied.
     KeepMailbox,
-    /// The count of those that left is not zeroed.
-    KeepExited,
-    /// The launch is not marked as over.
-    KeepBegun,
-    /// The number of the launch stays.
-    KeepLaunch,
+    /// Executors do not add their share to this word: to [`Word::Begun`] or [`Word::Left`].
+    Uncounted(Word),
+    /// The first executor adds no more than the others.
+    EqualShares,
     /// `add` is a load and a store.
     TornAdd,
     /// `claim` is a load and a store.
     TornClaim,
-    /// `fetch_add` is a load and a store.
-    TornFetchAdd,
     /// `compare_exchange` is a load and a store.
     TornExchange,
     /// Nobody looks at the abort word.
@@ -203,7 +197,7 @@ impl World {
         let mut words: Vec<Option<AtomicU64>> = (0..=memory.data()).map(|_| None).collect();
         for (index, word) in memory.all() {
             let value = match word {
-                Word::Launch => before,
+                Word::Left | Word::Begun => before * LAUNCH,
                 // The bank of the last launch.
                 Word::Counter(bank, counter) if before > 0 && bank == (before - 1) & 1 => {
                     plan.counters[counter as usize].producers.len() as u32
@@ -218,7 +212,7 @@ impl World {
             };
             words[index as usize] = Some(AtomicU64::new(value as u64));
         }
-        World {
+        let world = World {
             plan: plan.clone(),
             views: vec![View { base: memory.address(memory.data()) as u64, rows: 1, cols: 1, col_stride: 1, ..View::default() }; OPERANDS],
             memory,
@@ -229,7 +223,9 @@ impl World {
             stores: Cell::new(0),
             settled,
             order: RefCell::default(),
-        }
+        };
+        world.begun().store(before * LAUNCH, Ordering::Relaxed);
+        world
     }
 
     /// The same words and outputs under other tables.
@@ -237,7 +233,7 @@ impl World {
         let memory = Memory::new(tables);
         let views = vec![View { base: memory.address(memory.data()) as u64, ..self.views[0] }; OPERANDS];
         let (words, outputs, reports) = (self.words.clone(), self.outputs.clone(), self.reports.clone());
-        World {
+        let world = World {
             plan: self.plan.clone(),
             memory,
             words,
@@ -248,7 +244,9 @@ impl World {
             stores: Cell::new(0),
             settled: 0,
             order: RefCell::default(),
-        }
+        };
+        world.begun().store(self.begun().load(Ordering::Relaxed), Ordering::Relaxed);
+        world
     }
 
     /// One launch of all executors; this thread is the first one.
@@ -332,12 +330,11 @@ impl World {
         // SAFETY: all executors have been joined.
         let reports = self.reports.with(|value| unsafe { *value });
         assert_eq!(reports, aborted as u32, "reports in the black box");
-        let next = if aborted { number } else { number + 1 };
+        let next = number + 1;
         for (index, word) in self.memory.all() {
             let value = if word == Word::Begun { self.begun().load(Ordering::Relaxed) } else { self.peek(index) };
             match word {
-                Word::Launch => assert_eq!(value, next, "the number of the launch"),
-                Word::Exited | Word::Begun => assert_eq!(value, 0, "{word:?} after a launch"),
+                Word::Left | Word::Begun => assert_eq!(value, next * LAUNCH, "{word:?} after a launch"),
                 Word::Counter(bank, _) | Word::Drain(bank, _) | Word::Ended(bank, _) | Word::Ticket(bank) if bank == next & 1 => {
                     assert!(aborted || value == 0, "{word:?} after a launch")
                 }
@@ -439,8 +436,6 @@ impl<const LOOK: u32> Loom<LOOK> {
             Mutation::KeepTicket => matches!(word, Word::Ticket(_) | Word::Drain(..)),
             Mutation::KeepInbox => matches!(word, Word::Inbox(..)),
             Mutation::KeepMailbox => matches!(word, Word::Mailbox(..)),
-            Mutation::KeepExited => word == Word::Exited,
-            Mutation::KeepBegun => word == Word::Begun,
             _ => false,
         }
     }
@@ -482,14 +477,14 @@ impl<const LOOK: u32> Loom<LOOK> {
     }
 
     /// Adds to the lower half of the word; the upper one stays that of the last store.
-    fn increase(&self, at: *const u32, value: u32, order: Ordering) -> u32 {
+    fn increase(&self, at: *const u32, value: u32) -> u32 {
         if let Some(begun) = self.begun(at) {
             return begun.fetch_add(value, Ordering::Relaxed);
         }
         self.change();
-        let old = self.at(at).fetch_add(value as u64, order);
+        let old = self.at(at).fetch_add(value as u64, Ordering::Relaxed);
         let index = self.world.memory.index(at);
-        self.world.order().add(self.number, index, old, old + value as u64, order == Ordering::AcqRel);
+        self.world.order().add(self.number, index, old, old + value as u64);
         old as u32
     }
 
@@ -521,24 +516,19 @@ unsafe impl<const POLLS: u32> Machine for Loom<POLLS> {
         }
     }
     unsafe fn add(&self, at: *mut u32, value: u32) {
-        if self.lacks(Mutation::KeepLaunch) && self.word(at) == Word::Launch {
-            return;
-        }
         if self.lacks(Mutation::TornAdd) {
             self.torn(at, value);
         } else {
-            self.increase(at, value, Ordering::Relaxed);
+            self.increase(at, value);
         }
     }
     unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
-        if self.lacks(Mutation::TornClaim) { self.torn(at, value) } else { self.increase(at, value, Ordering::Relaxed) }
-    }
-    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
-        if self.lacks(Mutation::TornFetchAdd) {
-            return self.torn(at, value);
+        let word = self.word(at);
+        if self.lacks(Mutation::Uncounted(word)) {
+            return self.get(at);
         }
-        let order = if self.lacks(Mutation::RelaxedFetchAdd) { Ordering::Relaxed } else { Ordering::AcqRel };
-        self.increase(at, value, order)
+        let value = if matches!(word, Word::Begun | Word::Left) && self.lacks(Mutation::EqualShares) { 1 } else { value };
+        if self.lacks(Mutation::TornClaim) { self.torn(at, value) } else { self.increase(at, value) }
     }
     unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
         if self.lacks(Mutation::TornExchange) {

@@ -82,12 +82,8 @@ impl Order {
     }
 
     /// An addition has replaced `old` by `new`; with `ordered` it acquires and releases.
-    pub fn add(&mut self, thread: usize, word: u32, old: u64, new: u64, ordered: bool) {
+    pub fn add(&mut self, thread: usize, word: u32, old: u64, new: u64) {
         self.load(thread, word, old);
-        if ordered {
-            self.acquire(thread);
-            self.release(thread);
-        }
         // The release sequence goes on.
         let mut clock = self.stores.get(&(word, old)).copied().unwrap_or_default();
         clock.join(self.threads[thread].released);

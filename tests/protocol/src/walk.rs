@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use generator::{Gn, LocalGenerator, Scope, done};
-use maco_device::abi::{BlackBox, INBOX, Launch, PUSH_END, UNTIL, View};
+use maco_device::abi::{BlackBox, INBOX, LAUNCH, Launch, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, Thread, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -155,11 +155,6 @@ unsafe impl Machine for Walker<'_, '_, '_> {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.claim(at, value) }
     }
-    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
-        self.step();
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.fetch_add(at, value) }
-    }
     unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
         self.step();
         // SAFETY: passed on from the caller.
@@ -230,7 +225,7 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, ahead: bool, fault: 
         // SAFETY: nobody runs any more.
         let value = unsafe { memory.address(index).read() };
         match word {
-            Word::Launch => assert_eq!(value, 1, "the number of the launch"),
+            Word::Left | Word::Begun => assert_eq!(value, LAUNCH, "{word:?} after the launch"),
             Word::Ticket(0) | Word::Drain(0, _) | Word::Counter(0, _) | Word::Until(..) => {}
             Word::Ended(0, worker) => assert_eq!(value, seen.done.borrow()[worker as usize], "tasks of worker {worker}"),
             _ => assert_eq!(value, 0, "{word:?} after the launch"),

@@ -4,6 +4,7 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 use protocol::cases;
+use protocol::memory::Word;
 use protocol::model::{Model, Mutation, Role};
 use protocol::plan::{Fault, Schedule};
 
@@ -53,17 +54,16 @@ mutations! {
     without_release_in_signal: Mutation::NoRelease(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_signals drain tickets;
     without_release_in_notify: Mutation::NoRelease(Role::Worker) => pushed_join pushed_diamond two_schedulers;
     without_release_in_push: Mutation::NoRelease(Role::Scheduler) => pushed_join pushed_diamond two_schedulers;
-    without_order_in_leave: Mutation::RelaxedFetchAdd => early_deadline_at_the_end;
     without_clearing_the_idle_bank: Mutation::KeepCounters => two_launches_of_lists two_launches_of_a_drain two_launches_by_ticket;
     without_clearing_the_ticket: Mutation::KeepTicket => two_launches_of_a_drain two_launches_by_ticket;
     without_emptying_the_inbox: Mutation::KeepInbox => pushed_chain two_launches_of_a_scheduler;
     without_emptying_the_mailbox: Mutation::KeepMailbox => pushed_chain full_mailbox two_launches_of_a_scheduler;
-    without_resetting_those_that_left: Mutation::KeepExited => two_launches_of_lists;
-    without_ending_the_launch: Mutation::KeepBegun => producer_and_consumer pushed_join;
-    without_counting_the_launch: Mutation::KeepLaunch => two_launches_of_lists;
+    without_counting_those_that_enter: Mutation::Uncounted(Word::Begun) => two_launches_of_lists pushed_join;
+    without_counting_those_that_leave: Mutation::Uncounted(Word::Left) => two_launches_of_lists pushed_join;
+    without_the_first_ones_share: Mutation::EqualShares => two_launches_of_lists;
     with_torn_addition: Mutation::TornAdd => two_producers;
     with_torn_tickets: Mutation::TornClaim => drain long_drain tickets;
-    with_torn_leave: Mutation::TornFetchAdd => producer_and_consumer;
+    with_torn_leave: Mutation::TornClaim => producer_and_consumer;
     with_torn_abort: Mutation::TornExchange => lost_signal;
     blind_to_an_abort: Mutation::BlindToAbort => lost_signal lost_push;
     with_a_look_at_one_place: Mutation::OnePlace => full_mailbox;

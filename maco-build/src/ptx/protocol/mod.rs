@@ -394,7 +394,7 @@ impl Rules<'_, '_, '_> {
             "a signal may overtake what it announces: `fence.release.gpu` belongs between the end of a task and its relaxed signals";
         self.present(RELEASE, "fence.release.gpu");
         self.present(ADD, "red.relaxed.gpu.global.add");
-        self.always(ADD, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s), RELEASED);
+        self.always(ADD, Way::Backward, RELEASE, |s| WAIT(s) || TMA_STORE(s), RELEASED);
         // Places are emptied by 0, and a list ends with -1: neither announces anything.
         let announces = |&at: &usize| {
             let value = operands(self.flow.statements[at].text).last().and_then(|value| self.flow.constants(at, value));
@@ -405,7 +405,7 @@ impl Rules<'_, '_, '_> {
         let is_said = |at: &usize| !self.flow.meets(*at, Way::Forward, RELEASE, LOOKED);
         let messages: Vec<usize> = self.flow.all(STORE).into_iter().filter(announces).filter(is_said).collect();
         for at in messages {
-            if !self.flow.meets(at, Way::Backward, ORDERED, |s| WAIT(s) || TMA_STORE(s) || ACQUIRE(s)) {
+            if !self.flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || TMA_STORE(s) || ACQUIRE(s)) {
                 self.broken(at, RELEASED);
             }
         }

@@ -14,7 +14,6 @@ pub(super) fn part(statement: &Statement<'_>, wanted: &str) -> bool {
 
 pub(super) const ACQUIRE: Is = |s| s.opcode() == "fence.acquire.gpu";
 pub(super) const RELEASE: Is = |s| s.opcode() == "fence.release.gpu";
-pub(super) const ORDERED: Is = |s| RELEASE(s) || op(s, "atom.acq_rel.gpu");
 pub(super) const PROXY_GLOBAL: Is = |s| s.opcode() == "fence.proxy.async.global";
 pub(super) const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
 pub(super) const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
