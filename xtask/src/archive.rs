@@ -15,9 +15,10 @@ const LEVEL: i32 = 15;
 /// 2 to this is how many bytes lie between two that are the same, at most.
 const WINDOW: u32 = 29;
 
-/// Where programs lie in a folder of `dist`, and the program that takes them out: this one.
+/// Where programs lie in a folder of `dist`, and the program that takes them out: this one, packed by `gzip`, which every machine has.
 pub const FILE: &str = "programs.tar.zst";
 pub const UNPACKER: &str = "xtask";
+pub const PACKED_UNPACKER: &str = "xtask.gz";
 
 /// Packs programs by name.
 pub fn pack(programs: &[(String, PathBuf)], to: &Path) -> Result<(), Failure> {

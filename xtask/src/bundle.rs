@@ -16,7 +16,7 @@ use crate::results::commit;
 use crate::test::gpu_tests;
 use crate::{archive, fetch, sanitize, setup, tally};
 
-/// A bundle is copied to the machine with the GPU: keep it small.
+/// A bundle is copied to the machine with the GPU, with the repository: keep it small.
 const LIMIT_MIB: f64 = 63.0;
 
 /// Measures the planner, which needs no GPU.
@@ -59,11 +59,12 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     let unpacker = dist.join(archive::UNPACKER);
     let this = std::env::current_exe().map_err(Failure::io("find", Path::new(archive::UNPACKER)))?;
     strip(&this, &unpacker)?;
+    capture(Command::new("gzip").args(["-9", "--force"]).arg(&unpacker))?;
     let script = dist.join("run.sh");
     fs::write(&script, script_text(&tests, &programs, &commit()?)).map_err(Failure::io("write", &script))?;
     make_executable(&script)?;
 
-    let size = megabytes(&[&packed, &unpacker]);
+    let size = megabytes(&[&packed, &dist.join(archive::PACKED_UNPACKER)]);
     println!(
         "dist: {} test programs, {} others, {size:.1} MiB; `dist/run.sh` runs the tests, `dist/run.sh NAME …` one program",
         tests.len(),
@@ -165,8 +166,9 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+gzip -dc {packed_unpacker} > "$folder/{unpacker}" && chmod +x "$folder/{unpacker}" || exit 1
 unpack() {{
-    ./{unpacker} unpack {archive} "$folder" "$1"
+    "$folder/{unpacker}" unpack {archive} "$folder" "$1"
 }}
 tests="{tests}"
 if [ "$1" = sanitize ]; then
@@ -206,6 +208,7 @@ exit $failed
 "#,
         programs = words(programs),
         unpacker = archive::UNPACKER,
+        packed_unpacker = archive::PACKED_UNPACKER,
         archive = archive::FILE,
         limited = tally::LIMITED,
         sanitize = sanitize::shell_function(&sanitized, commit),
@@ -314,7 +317,9 @@ pub mod trial {
             for (name, text) in tests.iter().chain(programs) {
                 program(&folder.join(name), text);
             }
-            program(&dist.root.join(archive::UNPACKER), "[ \"$1 $2\" = 'unpack programs.tar.zst' ] && cp \"programs/$4\" \"$3\"");
+            let unpacker = dist.root.join(archive::UNPACKER);
+            program(&unpacker, "[ \"$1 $2\" = 'unpack programs.tar.zst' ] && cp \"programs/$4\" \"$3\"");
+            capture(Command::new("gzip").arg("--force").arg(&unpacker)).unwrap();
             let names = |all: &[(&str, &str)]| all.iter().map(|(name, _)| (*name).to_owned()).collect();
             fs::write(dist.root.join("run.sh"), script_text(&names(tests), &names(programs), "0123abc")).unwrap();
             dist

@@ -90,10 +90,6 @@ unsafe impl Machine for Worker<'_> {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.claim(at, value) }
     }
-    unsafe fn fetch_add(&self, at: *mut u32, value: u32) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { self.thread.fetch_add(at, value) }
-    }
     unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { self.thread.compare_exchange(at, expected, new) }

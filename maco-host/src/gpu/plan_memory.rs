@@ -38,8 +38,6 @@ pub(super) struct PlanMemory {
     arrived: u64,
     black_box: PinnedMemory,
     black_box_address: u64,
-    /// CTAs of a launch.
-    ctas: u32,
     /// A copy of the counters, to see whether a launch makes progress.
     probe: Mutex<PinnedMemory>,
 }
@@ -111,7 +109,6 @@ impl PlanMemory {
             state,
             black_box,
             black_box_address,
-            ctas: lowered.grid(),
             probe: Mutex::new(probe),
         };
         memory.write_tasks(context, lowered, None)?;
@@ -227,7 +224,9 @@ impl PlanMemory {
         // SAFETY: the copy has ended; the pinned buffer has a whole number of words.
         let words = unsafe { std::slice::from_raw_parts(probe.pointer().cast::<u32>(), bytes / 4) };
         // The first thing that a CTA does. The first ones know how long to wait for the others.
-        if words[BEGUN] / LAUNCH == words[0] / LAUNCH {
+        const LEFT: usize = std::mem::offset_of!(State, left) / 4;
+        const BEGUN: usize = std::mem::offset_of!(State, begun) / 4;
+        if words[BEGUN] / LAUNCH == words[LEFT] / LAUNCH {
             return Ok(None);
         }
         Ok(Some(words.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word as u64).wrapping_mul(0x0100_0000_01b3))))
