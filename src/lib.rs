@@ -6,10 +6,10 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 
 pub use maco_device::{
-    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elementwise, Entry,
-    Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Mapped, Mbarrier, Mbarriers, MmaElement, Multiplicand, Pipeline, Producer,
-    Products, Queue, Row, RowMut, S8, Scratch, Simt, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16,
-    math,
+    Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
+    Elementwise, Entry, Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Mapped, Mbarrier, Mbarriers, MmaElement, Multiplicand,
+    Pipeline, Producer, Products, Queue, Row, RowMut, S8, Scratch, Simt, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp,
+    Warpgroup, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 

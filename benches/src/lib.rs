@@ -17,3 +17,9 @@ pub mod pytorch;
 pub mod rows;
 pub mod tasks;
 pub mod timing;
+
+/// Of plans that are measured beside launches of kernels: plain launches, as those are. Cooperative ones, the default, begin together or not at
+/// all, and each takes a microsecond longer (docs/decisions/0024-dependent-launches.md).
+pub fn options() -> maco::PlanOptions {
+    maco::PlanOptions::new().cooperative(false)
+}

@@ -43,15 +43,7 @@ pub struct Sizes {
 impl Sizes {
     fn dims(self) -> layer::Dims {
         let groups = self.tokens * self.chosen / GROUP + self.experts;
-        layer::Dims {
-            M: self.tokens,
-            H: self.hidden,
-            X: self.experts,
-            I: self.inner,
-            K: self.chosen,
-            G: groups,
-            R: groups * GROUP,
-        }
+        layer::Dims { M: self.tokens, H: self.hidden, X: self.experts, I: self.inner, K: self.chosen, G: groups, R: groups * GROUP }
     }
 
     /// Floating-point operations of the experts.

@@ -28,7 +28,7 @@ macro_rules! operations {
         [$(Operation {
             name: stringify!($name),
             plan: |device, rows, columns| {
-                let plan = memory::$kernel::plan(device, memory::$kernel::Dims { M: rows, N: columns })?;
+                let plan = memory::$kernel::plan_with(device, memory::$kernel::Dims { M: rows, N: columns }, &crate::options())?;
                 Ok((*plan).clone())
             },
         }),*]
@@ -62,7 +62,8 @@ const OF_ROWS: [Operation; 20] = operations!(
 const ROPE: Operation = Operation {
     name: "rope",
     plan: |device, rows, columns| {
-        let plan = memory::rotated::plan(device, memory::rotated::Dims { M: rows, F: columns / (2 * HEADS as u64) })?;
+        let dims = memory::rotated::Dims { M: rows, F: columns / (2 * HEADS as u64) };
+        let plan = memory::rotated::plan_with(device, dims, &crate::options())?;
         Ok((*plan).clone())
     },
 };

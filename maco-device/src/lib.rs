@@ -61,7 +61,7 @@ pub use product::{FirstFactor, Queue};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
 pub use role::{Role, Share};
-pub use row::{Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
 pub use swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
 pub use task::{After, All, Callable, Filter, Slot, Task};

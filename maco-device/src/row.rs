@@ -1,7 +1,8 @@
 //! Rows: the unit of reductions. On a GPU one warp owns a row and its lanes share it; on the CPU one thread has it alone.
 //!
 //! Lanes take blocks of eight elements in turn, whether or not eight elements are one access: what a reduction adds to what depends on the
-//! length of the row alone. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
+//! length of the row alone. What a closure does element by element, lanes do apart from each other, while reductions need the whole warp: such closures
+//! are `Sync`, and rows are not, so that none can call a reduction. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
 //! those of tiles, are in files of their own.
 
 mod tiles;
@@ -33,6 +34,23 @@ pub struct Row<E> {
 /// A row of the result.
 pub struct RowMut<E>(Row<E>);
 
+/// What closures that are called element by element may hold of a row: its elements, and no reductions. Made by [`Row::elements`].
+#[derive(Clone, Copy)]
+pub struct Elements<E>(Row<E>);
+
+// SAFETY: elements are read, wherever the thread is.
+unsafe impl<E: Element> Sync for Elements<E> {}
+// SAFETY: as above.
+unsafe impl<E: Element> Send for Elements<E> {}
+
+impl<E: Element> Elements<E> {
+    /// Element `j`; zero at and after the end.
+    #[inline(always)]
+    pub fn at(&self, j: u32) -> E::Value {
+        self.0.at(j)
+    }
+}
+
 impl<E: Element> Row<E> {
     /// Number of elements.
     #[inline(always)]
@@ -50,6 +68,12 @@ impl<E: Element> Row<E> {
     #[inline(always)]
     pub fn at(&self, j: u32) -> E::Value {
         if j < self.len { self.element(j).value() } else { E::Value::default() }
+    }
+
+    /// The elements alone, for closures of [`RowMut::set`] and its like.
+    #[inline(always)]
+    pub fn elements(self) -> Elements<E> {
+        Elements(self)
     }
 
     #[inline(always)]
@@ -93,25 +117,25 @@ impl<E: Element> Row<E> {
     ///
     /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
     #[inline(always)]
-    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S, combine: impl Fn(S, S) -> S) -> S {
+    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
         across(fold(*self, start, &f, &combine), &combine)
     }
 
     /// Sum of `f(element)`.
     #[inline(always)]
-    pub fn sum(&self, f: impl Fn(E::Value) -> f32) -> f32 {
+    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
         self.fold(0.0, f, |a, b| a + b)
     }
 
     /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
     #[inline(always)]
-    pub fn max(&self, f: impl Fn(E::Value) -> f32) -> f32 {
+    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
         self.fold(f32::NEG_INFINITY, f, math::max)
     }
 
     /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
     #[inline(always)]
-    pub fn min(&self, f: impl Fn(E::Value) -> f32) -> f32 {
+    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
         self.fold(f32::INFINITY, f, math::min)
     }
 }
@@ -223,7 +247,7 @@ impl<E: Element> RowMut<E> {
 
     /// Writes `f(j)` to every element `j`.
     #[inline(always)]
-    pub fn set(&mut self, f: impl Fn(u32) -> E::Value) {
+    pub fn set(&mut self, f: impl Fn(u32) -> E::Value + Sync) {
         let row = self.0;
         let mut j = row.lane;
         while j < row.len {
@@ -244,7 +268,7 @@ impl<E: Element> RowMut<E> {
 
     /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place; zero after an input's end.
     #[inline(always)]
-    pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value) {
+    pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) {
         let row = self.0;
         each_block(&inputs, row, |j, blocks| {
             self.made::<X>(j, blocks, &f);
@@ -274,7 +298,7 @@ impl<E: Element> RowMut<E> {
     /// [`RowMut::zip`], and what was written, as rounded, to be read again. It is `kept` in the place of a row that is not read any more, if that is in
     /// shared memory.
     #[inline(always)]
-    pub fn zip_kept<X: RowValues>(&mut self, kept: Row<E>, inputs: X, f: impl Fn(X::Values) -> E::Value) -> Row<E> {
+    pub fn zip_kept<X: RowValues>(&mut self, kept: Row<E>, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) -> Row<E> {
         let row = self.0;
         let near = kept.near != 0 && row.wide && kept.len >= row.len;
         each_block(&inputs, row, |j, blocks| {

@@ -88,8 +88,22 @@ impl Run {
                 if there { id } else { u32::MAX }
             };
             let ids = [
-                load(), load(), load(), load(), load(), load(), load(), load(), //
-                load(), load(), load(), load(), load(), load(), load(), load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(), //
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
+                load(),
             ];
             macro_rules! each {
                 ($($n:literal)*) => {$(

@@ -13,7 +13,7 @@ use benches::tasks::plain::THREADS;
 use benches::tasks::row::{ELEMENTS, Gated, Norm};
 use benches::timing::{Clock, System};
 use clap::Parser;
-use maco::{CudaGraph, Device, PlanOptions, Stream, Tensor, bf16};
+use maco::{CudaGraph, Device, Stream, Tensor, bf16};
 
 /// Measures 16 layers of Llama-3.2-1B's shape for one token, without attention, in one launch.
 ///
@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<()> {
     eprintln!("{:.2} GB of weights", widths.bytes() as f64 / 1e9);
     let weights = Weights::random(widths, 1);
     let given = weights.upload(&device)?;
-    let plan = layers::plan_with(&device, widths.dims(), &PlanOptions::new().carried(!options.counters).prologues(!options.norms))?;
+    let plan = layers::plan_with(&device, widths.dims(), &benches::options().carried(!options.counters).prologues(!options.norms))?;
     let mut ours = device.zeros::<bf16>([1, widths.hidden])?;
     let bound = plan.bind(given.arguments().tensor_mut(&mut ours))?;
     let mut peer = Peer::new(&device, stream, &given, widths)?;

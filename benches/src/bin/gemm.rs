@@ -11,7 +11,7 @@ use benches::peer::Driver;
 use benches::rows::{Row, Run, Work, summary};
 use benches::timing::{Clock, System};
 use clap::Parser;
-use maco::{Arguments, CallShape, CudaGraph, Device, Plan, PlanOptions, Tensor, Tuned, Tuning, bf16};
+use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, Tuned, Tuning, bf16};
 
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
@@ -183,7 +183,7 @@ impl Operands {
 impl Bench {
     /// The plan of one product or of all.
     fn plan(&self, (m, n, k): Shape, calls: usize, shapes: Vec<CallShape>) -> anyhow::Result<Plan> {
-        let options = PlanOptions::new().shapes(shapes);
+        let options = benches::options().shapes(shapes);
         macro_rules! plan {
             ($kernel:ident) => {
                 kernels::$kernel::plan_with(&self.device, kernels::$kernel::Dims { M: m, N: n, K: k }, &options).map(|plan| (*plan).clone())

@@ -9,7 +9,7 @@ use benches::peer::{DeviceCopy, Driver};
 use benches::rows::{Row, Run, Work};
 use benches::timing::{Clock, System};
 use clap::Parser;
-use maco::{CudaGraph, Device, PlanOptions, Tensor, bf16};
+use maco::{CudaGraph, Device, Tensor, bf16};
 
 /// Measures chains of 16 products of one row (GEMV) with cold weights, in one launch, beside a CUDA graph of cuBLAS and a copy.
 ///
@@ -71,7 +71,7 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
     let (up, down) = (weights(n, k, 1)?, weights(k, n, 100)?);
     let x = random(device, m, k, 1000, 1.0)?;
     let (mut ours, mut theirs) = (device.zeros::<bf16>([m, k])?, device.zeros::<bf16>([m, k])?);
-    let plan = gemv::plan_with(device, gemv::Dims { M: m, N: n, K: k }, &PlanOptions::new().carried(!options.counters))?;
+    let plan = gemv::plan_with(device, gemv::Dims { M: m, N: n, K: k }, &benches::options().carried(!options.counters))?;
     plan.run(&x, &up, &down, &mut ours)?;
     let cublas = Cublas::new(device, &clock.stream)?;
     let (mut wide, mut narrow) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, k])?);

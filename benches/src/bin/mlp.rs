@@ -10,7 +10,7 @@ use benches::peer::Driver;
 use benches::rows::{Row, Run, Work, summary};
 use benches::timing::{Clock, System};
 use clap::Parser;
-use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor, bf16};
+use maco::{Arguments, CudaGraph, Device, Tensor, bf16};
 
 /// Measures the MLP down · gelu(up · x) in one launch, beside CUDA graphs of cuBLASLt with the GELU in the first product's epilogue.
 ///
@@ -34,9 +34,9 @@ struct Options {
     /// Write what the last launch did here, a file for each case: `maco-trace` reads it. For a build with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
-    /// Do not ask for all CTAs at once: `PlanOptions::cooperative(false)`.
+    /// Ask for all CTAs at once: `PlanOptions::cooperative(true)`, the default of plans.
     #[arg(long)]
-    not_cooperative: bool,
+    cooperative: bool,
     /// GPU.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
@@ -118,7 +118,7 @@ impl Set {
 impl Bench {
     fn case(&self, (m, h, k): Shape, options: &Options) -> anyhow::Result<[Row; 2]> {
         let stream = &self.clock.stream;
-        let planned = PlanOptions::new().shapes(options.forced.shapes(2)).cooperative(!options.not_cooperative);
+        let planned = benches::options().shapes(options.forced.shapes(2)).cooperative(options.cooperative);
         let plan = mlp::plan_with(&self.device, mlp::Dims { M: m, K: k, H: h }, &planned)?;
         eprintln!("{}: {}", name((m, h, k)), forced::told(plan.graph()));
         let mut sets = (0..sets(4 * h * k) as u64).map(|n| Set::new(&self.device, (m, h, k), n)).collect::<anyhow::Result<Vec<_>>>()?;

@@ -7,7 +7,7 @@ use benches::pytorch::{self, PyTorch};
 use benches::rows::{Row, Run};
 use benches::timing::{Clock, Measured, System};
 use clap::Parser;
-use maco::{Device, PlanOptions};
+use maco::Device;
 
 /// Measures a layer of a mixture of experts, 8 of 64 for each of 4096 tokens, in one launch.
 ///
@@ -72,7 +72,7 @@ fn case(
     let file = std::env::temp_dir().join(format!("maco-scores-{}", std::process::id()));
     std::fs::write(&file, scores.iter().flat_map(|score| score.to_le_bytes()).collect::<Vec<u8>>())?;
     let mut mixture = Mixture::new(device, sizes, &scores)?;
-    let plan = mixture.plan(device, &PlanOptions::new())?;
+    let plan = mixture.plan(device, &benches::options())?;
     let bound = plan.bind(mixture.arguments())?;
     let mut systems: [System<'_>; 1] = [Box::new(|| Ok(bound.launch_on(&clock.stream)?))];
     let launches = clock.warm_up(&mut systems)?;

@@ -12,6 +12,7 @@ pub fn widen(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] 
 pub fn centre(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
     cta.rows(x, y, |x, y| {
         let sum = x.sum(|v| v);
+        let x = x.elements();
         y.set(|j| x.at(j) - sum)
     })
 }
