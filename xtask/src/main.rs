@@ -10,6 +10,7 @@ mod demo;
 mod failure;
 mod fetch;
 mod gpu;
+mod lanes;
 mod lint;
 mod packages;
 mod plot;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use crate::command::{capture, cargo};
 use crate::failure::Failure;
+use crate::lanes;
 
 /// The root of the repository.
 pub fn root() -> &'static Path {
@@ -26,6 +27,8 @@ pub struct Package {
     pub name: String,
     /// Its manifest.
     pub manifest: PathBuf,
+    /// Which of the builds that run side by side has it.
+    pub lane: usize,
 }
 
 impl Package {
@@ -46,12 +49,12 @@ impl Package {
             serde_json::from_str(&text).map_err(|error| Failure::Text(format!("`cargo metadata` of {path}: {error}")))?;
         let named = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
         let name = named.map(|package| package.name).ok_or_else(|| Failure::Text(format!("{path} is no package")))?;
-        Ok(Package { name, manifest })
+        Ok(Package { name, manifest, lane: 0 })
     }
 
-    /// `--manifest-path` and its value, for cargo.
-    pub fn arguments(&self) -> [String; 2] {
-        ["--manifest-path".to_owned(), self.manifest.to_string_lossy().into_owned()]
+    /// For cargo: its manifest and its target directory.
+    pub fn arguments(&self) -> [PathBuf; 4] {
+        ["--manifest-path".into(), self.manifest.clone(), "--target-dir".into(), lanes::target_of(self.lane)]
     }
 
     /// Where the package is.
@@ -66,7 +69,7 @@ impl Package {
 
     /// Where the build leaves its PTX.
     pub fn ptx(&self) -> PathBuf {
-        target().join("maco").join(&self.name).join("maco.ptx")
+        lanes::target_of(self.lane).join("maco").join(&self.name).join("maco.ptx")
     }
 }
 
@@ -84,7 +87,8 @@ pub fn beside() -> Result<Vec<Package>, Failure> {
     }
     manifests.retain(|manifest| manifest.is_file());
     manifests.sort();
-    manifests.into_iter().map(Package::at).collect()
+    let numbered = manifests.into_iter().enumerate();
+    numbered.map(|(number, manifest)| Ok(Package { lane: number % lanes::count(), ..Package::at(manifest)? })).collect()
 }
 
 #[cfg(test)]

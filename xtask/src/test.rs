@@ -1,11 +1,12 @@
 //! Every test of the repository, and an honest count of those that did not run.
 
 use std::process::Command;
+use std::time::Instant;
 
 use crate::command::{capture, cargo, run, shown};
 use crate::failure::Failure;
 use crate::packages::{Package, beside};
-use crate::{gpu, setup};
+use crate::{gpu, lanes, setup};
 
 /// What to leave out.
 #[derive(clap::Args)]
@@ -22,6 +23,9 @@ pub fn test(options: &Options) -> Result<(), Failure> {
     let mut failed = Vec::new();
     let mut left_out = 0;
     let packages = beside()?;
+    if lanes::count() > 1 {
+        build(&packages);
+    }
     let suites: Vec<Option<&Package>> = std::iter::once(None).chain(packages.iter().map(Some)).collect();
     for suite in suites {
         let mut check = |command: &mut Command| {
@@ -43,6 +47,18 @@ pub fn test(options: &Options) -> Result<(), Failure> {
         Err(why) => println!("GPU tests left out: {left_out} ({why})"),
     }
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
+}
+
+/// Builds the tests of all packages, lanes side by side. Tests run one package after the other nevertheless: some of them have deadlines.
+fn build(packages: &[Package]) {
+    lanes::each(packages, |package| {
+        let begin = Instant::now();
+        match capture(cargo_test(Some(package), false).arg("--no-run")) {
+            Ok(_) => eprintln!("built the tests of {} in {} s", package.name, begin.elapsed().as_secs()),
+            // Comes again, in full, where the tests should run.
+            Err(_) => eprintln!("the tests of {} do not build", package.name),
+        }
+    });
 }
 
 fn cargo_test(suite: Option<&Package>, gpu: bool) -> Command {

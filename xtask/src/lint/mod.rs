@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::command::{cargo, run};
 use crate::failure::Failure;
 use crate::packages::{Package, beside, root};
-use crate::{fetch, setup};
+use crate::{fetch, lanes, setup};
 
 /// Runs every check, the quick ones first; goes on after a failure, and fails at the end.
 pub fn lint() -> Result<(), Failure> {
@@ -22,23 +22,20 @@ pub fn lint() -> Result<(), Failure> {
     };
     check("format".to_owned(), run(&mut cargo(&["fmt", "--all", "--check"])));
     for package in &packages {
-        check(format!("format of {}", package.name), run(on(package, &["fmt"]).arg("--check")));
+        // Builds nothing, and takes no target directory.
+        let mut format = cargo(&["fmt", "--check", "--manifest-path"]);
+        check(format!("format of {}", package.name), run(format.arg(&package.manifest)));
     }
     check("clippy".to_owned(), run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])));
-    for package in &packages {
-        check(format!("clippy of {}", package.name), run(on(package, &["clippy"]).args(["--all-targets", "--", "-D", "warnings"])));
+    let clippy = |package: &Package| run(cargo(&["clippy"]).args(package.arguments()).args(["--all-targets", "--", "-D", "warnings"]));
+    for (package, result) in packages.iter().zip(lanes::each(&packages, clippy)) {
+        check(format!("clippy of {}", package.name), result);
     }
     check("documentation".to_owned(), run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
     // Clippy has run the build scripts: the PTX is there.
     check("PTX".to_owned(), ptx::check(&packages));
     check("licences".to_owned(), deny(&packages));
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
-}
-
-fn on(package: &Package, arguments: &[&str]) -> Command {
-    let mut command = cargo(arguments);
-    command.args(package.arguments());
-    command
 }
 
 /// Licences, sources and versions of every dependency; advisories need a network that CI may not have.
