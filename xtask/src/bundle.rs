@@ -14,7 +14,7 @@ use crate::packages::{Package, beside, root};
 use crate::progress::during;
 use crate::results::commit;
 use crate::test::gpu_tests;
-use crate::{archive, fetch, sanitize, setup, tally};
+use crate::{archive, fetch, lanes, sanitize, setup, tally};
 
 /// A bundle is copied to the machine with the GPU, with the repository: keep it small.
 const LIMIT_MIB: f64 = 63.0;
@@ -34,21 +34,27 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
 
     let mut tests = BTreeSet::new();
     let mut programs = BTreeSet::new();
-    let packages = beside()?;
+    let mut packages = beside()?;
     // Nothing is measured under a sanitizer.
-    let wanted = packages.iter().filter(|package| !(sanitized && package.name == "benches"));
-    for suite in std::iter::once(None).chain(wanted.map(Some)) {
-        let what = suite.map_or("the workspace", |package| &package.name);
-        for built in during(&format!("building {what}"), || build(suite, &assembler, sanitized))? {
-            if built.test {
-                // Only those that need a GPU are worth the journey.
-                let list = capture(Command::new(&built.program).args(["--list", "--ignored"]))?;
-                if gpu_tests(&list) > 0 {
-                    tests.insert(built.strip(&bin)?);
-                }
-            } else if suite.is_some() && built.name != PLANNING {
+    packages.retain(|package| !(sanitized && package.name == "benches"));
+    let mut built = during("building the workspace", || build(None, &assembler, sanitized))?;
+    // Of the workspace there are tests alone.
+    built.retain(|built| built.test);
+    let suite = |package: &Package| during(&format!("building {}", package.name), || build(Some(package), &assembler, sanitized));
+    for more in lanes::each(&packages, suite) {
+        built.extend(more?);
+    }
+    for built in built {
+        if !built.test {
+            if built.name != PLANNING {
                 programs.insert(built.strip(&bin)?);
             }
+            continue;
+        }
+        // Only those that need a GPU are worth the journey.
+        let list = capture(Command::new(&built.program).args(["--list", "--ignored"]))?;
+        if gpu_tests(&list) > 0 {
+            tests.insert(built.strip(&bin)?);
         }
     }
     // Tests of a package after one another: they hold the same code.
