@@ -205,28 +205,29 @@ impl Share {
                     // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
                     unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
                 };
-                macro_rules! each {
-                    ($near:literal, $($n:literal)*) => {{
-                        // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                        let load = |n: u32| unsafe { now.block::<$near>(row + n * down, col) };
-                        [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
-                    }};
-                }
-                // All loads before the first is needed.
-                while const { together(X::ACCESSES) > 1 } && row + const { together(X::ACCESSES) - 1 } * down < count {
+                while row < count {
+                    let inside = |n: u32| row + n * down < count;
+                    macro_rules! each {
+                        ($near:literal, $($n:literal)*) => {{
+                            // Below the last row a thread loads its first again, and only the store asks: a stage may have two rows.
+                            // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                            let load = |n: u32| unsafe { now.block::<$near>(if inside(n) { row + n * down } else { row }, col) };
+                            [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
+                        }};
+                    }
+                    // All loads before the first is needed.
                     let blocks = if stages.any() { each!(true, 0 1 2 3) } else { each!(false, 0 1 2 3) };
                     put(row, blocks[0]);
-                    put(row + down, blocks[1]);
-                    if const { together(X::ACCESSES) > 2 } {
+                    if const { together(X::ACCESSES) > 1 } && inside(1) {
+                        put(row + down, blocks[1]);
+                    }
+                    if const { together(X::ACCESSES) > 2 } && inside(2) {
                         put(row + 2 * down, blocks[2]);
+                    }
+                    if const { together(X::ACCESSES) > 2 } && inside(3) {
                         put(row + 3 * down, blocks[3]);
                     }
                     row += const { together(X::ACCESSES) } * down;
-                }
-                while row < count {
-                    // SAFETY: as above.
-                    put(row, unsafe { if stages.any() { now.block::<true>(row, col) } else { now.block::<false>(row, col) } });
-                    row += down;
                 }
                 col += across * 8;
             }
