@@ -9,6 +9,7 @@ use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
 use crate::epilogue::Epilogue;
+use crate::halves;
 use crate::hardware::{special, warp};
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
@@ -188,6 +189,12 @@ impl Share {
         let whole = if inputs.wide() && y.wide() && inputs.covers(rows, cols) { cols & !7 } else { 0 };
         let across = (whole / 8).next_power_of_two().min(self.threads);
         let down = self.threads >> across.trailing_zeros();
+        // Where a warp has whole rows of its blocks, it writes them together.
+        let spreads = const { E::SPREADS } && self.lanes == halves::BLOCKS && whole.is_multiple_of(halves::ELEMENTS);
+        let mut own = self.thread & (across - 1);
+        if spreads {
+            own = own - self.lane() + halves::block(self.lane());
+        }
         let mut first = 0;
         while first < rows && whole > 0 {
             let (mut now, mut count, mut held) = (inputs, rows, 0);
@@ -196,14 +203,20 @@ impl Share {
                 // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
                 now = unsafe { inputs.arrived(&mut self.ring, stages.pages, cols, &mut held) };
             }
-            let mut col = (self.thread & (across - 1)) * 8;
+            let mut col = own * 8;
             while col < whole {
                 let mut row = self.thread >> across.trailing_zeros();
                 let put = |row: u32, blocks: X::Blocks| {
                     let v = X::open(blocks);
                     let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
-                    unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                    if spreads {
+                        let all = col - col % halves::ELEMENTS;
+                        // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
+                        unsafe { E::spread(y.pointer((first + row) as i32, all as i32), self.lane(), E::close(values)) };
+                    } else {
+                        // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
+                        unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                    }
                 };
                 while row < count {
                     let inside = |n: u32| row + n * down < count;
