@@ -52,6 +52,28 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
             if condition { at.read() } else { core::mem::zeroed() }
         }
     }
+    /// The same of any memory: rows that came through the ring are in shared memory.
+    ///
+    /// # Safety
+    /// If `condition` holds, `at` is valid for reads.
+    #[inline(always)]
+    unsafe fn read_any_if(condition: bool, at: *const Self) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller; any bits are an element.
+        unsafe {
+            let bits = match size_of::<Self>() {
+                1 => crate::ptx::memory::load_any_if::<1>(condition, at.cast()),
+                2 => crate::ptx::memory::load_any_if::<2>(condition, at.cast()),
+                _ => crate::ptx::memory::load_any_if::<4>(condition, at.cast()),
+            };
+            core::mem::transmute_copy(&bits)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            Self::read_if(condition, at)
+        }
+    }
     /// Eight elements from 16-byte aligned memory if `condition` holds, else of zero bits; without a branch.
     ///
     /// # Safety

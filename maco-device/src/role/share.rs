@@ -11,6 +11,7 @@ use crate::element::{Element, MmaElement};
 use crate::epilogue::Epilogue;
 use crate::halves;
 use crate::hardware::{special, warp};
+use crate::math::zip8;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Task;
@@ -52,6 +53,15 @@ const fn together(accesses: u32) -> u32 {
         0..=2 => 4,
         3 | 4 => 2,
         _ => 1,
+    }
+}
+
+/// Blocks that a thread makes by position before it stores the first, where each reads so many accesses of 16 bytes at least.
+const fn ahead(accesses: u32) -> u32 {
+    match accesses {
+        1..=3 => 8,
+        0 | 4 => 4,
+        _ => 2,
     }
 }
 
@@ -269,7 +279,7 @@ impl Share {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        let (rows, cols, readers) = (y.rows(), y.cols(), inputs.readers());
+        let (rows, cols, readers) = (y.rows(), y.cols(), inputs.readers(false));
         if cols == 0 {
             return;
         }
@@ -320,44 +330,118 @@ impl Share {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
-        let (rows, cols, wide, readers) = (y.rows(), y.cols(), y.wide(), inputs.readers());
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
         let across = cols.div_ceil(8);
         if across == 0 {
             return;
         }
         let walk = Walk::new(self.threads, across);
-        let make = |(row, block): (u32, u32)| f(&readers, row as i32, (block * 8) as i32);
-        let put = |(row, block): (u32, u32), values: [E::Value; 8]| {
-            // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
-            unsafe { y.put_block(wide, row, block * 8, values) };
-        };
         let mut at = walk.start(self.thread);
-        while at.0 < rows {
-            let second = walk.next(at);
-            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
-            // All on their way before the first is stored; of what reads much for each block there are two.
-            if const { X::ACCESSES > 4 } {
-                let values = (make(at), make(or_first(second)));
-                put(at, values.0);
-                if second.0 < rows {
-                    put(second, values.1);
-                }
-                at = walk.next(second);
-                continue;
+        if !(wide && cols.is_multiple_of(8) && inputs.whole()) {
+            let readers = inputs.readers(false);
+            while at.0 < rows {
+                let values = f(&readers, at.0 as i32, (at.1 * 8) as i32);
+                // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
+                unsafe { y.put_block(wide, at.0, at.1 * 8, values) };
+                at = walk.next(at);
             }
+            return;
+        }
+        let readers = inputs.readers(true);
+        while at.0 < rows {
+            // Behind the last one a thread makes its first again. Places are made anew for the stores: they would take registers.
+            let (first, mut place) = (at, at);
+            let mut make = || {
+                let (row, block) = if place.0 < rows { place } else { first };
+                place = walk.next(place);
+                f(&readers, row as i32, (block * 8) as i32)
+            };
+            macro_rules! ahead {
+                ($($n:literal)*) => {{
+                    // All on their way before the first is stored.
+                    let values = [$(if const { $n < ahead(X::ACCESSES) } { make() } else { [E::Value::default(); 8] }),*];
+                    $(if const { $n < ahead(X::ACCESSES) } {
+                        if at.0 < rows {
+                            // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not
+                            // overlap.
+                            unsafe { E::store8(y.pointer(at.0 as i32, (at.1 * 8) as i32), values[$n]) };
+                        }
+                        at = walk.next(at);
+                    })*
+                }};
+            }
+            ahead!(0 1 2 3 4 5 6 7);
+        }
+    }
+
+    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: two of each of four blocks on their way before the first is added.
+    #[inline(always)]
+    pub fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
+        self,
+        terms: X,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        count: u32,
+        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
+    ) {
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
+        let across = cols.div_ceil(8);
+        if across == 0 {
+            return;
+        }
+        let walk = Walk::new(self.threads, across);
+        let mut at = walk.start(self.thread);
+        let terms = terms.readers(false);
+        let add = |sum: [f32; 8], (weight, v): (f32, [f32; 8])| zip8(sum, v, |sum, v| sum + weight * v);
+        if !(wide && cols.is_multiple_of(8) && x.whole()) {
+            let x = x.readers(false);
+            while at.0 < rows {
+                let (mut sum, mut k) = ([0.0; 8], 0);
+                while k < count {
+                    let (row, weight) = f(&terms, at.0 as i32, k as i32);
+                    sum = add(sum, (weight, x.at8(row, (at.1 * 8) as i32)));
+                    k += 1;
+                }
+                // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
+                unsafe { y.put_block(wide, at.0, at.1 * 8, sum) };
+                at = walk.next(at);
+            }
+            return;
+        }
+        let x = x.readers(true);
+        while at.0 < rows {
+            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
+            let second = walk.next(at);
             let third = walk.next(second);
             let fourth = walk.next(third);
-            let values = (make(at), make(or_first(second)), make(or_first(third)), make(or_first(fourth)));
-            put(at, values.0);
-            if second.0 < rows {
-                put(second, values.1);
+            let (mut a, mut b, mut c, mut d) = ([0.0; 8], [0.0; 8], [0.0; 8], [0.0; 8]);
+            let mut k = 0;
+            while k < count {
+                let term = |place: (u32, u32), k: u32| {
+                    let (row, block) = or_first(place);
+                    let (named, weight) = f(&terms, row as i32, k as i32);
+                    // Behind the last term zero times zeros, which is no change of a sum that begins with 0.
+                    let (named, weight) = if k < count { (named, weight) } else { (-1, 0.0) };
+                    (weight, x.at8(named, (block * 8) as i32))
+                };
+                let even = (term(at, k), term(second, k), term(third, k), term(fourth, k));
+                let odd = (term(at, k + 1), term(second, k + 1), term(third, k + 1), term(fourth, k + 1));
+                a = add(add(a, even.0), odd.0);
+                b = add(add(b, even.1), odd.1);
+                c = add(add(c, even.2), odd.2);
+                d = add(add(d, even.3), odd.3);
+                k += 2;
             }
-            if third.0 < rows {
-                put(third, values.2);
-            }
-            if fourth.0 < rows {
-                put(fourth, values.3);
-            }
+            let put = |(row, block): (u32, u32), sum: [f32; 8]| {
+                if row < rows {
+                    // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not overlap.
+                    unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), sum) };
+                }
+            };
+            put(at, a);
+            put(second, b);
+            put(third, c);
+            put(fourth, d);
             at = walk.next(fourth);
         }
     }

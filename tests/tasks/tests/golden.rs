@@ -29,8 +29,8 @@ const WIDE: [(&str, usize, usize, usize); 18] = [
     ("converted", 200, 76, 8),
     ("quantised_bf16", 40, 5, 4),
     ("quantised_f32", 44, 10, 4),
-    ("lookups_bf16", 24, 6, 4),
-    ("rotated_bf16", 32, 4, 4),
+    ("lookups_bf16", 70, 24, 8),
+    ("rotated_bf16", 56, 12, 12),
 ];
 
 #[test]
