@@ -276,6 +276,20 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         self.role.blocks(inputs, y, f);
     }
 
+    /// `y[row, ..] = Σ weight · x[index, ..]` in the order of k, where `f(terms, row, k)` gives index and weight for k in `0..count`: weighted sums of
+    /// rows that data name. A row outside `x` is zeros. For other k what `f` gives does not count.
+    #[inline(always)]
+    pub fn sums<X: Inputs, E: Element<Value = f32>, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        terms: X,
+        x: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        count: u32,
+        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
+    ) {
+        self.role.sums(terms, x, y, count, f);
+    }
+
     /// `y[col] = finish(f(x[.., col]) combined)`: reductions over a column. `combine` must be associative and commutative; `start` is what
     /// an empty column gives.
     ///

@@ -1,5 +1,9 @@
 //! Element types of tensors and how their values look inside a closure.
 
+#[cfg(target_arch = "nvptx64")]
+use crate::exchange::Exchange;
+#[allow(unused_imports, reason = "on the host only documentation names it")]
+use crate::halves;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
 use crate::ragged;
@@ -48,6 +52,28 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
             if condition { at.read() } else { core::mem::zeroed() }
         }
     }
+    /// The same of any memory: rows that came through the ring are in shared memory.
+    ///
+    /// # Safety
+    /// If `condition` holds, `at` is valid for reads.
+    #[inline(always)]
+    unsafe fn read_any_if(condition: bool, at: *const Self) -> Self {
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: passed on from the caller; any bits are an element.
+        unsafe {
+            let bits = match size_of::<Self>() {
+                1 => crate::ptx::memory::load_any_if::<1>(condition, at.cast()),
+                2 => crate::ptx::memory::load_any_if::<2>(condition, at.cast()),
+                _ => crate::ptx::memory::load_any_if::<4>(condition, at.cast()),
+            };
+            core::mem::transmute_copy(&bits)
+        }
+        #[cfg(not(target_arch = "nvptx64"))]
+        // SAFETY: passed on from the caller.
+        unsafe {
+            Self::read_if(condition, at)
+        }
+    }
     /// Eight elements from 16-byte aligned memory if `condition` holds, else of zero bits; without a branch.
     ///
     /// # Safety
@@ -63,6 +89,17 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
     unsafe fn put(at: *mut Self, eight: Self::Eight);
+    /// Whether [`Element::spread`] takes blocks of lanes in the order of [`halves::block`], not one behind the other.
+    const SPREADS: bool = false;
+    /// Writes a block of each lane of a warp, which together are all from `at` on.
+    ///
+    /// # Safety
+    /// Called by all lanes of the warp with the same `at`, which is valid for writes of [`halves::ELEMENTS`] elements and aligned to 16 bytes.
+    #[inline(always)]
+    unsafe fn spread(at: *mut Self, lane: u32, eight: Self::Eight) {
+        // SAFETY: passed on from the caller.
+        unsafe { Self::put(at.wrapping_add(8 * lane as usize), eight) }
+    }
     /// Eight elements to shared memory.
     ///
     /// # Safety
@@ -369,6 +406,20 @@ macro_rules! four_bytes {
                 unsafe {
                     set_words(at.cast(), [w[0], w[1], w[2], w[3]]);
                     set_words(at.add(4).cast(), [w[4], w[5], w[6], w[7]]);
+                }
+            }
+            const SPREADS: bool = cfg!(target_arch = "nvptx64");
+            #[cfg(target_arch = "nvptx64")]
+            #[inline(always)]
+            unsafe fn spread(at: *mut Self, lane: u32, w: [u32; 8]) {
+                let given = halves::given(lane, w);
+                let got = [given[0].of_lane(1), given[1].of_lane(1), given[2].of_lane(1), given[3].of_lane(1)];
+                let (first, second) = halves::stored(lane, w, got);
+                let at = at.wrapping_add(4 * lane as usize);
+                // SAFETY: passed on from the caller: each lane's 16 bytes of either half.
+                unsafe {
+                    set_words(at.cast(), first);
+                    set_words(at.wrapping_add(halves::ELEMENTS as usize / 2).cast(), second);
                 }
             }
             #[inline(always)]

@@ -20,6 +20,7 @@ mod collective;
 mod cta;
 mod epilogue;
 mod exchange;
+mod halves;
 mod largest;
 mod mapped;
 mod mbarrier;

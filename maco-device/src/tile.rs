@@ -15,10 +15,13 @@ pub struct Tile<E, const R: usize, const C: usize> {
     pub(crate) plane: i32,
     pub(crate) row: i32,
     pub(crate) col: i32,
-    /// Where in shared memory the tile is; 0: it is not.
+    /// Where in shared memory the tile is; 0: it is not, [`BY_ELEMENT`]: nor will it be.
     pub(crate) near: u32,
     element: PhantomData<*mut E>,
 }
+
+/// [`Tile::near`] of what is read by the element.
+pub(crate) const BY_ELEMENT: u32 = 1;
 
 impl<E, const R: usize, const C: usize> Clone for Tile<E, R, C> {
     #[inline(always)]
@@ -60,6 +63,14 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
             + (self.row + row) as i64 * v.row_stride as i64
             + (self.col + col) as i64 * v.col_stride as i64;
         (v.base as *mut E).wrapping_offset(offset as isize)
+    }
+
+    /// The same tile, of which closures read, if `condition` holds, elements here and there by [`Reader::at`] or [`crate::Row::at`]: indices, weights,
+    /// few elements of long rows. [`crate::Cta::rows`] then leaves it where it lies, and [`crate::Cta::blocks`] does not mind that its
+    /// rows are not made of aligned blocks. What is read is the same.
+    #[inline(always)]
+    pub fn by_element(self, condition: bool) -> Self {
+        Tile { near: if condition { BY_ELEMENT } else { self.near }, ..self }
     }
 
     /// The same tile of a tensor that holds `F`, whatever the signature says.
@@ -207,28 +218,37 @@ impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
 }
 
 /// Reads elements of a tile by position, inside closures only. Positions outside the tensor read as zero.
-pub struct Reader<E, const R: usize, const C: usize>(pub(crate) Tile<E, R, C>);
+pub struct Reader<E, const R: usize, const C: usize> {
+    tile: Tile<E, R, C>,
+    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor.
+    whole: bool,
+}
 
 impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     /// The element at (`row`, `col`) from the tile's origin; zero outside the tensor.
     #[inline(always)]
     pub fn at(&self, row: i32, col: i32) -> E::Value {
-        let v = &self.0.view;
-        let (r, c) = (self.0.row + row, self.0.col + col);
-        let inside = self.0.plane >= 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && (c as u32) < v.cols;
+        let v = &self.tile.view;
+        let (r, c) = (self.tile.row + row, self.tile.col + col);
+        let inside = self.tile.plane >= 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && (c as u32) < v.cols;
         // SAFETY: if so, the position is inside the view, which the plan made from a live tensor.
-        unsafe { E::read_if(inside, self.0.pointer(row, col)) }.value()
+        unsafe { E::read_if(inside, self.tile.pointer(row, col)) }.value()
     }
 
     /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
     /// side by side and rows begin at multiples of 16 bytes.
     #[inline(always)]
     pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
-        let v = &self.0.view;
-        let (r, c, at) = (self.0.row + row, self.0.col + col, self.0.pointer(row, col));
+        let v = &self.tile.view;
+        let (r, c, at) = (self.tile.row + row, self.tile.col + col, self.tile.pointer(row, col));
         // Also whether they are not negative.
-        let inside = self.0.plane >= 0 && (r as u32) < v.rows;
-        let eight = if col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.0.wide() {
+        let inside = self.tile.plane >= 0 && (r as u32) < v.rows;
+        if self.whole && col & 7 == 0 {
+            // No branch: the use of what it loads would wait in it, before the next load.
+            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `whole` promises the alignment.
+            return E::open(unsafe { E::eight_if(inside && (c as u32) < v.cols, at) });
+        }
+        let eight = if col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.tile.wide() {
             // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `wide` promises the alignment.
             unsafe { E::eight_if(inside, at) }
         } else {
@@ -239,7 +259,7 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
 
     #[inline(always)]
     fn ragged8(&self, inside: bool, (row, col): (i32, i32)) -> E::Eight {
-        let (v, c, at) = (&self.0.view, self.0.col + col, self.0.pointer(row, col));
+        let (v, c, at) = (&self.tile.view, self.tile.col + col, self.tile.pointer(row, col));
         let from = if c < 0 { c.unsigned_abs() } else { 0 };
         let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
         // SAFETY: the positions are inside the view.
@@ -249,13 +269,13 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     /// Rows of the tile inside the tensor.
     #[inline(always)]
     pub fn rows(&self) -> u32 {
-        self.0.rows()
+        self.tile.rows()
     }
 
     /// Columns of the tile inside the tensor.
     #[inline(always)]
     pub fn cols(&self) -> u32 {
-        self.0.cols()
+        self.tile.cols()
     }
 }
 
@@ -271,8 +291,13 @@ pub trait Inputs: Copy {
     /// Accesses of 16 bytes that bring them.
     #[doc(hidden)]
     const ACCESSES: u32;
+    /// `whole`: of tiles of which all is [`whole`](Inputs::whole).
     #[doc(hidden)]
-    fn readers(self) -> Self::Readers;
+    fn readers(self, whole: bool) -> Self::Readers;
+    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor; of tiles that are read
+    /// by the element it does not matter.
+    #[doc(hidden)]
+    fn whole(self) -> bool;
     #[doc(hidden)]
     fn wide(self) -> bool;
     /// Values at a position; zero outside a tile.
@@ -315,8 +340,13 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     type Blocks = E::Eight;
     const ACCESSES: u32 = E::BYTES.div_ceil(2);
     #[inline(always)]
-    fn readers(self) -> Reader<E, R, C> {
-        Reader(self)
+    fn readers(self, whole: bool) -> Reader<E, R, C> {
+        Reader { tile: self, whole: whole && self.near != BY_ELEMENT }
+    }
+    #[inline(always)]
+    fn whole(self) -> bool {
+        let eights = self.view.cols.is_multiple_of(8) && (self.col as u32).is_multiple_of(8);
+        self.near == BY_ELEMENT || (eights && Tile::wide(self))
     }
     #[inline(always)]
     fn wide(self) -> bool {
@@ -373,7 +403,11 @@ impl Inputs for () {
     type Blocks = ();
     const ACCESSES: u32 = 0;
     #[inline(always)]
-    fn readers(self) {}
+    fn readers(self, _: bool) {}
+    #[inline(always)]
+    fn whole(self) -> bool {
+        true
+    }
     #[inline(always)]
     fn wide(self) -> bool {
         true
@@ -411,8 +445,12 @@ macro_rules! tuple_inputs {
             type Blocks = ($($name::Blocks,)+);
             const ACCESSES: u32 = 0 $(+ $name::ACCESSES)+;
             #[inline(always)]
-            fn readers(self) -> Self::Readers {
-                ($(self.$n.readers(),)+)
+            fn readers(self, whole: bool) -> Self::Readers {
+                ($(self.$n.readers(whole),)+)
+            }
+            #[inline(always)]
+            fn whole(self) -> bool {
+                $(self.$n.whole())&&+
             }
             #[inline(always)]
             fn wide(self) -> bool {

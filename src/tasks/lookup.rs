@@ -1,9 +1,8 @@
 //! Rows and elements that indices name. An index outside the tensor reads zeros, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: four blocks of eight elements, of two bytes 16 KiB a multiprocessor (of `gather_sum` one block, of two rows);
-//! `gather` has eight elements.
+//! In flight, of each of 256 threads: eight blocks of eight elements, of two bytes 32 KiB a multiprocessor (of four bytes four blocks), of `gather_sum` two of
+//! each of four blocks; `gather` has rows in the ring as norms, and eight elements of rows that do not come.
 
-use crate::math::zip8;
 use crate::prelude::*;
 
 /// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\]. Exact.
@@ -14,13 +13,15 @@ pub fn embedding(
     #[read(ids[i], j)] table: Tensor<E, V, N>,
     #[write(i, j)] y: Tensor<E, M, N>,
 ) {
-    cta.blocks((ids, table), y, |(ids, table), r, c| table.at8(ids.at(0, r) as i32, c))
+    cta.blocks((ids.by_element(true), table), y, |(ids, table), r, c| table.at8(ids.at(0, r) as i32, c))
 }
 
 /// y\[M, K\]: element (i, k) is element `ids[i, k]` of row i of x\[M, N\]. Exact.
 #[maco_macros::task(crate = crate, tile(i = 16), E in [bf16, f16, f32, i32, u32])]
 pub fn gather(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[read(i, ..)] ids: Tensor<u32, M, K>, #[write(i, ..)] y: Tensor<E, M, K>) {
-    cta.generate((x, ids), y, |(x, ids), r, c| x.at(r, ids.at(r, c) as i32))
+    // The memory is read by sectors of 32 bytes, sixteen elements of two bytes.
+    let few = x.cols() / 16 > y.cols();
+    cta.rows((x.by_element(few), ids), y, |(x, ids), y| y.zip(ids, |id| x.at(id)))
 }
 
 /// y\[M, N\]: row i is the sum over k of `weights[i, k]` · row `ids[i, k]` of x\[V, N\], added in the order of k: what brings the results of
@@ -35,20 +36,5 @@ pub fn gather_sum(
     #[read(ids[i], j)] x: Tensor<E, V, N>,
     #[write(i, j)] y: Tensor<E, M, N>,
 ) {
-    cta.blocks((ids, weights, x), y, |(ids, weights, x), r, c| {
-        let (mut sum, mut k, count) = ([0.0; 8], 0, ids.cols() as i32);
-        let row = |k: i32| x.at8(ids.at(r, k) as i32, c);
-        // Two rows on their way before the first is needed.
-        while k + 1 < count {
-            let (a, b, wa, wb) = (row(k), row(k + 1), weights.at(r, k), weights.at(r, k + 1));
-            sum = zip8(sum, a, |sum, v| sum + wa * v);
-            sum = zip8(sum, b, |sum, v| sum + wb * v);
-            k += 2;
-        }
-        if k < count {
-            let w = weights.at(r, k);
-            sum = zip8(sum, row(k), |sum, v| sum + w * v);
-        }
-        sum
-    })
+    cta.sums((ids, weights), x, y, ids.cols(), |(ids, weights), r, k| (ids.at(r, k) as i32, weights.at(r, k)))
 }

@@ -20,20 +20,25 @@ pub fn rope(
     #[read(positions[t], ..)] sin: Tensor<f32, P, F>,
     #[write(h, t, ..)] y: Tensor<E, H, T, { 2 * F }>,
 ) {
-    cta.blocks((x, positions, cos, sin), y, |(x, positions, cos, sin), t, c| {
-        let (half, at) = (cos.cols() as i32, positions.at(0, t) as i32);
-        // The other of the pair, the angle's column, and the sign of its sine.
-        let pair = |c: i32| if c < half { (c + half, c, -1.0) } else { (c - half, c - half, 1.0) };
-        if half & 7 == 0 {
-            let (other, angle, sign) = pair(c);
+    // The other of a pair, the angle's column, and the sign of its sine.
+    fn pair(c: i32, half: i32) -> (i32, i32, f32) {
+        if c < half { (c + half, c, -1.0) } else { (c - half, c - half, 1.0) }
+    }
+    if cos.cols().is_multiple_of(8) {
+        cta.blocks((x, positions.by_element(true), cos, sin), y, |(x, positions, cos, sin), t, c| {
+            let (half, at) = ((cos.cols() & !7) as i32, positions.at(0, t) as i32);
+            let (other, angle, sign) = pair(c, half);
             let turned = zip8(x.at8(t, other), sin.at8(at, angle), |v, sin| v * (sin * sign));
             let kept = zip8(x.at8(t, c), cos.at8(at, angle), |v, cos| v * cos);
             zip8(kept, turned, |a, b| a + b)
-        } else {
+        });
+    } else {
+        cta.blocks((x, positions, cos, sin), y, |(x, positions, cos, sin), t, c| {
+            let (half, at) = (cos.cols() as i32, positions.at(0, t) as i32);
             each8(|n| {
-                let (other, angle, sign) = pair(c + n);
+                let (other, angle, sign) = pair(c + n, half);
                 x.at(t, c + n) * cos.at(at, angle) + x.at(t, other) * (sin.at(at, angle) * sign)
             })
-        }
-    })
+        });
+    }
 }

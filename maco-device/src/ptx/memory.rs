@@ -42,6 +42,30 @@ pub unsafe fn load_if<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
     value
 }
 
+/// The same of global or shared memory.
+///
+/// # Safety
+/// If `condition` holds, `at` is the generic address of a readable, aligned element.
+#[inline(always)]
+pub unsafe fn load_any_if<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
+    let value: u32;
+    macro_rules! load {
+        ($ld:literal) => {
+            // SAFETY: as above.
+            unsafe {
+                asm!("{{.reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0;", concat!("@p ", $ld, " {0}, [{1}];}}"),
+                    out(reg32) value, in(reg64) at, in(reg32) condition as u32, options(nostack))
+            }
+        };
+    }
+    match BYTES {
+        1 => load!("ld.u8"),
+        2 => load!("ld.u16"),
+        _ => load!("ld.b32"),
+    }
+    value
+}
+
 /// Four words in one access, of global memory, if `condition` holds, else zeros; without a branch.
 ///
 /// # Safety

@@ -198,7 +198,7 @@ impl Role for Alone {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        let readers = inputs.readers();
+        let readers = inputs.readers(false);
         for row in 0..y.rows() as i32 {
             for col in 0..y.cols() as i32 {
                 // SAFETY: the position is inside the tile.

@@ -254,6 +254,17 @@ impl Role for Cpu {
         play!(self, |role| role.blocks(inputs, y, f));
     }
 
+    fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        terms: X,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        count: u32,
+        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
+    ) {
+        play!(self, |role| role.sums(terms, x, y, count, f));
+    }
+
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
         x: Tile<X, R, C>,

@@ -156,6 +156,21 @@ pub trait Role: Sized {
         }
     }
 
+    /// By position, each eight columns a sum of rows by index.
+    #[inline(always)]
+    fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        terms: X,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        count: u32,
+        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
+    ) {
+        if let Some(share) = self.share() {
+            share.sums(terms, x, y, count, f);
+        }
+    }
+
     /// Column by column.
     #[inline(always)]
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(

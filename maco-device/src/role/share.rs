@@ -9,7 +9,9 @@ use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
 use crate::epilogue::Epilogue;
+use crate::halves;
 use crate::hardware::{special, warp};
+use crate::math::zip8;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Task;
@@ -51,6 +53,15 @@ const fn together(accesses: u32) -> u32 {
         0..=2 => 4,
         3 | 4 => 2,
         _ => 1,
+    }
+}
+
+/// Blocks that a thread makes by position before it stores the first, where each reads so many accesses of 16 bytes at least.
+const fn ahead(accesses: u32) -> u32 {
+    match accesses {
+        1..=3 => 8,
+        0 | 4 => 4,
+        _ => 2,
     }
 }
 
@@ -188,6 +199,12 @@ impl Share {
         let whole = if inputs.wide() && y.wide() && inputs.covers(rows, cols) { cols & !7 } else { 0 };
         let across = (whole / 8).next_power_of_two().min(self.threads);
         let down = self.threads >> across.trailing_zeros();
+        // Where a warp has whole rows of its blocks, it writes them together.
+        let spreads = const { E::SPREADS } && self.lanes == halves::BLOCKS && whole.is_multiple_of(halves::ELEMENTS);
+        let mut own = self.thread & (across - 1);
+        if spreads {
+            own = own - self.lane() + halves::block(self.lane());
+        }
         let mut first = 0;
         while first < rows && whole > 0 {
             let (mut now, mut count, mut held) = (inputs, rows, 0);
@@ -196,37 +213,44 @@ impl Share {
                 // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
                 now = unsafe { inputs.arrived(&mut self.ring, stages.pages, cols, &mut held) };
             }
-            let mut col = (self.thread & (across - 1)) * 8;
+            let mut col = own * 8;
             while col < whole {
                 let mut row = self.thread >> across.trailing_zeros();
                 let put = |row: u32, blocks: X::Blocks| {
                     let v = X::open(blocks);
                     let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
-                    unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                    if spreads {
+                        let all = col - col % halves::ELEMENTS;
+                        // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
+                        unsafe { E::spread(y.pointer((first + row) as i32, all as i32), self.lane(), E::close(values)) };
+                    } else {
+                        // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
+                        unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                    }
                 };
-                macro_rules! each {
-                    ($near:literal, $($n:literal)*) => {{
-                        // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                        let load = |n: u32| unsafe { now.block::<$near>(row + n * down, col) };
-                        [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
-                    }};
-                }
-                // All loads before the first is needed.
-                while const { together(X::ACCESSES) > 1 } && row + const { together(X::ACCESSES) - 1 } * down < count {
+                while row < count {
+                    let inside = |n: u32| row + n * down < count;
+                    macro_rules! each {
+                        ($near:literal, $($n:literal)*) => {{
+                            // Below the last row a thread loads its first again, and only the store asks: a stage may have two rows.
+                            // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                            let load = |n: u32| unsafe { now.block::<$near>(if inside(n) { row + n * down } else { row }, col) };
+                            [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
+                        }};
+                    }
+                    // All loads before the first is needed.
                     let blocks = if stages.any() { each!(true, 0 1 2 3) } else { each!(false, 0 1 2 3) };
                     put(row, blocks[0]);
-                    put(row + down, blocks[1]);
-                    if const { together(X::ACCESSES) > 2 } {
+                    if const { together(X::ACCESSES) > 1 } && inside(1) {
+                        put(row + down, blocks[1]);
+                    }
+                    if const { together(X::ACCESSES) > 2 } && inside(2) {
                         put(row + 2 * down, blocks[2]);
+                    }
+                    if const { together(X::ACCESSES) > 2 } && inside(3) {
                         put(row + 3 * down, blocks[3]);
                     }
                     row += const { together(X::ACCESSES) } * down;
-                }
-                while row < count {
-                    // SAFETY: as above.
-                    put(row, unsafe { if stages.any() { now.block::<true>(row, col) } else { now.block::<false>(row, col) } });
-                    row += down;
                 }
                 col += across * 8;
             }
@@ -255,7 +279,7 @@ impl Share {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        let (rows, cols, readers) = (y.rows(), y.cols(), inputs.readers());
+        let (rows, cols, readers) = (y.rows(), y.cols(), inputs.readers(false));
         if cols == 0 {
             return;
         }
@@ -306,44 +330,118 @@ impl Share {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
-        let (rows, cols, wide, readers) = (y.rows(), y.cols(), y.wide(), inputs.readers());
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
         let across = cols.div_ceil(8);
         if across == 0 {
             return;
         }
         let walk = Walk::new(self.threads, across);
-        let make = |(row, block): (u32, u32)| f(&readers, row as i32, (block * 8) as i32);
-        let put = |(row, block): (u32, u32), values: [E::Value; 8]| {
-            // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
-            unsafe { y.put_block(wide, row, block * 8, values) };
-        };
         let mut at = walk.start(self.thread);
-        while at.0 < rows {
-            let second = walk.next(at);
-            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
-            // All on their way before the first is stored; of what reads much for each block there are two.
-            if const { X::ACCESSES > 4 } {
-                let values = (make(at), make(or_first(second)));
-                put(at, values.0);
-                if second.0 < rows {
-                    put(second, values.1);
-                }
-                at = walk.next(second);
-                continue;
+        if !(wide && cols.is_multiple_of(8) && inputs.whole()) {
+            let readers = inputs.readers(false);
+            while at.0 < rows {
+                let values = f(&readers, at.0 as i32, (at.1 * 8) as i32);
+                // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
+                unsafe { y.put_block(wide, at.0, at.1 * 8, values) };
+                at = walk.next(at);
             }
+            return;
+        }
+        let readers = inputs.readers(true);
+        while at.0 < rows {
+            // Behind the last one a thread makes its first again. Places are made anew for the stores: they would take registers.
+            let (first, mut place) = (at, at);
+            let mut make = || {
+                let (row, block) = if place.0 < rows { place } else { first };
+                place = walk.next(place);
+                f(&readers, row as i32, (block * 8) as i32)
+            };
+            macro_rules! ahead {
+                ($($n:literal)*) => {{
+                    // All on their way before the first is stored.
+                    let values = [$(if const { $n < ahead(X::ACCESSES) } { make() } else { [E::Value::default(); 8] }),*];
+                    $(if const { $n < ahead(X::ACCESSES) } {
+                        if at.0 < rows {
+                            // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not
+                            // overlap.
+                            unsafe { E::store8(y.pointer(at.0 as i32, (at.1 * 8) as i32), values[$n]) };
+                        }
+                        at = walk.next(at);
+                    })*
+                }};
+            }
+            ahead!(0 1 2 3 4 5 6 7);
+        }
+    }
+
+    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: two of each of four blocks on their way before the first is added.
+    #[inline(always)]
+    pub fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
+        self,
+        terms: X,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        count: u32,
+        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
+    ) {
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
+        let across = cols.div_ceil(8);
+        if across == 0 {
+            return;
+        }
+        let walk = Walk::new(self.threads, across);
+        let mut at = walk.start(self.thread);
+        let terms = terms.readers(false);
+        let add = |sum: [f32; 8], (weight, v): (f32, [f32; 8])| zip8(sum, v, |sum, v| sum + weight * v);
+        if !(wide && cols.is_multiple_of(8) && x.whole()) {
+            let x = x.readers(false);
+            while at.0 < rows {
+                let (mut sum, mut k) = ([0.0; 8], 0);
+                while k < count {
+                    let (row, weight) = f(&terms, at.0 as i32, k as i32);
+                    sum = add(sum, (weight, x.at8(row, (at.1 * 8) as i32)));
+                    k += 1;
+                }
+                // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
+                unsafe { y.put_block(wide, at.0, at.1 * 8, sum) };
+                at = walk.next(at);
+            }
+            return;
+        }
+        let x = x.readers(true);
+        while at.0 < rows {
+            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
+            let second = walk.next(at);
             let third = walk.next(second);
             let fourth = walk.next(third);
-            let values = (make(at), make(or_first(second)), make(or_first(third)), make(or_first(fourth)));
-            put(at, values.0);
-            if second.0 < rows {
-                put(second, values.1);
+            let (mut a, mut b, mut c, mut d) = ([0.0; 8], [0.0; 8], [0.0; 8], [0.0; 8]);
+            let mut k = 0;
+            while k < count {
+                let term = |place: (u32, u32), k: u32| {
+                    let (row, block) = or_first(place);
+                    let (named, weight) = f(&terms, row as i32, k as i32);
+                    // Behind the last term zero times zeros, which is no change of a sum that begins with 0.
+                    let (named, weight) = if k < count { (named, weight) } else { (-1, 0.0) };
+                    (weight, x.at8(named, (block * 8) as i32))
+                };
+                let even = (term(at, k), term(second, k), term(third, k), term(fourth, k));
+                let odd = (term(at, k + 1), term(second, k + 1), term(third, k + 1), term(fourth, k + 1));
+                a = add(add(a, even.0), odd.0);
+                b = add(add(b, even.1), odd.1);
+                c = add(add(c, even.2), odd.2);
+                d = add(add(d, even.3), odd.3);
+                k += 2;
             }
-            if third.0 < rows {
-                put(third, values.2);
-            }
-            if fourth.0 < rows {
-                put(fourth, values.3);
-            }
+            let put = |(row, block): (u32, u32), sum: [f32; 8]| {
+                if row < rows {
+                    // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not overlap.
+                    unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), sum) };
+                }
+            };
+            put(at, a);
+            put(second, b);
+            put(third, c);
+            put(fourth, d);
             at = walk.next(fourth);
         }
     }

@@ -4,7 +4,7 @@ use super::{Row, RowMut};
 use crate::abi::PAGE_BYTES;
 use crate::element::Element;
 use crate::role::ring::Ring;
-use crate::tile::Tile;
+use crate::tile::{BY_ELEMENT, Tile};
 
 /// Tiles handed out row by row. A tile of one row is the same row every time.
 pub trait RowInputs: Copy {
@@ -61,14 +61,14 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     fn comes(self) -> bool {
         let cols = self.cols();
-        cols > 0 && (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) && self.copies(1, cols)
+        cols > 0 && self.near != BY_ELEMENT && (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) && self.copies(1, cols)
     }
 
     #[inline(always)]
     fn row_view(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         let row = if R == 1 { 0 } else { row };
         let (base, stride) = (self.pointer(row as i32, 0), self.view.col_stride);
-        let near = if self.near == 0 { 0 } else { self.near + row * self.view.row_stride * E::BYTES };
+        let near = if self.near <= BY_ELEMENT { 0 } else { self.near + row * self.view.row_stride * E::BYTES };
         Row { base, near, len: self.cols(), stride, lane, lanes, wide: stride == 1 && base as usize & 15 == 0 }
     }
 }

@@ -28,6 +28,7 @@ pub mod prologue;
 mod region;
 mod routing;
 mod schedule;
+pub mod tiled;
 mod tiles;
 mod verify;
 mod work;

@@ -2,7 +2,8 @@
 //! what a small cost model likes best.
 //!
 //! The model is that of a call alone on the device, or beside those that may run at the same time: waves of tasks over the workers, each as
-//! long as one tile, or part of one, takes. It is meant to rank the variants of one task, not to predict times.
+//! long as one tile, or part of one, takes. It is meant to rank the variants of one task, not to predict times. Tasks whose tiles come through the
+//! ring as they are have a model of their own (`tiled.rs`).
 //!
 //! A task's form for few rows is looked at where it reads its weights once, since it streams them as fast as memory gives them and every
 //! further row of tiles would stream them again. It is compared by what the better of its variants takes with the best of the others, both
@@ -11,6 +12,7 @@
 
 use super::parts::Parts;
 use super::region::tensor_of;
+use super::tiled::Tasks;
 use super::work::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
@@ -349,6 +351,10 @@ impl<'a> Cost<'a> {
     }
 
     fn of(&self, choice: &Choice) -> Time {
+        if self.form.reads_tiles() {
+            let (load, rest) = self.tasks(choice).cycles(self.workers, MEMORY_BYTES_PER_CYCLE, TILE_CYCLES);
+            return Time { load, rest };
+        }
         let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
@@ -373,6 +379,25 @@ impl<'a> Cost<'a> {
             rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
         }
         Time { load, rest }
+    }
+
+    /// The tasks of `choice`, as its tiles lie in the operands: those at the borders are smaller.
+    fn tasks(&self, choice: &Choice) -> Tasks {
+        let mut tasks = Tasks { count: choice.tiles() as f64, read: 0.0, written: 0.0 };
+        for (param, view) in self.operands() {
+            let extent = |(index, axis): (&Index, &ViewAxis)| match *index {
+                Index::Tile(tiled) => axis.extent as f64 / f64::from(choice.grid[usize::from(tiled)].max(1)),
+                Index::TileOver(tiled, _) | Index::Halo { axis: tiled, .. } => {
+                    (axis.extent as f64).min(choice.tile[usize::from(tiled)].into())
+                }
+                Index::All | Index::Data(_) => axis.extent as f64,
+            };
+            let volume: f64 = param.region.iter().zip(&view.axes).map(extent).product();
+            let bytes = volume * f64::from(bytes(self.call, param));
+            tasks.read += if param.access.reads() { bytes } else { 0.0 };
+            tasks.written += if param.access.writes() { bytes } else { 0.0 };
+        }
+        tasks
     }
 
     /// Cycles in which memory gives or takes every element once.

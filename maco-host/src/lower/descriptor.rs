@@ -4,6 +4,7 @@ use maco_device::abi::{
     AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
     ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
 };
+use maco_graph::plan::tiled::RING_BYTES;
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
 use maco_graph::spec::{Access, Index, TaskKind};
 
@@ -92,8 +93,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
 /// a consumer warp that waits for long cannot begin with the next task.
 const SMALL: u64 = 1024;
 
-/// Bytes that a task must read for its tiles to come through the ring: of fewer, the way through the loader takes longer than the loads.
-const LARGE: u64 = PAGE_BYTES as u64;
+// A task that fills no page of the ring does not go through it.
+const _: () = assert!(RING_BYTES == PAGE_BYTES as u64);
 
 /// Bytes that one task of a call writes.
 fn bytes_written(plan: &Plan, call: usize) -> u64 {
@@ -102,7 +103,7 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
 
 /// Whether what the tasks of a call read comes through the ring, tile by tile.
 fn tiles_come(plan: &Plan, call: usize) -> bool {
-    plan.graph.calls[call].task.reads_tiles() && bytes(plan, call, |access| access.reads()) >= LARGE
+    plan.graph.calls[call].task.reads_tiles() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
 }
 
 /// Bytes of the operands of one task of a call that it accesses so.

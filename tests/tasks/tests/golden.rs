@@ -22,15 +22,15 @@ const WIDE: [(&str, usize, usize, usize); 18] = [
     ("columns_f32", 90, 8, 16),
     ("groups_bf16", 36, 4, 8),
     ("groups_f32", 44, 4, 16),
-    ("elements_bf16", 240, 56, 8),
+    ("elements_bf16", 260, 54, 8),
     ("elements_f32", 340, 108, 8),
     ("transposed_bf16", 16, 8, 8),
     ("transposed_f32", 24, 16, 16),
     ("converted", 200, 76, 8),
     ("quantised_bf16", 40, 5, 4),
     ("quantised_f32", 44, 10, 4),
-    ("lookups_bf16", 24, 6, 4),
-    ("rotated_bf16", 32, 4, 4),
+    ("lookups_bf16", 70, 24, 8),
+    ("rotated_bf16", 56, 12, 12),
 ];
 
 #[test]

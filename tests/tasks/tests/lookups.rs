@@ -11,9 +11,21 @@ on_every_device! {
     f32_rotated up to [150, 80, 40], edges ROTATED;
 }
 
-/// M, N, V, K.
-const LOOKUPS: [[u64; 4]; 8] =
-    [[0, 4, 3, 2], [3, 0, 3, 2], [3, 4, 0, 2], [3, 4, 5, 0], [1, 1, 1, 1], [17, 130, 9, 3], [16, 1024, 5, 2], [5, 2100, 7, 8]];
+/// M, N, V, K: nothing, ragged rows, rows of whole blocks with an even number of terms and an odd one, and rows that come through the ring, since much of
+/// them is picked.
+const LOOKUPS: [[u64; 4]; 11] = [
+    [0, 4, 3, 2],
+    [3, 0, 3, 2],
+    [3, 4, 0, 2],
+    [3, 4, 5, 0],
+    [1, 1, 1, 1],
+    [17, 130, 9, 3],
+    [16, 1024, 5, 2],
+    [5, 2100, 7, 8],
+    [19, 264, 4, 5],
+    [9, 1024, 3, 512],
+    [18, 512, 6, 130],
+];
 /// T, F, P.
 const ROTATED: [[u64; 3]; 8] = [[0, 8, 4], [4, 8, 0], [1, 1, 1], [64, 64, 64], [65, 32, 10], [3, 7, 5], [130, 24, 9], [2, 100, 3]];
 
