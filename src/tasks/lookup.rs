@@ -21,7 +21,10 @@ pub fn embedding(
 pub fn gather(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[read(i, ..)] ids: Tensor<u32, M, K>, #[write(i, ..)] y: Tensor<E, M, K>) {
     // The memory is read by sectors of 32 bytes, sixteen elements of two bytes.
     let few = x.cols() / 16 > y.cols();
-    cta.rows((x.by_element(few), ids), y, |(x, ids), y| y.zip(ids, |id| x.at(id)))
+    cta.rows((x.by_element(few), ids), y, |(x, ids), y| {
+        let x = x.elements();
+        y.zip(ids, |id| x.at(id))
+    })
 }
 
 /// y\[M, N\]: row i is the sum over k of `weights[i, k]` · row `ids[i, k]` of x\[V, N\], added in the order of k: what brings the results of
