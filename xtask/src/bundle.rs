@@ -8,6 +8,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::command::{capture, cargo};
+use crate::emulated::EMULATOR;
 use crate::failure::Failure;
 use crate::fetch::make_executable;
 use crate::packages::{Package, beside, root};
@@ -35,8 +36,8 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     let mut tests = BTreeSet::new();
     let mut programs = BTreeSet::new();
     let mut packages = beside()?;
-    // Nothing is measured under a sanitizer.
-    packages.retain(|package| !(sanitized && package.name == "benches"));
+    // Nothing is measured under a sanitizer; nothing is emulated where there is a GPU.
+    packages.retain(|package| !(sanitized && package.name == "benches") && package.name != EMULATOR);
     let mut built = during("building the workspace", || build(None, &assembler, sanitized))?;
     // Of the workspace there are tests alone.
     built.retain(|built| built.test);

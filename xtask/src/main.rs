@@ -7,6 +7,7 @@ mod bench;
 mod bundle;
 mod command;
 mod demo;
+mod emulated;
 mod failure;
 mod fetch;
 mod gpu;

@@ -1,0 +1,172 @@
+//! Events. Their times are virtual ones.
+
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex};
+
+use super::streams::{self, Capture};
+use super::*;
+
+#[derive(Default)]
+struct State {
+    recorded: u64,
+    done: u64,
+    time: u64,
+    capture: Option<Arc<Capture>>,
+}
+
+#[derive(Default)]
+pub struct Event {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+unsafe fn of(handle: *mut c_void) -> Arc<Event> {
+    let raw = handle as *const Event;
+    // SAFETY: the caller has a live event.
+    unsafe {
+        Arc::increment_strong_count(raw);
+        Arc::from_raw(raw)
+    }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(to: *mut *mut c_void, _flags: u32) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    unsafe { *to = Arc::into_raw(Arc::new(Event::default())) as *mut c_void };
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventDestroy_v2(handle: *mut c_void) -> Status {
+    // SAFETY: made by `cuEventCreate`, and destroyed once.
+    drop(unsafe { Arc::from_raw(handle as *const Event) });
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventRecord(handle: *mut c_void, stream: *mut c_void) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
+    if let Some(capture) = &*stream.capture.lock().unwrap() {
+        event.state.lock().unwrap().capture = Some(capture.clone());
+        return SUCCESS;
+    }
+    let number = {
+        let mut state = event.state.lock().unwrap();
+        state.recorded += 1;
+        state.capture = None;
+        state.recorded
+    };
+    stream.push_now(Arc::new(move || {
+        let mut state = event.state.lock().unwrap();
+        state.done = state.done.max(number);
+        state.time = crate::exec::time();
+        event.changed.notify_all();
+    }));
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventRecordWithFlags(handle: *mut c_void, stream: *mut c_void, _flags: u32) -> Status {
+    // SAFETY: passed on.
+    unsafe { cuEventRecord(handle, stream) }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    let event = unsafe { of(handle) };
+    let state = event.state.lock().unwrap();
+    if state.done >= state.recorded { SUCCESS } else { NOT_READY }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
+    // SAFETY: promised by the caller.
+    let event = unsafe { of(handle) };
+    let mut state = event.state.lock().unwrap();
+    let number = state.recorded;
+    while state.done < number {
+        state = event.changed.wait(state).unwrap();
+    }
+    fault()
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, start: *mut c_void, end: *mut c_void) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    let (start, end) = unsafe { (of(start), of(end)) };
+    let read = |event: &Event| {
+        let state = event.state.lock().unwrap();
+        (state.recorded > 0, state.done >= state.recorded, state.time)
+    };
+    let (a, b) = (read(&start), read(&end));
+    if !a.0 || !b.0 {
+        return INVALID_HANDLE;
+    }
+    if !a.1 || !b.1 {
+        return NOT_READY;
+    }
+    // SAFETY: promised by the caller.
+    unsafe { *to = (b.2 as f64 - a.2 as f64) as f32 / 1e6 };
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime_v2(to: *mut f32, start: *mut c_void, end: *mut c_void) -> Status {
+    // SAFETY: passed on.
+    unsafe { cuEventElapsedTime(to, start, end) }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_void, _flags: u32) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
+    let (number, capture) = {
+        let state = event.state.lock().unwrap();
+        (state.recorded, state.capture.clone())
+    };
+    let mut own = stream.capture.lock().unwrap();
+    match (&*own, capture) {
+        // What is captured keeps the order in which it was queued.
+        (Some(_), Some(_)) => return SUCCESS,
+        (None, Some(capture)) => {
+            *own = Some(capture);
+            return SUCCESS;
+        }
+        (Some(_), None) if number > 0 => return CAPTURE_ISOLATION,
+        (Some(_), None) => return SUCCESS,
+        (None, None) => {}
+    }
+    drop(own);
+    stream.push_now(Arc::new(move || {
+        let mut state = event.state.lock().unwrap();
+        while state.done < number {
+            state = event.changed.wait(state).unwrap();
+        }
+    }));
+    SUCCESS
+}

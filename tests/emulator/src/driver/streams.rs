@@ -1,0 +1,181 @@
+//! Streams: queues that a thread each works off.
+
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+
+use super::*;
+
+/// What is done in its turn; graphs do it again and again.
+pub type Task = Arc<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Queue {
+    tasks: VecDeque<Task>,
+    /// A task is being done.
+    busy: bool,
+    closed: bool,
+}
+
+pub struct Stream {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    pub capture: Mutex<Option<Arc<Capture>>>,
+}
+
+/// Work that is recorded instead of done.
+#[derive(Default)]
+pub struct Capture {
+    pub tasks: Mutex<Vec<Task>>,
+}
+
+fn all() -> &'static Mutex<Vec<Weak<Stream>>> {
+    static ALL: OnceLock<Mutex<Vec<Weak<Stream>>>> = OnceLock::new();
+    ALL.get_or_init(Mutex::default)
+}
+
+impl Stream {
+    fn new() -> Arc<Stream> {
+        let stream = Arc::new(Stream { queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
+        let worker = stream.clone();
+        std::thread::Builder::new()
+            .name("emulated stream".into())
+            .stack_size(8 << 20)
+            .spawn(move || worker.work())
+            .expect("a thread for a stream");
+        let mut all = all().lock().unwrap();
+        all.retain(|stream| stream.strong_count() > 0);
+        all.push(Arc::downgrade(&stream));
+        stream
+    }
+
+    fn work(&self) {
+        loop {
+            let task = {
+                let mut queue = self.queue.lock().unwrap();
+                loop {
+                    if let Some(task) = queue.tasks.pop_front() {
+                        queue.busy = true;
+                        break task;
+                    }
+                    queue.busy = false;
+                    self.changed.notify_all();
+                    if queue.closed {
+                        return;
+                    }
+                    queue = self.changed.wait(queue).unwrap();
+                }
+            };
+            task();
+        }
+    }
+
+    /// Queues a task, or records it in the capture.
+    pub fn push(&self, task: Task) {
+        if let Some(capture) = &*self.capture.lock().unwrap() {
+            capture.tasks.lock().unwrap().push(task);
+            return;
+        }
+        self.push_now(task);
+    }
+
+    pub fn push_now(&self, task: Task) {
+        self.queue.lock().unwrap().tasks.push_back(task);
+        self.changed.notify_all();
+    }
+
+    pub fn idle(&self) -> bool {
+        let queue = self.queue.lock().unwrap();
+        queue.tasks.is_empty() && !queue.busy
+    }
+
+    pub fn settle(&self) {
+        let mut queue = self.queue.lock().unwrap();
+        while !queue.tasks.is_empty() || queue.busy {
+            queue = self.changed.wait(queue).unwrap();
+        }
+    }
+}
+
+/// The stream of a handle; the default one of null and the two special ones.
+///
+/// # Safety
+/// The handle is one of these, or of a stream that lives.
+pub unsafe fn of(handle: *mut c_void) -> Arc<Stream> {
+    static DEFAULT: OnceLock<Arc<Stream>> = OnceLock::new();
+    if (handle as usize) < 16 {
+        return DEFAULT.get_or_init(Stream::new).clone();
+    }
+    let raw = handle as *const Stream;
+    // SAFETY: promised by the caller.
+    unsafe {
+        Arc::increment_strong_count(raw);
+        Arc::from_raw(raw)
+    }
+}
+
+pub fn settle_all() {
+    let streams: Vec<_> = all().lock().unwrap().iter().filter_map(Weak::upgrade).collect();
+    for stream in streams {
+        stream.settle();
+    }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreate(to: *mut *mut c_void, _flags: u32) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    unsafe { *to = Arc::into_raw(Stream::new()) as *mut c_void };
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreateWithPriority(to: *mut *mut c_void, flags: u32, _priority: i32) -> Status {
+    // SAFETY: passed on.
+    unsafe { cuStreamCreate(to, flags) }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamDestroy_v2(handle: *mut c_void) -> Status {
+    // SAFETY: made by `cuStreamCreate`, and destroyed once.
+    let stream = unsafe { Arc::from_raw(handle as *const Stream) };
+    stream.queue.lock().unwrap().closed = true;
+    stream.changed.notify_all();
+    fault()
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamSynchronize(handle: *mut c_void) -> Status {
+    // SAFETY: promised by the caller.
+    let stream = unsafe { of(handle) };
+    if stream.capture.lock().unwrap().is_some() {
+        return CAPTURE_UNSUPPORTED;
+    }
+    stream.settle();
+    fault()
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamQuery(handle: *mut c_void) -> Status {
+    healthy!();
+    // SAFETY: promised by the caller.
+    if unsafe { of(handle) }.idle() { SUCCESS } else { NOT_READY }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCtx(_handle: *mut c_void, to: *mut *mut c_void) -> Status {
+    // SAFETY: passed on.
+    unsafe { super::context::cuDevicePrimaryCtxRetain(to, 0) }
+}

@@ -1,0 +1,71 @@
+//! GPU tests without a GPU: device code runs on the emulator of `tests/emulator`, a driver library whose GPU is this machine's processor.
+//!
+//! A choice of what takes seconds there. What sets real time against the device's, and what takes many multiprocessors, stays with real GPUs.
+
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use crate::command::{capture, cargo, run, shown};
+use crate::failure::Failure;
+use crate::packages::{Package, target};
+use crate::test::gpu_tests;
+
+/// The package that is the driver library.
+pub const EMULATOR: &str = "emulator";
+
+/// Package, test program, and what is in the names of the tests that run.
+const PROGRAMS: [(&str, &str, &str); 8] = [
+    ("kernels", "dense", "gpu"),
+    ("kernels", "readme", "gpu"),
+    ("kernels", "regions", "gpu"),
+    ("blocks", "boxes", "gpu"),
+    ("epilogues", "epilogues", "gpu"),
+    ("products", "products", "gpu::sorts"),
+    ("tasks", "lookups", "gpu"),
+    ("tasks", "rows", "gpu"),
+];
+
+/// What they are told: see `tests/emulator/README.md`. Deadlines of the host are in real time.
+const SETTINGS: [(&str, &str); 5] =
+    [("MACO_GPU_TESTS", "1"), ("MACO_DEADLINE_SCALE", "1000"), ("EMU_SMS", "24"), ("EMU_TICK", "100"), ("EMU_PROXY", "1")];
+
+/// Runs the chosen tests; how many there were, and commands that failed.
+pub fn run_chosen(packages: &[Package]) -> Result<(usize, Vec<String>), Failure> {
+    let library = library(packages)?;
+    let (mut count, mut failed) = (0, Vec::new());
+    for (package, program, tests) in PROGRAMS {
+        let missing = || Failure::Text(format!("no package `{package}`"));
+        let package = packages.iter().find(|found| found.name == package).ok_or_else(missing)?;
+        let mut command = cargo(&["test"]);
+        command.args(package.arguments()).args(["--test", program, "--", "--ignored", tests]);
+        command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
+        let mut list = cargo(&["test"]);
+        list.args(package.arguments()).args(["--test", program, "--", "--list", "--ignored", tests]);
+        // A package that does not build has failed before.
+        count += capture(&mut list).map_or(0, |list| gpu_tests(&list));
+        if run(&mut command).is_err() {
+            failed.push(format!("`{}` on the emulated GPU", shown(&command)));
+        }
+    }
+    Ok((count, failed))
+}
+
+/// A directory in which the emulator has the driver's name. Nobody else looks there.
+fn library(packages: &[Package]) -> Result<PathBuf, Failure> {
+    let missing = || Failure::Text(format!("no package `{EMULATOR}`"));
+    let emulator = packages.iter().find(|package| package.name == EMULATOR).ok_or_else(missing)?;
+    let mut build = cargo(&["build", "--manifest-path"]);
+    // Vectors as long as the machine's: it runs where it was built.
+    let flags = format!("{} -Ctarget-cpu=native", env::var("RUSTFLAGS").unwrap_or_default());
+    let folder = target().join(EMULATOR);
+    run(build.arg(&emulator.manifest).arg("--target-dir").arg(&folder).env("RUSTFLAGS", flags))?;
+    let driver = folder.join("driver");
+    fs::create_dir_all(&driver).map_err(Failure::io("create", &driver))?;
+    for name in ["libcuda.so", "libcuda.so.1"] {
+        let link = driver.join(name);
+        let _ = fs::remove_file(&link); // of the last time
+        symlink(folder.join("debug/libmaco_emulator.so"), &link).map_err(Failure::io("link", &link))?;
+    }
+    Ok(driver)
+}
