@@ -114,7 +114,9 @@ impl Build {
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
         let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
         let output = make(Variant::Ordinary).inspect_err(|_| sources.files.extend(dependencies.sources))?;
-        sources.files.extend(output.sources);
+        // What was written on the way is newer than the build script's begin: it would run again the next time.
+        let workshop = package.workshop();
+        sources.files.extend(output.sources.into_iter().filter(|file| !file.starts_with(&workshop)));
         if let Some(invocation) = &output.invocation {
             expansion::write(invocation, &package.workshop().join("expanded.rs"));
         }

@@ -95,18 +95,29 @@ impl User {
         }
     }
 
-    /// Runs the program; its output, or cargo's when it does not build.
-    fn run(&self, variables: &[(&str, &str)]) -> Result<String, String> {
+    /// Cargo, on the program.
+    fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO"));
         command
-            .args(["run", "--quiet", "--manifest-path"])
+            .args(arguments)
+            .arg("--manifest-path")
             .arg(self.root.join("user/Cargo.toml"))
             .env("CARGO_TARGET_DIR", target())
             .env_remove("MACO_DEVICE")
             .env_remove("MACO_PROFILE")
-            .env("MACO_REQUIRE_GPU", "1")
-            .envs(variables.iter().copied());
-        let output = command.output().unwrap();
+            .env("MACO_REQUIRE_GPU", "1");
+        command
+    }
+
+    /// Whether there is nothing to build.
+    fn is_fresh(&self) -> bool {
+        let output = self.cargo(&["build", "--verbose"]).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).contains(&format!("Fresh {} ", self.name))
+    }
+
+    /// Runs the program; its output, or cargo's when it does not build.
+    fn run(&self, variables: &[(&str, &str)]) -> Result<String, String> {
+        let output = self.cargo(&["run", "--quiet"]).envs(variables.iter().copied()).output().unwrap();
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
@@ -128,6 +139,8 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
     assert!(built.contains("4711"), "{built}");
     let workshop = target().join("maco").join(user.name);
     assert!(fs::read_to_string(workshop.join("expanded.rs")).unwrap().contains("fn tiny"));
+
+    assert!(user.is_fresh(), "the first build is followed by another one");
 
     // An edit of a task library counts as one of the kernels.
     user.write("library/src/lib.rs", "#![no_std]\npub const ANSWER: u32 = 815;\n");
