@@ -15,14 +15,16 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 8] = [
+const PROGRAMS: [(&str, &str, &str); 10] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
     ("blocks", "boxes", "gpu"),
-    ("epilogues", "epilogues", "gpu"),
     ("products", "products", "gpu::sorts"),
+    ("products", "products", "gpu::layers"),
+    ("tasks", "elements", "gpu"),
     ("tasks", "lookups", "gpu"),
+    ("tasks", "norms", "gpu"),
     ("tasks", "rows", "gpu"),
 ];
 
