@@ -102,6 +102,7 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
             let (x, y) = (task.tile::<f32, 2, 0>(0, 0, i * 2, 0), task.tile::<f32, 2, 0>(1, 0, i * 2, 0));
             cta.rows(x, y, |x, y| {
                 let sum = x.sum(|v| v);
+                let x = x.elements();
                 y.set(|column| x.at(column) - sum);
             });
         }
