@@ -196,8 +196,7 @@ fn sorts(place: &Place, [m, k, experts, t]: [u64; 4], seed: u64) {
     let ids: Vec<u32> = (0..m * k).map(|_| numbers.below(experts + u64::from(seed.is_multiple_of(3))) as u32).collect();
     let enough = m * k / t + experts;
     let g = if seed % 4 == 1 { enough / 2 } else { enough };
-    let plan =
-        sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, G: g, R: g * t }, &place.options).expect("a plan");
+    let plan = sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, G: g, R: g * t }, &place.options).expect("a plan");
     let input = upload(place, &ids, &[m, k]);
     let (mut counts, mut expert, mut rows, mut at) = (
         poisoned::<u32>(place, &[experts]),
