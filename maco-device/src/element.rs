@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "nvptx64")]
 use crate::exchange::Exchange;
-#[allow(unused_imports, reason = "on the host only documentation names it")]
+#[cfg(target_arch = "nvptx64")]
 use crate::halves;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
@@ -89,12 +89,12 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
     unsafe fn put(at: *mut Self, eight: Self::Eight);
-    /// Whether [`Element::spread`] takes blocks of lanes in the order of [`halves::block`], not one behind the other.
+    /// Whether [`Element::spread`] takes blocks of lanes in the order of `halves::block`, not one behind the other.
     const SPREADS: bool = false;
     /// Writes a block of each lane of a warp, which together are all from `at` on.
     ///
     /// # Safety
-    /// Called by all lanes of the warp with the same `at`, which is valid for writes of [`halves::ELEMENTS`] elements and aligned to 16 bytes.
+    /// Called by all lanes of the warp with the same `at`, which is valid for writes of `halves::ELEMENTS` elements and aligned to 16 bytes.
     #[inline(always)]
     unsafe fn spread(at: *mut Self, lane: u32, eight: Self::Eight) {
         // SAFETY: passed on from the caller.
