@@ -1,7 +1,7 @@
 //! Rows and elements that indices name. An index outside the tensor reads zeros, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: eight blocks of eight elements, of two bytes 32 KiB a multiprocessor (of four bytes four blocks), of `gather_sum` two of
-//! each of four blocks; `gather` has rows in the ring as norms, and eight elements of rows that do not come.
+//! In flight, of each of 256 threads: eight blocks of eight elements, of two bytes 32 KiB a multiprocessor (of four bytes four blocks), of `gather_sum` four of
+//! each of two blocks; `gather` has rows in the ring as norms, and eight elements of rows that do not come.
 
 use crate::prelude::*;
 

@@ -374,7 +374,7 @@ impl Share {
         }
     }
 
-    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: two of each of four blocks on their way before the first is added.
+    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: four of each of two blocks on their way before the first is added.
     #[inline(always)]
     pub fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
         self,
@@ -410,27 +410,22 @@ impl Share {
         }
         let x = x.readers(true);
         while at.0 < rows {
-            let or_first = |place: (u32, u32)| if place.0 < rows { place } else { at };
             let second = walk.next(at);
-            let third = walk.next(second);
-            let fourth = walk.next(third);
-            let (mut a, mut b, mut c, mut d) = ([0.0; 8], [0.0; 8], [0.0; 8], [0.0; 8]);
+            let below = if second.0 < rows { second } else { at };
+            let (mut a, mut b) = ([0.0; 8], [0.0; 8]);
             let mut k = 0;
             while k < count {
-                let term = |place: (u32, u32), k: u32| {
-                    let (row, block) = or_first(place);
+                let term = |(row, block): (u32, u32), k: u32| {
                     let (named, weight) = f(&terms, row as i32, k as i32);
                     // Behind the last term zero times zeros, which is no change of a sum that begins with 0.
                     let (named, weight) = if k < count { (named, weight) } else { (-1, 0.0) };
                     (weight, x.at8(named, (block * 8) as i32))
                 };
-                let even = (term(at, k), term(second, k), term(third, k), term(fourth, k));
-                let odd = (term(at, k + 1), term(second, k + 1), term(third, k + 1), term(fourth, k + 1));
-                a = add(add(a, even.0), odd.0);
-                b = add(add(b, even.1), odd.1);
-                c = add(add(c, even.2), odd.2);
-                d = add(add(d, even.3), odd.3);
-                k += 2;
+                let here = (term(at, k), term(at, k + 1), term(at, k + 2), term(at, k + 3));
+                let there = (term(below, k), term(below, k + 1), term(below, k + 2), term(below, k + 3));
+                a = add(add(add(add(a, here.0), here.1), here.2), here.3);
+                b = add(add(add(add(b, there.0), there.1), there.2), there.3);
+                k += 4;
             }
             let put = |(row, block): (u32, u32), sum: [f32; 8]| {
                 if row < rows {
@@ -440,9 +435,7 @@ impl Share {
             };
             put(at, a);
             put(second, b);
-            put(third, c);
-            put(fourth, d);
-            at = walk.next(fourth);
+            at = walk.next(second);
         }
     }
 
