@@ -11,7 +11,7 @@ use super::mailbox;
 use super::scheduler::Scheduler;
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
-use crate::abi::{INBOX, NO_COUNTER, UNTIL};
+use crate::abi::{NO_COUNTER, UNTIL};
 
 /// Bit of what a scheduler keeps of a task's pending counters: it was pushed ahead, to the own worker in the other bits. Bit of what it
 /// keeps of a worker's outstanding tasks: it has one that was pushed ahead, and gets no other until that may run; what comes ready
@@ -133,7 +133,7 @@ impl<M: Machine> Scheduler<'_, M> {
         while base < self.own {
             let own = base + machine.lane();
             // SAFETY: passed on from the caller.
-            let idle = machine.vote(own < self.own && unsafe { self.load(self.at.outstanding + own) } == 0);
+            let idle = machine.vote(own < self.own && unsafe { self.load(self.at.outstanding(own)) } == 0);
             if idle != 0 {
                 return Some(base + idle.trailing_zeros());
             }
@@ -154,11 +154,11 @@ impl<M: Machine> Scheduler<'_, M> {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            if self.load(self.at.outstanding + own) & !HELD_UP == 0 {
+            if self.load(self.at.outstanding(own)) & !HELD_UP == 0 {
                 return (0, 0);
             }
-            let tail = self.load(self.at.outstanding + self.own + own);
-            let last = self.load(self.at.outstanding + 2 * self.own + own * INBOX + tail.wrapping_sub(1) % INBOX);
+            let tail = self.load(self.at.tail(own));
+            let last = self.load(self.at.held(own, tail.wrapping_sub(1)));
             let counter = self.load(self.at.pending + self.tasks + last);
             if counter == 0 || self.load(self.at.remaining + counter - 1) != 1 {
                 return (0, 0);
@@ -184,7 +184,7 @@ impl<M: Machine> Scheduler<'_, M> {
         // SAFETY: passed on from the caller; the worker has read what was there before it ended the task that this was for.
         unsafe {
             if machine.lane() == 0 {
-                let tail = self.load(self.at.outstanding + self.own + own);
+                let tail = self.load(self.at.tail(own));
                 let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), tail);
                 machine.store(until, worker);
                 machine.store(until.add(1), ended);
@@ -206,7 +206,7 @@ impl<M: Machine> Scheduler<'_, M> {
         // SAFETY: passed on from the caller.
         unsafe {
             // Takes the bit away. The task may have ended already: not all workers are heard at once.
-            self.add(self.at.outstanding + (pending & !HELD_UP), HELD_UP);
+            self.add(self.at.outstanding(pending & !HELD_UP), HELD_UP);
             self.add(self.at.ahead, u32::MAX);
         }
     }

@@ -30,20 +30,19 @@ pub struct Layout {
     pub summary: u32,
     /// Per worker of the launch: messages read from it.
     pub heads: u32,
-    /// Per own worker: tasks pushed and not ended.
-    pub outstanding: u32,
-    /// Per own worker: tasks pushed.
-    pub tails: u32,
-    /// Per own worker: the last [`INBOX`] tasks pushed.
-    pub held: u32,
+    /// Per own worker: tasks pushed and not ended, tasks pushed, and the last [`INBOX`] of them. Side by side: one place to keep in a register.
+    pub own: u32,
     /// Words in all, a multiple of 4.
     pub words: u32,
 }
 
+/// Words of [`Layout::own`] for each.
+const OWN_WORDS: u32 = 2 + INBOX;
+
 impl Layout {
     /// For scheduler `number` of `schedulers`, over `workers`.
     pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
-        let own = own(workers, schedulers, number);
+        let own_workers = own(workers, schedulers, number);
         // What has a fixed place comes first: a GPU has few registers for the others.
         let (count, ended, ahead, remaining) = (0, 1, 2, 3);
         let pending = remaining + share.counters;
@@ -54,10 +53,8 @@ impl Layout {
         let ready = tasks + share.tasks;
         let summary = ready + share.tasks.div_ceil(32);
         let heads = summary + share.tasks.div_ceil(1024);
-        let outstanding = heads + workers;
-        let tails = outstanding + own;
-        let held = tails + own;
-        let words = (held + own * INBOX).next_multiple_of(4);
+        let own = heads + workers;
+        let words = (own + own_workers * OWN_WORDS).next_multiple_of(4);
         Layout {
             count,
             ended,
@@ -71,11 +68,27 @@ impl Layout {
             ready,
             summary,
             heads,
-            outstanding,
-            tails,
-            held,
+            own,
             words,
         }
+    }
+
+    /// Of own worker `own`: tasks pushed and not ended.
+    #[inline(always)]
+    pub(super) const fn outstanding(&self, own: u32) -> u32 {
+        self.own + own * OWN_WORDS
+    }
+
+    /// Of own worker `own`: tasks pushed.
+    #[inline(always)]
+    pub(super) const fn tail(&self, own: u32) -> u32 {
+        self.outstanding(own) + 1
+    }
+
+    /// Of own worker `own`: the task that was pushed behind `n` others, if it is one of the last [`INBOX`].
+    #[inline(always)]
+    pub(super) const fn held(&self, own: u32, n: u32) -> u32 {
+        self.outstanding(own) + 2 + n % INBOX
     }
 }
 

@@ -161,7 +161,7 @@ impl<M: Machine> Scheduler<'_, M> {
                 clear(machine, ring, MAILBOX, head);
                 self.store(self.at.heads + worker, head.wrapping_add(1));
                 if word & CREDIT != 0 {
-                    self.add(self.at.outstanding + over(worker - self.number, self.launch.schedulers), u32::MAX);
+                    self.add(self.at.outstanding(over(worker - self.number, self.launch.schedulers)), u32::MAX);
                     self.add(self.at.ended, 1);
                 }
                 if word & ROUTE_COUNTER != 0 {
@@ -218,7 +218,7 @@ impl<M: Machine> Scheduler<'_, M> {
                 let own = *turn + machine.lane();
                 *turn = if *turn + machine.lanes() < self.own { *turn + machine.lanes() } else { 0 };
                 looked += 1;
-                let outstanding = if own < self.own { self.load(self.at.outstanding + own) } else { INBOX };
+                let outstanding = if own < self.own { self.load(self.at.outstanding(own)) } else { INBOX };
                 let mut room = machine.vote(outstanding <= most);
                 if room == 0 {
                     continue;
@@ -268,10 +268,10 @@ impl<M: Machine> Scheduler<'_, M> {
         // SAFETY: passed on from the caller; the worker has room.
         unsafe {
             let task = self.load(self.at.tasks + number);
-            let tail = self.load(self.at.outstanding + self.own + own);
-            self.store(self.at.outstanding + 2 * self.own + own * INBOX + tail % INBOX, number);
-            self.store(self.at.outstanding + self.own + own, tail.wrapping_add(1));
-            self.store(self.at.outstanding + own, outstanding);
+            let tail = self.load(self.at.tail(own));
+            self.store(self.at.held(own, tail), number);
+            self.store(self.at.tail(own), tail.wrapping_add(1));
+            self.store(self.at.outstanding(own), outstanding);
             if task & LOST_PUSH == 0 {
                 put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, (task + 1) | bits);
             }
@@ -312,7 +312,7 @@ impl<M: Machine> Scheduler<'_, M> {
         while own < self.own {
             // SAFETY: passed on from the caller.
             unsafe {
-                let tail = self.load(self.at.outstanding + self.own + own);
+                let tail = self.load(self.at.tail(own));
                 put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, PUSH_END);
             }
             own += self.machine.lanes();
@@ -327,11 +327,11 @@ impl<M: Machine> Scheduler<'_, M> {
             let descriptor = |number: u32| self.load(self.at.tasks + number) & !LOST_PUSH;
             let mut own = 0;
             while own < self.own {
-                let outstanding = self.load(self.at.outstanding + own);
+                let outstanding = self.load(self.at.outstanding(own));
                 // A worker with a task that was pushed ahead has no other, and is not to blame while what that waits for has not ended.
                 if outstanding > 0 && outstanding & HELD_UP == 0 {
-                    let oldest = self.load(self.at.outstanding + self.own + own).wrapping_sub(outstanding) % INBOX;
-                    let task = descriptor(self.load(self.at.outstanding + 2 * self.own + own * INBOX + oldest));
+                    let oldest = self.load(self.at.tail(own)).wrapping_sub(outstanding);
+                    let task = descriptor(self.load(self.at.held(own, oldest)));
                     let report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
                     let run = Run { worker: self.worker(own), ..*self.run };
                     patience.report(self.machine, &run, report);
