@@ -13,7 +13,7 @@ pub fn layer(
     ids: Out<u32, M, K>,
     expert: Out<u32, G>,
     rows: Out<u32, R>,
-    counts: Out<u32, X, C>,
+    counts: Out<u32, X>,
     y: Out<bf16, M, H>,
 ) {
     experts(x, scores, gate, up, down, weights, ids, expert, rows, counts, y);

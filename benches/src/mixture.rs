@@ -13,8 +13,6 @@ use crate::timing::Random;
 const ROUNDED: f64 = 2e-2;
 /// Rows of a group: those of the tallest tile.
 const GROUP: u64 = 128;
-/// Columns of scratch for each expert: one for each thread, and one for all.
-const COLUMNS: u64 = 257;
 /// Tokens that are computed on the host too.
 const CHECKED: usize = 6;
 
@@ -45,16 +43,7 @@ pub struct Sizes {
 impl Sizes {
     fn dims(self) -> layer::Dims {
         let groups = self.tokens * self.chosen / GROUP + self.experts;
-        layer::Dims {
-            M: self.tokens,
-            H: self.hidden,
-            X: self.experts,
-            I: self.inner,
-            K: self.chosen,
-            G: groups,
-            R: groups * GROUP,
-            C: COLUMNS,
-        }
+        layer::Dims { M: self.tokens, H: self.hidden, X: self.experts, I: self.inner, K: self.chosen, G: groups, R: groups * GROUP }
     }
 
     /// Floating-point operations of the experts.
@@ -126,7 +115,7 @@ impl Mixture {
             ids: device.zeros([tokens, chosen])?,
             expert: device.zeros([dims.G])?,
             rows: device.zeros([dims.R])?,
-            counts: device.zeros([experts, COLUMNS])?,
+            counts: device.zeros([experts])?,
             y: device.zeros([tokens, hidden])?,
             sizes,
             x,

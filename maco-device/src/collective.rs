@@ -19,6 +19,9 @@ pub struct Warp<'a> {
 }
 
 impl Warp<'_> {
+    /// Threads of a warp: 32 on a GPU, 1 in a reference.
+    pub const LANES: u32 = crate::hardware::warp::LANES;
+
     /// Of the thread that calls.
     #[inline(always)]
     pub(crate) fn of_thread() -> Self {
@@ -66,6 +69,18 @@ impl Warp<'_> {
     #[inline(always)]
     pub fn all(&self, condition: bool) -> bool {
         crate::hardware::warp::all(condition)
+    }
+
+    /// The threads whose `value` is this one's, lane 0 in bit 0 (PTX ISA §9.7.13.11 `match.sync`).
+    #[inline(always)]
+    pub fn matching(&self, value: u32) -> u32 {
+        crate::hardware::warp::matching(value)
+    }
+
+    /// The threads meet: what one has written to memory, all see behind it (PTX ISA §9.7.13.2 `bar.warp.sync`).
+    #[inline(always)]
+    pub fn sync(&self) {
+        crate::hardware::warp::sync();
     }
 }
 

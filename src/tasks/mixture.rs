@@ -8,7 +8,7 @@ use crate::prelude::*;
 ///
 /// Which rows an expert gets is decided on the device: experts take as many tokens as want them. R rows in G groups are for them, of which an
 /// expert fills whole ones: R / G rows each (128 is a tile's height), and `M · K / (R / G) + X` groups, are enough. What
-/// [`group_rows`] says of them is in `weights`, `ids`, `expert`, `rows` and `counts`\[X, C\].
+/// [`group_rows`] says of them is in `weights`, `ids`, `expert`, `rows` and `counts`\[X\].
 #[maco_macros::graph(crate = crate)]
 pub fn experts(
     x: In<bf16, M, H>,
@@ -20,7 +20,7 @@ pub fn experts(
     ids: Out<u32, M, K>,
     expert: Out<u32, G>,
     rows: Out<u32, R>,
-    counts: Out<u32, X, C>,
+    counts: Out<u32, X>,
     y: Out<bf16, M, H>,
 ) {
     let probabilities = temp::<f32, M, X>();

@@ -33,3 +33,8 @@ pub fn any(condition: bool) -> bool {
 pub fn all(condition: bool) -> bool {
     condition
 }
+
+/// Lanes that have the same value.
+pub fn matching(_: u32) -> u32 {
+    1
+}

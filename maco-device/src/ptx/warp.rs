@@ -1,4 +1,5 @@
-//! Warp collectives (PTX ISA §9.7.9.6 `shfl.sync`, §9.7.13.2 `bar.warp.sync`, §9.7.13.10 `vote.sync`).
+//! Warp collectives (PTX ISA §9.7.9.6 `shfl.sync`, §9.7.13.2 `bar.warp.sync`, §9.7.13.10 `vote.sync`,
+//! §9.7.13.11 `match.sync`).
 
 use core::arch::asm;
 
@@ -73,4 +74,13 @@ pub fn any(condition: bool) -> bool {
 #[inline(always)]
 pub fn all(condition: bool) -> bool {
     ballot(condition) == u32::MAX
+}
+
+/// Lanes whose `value` is this lane's.
+#[inline(always)]
+pub fn matching(value: u32) -> u32 {
+    let lanes: u32;
+    // SAFETY: called by whole warps in convergent code.
+    unsafe { asm!("match.any.sync.b32 {0}, {1}, 0xffffffff;", out(reg32) lanes, in(reg32) value, options(nostack)) };
+    lanes
 }

@@ -78,7 +78,7 @@ pub fn moe(
     ids: Out<u32, M, K>,
     expert: Out<u32, G>,
     rows: Out<u32, R>,
-    counts: Out<u32, X, C>,
+    counts: Out<u32, X>,
     y: Out<bf16, M, H>,
 ) {
     let logits = temp::<bf16, M, X>();
@@ -90,7 +90,7 @@ pub fn moe(
 
 /// The sort of tokens by experts alone.
 #[maco::megakernel]
-pub fn sorted(ids: In<u32, M, K>, counts: Out<u32, X, C>, expert: Out<u32, G>, rows: Out<u32, R>, place: Out<u32, M, K>) {
+pub fn sorted(ids: In<u32, M, K>, counts: Out<u32, X>, expert: Out<u32, G>, rows: Out<u32, R>, place: Out<u32, M, K>) {
     group_rows(ids, counts, expert, rows, place);
 }
 

@@ -12,7 +12,7 @@ on_every_device! {
     batches up to [4, 140, 260, 130], edges BATCHES;
     groups up to [5, 130, 260, 130, 4], edges GROUPS;
     routes up to [5, 130, 260, 130, 4], edges GROUPS;
-    sorts up to [400, 9, 20, 40, 300], edges SORTS;
+    sorts up to [400, 9, 600, 40], edges SORTS;
     layers up to [150, 70, 90, 9, 4], edges LAYERS;
 }
 
@@ -24,16 +24,17 @@ const BATCHES: [[u64; 4]; 5] = [[0, 8, 8, 8], [1, 1, 1, 1], [3, 64, 128, 64], [2
 const GROUPS: [[u64; 5]; 6] =
     [[0, 8, 8, 8, 2], [3, 8, 8, 8, 0], [1, 1, 1, 1, 1], [4, 128, 256, 64, 3], [3, 130, 70, 65, 2], [2, 5, 8, 0, 2]];
 
-/// M, K, X, T, C.
-const SORTS: [[u64; 5]; 8] = [
-    [0, 2, 3, 4, 257],
-    [5, 0, 3, 4, 257],
-    [5, 2, 0, 4, 257],
-    [1, 1, 1, 1, 2],
-    [9, 3, 4, 2, 2],
-    [1000, 8, 64, 128, 257],
-    [300, 2, 5, 16, 9],
-    [7, 2, 3, 5, 1],
+/// M, K, X, T. More ids than a warp takes at a time, more experts than are counted at a time.
+const SORTS: [[u64; 4]; 9] = [
+    [0, 2, 3, 4],
+    [5, 0, 3, 4],
+    [5, 2, 0, 4],
+    [1, 1, 1, 1],
+    [9, 3, 4, 2],
+    [1000, 8, 64, 128],
+    [300, 2, 256, 16],
+    [300, 33, 257, 16],
+    [70, 3, 1000, 5],
 ];
 /// M, H, I, X, K.
 const LAYERS: [[u64; 5]; 4] = [[1, 8, 8, 1, 1], [100, 64, 128, 8, 2], [33, 72, 40, 5, 3], [300, 16, 24, 16, 4]];
@@ -188,28 +189,27 @@ fn routes(place: &Place, [g, t, h, k, experts]: [u64; 5], seed: u64) {
 }
 
 /// Every token in the groups of its experts, in order; what is left over is nobody's.
-fn sorts(place: &Place, [m, k, experts, t, c]: [u64; 5], seed: u64) {
+fn sorts(place: &Place, [m, k, experts, t]: [u64; 4], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let t = t.max(1);
     // Some ids are of no expert, and sometimes there is too little room.
     let ids: Vec<u32> = (0..m * k).map(|_| numbers.below(experts + u64::from(seed.is_multiple_of(3))) as u32).collect();
     let enough = m * k / t + experts;
     let g = if seed % 4 == 1 { enough / 2 } else { enough };
-    let plan =
-        sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, C: c, G: g, R: g * t }, &place.options).expect("a plan");
+    let plan = sorted::plan_with(&place.device, sorted::Dims { M: m, K: k, X: experts, G: g, R: g * t }, &place.options).expect("a plan");
     let input = upload(place, &ids, &[m, k]);
     let (mut counts, mut expert, mut rows, mut at) = (
-        poisoned::<u32>(place, &[experts, c]),
+        poisoned::<u32>(place, &[experts]),
         poisoned::<u32>(place, &[g]),
         poisoned::<u32>(place, &[g * t]),
         poisoned::<u32>(place, &[m, k]),
     );
     plan.run(&input, &mut counts, &mut expert, &mut rows, &mut at).expect("a run");
     let (mut of, mut tokens, mut places) = (Vec::new(), Vec::new(), vec![u32::MAX; ids.len()]);
-    // Without scratch nobody works.
-    let usable = if c > 1 { experts as u32 } else { 0 };
-    for x in 0..usable {
+    let mut named = Vec::new();
+    for x in 0..experts as u32 {
         let own: Vec<usize> = (0..ids.len()).filter(|&n| ids[n] == x).collect();
+        named.push(own.len() as u32);
         for group in own.chunks(t as usize) {
             if (of.len() as u64) < g {
                 group.iter().enumerate().for_each(|(row, &n)| places[n] = (of.len() * t as usize + row) as u32);
@@ -220,7 +220,8 @@ fn sorts(place: &Place, [m, k, experts, t, c]: [u64; 5], seed: u64) {
     }
     of.resize(g as usize, u32::MAX);
     tokens.resize((g * t) as usize, u32::MAX);
-    let what = format!("{m} tokens of {k} of {experts} experts in {g} groups of {t}, {c} columns");
+    let what = format!("{m} tokens of {k} of {experts} experts in {g} groups of {t}");
+    assert_eq!(counts.download().expect("download"), named, "{what}: counts");
     assert_eq!(expert.download().expect("download"), of, "{what}: experts");
     assert_eq!(rows.download().expect("download"), tokens, "{what}: tokens");
     assert_eq!(at.download().expect("download"), places, "{what}: places");
@@ -235,7 +236,7 @@ fn layers(place: &Place, [m, h, i, experts, k]: [u64; 5], seed: u64) {
         |count: u64, scale: f64| -> Vec<bf16> { (0..count).map(|_| bf16::from_f64(numbers.number(Kind::Plain) * scale)).collect() };
     let (x, router) = (fill(m * h, 0.25), fill(experts * h, 0.25));
     let (gate, up, down) = (fill(experts * i * h, 0.25), fill(experts * i * h, 0.25), fill(experts * h * i, 0.25));
-    let dims = moe::Dims { M: m, H: h, X: experts, I: i, K: k, G: g, R: g * GROUP, C: 257 };
+    let dims = moe::Dims { M: m, H: h, X: experts, I: i, K: k, G: g, R: g * GROUP };
     let plan = moe::plan_with(&place.device, dims, &place.options).expect("a plan");
     let inputs =
         [(&x, [m, h].as_slice()), (&router, &[experts, h]), (&gate, &[experts, i, h]), (&up, &[experts, i, h]), (&down, &[experts, h, i])]
@@ -243,7 +244,7 @@ fn layers(place: &Place, [m, h, i, experts, k]: [u64; 5], seed: u64) {
     let [a, b, c, d, e] = &inputs;
     let (mut weights, mut ids) = (poisoned::<f32>(place, &[m, k]), poisoned::<u32>(place, &[m, k]));
     let (mut expert, mut rows) = (poisoned::<u32>(place, &[g]), poisoned::<u32>(place, &[g * GROUP]));
-    let (mut counts, mut y) = (poisoned::<u32>(place, &[experts, 257]), poisoned::<bf16>(place, &[m, h]));
+    let (mut counts, mut y) = (poisoned::<u32>(place, &[experts]), poisoned::<bf16>(place, &[m, h]));
     plan.run(a, b, c, d, e, &mut weights, &mut ids, &mut expert, &mut rows, &mut counts, &mut y).expect("a run");
     let (weights, ids) = (weights.download().expect("download"), ids.download().expect("download"));
     let (h, i, k) = (h as usize, i as usize, k as usize);
