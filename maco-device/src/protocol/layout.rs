@@ -55,22 +55,7 @@ impl Layout {
         let heads = summary + share.tasks.div_ceil(1024);
         let own = heads + workers;
         let words = (own + own_workers * OWN_WORDS).next_multiple_of(4);
-        Layout {
-            count,
-            ended,
-            ahead,
-            remaining,
-            pending,
-            signals,
-            starts,
-            waiters,
-            tasks,
-            ready,
-            summary,
-            heads,
-            own,
-            words,
-        }
+        Layout { count, ended, ahead, remaining, pending, signals, starts, waiters, tasks, ready, summary, heads, own, words }
     }
 
     /// Of own worker `own`: tasks pushed and not ended.

@@ -88,6 +88,21 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
 const BATCH: u32 = 5;
 
 impl<M: Machine> Scheduler<'_, M> {
+    /// Read from the launch.
+    #[inline(always)]
+    unsafe fn share(&self) -> Share {
+        // SAFETY: the caller promises a live launch.
+        unsafe { (self.launch.shares as *const Share).add(self.number as usize).read() }
+    }
+
+    /// [`Scheduler::at`] of what the launch says now.
+    #[inline(always)]
+    unsafe fn layout(&self) -> Layout {
+        // SAFETY: passed on from the caller.
+        let share = unsafe { self.share() };
+        Layout::new(&share, self.launch.workers, self.launch.schedulers, self.number)
+    }
+
     #[inline(always)]
     pub(super) unsafe fn load(&self, at: u32) -> u32 {
         // SAFETY: all offsets come from the layout.
@@ -308,14 +323,16 @@ impl<M: Machine> Scheduler<'_, M> {
     /// Ends the lists of the own workers. All their tasks have ended, so their inboxes are empty.
     #[inline(always)]
     unsafe fn finish(&self) {
-        let mut own = self.machine.lane();
-        while own < self.own {
-            // SAFETY: passed on from the caller.
-            unsafe {
-                let tail = self.load(self.at.tail(own));
+        // SAFETY: passed on from the caller.
+        unsafe {
+            // Read anew: places for these loads would be reckoned ahead of all that comes before, and kept in registers.
+            let at = self.layout();
+            let mut own = self.machine.lane();
+            while own < self.own {
+                let tail = self.load(at.tail(own));
                 put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, PUSH_END);
+                own += self.machine.lanes();
             }
-            own += self.machine.lanes();
         }
     }
 
@@ -340,7 +357,7 @@ impl<M: Machine> Scheduler<'_, M> {
                 own += 1;
             }
             // Read anew: nobody complains in a loop that matters.
-            let share = (self.launch.shares as *const Share).add(self.number as usize).read();
+            let share = self.share();
             let mut counter = 0;
             while counter < share.counters {
                 let remaining = self.load(self.at.remaining + counter);
