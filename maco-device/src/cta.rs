@@ -273,7 +273,9 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
-        self.role.blocks(inputs, y, f);
+        if let Some(share) = self.role.share() {
+            share.blocks(inputs, y, f);
+        }
     }
 
     /// `y[row, ..] = Σ weight · x[index, ..]` in the order of k, where `f(terms, row, k)` gives index and weight for k in `0..count`: weighted sums of
@@ -287,7 +289,35 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         count: u32,
         f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
     ) {
-        self.role.sums(terms, x, y, count, f);
+        if let Some(share) = self.role.share() {
+            share.sums(terms, x, y, count, f);
+        }
+    }
+
+    /// `y[row, ids[row, k]] = x[row, k]` in the order of k: of equal indices of a row the last one stays. An index outside `y` writes nothing, and what
+    /// none names stays.
+    #[inline(always)]
+    pub fn scatter<E: Element, const I: usize>(&mut self, ids: Tile<u32, I, 0>, x: Tile<E, I, 0>, y: Tile<E, I, 0>) {
+        if let Some(share) = self.role.share() {
+            share.scatter(ids, x, y);
+        }
+    }
+
+    /// `y[ids[i], ..] = x[i, ..]` in the order of i: of equal indices the last one stays. An index outside `y` writes nothing, and rows that none names
+    /// stay.
+    #[inline(always)]
+    pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+        if let Some(share) = self.role.share() {
+            share.index::<false, E, J>(ids, x, y, |_, x| x);
+        }
+    }
+
+    /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.
+    #[inline(always)]
+    pub fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+        if let Some(share) = self.role.share() {
+            share.index::<true, E, J>(ids, x, y, |y, x| y + x);
+        }
     }
 
     /// `y[col] = finish(f(x[.., col]) combined)`: reductions over a column. `combine` must be associative and commutative; `start` is what
@@ -304,7 +334,9 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
     ) {
-        self.role.columns(x, y, start, f, combine, finish);
+        if let Some(share) = self.role.share() {
+            share.columns(x, y, start, f, combine, finish);
+        }
     }
 
     /// `y = xᵀ`: `x` has as many columns as `y` has rows.
@@ -314,7 +346,9 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         x: Tile<E, A, B>,
         y: Tile<E, I, J>,
     ) {
-        self.role.transpose(x, y);
+        if let Some(share) = self.role.share() {
+            share.transpose(x, y);
+        }
     }
 
     #[doc(hidden)]

@@ -5,6 +5,7 @@
 mod activation;
 mod collective;
 mod elementwise;
+mod indexed;
 mod layout;
 mod lookup;
 mod mixture;
@@ -20,6 +21,7 @@ mod skinny;
 pub use activation::{gelu, relu, sigmoid, silu, silu_mul, tanh};
 pub use collective::all_reduce;
 pub use elementwise::{add, bias, copy, mul, scale};
+pub use indexed::{index_add, index_copy, scatter};
 pub use layout::{to_bf16, to_f16, to_f32, transpose};
 pub use lookup::{embedding, gather, gather_sum};
 pub use mixture::experts;

@@ -34,6 +34,11 @@ pub fn all(condition: bool) -> bool {
     condition
 }
 
+/// The value of lane `lane`, of which there is one.
+pub fn broadcast(value: u32, _: u32) -> u32 {
+    value
+}
+
 /// Lanes that have the same value.
 pub fn matching(_: u32) -> u32 {
     1

@@ -17,53 +17,46 @@ pub unsafe fn load4(at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// An element of `BYTES` bytes of global memory, 1, 2 or 4, if `condition` holds, else zero; without a branch, behind which its use would
-/// wait for it.
-///
-/// # Safety
-/// If `condition` holds, `at` is a readable, aligned element of global memory.
-#[inline(always)]
-pub unsafe fn load_if<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
-    let value: u32;
-    macro_rules! load {
-        ($ld:literal) => {
-            // SAFETY: the caller promises the address. A wider register gets zeros above (PTX ISA §9.7.9.8 `ld`).
-            unsafe {
-                asm!("{{.reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0;", concat!("@p ", $ld, " {0}, [{1}];}}"),
-                    out(reg32) value, in(reg64) at, in(reg32) condition as u32, options(nostack))
+macro_rules! load_if {
+    ($(#[$doc:meta])* $name:ident, $space:literal) => {
+        $(#[$doc])*
+        #[inline(always)]
+        pub unsafe fn $name<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
+            let value: u32;
+            macro_rules! load {
+                ($bits:literal) => {
+                    // SAFETY: the caller promises the address. A wider register gets zeros above (PTX ISA §9.7.9.8 `ld`).
+                    unsafe {
+                        asm!("{{.reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0;", concat!("@p ld", $space, $bits, " {0}, [{1}];}}"),
+                            out(reg32) value, in(reg64) at, in(reg32) condition as u32, options(nostack))
+                    }
+                };
             }
-        };
-    }
-    match BYTES {
-        1 => load!("ld.global.u8"),
-        2 => load!("ld.global.u16"),
-        _ => load!("ld.global.b32"),
-    }
-    value
+            match BYTES {
+                1 => load!(".u8"),
+                2 => load!(".u16"),
+                _ => load!(".b32"),
+            }
+            value
+        }
+    };
 }
 
-/// The same of global or shared memory.
-///
-/// # Safety
-/// If `condition` holds, `at` is the generic address of a readable, aligned element.
-#[inline(always)]
-pub unsafe fn load_any_if<const BYTES: u32>(condition: bool, at: *const u8) -> u32 {
-    let value: u32;
-    macro_rules! load {
-        ($ld:literal) => {
-            // SAFETY: as above.
-            unsafe {
-                asm!("{{.reg .pred p; setp.ne.u32 p, {2}, 0; mov.b32 {0}, 0;", concat!("@p ", $ld, " {0}, [{1}];}}"),
-                    out(reg32) value, in(reg64) at, in(reg32) condition as u32, options(nostack))
-            }
-        };
-    }
-    match BYTES {
-        1 => load!("ld.u8"),
-        2 => load!("ld.u16"),
-        _ => load!("ld.b32"),
-    }
-    value
+load_if! {
+    /// An element of `BYTES` bytes of global memory, 1, 2 or 4, if `condition` holds, else zero; without a branch, behind which its use would
+    /// wait for it.
+    ///
+    /// # Safety
+    /// If `condition` holds, `at` is a readable, aligned element of global memory.
+    load_if, ".global"
+}
+
+load_if! {
+    /// The same of global or shared memory.
+    ///
+    /// # Safety
+    /// If `condition` holds, `at` is the generic address of a readable, aligned element.
+    load_any_if, ""
 }
 
 /// Four words in one access, of global memory, if `condition` holds, else zeros; without a branch.

@@ -4,6 +4,7 @@ use super::Role;
 use super::alone::Alone;
 use super::consumer::Consumer;
 use super::loader::Loader;
+use super::share::Share;
 use super::store::Store;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -210,6 +211,15 @@ impl Role for Cpu {
         }
     }
 
+    fn share(&self) -> Option<Share> {
+        match &self.0 {
+            Part::Alone(role) => role.share(),
+            // SAFETY: as in `play`.
+            Part::Consumer(role) => unsafe { &**role }.share(),
+            Part::Loader(_) | Part::Store(_) => None,
+        }
+    }
+
     fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, I, 0>,
@@ -243,46 +253,6 @@ impl Role for Cpu {
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
         play!(self, |role| role.generate(inputs, y, f));
-    }
-
-    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
-    ) {
-        play!(self, |role| role.blocks(inputs, y, f));
-    }
-
-    fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        terms: X,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-        count: u32,
-        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
-    ) {
-        play!(self, |role| role.sums(terms, x, y, count, f));
-    }
-
-    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<X, R, C>,
-        y: Tile<E, I, J>,
-        start: f32,
-        f: impl Fn(X::Value) -> f32,
-        combine: impl Fn(f32, f32) -> f32,
-        finish: impl Fn(f32) -> E::Value,
-    ) {
-        play!(self, |role| role.columns(x, y, start, f, combine, finish));
-    }
-
-    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-    ) {
-        play!(self, |role| role.transpose(x, y));
     }
 
     fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {

@@ -31,6 +31,7 @@ mod maps;
 mod normed;
 pub mod notice;
 pub mod ring;
+mod scatter;
 mod share;
 pub mod store;
 mod stream;
@@ -140,62 +141,6 @@ pub trait Role: Sized {
     ) {
         if let Some(share) = self.share() {
             share.generate(inputs, y, f);
-        }
-    }
-
-    /// By position, eight columns at a time.
-    #[inline(always)]
-    fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
-        &mut self,
-        inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
-    ) {
-        if let Some(share) = self.share() {
-            share.blocks(inputs, y, f);
-        }
-    }
-
-    /// By position, each eight columns a sum of rows by index.
-    #[inline(always)]
-    fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        terms: X,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-        count: u32,
-        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
-    ) {
-        if let Some(share) = self.share() {
-            share.sums(terms, x, y, count, f);
-        }
-    }
-
-    /// Column by column.
-    #[inline(always)]
-    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<X, R, C>,
-        y: Tile<E, I, J>,
-        start: f32,
-        f: impl Fn(X::Value) -> f32,
-        combine: impl Fn(f32, f32) -> f32,
-        finish: impl Fn(f32) -> E::Value,
-    ) {
-        if let Some(share) = self.share() {
-            share.columns(x, y, start, f, combine, finish);
-        }
-    }
-
-    /// `y = xᵀ`.
-    #[inline(always)]
-    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
-        &mut self,
-        x: Tile<E, R, C>,
-        y: Tile<E, I, J>,
-    ) {
-        if let Some(share) = self.share() {
-            share.transpose(x, y);
         }
     }
 

@@ -146,7 +146,7 @@ impl Share {
     }
 
     #[inline(always)]
-    fn lane(self) -> u32 {
+    pub(super) fn lane(self) -> u32 {
         self.thread % self.lanes
     }
 

@@ -1,4 +1,4 @@
-//! Rows and elements that indices name, and rotary embedding.
+//! Rows and elements that indices name, read and written, and rotary embedding.
 use maco::prelude::*;
 
 pub const HEADS: usize = 3;
@@ -55,4 +55,36 @@ pub fn rotated_f32(
     y: Out<f32, T, { 2 * HEADS * F }>,
 ) {
     rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, y.split(1, HEADS).swap(0, 1));
+}
+
+/// In place: elements of rows, whole rows, and sums of rows.
+#[maco::megakernel]
+pub fn written_bf16(
+    many: In<u32, M, K>,
+    x: In<bf16, M, K>,
+    y: InOut<bf16, M, N>,
+    ids: In<u32, M>,
+    rows: In<bf16, M, N>,
+    copied: InOut<bf16, V, N>,
+    added: InOut<bf16, V, N>,
+) {
+    scatter(many, x, y);
+    index_copy(ids, rows, copied);
+    index_add(ids, rows, added);
+}
+
+/// In place: elements of rows, whole rows, and sums of rows.
+#[maco::megakernel]
+pub fn written_f32(
+    many: In<u32, M, K>,
+    x: In<f32, M, K>,
+    y: InOut<f32, M, N>,
+    ids: In<u32, M>,
+    rows: In<f32, M, N>,
+    copied: InOut<f32, V, N>,
+    added: InOut<f32, V, N>,
+) {
+    scatter(many, x, y);
+    index_copy(ids, rows, copied);
+    index_add(ids, rows, added);
 }

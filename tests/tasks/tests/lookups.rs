@@ -1,4 +1,4 @@
-//! Rows and elements by index, weighted sums of rows, rotary embedding.
+//! Rows and elements by index, read and written, weighted sums of rows, rotary embedding.
 mod support;
 
 use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
@@ -7,6 +7,8 @@ use tasks::lookups::{self, HEADS};
 on_every_device! {
     bf16_lookups up to [60, 1200, 40, 9], edges LOOKUPS;
     f32_lookups up to [60, 1200, 40, 9], edges LOOKUPS;
+    bf16_written up to [300, 1200, 40, 90], edges WRITTEN;
+    f32_written up to [300, 1200, 40, 90], edges WRITTEN;
     bf16_rotated up to [150, 80, 40], edges ROTATED;
     f32_rotated up to [150, 80, 40], edges ROTATED;
 }
@@ -25,6 +27,20 @@ const LOOKUPS: [[u64; 4]; 11] = [
     [19, 264, 4, 5],
     [9, 1024, 3, 512],
     [18, 512, 6, 130],
+];
+/// M, N, V, K: nothing, one row that all indices name, a few rows that several indices of a warp name, more indices than elements.
+const WRITTEN: [[u64; 4]; 11] = [
+    [0, 4, 3, 2],
+    [3, 0, 3, 2],
+    [3, 4, 0, 2],
+    [3, 4, 5, 0],
+    [1, 1, 1, 1],
+    [70, 8, 1, 3],
+    [130, 1024, 3, 33],
+    [33, 264, 40, 128],
+    [40, 257, 9, 300],
+    [9, 2056, 3, 65],
+    [200, 512, 7, 32],
 ];
 /// T, F, P.
 const ROTATED: [[u64; 3]; 8] = [[0, 8, 4], [4, 8, 0], [1, 1, 1], [64, 64, 64], [65, 32, 10], [3, 7, 5], [130, 24, 9], [2, 100, 3]];
@@ -76,6 +92,50 @@ macro_rules! lookups {
 }
 lookups!(bf16_lookups, lookups_bf16, maco::bf16);
 lookups!(f32_lookups, lookups_f32, f32);
+
+macro_rules! written {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
+            let mut numbers = Numbers::new(seed);
+            let mut id = |end: u64| match numbers.below(20) {
+                0 => u32::MAX,
+                1 => i32::MAX as u32,
+                _ => numbers.below(end + 1) as u32,
+            };
+            let many: Vec<u32> = (0..m * k).map(|_| id(n)).collect();
+            let ids: Vec<u32> = (0..m).map(|_| id(v)).collect();
+            let [x, mut y, rows, mut copied] = [m * k, m * n, m * n, v * n].map(|count| numbers.fill::<$ty>(count, kind(seed)));
+            let mut added: Vec<$ty> = numbers.fill(v * n, kind(seed));
+            let run = || {
+                let dims = lookups::$kernel::Dims { M: m, N: n, V: v, K: k };
+                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
+                let [mut y, mut copied] = [(&y, m), (&copied, v)].map(|(data, rows)| upload(place, data, &[rows, n]));
+                let mut added = upload(place, &added, &[v, n]);
+                let (many, ids) = (upload(place, &many, &[m, k]), upload(place, &ids, &[m]));
+                let (x, rows) = (upload(place, &x, &[m, k]), upload(place, &rows, &[m, n]));
+                plan.run(&many, &x, &mut y, &ids, &rows, &mut copied, &mut added).unwrap();
+                [y, copied, added]
+            };
+            let ([on_device, copied_there, added_there], again) = (run(), run());
+            for (at, &id) in many.iter().enumerate().filter(|&(_, &id)| u64::from(id) < n) {
+                y[at / k as usize * n as usize + id as usize] = x[at];
+            }
+            for (i, &id) in ids.iter().enumerate().filter(|&(_, &id)| u64::from(id) < v) {
+                for c in 0..n as usize {
+                    let (to, new) = (id as usize * n as usize + c, rows[i * n as usize + c]);
+                    copied[to] = new;
+                    added[to] = <$ty as Number>::from64(f64::from(added[to].to64() as f32 + new.to64() as f32));
+                }
+            }
+            exact(&on_device, |at| y[at], &format!("scatter {shape:?}"));
+            exact(&copied_there, |at| copied[at], &format!("index_copy {shape:?}"));
+            exact(&added_there, |at| added[at], &format!("index_add {shape:?}"));
+            assert_eq!([on_device, copied_there, added_there].map(|tensor| bits(&tensor)), again.map(|tensor| bits(&tensor)));
+        }
+    };
+}
+written!(bf16_written, written_bf16, maco::bf16);
+written!(f32_written, written_f32, f32);
 
 macro_rules! rotated {
     ($name:ident, $kernel:ident, $ty:ty) => {

@@ -1,0 +1,35 @@
+//! Elements and rows that are written where indices say, in place: what no index names stays. Of equal indices the last one stays, where PyTorch
+//! leaves it open; one outside the tensor writes nothing, where PyTorch stops with an error.
+//!
+//! In flight, of each of 256 threads: four indices and elements of `scatter`; blocks of four rows of `index_copy`, of `index_add` both those that are
+//! there and those that are added.
+
+use crate::prelude::*;
+
+/// Element `ids[i, k]` of row i of y\[M, N\] becomes x\[i, k\], of x\[M, K\]: `Tensor.scatter_` of PyTorch, along rows. Exact.
+#[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32, i32, u32])]
+pub fn scatter(
+    cta: &mut Cta,
+    #[read(i, ..)] ids: Tensor<u32, M, K>,
+    #[read(i, ..)] x: Tensor<E, M, K>,
+    #[update(i, ..)] y: Tensor<E, M, N>,
+) {
+    cta.scatter(ids, x, y)
+}
+
+/// Row `ids[i]` of y\[V, N\] becomes row i of x\[M, N\]: `Tensor.index_copy_` of PyTorch, what brings keys and values into a cache. Exact.
+///
+/// A task has some columns of all rows: it reads every index, and of y touches the rows that they name.
+#[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32, i32, u32])]
+pub fn index_copy(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)] x: Tensor<E, M, N>, #[update(.., j)] y: Tensor<E, V, N>) {
+    cta.index_copy(ids, x, y)
+}
+
+/// Row i of x\[M, N\] is added to row `ids[i]` of y\[V, N\], in the order of i: `Tensor.index_add_` of PyTorch, the gradient of
+/// [`embedding`](super::embedding). The same at every run.
+///
+/// Error: rounding to E at every addition. NaN and infinities as in the sum.
+#[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32])]
+pub fn index_add(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)] x: Tensor<E, M, N>, #[update(.., j)] y: Tensor<E, V, N>) {
+    cta.index_add(ids, x, y)
+}
