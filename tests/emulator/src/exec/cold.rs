@@ -893,7 +893,6 @@ impl Launch {
                         self.product(warp, bases, &issued)?;
                     }
                 }
-                Op::AddCarry | Op::SubCarry => return Err(format!("{:?}", i.op).into()),
                 _ => self.slow(bases, i, mask)?,
             }
         }
