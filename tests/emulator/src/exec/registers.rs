@@ -4,13 +4,16 @@ use crate::ptx::inst::*;
 
 pub(super) type Lanes<T> = [T; 32];
 
-/// Where a warp's frame begins, and the program's constants.
+/// Where a warp's frame begins, and the program's constants. Not an array: one that is indexed is copied with each call.
 #[derive(Clone, Copy)]
-pub(super) struct Bases([*mut u8; 2]);
+pub(super) struct Bases {
+    frame: *mut u8,
+    constants: *mut u8,
+}
 
 impl Bases {
     pub fn new(frame: *mut u8, constants: *mut u8) -> Bases {
-        Bases([frame, constants])
+        Bases { frame, constants }
     }
 
     /// # Safety
@@ -18,7 +21,7 @@ impl Bases {
     #[inline(always)]
     pub unsafe fn at<T>(self, slot: Slot) -> *mut T {
         // SAFETY: promised by the caller.
-        unsafe { self.0[(slot >> 31) as usize].add((slot & !CONSTANT) as usize).cast() }
+        unsafe { (if slot & CONSTANT == 0 { self.frame } else { self.constants }).add((slot & !CONSTANT) as usize).cast() }
     }
 }
 
