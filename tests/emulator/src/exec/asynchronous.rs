@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::tensor::{self, Map};
-use super::{Fault, ILLEGAL_ADDRESS, Launch};
+use super::{Fault, ILLEGAL_ADDRESS, Launch, Of};
 use crate::ptx::module::SHARED_START;
 
 pub(super) enum Copy {
@@ -58,8 +58,7 @@ pub(super) struct Pending {
     pub due: u64,
     pub number: u64,
     pub copy: Copy,
-    /// Warp, place in the program, lanes.
-    pub of: (usize, u32, u32),
+    pub of: Of,
 }
 
 impl PartialEq for Pending {
@@ -85,22 +84,10 @@ impl Ord for Pending {
 
 impl Launch {
     /// Begins a copy.
-    pub(super) fn begin_copy(&mut self, copy: Copy, of: (usize, u32, u32)) {
+    pub(super) fn begin_copy(&mut self, copy: Copy, of: Of) {
         match &copy {
-            Copy::Load { ctas, to, bytes, .. } => {
-                for &cta in ctas {
-                    self.ctas[cta].copies += 1;
-                    self.ctas[cta].shared[*to as usize..(*to + *bytes) as usize].fill(0xFF);
-                    self.forget_writes(cta, *to, *bytes);
-                }
-            }
-            Copy::Box { ctas, to, map, .. } => {
-                for &cta in ctas {
-                    self.ctas[cta].copies += 1;
-                    self.ctas[cta].shared[*to as usize..(*to + map.bytes()) as usize].fill(0xFF);
-                    self.forget_writes(cta, *to, map.bytes());
-                }
-            }
+            Copy::Load { ctas, to, bytes, .. } => self.begin_load(ctas, *to, *bytes),
+            Copy::Box { ctas, to, map, .. } => self.begin_load(ctas, *to, map.bytes()),
             Copy::Store { cta, .. } | Copy::StoreBox { cta, .. } => self.ctas[*cta].copies += 1,
             Copy::Shared { cta, to, data, .. } => {
                 self.ctas[*cta].copies += 1;
@@ -115,13 +102,21 @@ impl Launch {
         self.copies.push(Pending { due, number: self.copy_number, copy, of });
     }
 
+    fn begin_load(&mut self, ctas: &[usize], to: u32, bytes: u32) {
+        for &cta in ctas {
+            self.ctas[cta].copies += 1;
+            self.ctas[cta].shared[to as usize..(to + bytes) as usize].fill(0xFF);
+            self.forget_writes(cta, to, bytes);
+        }
+    }
+
     /// Ends copies that are due.
     pub(super) fn finish_copies(&mut self) -> Result<(), Fault> {
         while self.copies.peek().is_some_and(|copy| copy.due <= self.now) {
             let Some(pending) = self.copies.pop() else { break };
             let of = pending.of;
             self.patience = 1;
-            self.finish(pending).map_err(|fault| self.located(fault, of.0, of.1, of.2))?;
+            self.finish(pending).map_err(|fault| self.located(fault, of))?;
         }
         Ok(())
     }
@@ -231,14 +226,14 @@ impl Launch {
     }
 
     /// A store has read its bytes, and writes them later.
-    fn read(&mut self, pieces: Vec<(u64, Vec<u8>)>, group: u64, of: (usize, u32, u32)) {
+    fn read(&mut self, pieces: Vec<(u64, Vec<u8>)>, group: u64, of: Of) {
         if let Some(group) = self.groups.get_mut(&group) {
             group.reading -= 1;
         }
         self.begin_copy(Copy::Write { pieces, group }, of);
     }
 
-    fn owned(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+    pub(super) fn owned(&self, address: u64, bytes: u64) -> Result<(), Fault> {
         if crate::memory::holds(address, bytes) {
             return Ok(());
         }

@@ -3,12 +3,11 @@
 //! Lanes that part go on by the lowest counter, so that they meet again behind branches and loops; now and then another group is
 //! chosen, so that lanes which wait for others do not keep these from running.
 
-use super::float::{canonical, flush};
-use super::{Fault, ILLEGAL_ADDRESS, Launch, MISALIGNED_ADDRESS, Wait};
+use super::float::{canonical, f16_to_f32, flush};
+use super::lanes::{compare, float2, one, three, two};
+use super::registers::{Bases, Lanes, each_lane, low, put, write_bits};
+use super::{Fault, ILLEGAL_INSTRUCTION, Launch, Wait, Warp};
 use crate::ptx::inst::*;
-use crate::ptx::module::SHARED_START;
-
-pub(super) type Lanes<T> = [T; 32];
 
 /// What an instruction outside the loop of a turn says.
 pub(super) enum Then {
@@ -22,140 +21,14 @@ pub(super) enum Then {
     Yield,
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct Bases([*mut u8; 2]);
-
-impl Bases {
-    /// # Safety
-    /// `slot` is one of the program's.
-    #[inline(always)]
-    pub unsafe fn at<T>(self, slot: Slot) -> *mut T {
-        // SAFETY: promised by the caller.
-        unsafe { self.0[(slot >> 31) as usize].add((slot & !CONSTANT) as usize).cast() }
-    }
-}
-
-#[inline(always)]
-unsafe fn put<T: Copy>(to: *mut Lanes<T>, values: &Lanes<T>, mask: u32) {
-    // SAFETY: (of the whole function) slots of the program.
-    unsafe {
-        if mask == u32::MAX {
-            *to = *values;
-        } else {
-            let mut rest = mask;
-            while rest != 0 {
-                let lane = rest.trailing_zeros() as usize;
-                (*to)[lane] = values[lane];
-                rest &= rest - 1;
-            }
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn one<A: Copy, D: Copy + Default>(b: Bases, i: &Inst, mask: u32, f: impl Fn(A) -> D) {
-    // SAFETY: slots of the program.
-    unsafe {
-        let x: Lanes<A> = *b.at::<Lanes<A>>(i.a);
-        let mut r = [D::default(); 32];
-        for lane in 0..32 {
-            r[lane] = f(x[lane]);
-        }
-        put(b.at(i.d), &r, mask);
-    }
-}
-
-#[inline(always)]
-unsafe fn two<A: Copy, B: Copy, D: Copy + Default>(b: Bases, i: &Inst, mask: u32, f: impl Fn(A, B) -> D) {
-    // SAFETY: slots of the program.
-    unsafe {
-        let x: Lanes<A> = *b.at::<Lanes<A>>(i.a);
-        let y: Lanes<B> = *b.at::<Lanes<B>>(i.b);
-        let mut r = [D::default(); 32];
-        for lane in 0..32 {
-            r[lane] = f(x[lane], y[lane]);
-        }
-        put(b.at(i.d), &r, mask);
-    }
-}
-
-#[inline(always)]
-unsafe fn three<A: Copy, B: Copy, C: Copy, D: Copy + Default>(b: Bases, i: &Inst, mask: u32, f: impl Fn(A, B, C) -> D) {
-    // SAFETY: slots of the program.
-    unsafe {
-        let x: Lanes<A> = *b.at::<Lanes<A>>(i.a);
-        let y: Lanes<B> = *b.at::<Lanes<B>>(i.b);
-        let z: Lanes<C> = *b.at::<Lanes<C>>(i.c);
-        let mut r = [D::default(); 32];
-        for lane in 0..32 {
-            r[lane] = f(x[lane], y[lane], z[lane]);
-        }
-        put(b.at(i.d), &r, mask);
-    }
-}
-
-#[inline(always)]
-unsafe fn compare<T: Copy + PartialOrd>(b: Bases, i: &Inst) -> u32 {
-    // SAFETY: slots of the program.
-    unsafe {
-        let x: Lanes<T> = *b.at::<Lanes<T>>(i.a);
-        let y: Lanes<T> = *b.at::<Lanes<T>>(i.b);
-        let cmp: Cmp = std::mem::transmute(i.n);
-        macro_rules! bits {
-            ($f:expr) => {{
-                let mut bits = 0u32;
-                for lane in 0..32 {
-                    bits |= ($f(x[lane], y[lane]) as u32) << lane;
-                }
-                bits
-            }};
-        }
-        match cmp {
-            Cmp::Eq => bits!(|x: T, y: T| x == y),
-            Cmp::Neu => bits!(|x: T, y: T| x != y),
-            Cmp::Lt => bits!(|x: T, y: T| x < y),
-            Cmp::Le => bits!(|x: T, y: T| x <= y),
-            Cmp::Gt => bits!(|x: T, y: T| x > y),
-            Cmp::Ge => bits!(|x: T, y: T| x >= y),
-            other => bits!(|x: T, y: T| other.holds(x, y)),
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn write_bits(b: Bases, slot: Slot, bits: u32, mask: u32) {
-    // SAFETY: slots of the program.
-    unsafe {
-        let to = b.at::<u32>(slot);
-        *to = *to & !mask | bits & mask;
-    }
-}
-
-#[inline(always)]
-fn low(mask: u32) -> usize {
-    mask.trailing_zeros() as usize
-}
-
-macro_rules! each_lane {
-    ($mask:expr, $lane:ident, $body:block) => {{
-        let mut rest: u32 = $mask;
-        while rest != 0 {
-            let $lane = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            $body
-        }
-    }};
-}
-pub(super) use each_lane;
-
 impl Launch {
     /// Lets a warp run for about `quantum` instructions; how many it was. 0: it could do nothing.
     pub(super) fn turn(&mut self, at: usize, quantum: u32) -> Result<u32, Fault> {
         let program = self.program.clone();
         let code = &program.code[..];
         // SAFETY: boxes do not move, and no other reference to this warp is used while the turn lasts but in `cold`, which is given it.
-        let warp: &mut super::Warp = unsafe { &mut *std::ptr::from_mut(&mut *self.warps[at]) };
-        let bases = Bases([warp.frame.as_mut_ptr().cast(), program.constants.as_ptr() as *mut u8]);
+        let warp: &mut Warp = unsafe { &mut *std::ptr::from_mut(&mut *self.warps[at]) };
+        let bases = Bases::new(warp.frame.as_mut_ptr().cast(), program.constants.as_ptr() as *mut u8);
         // 64-byte alignment is not needed: all accesses are of the elements' alignment.
         self.last = (0, 0);
         warp.stalled = 0;
@@ -176,7 +49,7 @@ impl Launch {
                         "lanes of a warp wait for each other at different instructions (lane:PTX line): {}",
                         lanes.join(" ")
                     ));
-                    return Err(self.located(fault, at, pc, warp.parked));
+                    return Err(self.located(fault, (at, pc, warp.parked)));
                 }
                 break;
             }
@@ -238,7 +111,7 @@ impl Launch {
                             _ => put(bases.at(i.d), &*bases.at::<Lanes<u32>>(i.a), m),
                         },
                         Op::Add => match i.ty {
-                            Ty::F32 => self.float2(bases, i, m, |x, y| x + y),
+                            Ty::F32 => float2(bases, i, m, |x, y| x + y),
                             Ty::U16 | Ty::S16 | Ty::B16 => two(bases, i, m, |x: u32, y: u32| x.wrapping_add(y) & 0xFFFF),
                             Ty::F64 => two(bases, i, m, |x: f64, y: f64| x + y),
                             Ty::B64 | Ty::U64 | Ty::S64 => two(bases, i, m, u64::wrapping_add),
@@ -246,7 +119,7 @@ impl Launch {
                             _ => two(bases, i, m, u32::wrapping_add),
                         },
                         Op::Sub => match i.ty {
-                            Ty::F32 => self.float2(bases, i, m, |x, y| x - y),
+                            Ty::F32 => float2(bases, i, m, |x, y| x - y),
                             Ty::U16 | Ty::S16 | Ty::B16 => two(bases, i, m, |x: u32, y: u32| x.wrapping_sub(y) & 0xFFFF),
                             Ty::F64 => two(bases, i, m, |x: f64, y: f64| x - y),
                             Ty::B64 | Ty::U64 | Ty::S64 => two(bases, i, m, u64::wrapping_sub),
@@ -254,7 +127,7 @@ impl Launch {
                             _ => two(bases, i, m, u32::wrapping_sub),
                         },
                         Op::MulLo => match i.ty {
-                            Ty::F32 => self.float2(bases, i, m, |x, y| x * y),
+                            Ty::F32 => float2(bases, i, m, |x, y| x * y),
                             Ty::U16 | Ty::S16 | Ty::B16 => two(bases, i, m, |x: u32, y: u32| x.wrapping_mul(y) & 0xFFFF),
                             Ty::F64 => two(bases, i, m, |x: f64, y: f64| x * y),
                             Ty::B64 | Ty::U64 | Ty::S64 => two(bases, i, m, u64::wrapping_mul),
@@ -363,7 +236,7 @@ impl Launch {
                                 one(bases, i, m, |x: u64| x as u32)
                             }
                             (Ty::U32 | Ty::S32, Ty::U16) if i.dw == 4 => one(bases, i, m, |x: u32| x & 0xFFFF),
-                            (Ty::F32, Ty::F16) => one(bases, i, m, |x: u32| super::float::f16_to_f32(x as u16)),
+                            (Ty::F32, Ty::F16) => one(bases, i, m, |x: u32| f16_to_f32(x as u16)),
                             (Ty::F32, Ty::S32) if i.n == Round::Nearest as u8 => one(bases, i, m, |x: i32| x as f32),
                             (Ty::F32, Ty::U32) if i.n == Round::Nearest as u8 => one(bases, i, m, |x: u32| x as f32),
                             _ => self.convert(bases, i, m)?,
@@ -420,14 +293,14 @@ impl Launch {
                         },
                         Op::Special => self.special(warp, bases, i, m, steps),
                         Op::Ld => {
-                            self.load(warp, bases, i, m).map_err(|fault| self.located(fault, at, pc, m))?;
+                            self.load(warp, bases, i, m).map_err(|fault| self.located(fault, (at, pc, m)))?;
                             if i.flag == 1 && steps > 24 {
                                 leave!(mask, pc + 1);
                                 useful += 1;
                                 break 'group;
                             }
                         }
-                        Op::St => self.store(warp, bases, i, m).map_err(|fault| self.located(fault, at, pc, m))?,
+                        Op::St => self.store(warp, bases, i, m).map_err(|fault| self.located(fault, (at, pc, m)))?,
                         Op::Bra => {
                             let target = i.x as u32;
                             if m == mask {
@@ -462,12 +335,9 @@ impl Launch {
                             for (lane, &index) in index.iter().enumerate() {
                                 if m >> lane & 1 == 1 {
                                     let Some(&target) = targets.get(index as usize) else {
-                                        return Err(self.located(
-                                            Fault::from(format!("brx.idx {index} of {}", targets.len())),
-                                            at,
-                                            pc,
-                                            1 << lane,
-                                        ));
+                                        return Err(
+                                            self.located(Fault::from(format!("brx.idx {index} of {}", targets.len())), (at, pc, 1 << lane))
+                                        );
                                     };
                                     warp.pc[lane] = target;
                                 }
@@ -484,7 +354,7 @@ impl Launch {
                         }
                         Op::Trap => {
                             leave!(mask, pc);
-                            return Err(self.located(Fault::new(LAUNCH_FAILED_BY_TRAP, "trap"), at, pc, m));
+                            return Err(self.located(Fault::new(ILLEGAL_INSTRUCTION, "trap"), (at, pc, m)));
                         }
                         Op::Vote
                         | Op::Shfl
@@ -528,7 +398,7 @@ impl Launch {
                             }
                             warp.parked &= !here;
                             mask = here;
-                            match self.cold(at, warp, bases, i, mask, pc).map_err(|fault| self.located(fault, at, pc, mask))? {
+                            match self.cold(at, warp, bases, i, mask, pc).map_err(|fault| self.located(fault, (at, pc, mask)))? {
                                 Then::On => {}
                                 Then::Sleep(wait) => {
                                     leave!(mask, pc);
@@ -547,7 +417,7 @@ impl Launch {
                                 }
                             }
                         }
-                        _ => match self.cold(at, warp, bases, i, m, pc).map_err(|fault| self.located(fault, at, pc, m))? {
+                        _ => match self.cold(at, warp, bases, i, m, pc).map_err(|fault| self.located(fault, (at, pc, m)))? {
                             Then::On => {}
                             Then::Sleep(wait) => {
                                 // Only a warp that has not parted sleeps as a whole.
@@ -583,207 +453,4 @@ impl Launch {
         self.instructions += u64::from(useful);
         Ok(if useful == 0 { 0 } else { steps.max(1) })
     }
-
-    #[inline(always)]
-    unsafe fn float2(&mut self, bases: Bases, i: &Inst, mask: u32, f: impl Fn(f32, f32) -> f32) {
-        // SAFETY: slots of the program.
-        unsafe {
-            if i.flag & (F_FTZ | F_SAT) == 0 {
-                two(bases, i, mask, |x: f32, y: f32| canonical(f(x, y)));
-            } else {
-                let (ftz, sat) = (i.flag & F_FTZ != 0, i.flag & F_SAT != 0);
-                two(bases, i, mask, |x: f32, y: f32| {
-                    let mut r = if ftz { flush(f(flush(x), flush(y))) } else { f(x, y) };
-                    if sat {
-                        r = if r.is_nan() { 0.0 } else { r.clamp(0.0, 1.0) };
-                    }
-                    canonical(r)
-                });
-            }
-        }
-    }
-
-    /// Host address of bytes that the program names.
-    #[inline(always)]
-    pub(super) fn reach(&mut self, warp: &mut super::Warp, space: Space, address: u64, bytes: u64, lane: usize) -> Result<*mut u8, Fault> {
-        if address & (bytes - 1) != 0 {
-            self.failed = lane as u32;
-            return Err(Fault::new(MISALIGNED_ADDRESS, format!("{bytes} bytes at {address:#x} are not aligned ({space:?})")));
-        }
-        if space == Space::Shared {
-            let found = self.reach_shared(warp.cta, address, bytes);
-            if found.is_err() {
-                self.failed = lane as u32;
-            }
-            return found;
-        }
-        if address >= self.last.0 && address + bytes <= self.last.1 && space != Space::Local {
-            return Ok(address as *mut u8);
-        }
-        self.reach_far(warp, space, address, bytes, lane)
-    }
-
-    #[inline(always)]
-    pub(super) fn reach_shared(&mut self, own: usize, address: u64, bytes: u64) -> Result<*mut u8, Fault> {
-        let mut cta = own;
-        let mut at = address;
-        if address >> 24 != 0 {
-            // Of a CTA of the cluster.
-            let rank = (address >> 24) as usize - 1;
-            if address >> 32 != 0 || rank >= self.config.cluster as usize {
-                return Err(Fault::new(ILLEGAL_ADDRESS, format!("shared address {address:#x}")));
-            }
-            cta = self.ctas[own].first + rank;
-            at = address & 0xFF_FFFF;
-            if self.ctas[cta].live_warps == 0 {
-                return Err(Fault::new(
-                    ILLEGAL_ADDRESS,
-                    format!("shared memory of CTA {rank} of the cluster, which has ended, at {at:#x}"),
-                ));
-            }
-        }
-        let shared = &mut self.ctas[cta].shared;
-        if at < u64::from(SHARED_START) || at + bytes > shared.len() as u64 {
-            return Err(Fault::new(
-                ILLEGAL_ADDRESS,
-                format!("{bytes} bytes of shared memory at {at:#x} lie outside {SHARED_START:#x}..{:#x}", shared.len()),
-            ));
-        }
-        Ok(&raw mut shared[at as usize])
-    }
-
-    #[cold]
-    fn reach_far(&mut self, warp: &mut super::Warp, space: Space, address: u64, bytes: u64, lane: usize) -> Result<*mut u8, Fault> {
-        self.failed = lane as u32;
-        if space == Space::Generic && address >> 32 == super::SHARED_WINDOW >> 32 {
-            let found = self.reach_shared(warp.cta, address & 0xFFFF_FFFF, bytes)?;
-            self.failed = 32;
-            return Ok(found);
-        }
-        if space == Space::Local || space == Space::Generic && address >> 32 == super::LOCAL_WINDOW >> 32 {
-            let size = u64::from(self.program.local);
-            let at = address & 0xFFFF_FFFF;
-            if at + bytes > size {
-                return Err(Fault::new(ILLEGAL_ADDRESS, format!("{bytes} bytes of local memory at {at:#x} lie outside {size:#x}")));
-            }
-            self.failed = 32;
-            return Ok(&raw mut warp.local[lane * size as usize + at as usize]);
-        }
-        match crate::memory::find(address) {
-            Some(found) if address + bytes <= found.end => {
-                self.last = (found.start, found.end);
-                self.failed = 32;
-                Ok(address as *mut u8)
-            }
-            Some(found) => Err(Fault::new(
-                ILLEGAL_ADDRESS,
-                format!("{bytes} bytes at {address:#x} pass the end of an allocation {:#x}..{:#x}", found.start, found.end),
-            )),
-            None => Err(Fault::new(ILLEGAL_ADDRESS, format!("{bytes} bytes at {address:#x} are not allocated"))),
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn address(bases: Bases, i: &Inst, lane: usize) -> u64 {
-        // SAFETY: slots of the program.
-        unsafe {
-            let base = if i.aw == 8 { *bases.at::<u64>(i.a).add(lane) } else { u64::from(*bases.at::<u32>(i.a).add(lane)) };
-            let at = base.wrapping_add(i64::from(i.x) as u64);
-            if i.aw == 8 { at } else { at & 0xFFFF_FFFF }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn load(&mut self, warp: &mut super::Warp, bases: Bases, i: &Inst, mask: u32) -> Result<(), Fault> {
-        let bytes = i.ty.bytes();
-        // SAFETY: slots of the program; addresses are checked.
-        unsafe {
-            if i.n == 1 && bytes == 4 && i.dw == 4 {
-                let to = bases.at::<u32>(i.d);
-                each_lane!(mask, lane, {
-                    let from = self.reach(warp, i.space, Self::address(bases, i, lane), 4, lane)?;
-                    *to.add(lane) = from.cast::<u32>().read_volatile();
-                });
-                return Ok(());
-            }
-            let program: *const Program = &*self.program;
-            let single = [i.d];
-            let slots: &[Slot] = if i.n == 1 { &single } else { &(&(*program).lists)[i.d as usize] };
-            each_lane!(mask, lane, {
-                let from = self.reach(warp, i.space, Self::address(bases, i, lane), u64::from(bytes) * u64::from(i.n), lane)?;
-                for (index, &slot) in slots.iter().enumerate() {
-                    let from = from.add(index * bytes as usize);
-                    let value: u64 = match (bytes, i.ty.signed()) {
-                        (1, false) => u64::from(*from),
-                        (1, true) => *from.cast::<i8>() as i64 as u64,
-                        (2, false) => u64::from(*from.cast::<u16>()),
-                        (2, true) => *from.cast::<i16>() as i64 as u64,
-                        (4, false) => u64::from(from.cast::<u32>().read_volatile()),
-                        (4, true) => *from.cast::<i32>() as i64 as u64,
-                        _ => from.cast::<u64>().read_volatile(),
-                    };
-                    if slot == NONE {
-                        continue;
-                    }
-                    match i.dw {
-                        8 => *bases.at::<u64>(slot).add(lane) = value,
-                        2 => *bases.at::<u32>(slot).add(lane) = value as u32 & 0xFFFF,
-                        _ => *bases.at::<u32>(slot).add(lane) = value as u32,
-                    }
-                }
-            });
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    unsafe fn store(&mut self, warp: &mut super::Warp, bases: Bases, i: &Inst, mask: u32) -> Result<(), Fault> {
-        let bytes = i.ty.bytes();
-        self.patience = 1;
-        // SAFETY: slots of the program; addresses are checked.
-        unsafe {
-            let program: *const Program = &*self.program;
-            let single = [i.d];
-            let slots: &[Slot] = if i.n == 1 { &single } else { &(&(*program).lists)[i.d as usize] };
-            each_lane!(mask, lane, {
-                let address = Self::address(bases, i, lane);
-                let to = self.reach(warp, i.space, address, u64::from(bytes) * u64::from(i.n), lane)?;
-                if i.space == Space::Shared || address >> 32 == super::SHARED_WINDOW >> 32 {
-                    self.no_mbarrier(warp.cta, address as u32, bytes * u32::from(i.n))?;
-                    if self.proxies.on {
-                        self.wrote_shared(warp, lane, address as u32, bytes * u32::from(i.n));
-                    }
-                } else if self.proxies.on {
-                    self.wrote_global(warp, lane, address, bytes * u32::from(i.n));
-                }
-                for (index, &slot) in slots.iter().enumerate() {
-                    let to = to.add(index * bytes as usize);
-                    let value = if i.dw == 8 { *bases.at::<u64>(slot).add(lane) } else { u64::from(*bases.at::<u32>(slot).add(lane)) };
-                    match bytes {
-                        1 => *to = value as u8,
-                        2 => *to.cast::<u16>() = value as u16,
-                        4 => to.cast::<u32>().write_volatile(value as u32),
-                        _ => to.cast::<u64>().write_volatile(value),
-                    }
-                }
-            });
-        }
-        Ok(())
-    }
-
-    /// Refuses writes over a live mbarrier.
-    #[inline(always)]
-    pub(super) fn no_mbarrier(&self, own: usize, at: u32, bytes: u32) -> Result<(), Fault> {
-        let cta = &self.ctas[if at >> 24 == 0 { own } else { self.ctas[own].first + (at >> 24) as usize - 1 }];
-        let at = at & 0xFF_FFFF;
-        for unit in at / 8..=(at + bytes - 1) / 8 {
-            if cta.mbarriers[unit as usize / 64] >> (unit % 64) & 1 == 1 {
-                return Err(format!("a store of {bytes} bytes to shared memory at {at:#x} hits a live mbarrier").into());
-            }
-        }
-        Ok(())
-    }
 }
-
-/// What a trap ends a launch with.
-const LAUNCH_FAILED_BY_TRAP: u32 = super::ILLEGAL_INSTRUCTION;

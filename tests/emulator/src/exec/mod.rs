@@ -3,21 +3,27 @@
 //! One host thread runs a launch. Warps take turns of a random number of instructions; the seed makes a run repeatable. Time is virtual: a
 //! round of turns takes as many nanoseconds as its longest turn has instructions, and where nobody can go on, time jumps to the next event.
 
+mod access;
 mod asynchronous;
 mod cold;
 pub mod float;
+mod frames;
 mod interp;
+mod lanes;
 mod matrix;
 mod mbarrier;
 mod proxies;
+mod registers;
 mod report;
 pub mod tensor;
+mod waits;
 
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::ptx::inst::{NONE, Program};
+use crate::ptx::inst::Program;
 use crate::ptx::module::SHARED_START;
+use waits::Wait;
 
 /// Generic addresses of shared and local memory: no host address looks like these.
 pub const SHARED_WINDOW: u64 = 0x00F0_0000_0000_0000;
@@ -92,14 +98,21 @@ struct Cta {
     written: Vec<proxies::Written>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Wait {
-    None,
-    Until(u64),
-    Barrier { id: u32, generation: u32 },
-    Mbarrier { at: u32, parity: bool, until: u64 },
-    Cluster { generation: u32 },
+impl Cta {
+    /// The first live mbarrier that these bytes of shared memory touch.
+    #[inline(always)]
+    fn mbarrier_in(&self, at: u32, bytes: u32) -> Option<u32> {
+        for unit in at / 8..(at + bytes).div_ceil(8) {
+            if self.mbarriers[unit as usize / 64] >> (unit % 64) & 1 == 1 {
+                return Some(unit * 8);
+            }
+        }
+        None
+    }
 }
+
+/// Who does something: a warp, its place in the program, and lanes.
+type Of = (usize, u32, u32);
 
 /// A product that was issued and is not computed yet.
 struct Issued {
@@ -257,11 +270,11 @@ pub fn run(config: Config) -> Result<u64, Fault> {
     };
     launch.late_products &= !launch.proxies.on;
     launch.scratch.look = launch.proxies.on;
-    launch.spare_frames = take_frames(launch.program.frame as usize / 8 + 64);
+    launch.spare_frames = frames::take(launch.program.frame as usize / 8 + 64);
     let result = launch.all();
     let frames = launch.warps.iter_mut().map(|warp| std::mem::take(&mut warp.frame)).filter(|frame| !frame.is_empty());
     let frames = frames.chain(std::mem::take(&mut launch.spare_frames)).collect();
-    give_frames(frames);
+    frames::give(frames);
     CLOCK.fetch_max(launch.now, Ordering::Relaxed);
     if crate::settings::number("EMU_VERBOSE", 0) > 0 {
         eprintln!(
@@ -393,7 +406,7 @@ impl Launch {
                         left = Some((warp.cta, cta.copies));
                     }
                 } else {
-                    release_without_count(cta);
+                    waits::release_without_count(cta);
                 }
             }
             warp.live != 0
@@ -417,69 +430,8 @@ impl Launch {
         Ok(())
     }
 
-    /// Ends the cluster's barrier if all that live have arrived.
-    fn settle_cluster(&mut self, first: usize) {
-        let live: u32 = self.ctas[first..first + self.config.cluster as usize].iter().map(|cta| cta.live_warps).sum();
-        if let Some(cluster) = self.clusters.get_mut(&first)
-            && cluster.arrived > 0
-            && cluster.arrived >= live
-        {
-            cluster.arrived = 0;
-            cluster.generation += 1;
-        }
-    }
-
-    /// Whether the warp's wait is over.
-    fn ready(&mut self, at: usize) -> bool {
-        let warp = &mut self.warps[at];
-        let over = match warp.wait {
-            Wait::None => return warp.live != 0,
-            Wait::Until(until) => self.now >= until,
-            Wait::Barrier { id, generation } => {
-                let over = self.ctas[warp.cta].barriers[id as usize].generation != generation;
-                warp.woken = over;
-                over
-            }
-            Wait::Mbarrier { at, parity, until } => {
-                let shared = &self.ctas[warp.cta].shared;
-                let word = u64::from_le_bytes(shared[at as usize..at as usize + 8].try_into().unwrap());
-                self.now >= until || mbarrier::State::unpack(word).phase != parity
-            }
-            Wait::Cluster { generation } => self.clusters[&self.ctas[warp.cta].first].generation != generation,
-        };
-        if over {
-            warp.wait = Wait::None;
-        }
-        over
-    }
-
-    /// Moves the clock to the next event; whether there is one.
-    fn jump(&mut self) -> bool {
-        let mut next = self.copies.peek().map(|copy| copy.due);
-        for &at in &self.active {
-            let warp = &self.warps[at];
-            let until = match warp.wait {
-                Wait::Until(until) | Wait::Mbarrier { until, .. } => until,
-                Wait::Barrier { id, generation } if self.ctas[warp.cta].barriers[id as usize].generation != generation => self.now + 1,
-                Wait::Cluster { generation } if self.clusters[&self.ctas[warp.cta].first].generation != generation => self.now + 1,
-                _ => continue,
-            };
-            next = Some(next.map_or(until, |next| next.min(until)));
-        }
-        match next {
-            Some(next) => {
-                if self.copies.is_empty() {
-                    self.patience = (self.patience * 2).min(1000);
-                }
-                self.now = self.now.max(next);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// A fault with the place where it happened.
-    fn located(&self, fault: Fault, at: usize, pc: u32, mask: u32) -> Fault {
+    fn located(&self, fault: Fault, (at, pc, mask): Of) -> Fault {
         let warp = &self.warps[at];
         let cta = &self.ctas[warp.cta];
         let inst = self.program.code[pc as usize];
@@ -499,46 +451,6 @@ impl Launch {
             ),
         }
     }
-}
-
-/// Ends barriers of all threads that only threads which have ended are missing from.
-fn release_without_count(cta: &mut Cta) {
-    let live = cta.live_warps * 32;
-    for barrier in &mut cta.barriers {
-        if barrier.count == 0 && barrier.arrived > 0 && barrier.arrived >= live {
-            release(barrier);
-        }
-    }
-}
-
-fn release(barrier: &mut Barrier) {
-    barrier.last = (barrier.all, barrier.any, barrier.number);
-    barrier.generation = barrier.generation.wrapping_add(1);
-    barrier.arrived = 0;
-    barrier.count = 0;
-}
-
-const _: () = assert!(NONE == u32::MAX);
-
-/// Frames of launches that have ended, by their size: new memory from the system costs more than most launches.
-static FRAMES: std::sync::Mutex<Vec<Vec<u64>>> = std::sync::Mutex::new(Vec::new());
-
-fn take_frames(words: usize) -> Vec<Vec<u64>> {
-    let mut all = FRAMES.lock().unwrap_or_else(|error| error.into_inner());
-    all.extract_if(.., |frame| frame.len() == words).collect()
-}
-
-fn give_frames(frames: Vec<Vec<u64>>) {
-    let mut all = FRAMES.lock().unwrap_or_else(|error| error.into_inner());
-    all.extend(frames);
-    // The oldest go first; four gigabytes stay, of which mostly a small part was ever touched.
-    let mut words: usize = all.iter().map(Vec::len).sum();
-    let mut old = 0;
-    while words > 512 << 20 {
-        words -= all[old].len();
-        old += 1;
-    }
-    all.drain(..old);
 }
 
 /// The virtual clock.

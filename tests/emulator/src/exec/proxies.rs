@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::{Fault, Launch, Warp};
+use super::registers::each_lane;
+use super::{Fault, Launch, Of, Warp};
 
 /// A generic write: when, and by which thread of the launch. 0: none.
 #[derive(Default, Clone, Copy)]
@@ -47,8 +48,7 @@ impl Launch {
     pub(super) fn wrote_shared(&mut self, warp: &Warp, lane: usize, address: u32, bytes: u32) {
         let at = self.proxies.tick();
         let thread = Self::thread_of(warp, lane, self.warps_of_cta());
-        let cta = if address >> 24 == 0 { warp.cta } else { self.ctas[warp.cta].first + (address >> 24) as usize - 1 };
-        let place = address & 0xFF_FFFF;
+        let (cta, place) = self.shared_place(address, warp.cta);
         for unit in place / 16..=(place + bytes - 1) / 16 {
             self.ctas[cta].written[unit as usize] = Written { at, thread };
         }
@@ -62,6 +62,21 @@ impl Launch {
         }
     }
 
+    /// A fence of these lanes, for the spaces of these bits.
+    pub(super) fn fence(&mut self, warp: &mut Warp, spaces: u8, mask: u32) {
+        if self.proxies.on {
+            let now = self.proxies.tick();
+            let fences = warp.fences.get_or_insert_default();
+            each_lane!(mask, lane, {
+                for (space, fences) in fences.iter_mut().enumerate() {
+                    if spaces >> space & 1 == 1 {
+                        fences[lane] = now;
+                    }
+                }
+            });
+        }
+    }
+
     /// A copy is going to write there: what was written before does not matter any more.
     pub(super) fn forget_writes(&mut self, cta: usize, at: u32, bytes: u32) {
         if self.proxies.on {
@@ -70,14 +85,14 @@ impl Launch {
     }
 
     /// Whether one of both made a fence for the space behind the write.
-    fn fenced(&self, written: Written, space: usize, issuer: (usize, u32, u32)) -> bool {
+    fn fenced(&self, written: Written, space: usize, issuer: Of) -> bool {
         let made = |warp: usize, lane: usize| self.warps[warp].fences.as_ref().map_or(0, |fences| fences[space][lane]);
         written.at == 0
             || made(written.thread as usize / 32, written.thread as usize % 32) > written.at
             || (0..32).any(|lane| issuer.2 >> lane & 1 == 1 && made(issuer.0, lane) > written.at)
     }
 
-    fn missing(&mut self, written: Written, place: String, of: (usize, u32, u32)) -> Result<(), Fault> {
+    fn missing(&mut self, written: Written, place: String, of: Of) -> Result<(), Fault> {
         let threads = self.warps_of_cta() as u32 * 32;
         let (cta, thread) = (written.thread / threads, written.thread % threads);
         let text = format!("no fence.proxy.async between a store of CTA {cta}, thread {thread}, to {place} and its use by the async proxy");
@@ -86,14 +101,14 @@ impl Launch {
         }
         self.proxies.reports += 1;
         if self.proxies.reports <= 3 {
-            let fault = self.located(text.into(), of.0, of.1, of.2);
+            let fault = self.located(text.into(), of);
             eprintln!("[emu] {}", fault.text);
         }
         Ok(())
     }
 
     /// The async proxy reads these 16-byte units of shared memory.
-    pub(super) fn reads_shared(&mut self, of: (usize, u32, u32), cta: usize, units: impl Iterator<Item = u32>) -> Result<(), Fault> {
+    pub(super) fn reads_shared(&mut self, of: Of, cta: usize, units: impl Iterator<Item = u32>) -> Result<(), Fault> {
         if self.proxies.on {
             for unit in units {
                 let written = self.ctas[cta].written[unit as usize];
@@ -106,7 +121,7 @@ impl Launch {
     }
 
     /// The async proxy reads these bytes of global memory.
-    pub(super) fn reads_global(&mut self, of: (usize, u32, u32), address: u64, bytes: u32) -> Result<(), Fault> {
+    pub(super) fn reads_global(&mut self, of: Of, address: u64, bytes: u32) -> Result<(), Fault> {
         if self.proxies.on && bytes > 0 {
             for unit in address / 16..=(address + u64::from(bytes) - 1) / 16 {
                 if let Some(&written) = self.proxies.global.get(&unit)

@@ -79,7 +79,7 @@ pub enum Space {
 pub enum Op {
     Nop, Mov, Special, Pack, Unpack,
     Add, Sub, MulLo, MulHi, MulWide, MadLo, MadHi, MadWide, Div, Rem, Min, Max, Neg, Abs, And, Or, Xor, Not, Shl, Shr, ShfL, ShfR, Bfe, Bfi, Popc, Clz,
-    Brev, Bfind, Prmt, Lop3, Selp, Setp, Set, Cvt, CvtPair, Fma, Rcp, Sqrt, Rsqrt, Ex2, Lg2, Sin, Cos, Tanh, Copysign, Dp4a, AddCarry, SubCarry,
+    Brev, Bfind, Prmt, Lop3, Selp, Setp, Set, Cvt, CvtPair, Fma, Rcp, Sqrt, Rsqrt, Ex2, Lg2, Sin, Cos, Tanh, Copysign, Dp4a,
     Ld, St, Atom, LdParam, StParam, CopyParam, LdEntry, ToGeneric, FromGeneric, IsSpace, Mapa,
     Bra, Brx, Call, Ret, Exit, Trap,
     Bar, BarWarp, Vote, Shfl, Match, Redux, Elect, ActiveMask,

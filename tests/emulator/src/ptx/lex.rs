@@ -21,6 +21,26 @@ fn of_word(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'%' | b'.')
 }
 
+/// A number as PTX writes it; floating ones are their bits.
+pub fn number(word: &str) -> Option<u64> {
+    let bytes = word.as_bytes();
+    if !bytes.first()?.is_ascii_digit() {
+        return None;
+    }
+    if bytes.len() >= 2 && bytes[0] == b'0' {
+        match bytes[1] {
+            b'f' | b'F' | b'd' | b'D' => return u64::from_str_radix(&word[2..], 16).ok(),
+            b'x' | b'X' => return u64::from_str_radix(word[2..].trim_end_matches('U'), 16).ok(),
+            b'b' | b'B' => return u64::from_str_radix(word[2..].trim_end_matches('U'), 2).ok(),
+            _ => {}
+        }
+    }
+    if word.contains('.') {
+        return word.parse::<f64>().ok().map(f64::to_bits);
+    }
+    word.trim_end_matches('U').parse::<u64>().ok()
+}
+
 impl<'a> Lexer<'a> {
     pub fn new(text: &'a str, at: usize, line: u32) -> Lexer<'a> {
         Lexer { text, at, line }

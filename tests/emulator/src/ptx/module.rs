@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::decode;
-use super::inst::Program;
-use super::lex::{Lexer, Token};
+use super::inst::{Program, Ty};
+use super::lex::{Lexer, Token, number};
 
 /// What a function's head says.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +16,8 @@ pub struct Head {
     /// Name, bytes and alignment.
     pub results: Vec<(String, u32, u32)>,
     pub parameters: Vec<(String, u32, u32)>,
+    /// Functions that the body calls.
+    pub callees: Vec<String>,
     pub max_threads: u32,
     pub cluster: [u32; 3],
 }
@@ -58,7 +60,10 @@ impl Module {
                     let entry = text[..lexer.at].ends_with(".entry");
                     module.function(&mut lexer, entry)?;
                 }
-                Token::Word(".section") => skip_braces(&mut lexer),
+                Token::Word(".section") => {
+                    while !matches!(lexer.next(), Token::Mark(b'{') | Token::End) {}
+                    callees(&mut lexer);
+                }
                 Token::Word(".pragma") => while !matches!(lexer.next(), Token::Mark(b';') | Token::End) {},
                 Token::Word(".alias") => return Err(format!("line {}: .alias is not supported", lexer.line)),
                 Token::Word(space @ (".shared" | ".global" | ".const")) => {
@@ -121,7 +126,7 @@ impl Module {
             }
         }
         (head.body, head.line) = (lexer.at, lexer.line);
-        skip_open_braces(lexer);
+        head.callees = callees(lexer);
         self.heads.insert(name.to_string(), head);
         Ok(())
     }
@@ -145,22 +150,31 @@ fn numbers(lexer: &mut Lexer<'_>) -> Vec<u32> {
     found
 }
 
-fn skip_braces(lexer: &mut Lexer<'_>) {
-    while !matches!(lexer.next(), Token::Mark(b'{') | Token::End) {}
-    skip_open_braces(lexer);
-}
-
-fn skip_open_braces(lexer: &mut Lexer<'_>) {
+/// Walks to behind the brace that closes what is open; names of the functions that are called there.
+fn callees(lexer: &mut Lexer<'_>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
     let mut depth = 1;
     while depth > 0 {
         match lexer.next() {
             Token::Mark(b'{') => depth += 1,
             Token::Mark(b'}') => depth -= 1,
             Token::Word(".loc") => lexer.skip_line(),
+            Token::Word("call" | "call.uni") => {
+                if lexer.take(b'(') {
+                    while !matches!(lexer.next(), Token::Mark(b')') | Token::End) {}
+                    lexer.take(b',');
+                }
+                if let Token::Word(name) = lexer.next()
+                    && !found.iter().any(|other| other == name)
+                {
+                    found.push(name.to_string());
+                }
+            }
             Token::End => break,
             _ => {}
         }
     }
+    found
 }
 
 /// Parameters up to the closing parenthesis.
@@ -205,7 +219,7 @@ pub fn declaration(lexer: &mut Lexer<'_>) -> Result<(String, u32, u32, Vec<u8>),
             }
             Token::Word(word) if word.starts_with('.') => {
                 lexer.next();
-                if let Some(ty) = super::inst::Ty::of(&word[1..]) {
+                if let Some(ty) = Ty::of(&word[1..]) {
                     bytes = ty.bytes();
                     align = align.max(bytes);
                 }
@@ -246,7 +260,7 @@ fn initialiser(lexer: &mut Lexer<'_>, bytes: u32) -> Result<Vec<u8>, String> {
             _ => {}
         }
         let Token::Word(word) = lexer.next() else { break };
-        let value = super::decode::number(word).ok_or_else(|| format!("line {}: initialiser `{word}`", lexer.line))?;
+        let value = number(word).ok_or_else(|| format!("line {}: initialiser `{word}`", lexer.line))?;
         let value = if negative { value.wrapping_neg() } else { value };
         if braces {
             data.push(value as u8);
