@@ -101,6 +101,8 @@ OPERATIONS = {
         ),
         True,
     ),
+    "scatter": (lambda ids, x, y: y.scatter_(1, ids, x), lambda o: (o.columns_of_rows(), o.matrix(), o.matrix()), False),
+    "index_copy": (lambda ids, x, y: y.index_copy_(0, ids, x), lambda o: (o.permutation(o.rows), o.matrix(), o.matrix()), False),
     "quantise": (quantise, lambda o: (o.matrix(),), True),
     "dequantise": (
         lambda q, scale: (q.float() * scale).to(torch.bfloat16),

@@ -107,6 +107,16 @@ pub fn combined(ids: In<u32, M, { COMBINED }>, weights: In<f32, M, { COMBINED }>
 }
 
 #[maco::megakernel]
+pub fn scattered(columns: In<u32, M, N>, x: In<bf16, M, N>, y: InOut<bf16, M, N>) {
+    scatter(columns, x, y);
+}
+
+#[maco::megakernel]
+pub fn replaced(ids: In<u32, M>, x: In<bf16, M, N>, y: InOut<bf16, M, N>) {
+    index_copy(ids, x, y);
+}
+
+#[maco::megakernel]
 pub fn quantised(x: In<bf16, M, N>, q: Out<i8, M, N>, scale: Out<f32, M, 1>) {
     quantise(x, q, scale);
 }

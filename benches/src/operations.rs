@@ -36,7 +36,7 @@ macro_rules! operations {
 }
 
 /// All but [`ROPE`], whose columns are heads of pairs.
-const OF_ROWS: [Operation; 20] = operations!(
+const OF_ROWS: [Operation; 22] = operations!(
     copy: copied,
     add: added,
     gelu: activated,
@@ -53,6 +53,8 @@ const OF_ROWS: [Operation; 20] = operations!(
     embedding: embedded,
     gather: gathered,
     gather_sum: combined,
+    scatter: scattered,
+    index_copy: replaced,
     quantise: quantised,
     dequantise: dequantised,
     argmax: largest,

@@ -90,6 +90,18 @@ fn expected(operation: &str, of: &dyn Fn(&str) -> Vec<f64>) -> Vec<(&'static str
             };
             vec![("y", (0..ROWS * WIDTH).map(element).collect())]
         }
+        "scatter" => {
+            let (x, mut y) = (x(), vec![0.0; ROWS * WIDTH]);
+            of("columns").iter().enumerate().for_each(|(n, column)| y[n / WIDTH * WIDTH + *column as usize] = x[n]);
+            vec![("y", y)]
+        }
+        "index_copy" => {
+            let (x, mut y) = (x(), vec![0.0; ROWS * WIDTH]);
+            for (row, id) in x.chunks(WIDTH).zip(of("ids")) {
+                y[id as usize * WIDTH..][..WIDTH].copy_from_slice(row);
+            }
+            vec![("y", y)]
+        }
         "quantise" => {
             let quantised = |row: &[f64]| row.iter().map(|v| (v / scale(row)).round_ties_even()).collect();
             vec![("q", rows(&x(), &quantised)), ("scale", rows(&x(), &|row| vec![scale(row)]))]
