@@ -22,13 +22,17 @@ struct Work<'a> {
 /// Lints and assembles the PTX of each package that has kernels, and prints what each entry costs.
 pub fn check(packages: &[Package]) -> Result<(), Failure> {
     let assembler = fetch::ptxas()?;
-    let (mut work, mut faults) = (Vec::new(), Vec::new());
+    let mut sources = Vec::new();
     for package in packages.iter().filter(|package| package.has_kernels()) {
         let file = package.ptx();
         let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
-        let rules = Rules::of(&ptx);
-        faults.extend(lint::check(&ptx, &rules).iter().map(|finding| format!("{}: {finding}", package.name)));
-        let (folder, entries) = (file.with_file_name("sass"), entries(&ptx));
+        sources.push((package, file, ptx));
+    }
+    let linted = parallel::each(&sources, |(_, _, ptx)| ptx.len(), |(_, _, ptx)| lint::check(ptx, &Rules::of(ptx)));
+    let (mut work, mut faults) = (Vec::new(), Vec::new());
+    for ((package, file, ptx), findings) in sources.iter().zip(linted) {
+        faults.extend(findings.iter().map(|finding| format!("{}: {finding}", package.name)));
+        let (rules, folder, entries) = (Rules::of(ptx), file.with_file_name("sass"), entries(ptx));
         ptxas::sweep(&folder, &entries)?;
         work.extend(entries.into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), folder: folder.clone(), entry }));
     }
