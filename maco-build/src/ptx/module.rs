@@ -30,6 +30,8 @@ pub struct Function<'a> {
 pub struct Statement<'a> {
     /// Without predicate, comments and the final semicolon; a label keeps its colon.
     pub text: &'a str,
+    /// The first word: every rule asks for it.
+    opcode: &'a str,
     /// What a comment `// maco:allow(…)` on this line or alone on the line before permits.
     pub allowed: Option<&'a str>,
     /// A call of a function that never returns, as of a panic.
@@ -39,9 +41,13 @@ pub struct Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
+    fn new(text: &'a str, allowed: Option<&'a str>, place: Option<(u32, u32)>) -> Statement<'a> {
+        Statement { text, opcode: text.split_whitespace().next().unwrap_or_default(), allowed, last: false, place }
+    }
+
     /// `ld.global.b32` of `ld.global.b32 %r1, [%rd2]`.
     pub fn opcode(&self) -> &'a str {
-        self.text.split_whitespace().next().unwrap_or_default()
+        self.opcode
     }
 
     /// The label this statement is.
@@ -162,7 +168,7 @@ impl<'a> Reader<'a> {
             match part {
                 "{" => self.depth += 1,
                 "}" => self.depth -= 1,
-                text => function.body.push(Statement { text: unpredicated(text), allowed: self.allowed, last: false, place: self.place }),
+                text => function.body.push(Statement::new(unpredicated(text), self.allowed, self.place)),
             }
         }
     }
@@ -221,7 +227,7 @@ fn join_colons<'a>(code: &'a str, parts: Vec<&'a str>) -> Vec<&'a str> {
 
 fn is_label(text: &str) -> bool {
     let name = text.trim_end_matches(':');
-    text.len() - name.len() == 1 && !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "_$%".contains(c))
+    text.len() - name.len() == 1 && !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_$%".contains(&c))
 }
 
 fn unpredicated(text: &str) -> &str {
