@@ -172,6 +172,24 @@ fn a_row_of_a_known_device_has_its_part_of_the_roofline() {
     assert_eq!((rows[1].wait, rows[2].wait), (50.0, 0.0));
 }
 
+#[test]
+fn overlap_is_the_time_in_which_others_run_too() {
+    let overlaps = |profile: &Profile| profile.summary().operations.iter().map(|row| row.overlap).collect::<Vec<_>>();
+    assert_eq!(overlaps(&by_hand()), [0.0, 0.0, 0.0], "one after the other, though `a` runs on both workers");
+    let mut profile = by_hand();
+    let run = |task| move |span: &&mut Span| span.kind == Kind::Run && span.task == task;
+    // `b` from 100 to 200: half of it beside `a`, which takes 150.
+    *profile.spans.iter_mut().find(run(2)).unwrap() = Span { worker: 1, kind: Kind::Run, task: 2, start: 100, end: 200 };
+    assert_eq!(overlaps(&profile), [100.0 / 3.0, 50.0, 0.0]);
+    // `c` in all of `b`: nothing of that is `b`'s alone.
+    *profile.spans.iter_mut().find(run(3)).unwrap() = Span { worker: 0, kind: Kind::Run, task: 3, start: 100, end: 300 };
+    assert_eq!(overlaps(&profile), [100.0 / 3.0, 100.0, 50.0]);
+    // A task that takes no time, and an operation without any.
+    profile.spans.retain(|span| span.kind == Kind::Run && span.task == 0);
+    profile.spans[0].end = profile.spans[0].start;
+    assert_eq!(overlaps(&profile), [0.0, 0.0, 0.0]);
+}
+
 /// Two workers: `a` on both, then `b` on worker 1 after both, then `c` after `b` on worker 0.
 fn by_hand() -> Profile {
     let operation = |name: &str, tasks| Operation { name: name.into(), tile: vec![4], tasks, bytes: None, flops: 0 };

@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One row per operation: tasks, time, % of roofline, wait %, multiprocessors
+    /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors
     #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\n\
                       Example: maco-trace summary trace.json")]
     Summary {

@@ -39,12 +39,14 @@ pub struct OperationSummary {
     pub roofline: Option<f64>,
     /// Part of the time that workers spent on it in which they waited until a task might run, in percent.
     pub wait: f64,
+    /// Part of the time from which to which tasks of it ran, on whatever worker, in which tasks of other operations ran too, in percent.
+    pub overlap: f64,
     /// Workers that ran it.
     pub workers: u32,
 }
 
 impl Profile {
-    /// The table: operation, tasks, time, % of roofline, wait %, multiprocessors.
+    /// The table: operation, tasks, time, % of roofline, wait %, overlap %, multiprocessors.
     pub fn summary(&self) -> Summary {
         #[derive(Clone, Default)]
         struct Sum {
@@ -64,9 +66,10 @@ impl Profile {
                 sum.workers.insert(span.worker);
             }
         }
+        let overlaps = self.overlaps();
         let total: u64 = sums.iter().map(|sum| sum.time).sum();
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
-        let operations = self.operations.iter().zip(&sums).map(|(operation, sum)| {
+        let operations = self.operations.iter().zip(&sums).zip(overlaps).map(|((operation, sum), overlap)| {
             let ideal = self.roofline.zip(operation.bytes).map(|(roof, bytes)| {
                 let seconds = (bytes as f64 / roof.bytes_per_second).max(operation.flops as f64 / roof.flops_per_second);
                 // Of all its tasks, spread over all multiprocessors; of those that were recorded, one after the other.
@@ -80,6 +83,7 @@ impl Profile {
                 mean: sum.time as f64 / f64::from(sum.tasks.max(1)),
                 roofline: ideal.filter(|_| sum.time > 0).map(|ideal| percent(ideal, sum.time as f64)),
                 wait: percent(sum.wait as f64, (sum.wait + sum.time) as f64),
+                overlap,
                 workers: sum.workers.len() as u32,
             }
         });
@@ -91,6 +95,42 @@ impl Profile {
             title: format!("{} on {}: {} workers, {}", self.megakernel, self.device, self.workers, self.schedule),
         }
     }
+
+    /// See [`OperationSummary::overlap`], of each operation.
+    fn overlaps(&self) -> Vec<f64> {
+        /// Tasks that run, and nanoseconds in which there were any, and in which no other operation had any.
+        #[derive(Clone, Default)]
+        struct Operation {
+            running: u32,
+            any: u64,
+            alone: u64,
+        }
+        let mut changes: Vec<(u64, bool, usize)> = Vec::new();
+        for span in self.runs().filter(|span| span.duration() > 0) {
+            let operation = self.tasks[span.task as usize].operation as usize;
+            changes.extend([(span.start, true, operation), (span.end, false, operation)]);
+        }
+        changes.sort_unstable();
+        let mut operations = vec![Operation::default(); self.operations.len()];
+        let mut active: BTreeSet<usize> = BTreeSet::new();
+        let mut before = 0;
+        for (now, begins, number) in changes {
+            for &at in &active {
+                operations[at].any += now - before;
+                operations[at].alone += if active.len() == 1 { now - before } else { 0 };
+            }
+            before = now;
+            let operation = &mut operations[number];
+            operation.running = if begins { operation.running + 1 } else { operation.running - 1 };
+            if operation.running > 0 {
+                active.insert(number);
+            } else {
+                active.remove(&number);
+            }
+        }
+        let overlap = |Operation { any, alone, .. }| if any > 0 { 100.0 * (any - alone) as f64 / any as f64 } else { 0.0 };
+        operations.into_iter().map(overlap).collect()
+    }
 }
 
 impl fmt::Display for Summary {
@@ -101,7 +141,7 @@ impl fmt::Display for Summary {
         }
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN);
-        table.set_header(["operation", "tile", "tasks", "time", "mean", "% of roofline", "wait %", "SMs"]);
+        table.set_header(["operation", "tile", "tasks", "time", "mean", "% of roofline", "wait %", "overlap %", "SMs"]);
         for row in &self.operations {
             table.add_row([
                 row.name.clone(),
@@ -111,6 +151,7 @@ impl fmt::Display for Summary {
                 time(row.mean),
                 row.roofline.map_or_else(String::new, |percent| format!("{percent:.1}")),
                 format!("{:.1}", row.wait),
+                format!("{:.1}", row.overlap),
                 row.workers.to_string(),
             ]);
         }
