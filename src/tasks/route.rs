@@ -78,7 +78,7 @@ impl Run {
         let mut at = (self.first + warp.lane / numbers, warp.lane % numbers);
         while warp.any(at.0 < self.end) {
             let mut ahead = at;
-            let mut load = || {
+            let mut load = |_: u32| {
                 // Loaded whether it is there or not: the use of what a branch loads would wait in the branch. Somebody's is there, so the first is.
                 let there = ahead.0 < self.end;
                 let (token, n) = if there { ahead } else { (self.first, 0) };
@@ -87,29 +87,14 @@ impl Run {
                 ahead = next(ahead);
                 if there { id } else { u32::MAX }
             };
-            let ids = [
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(), //
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-                load(),
-            ];
             macro_rules! each {
-                ($($n:literal)*) => {$(
-                    f(at.0, at.1, ids[$n]);
-                    at = next(at);
-                )*};
+                ($($n:literal)*) => {
+                    let ids = [$(load($n)),*];
+                    $(
+                        f(at.0, at.1, ids[$n]);
+                        at = next(at);
+                    )*
+                };
             }
             each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
         }

@@ -83,8 +83,8 @@ impl Share {
                     let lane = left.trailing_zeros();
                     left &= left.wrapping_sub(1);
                     // Behind the last one there is no row.
-                    let row = warp::broadcast(id, lane % warp::LANES);
-                    if lane < warp::LANES { (first + lane, row) } else { (NONE, NONE) }
+                    let row = warp::broadcast(id, lane % self.lanes);
+                    if lane < self.lanes { (first + lane, row) } else { (NONE, NONE) }
                 };
                 let [a, b, c, d] = [next(), next(), next(), next()];
                 let mut col = self.lane() * 8;
@@ -106,8 +106,9 @@ impl Share {
                         col += self.lanes * 8;
                         continue;
                     }
-                    // SAFETY: (of both) where there is a row, a whole block of aligned rows inside the tensor.
+                    // SAFETY: where there is a row, a whole block of aligned rows inside the tensor.
                     let new = |(from, _): (u32, u32)| unsafe { E::eight_if(from != NONE, x.pointer(from as i32, col as i32)) };
+                    // SAFETY: as above.
                     let old = |(_, to): (u32, u32)| unsafe { E::eight_if(const { ADDS } && to != NONE, y.pointer(to as i32, col as i32)) };
                     let (na, nb, nc, nd) = (new(a), new(b), new(c), new(d));
                     let (wa, wb, wc, wd) = if const { ADDS } {

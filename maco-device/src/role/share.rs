@@ -322,6 +322,17 @@ impl Share {
         }
     }
 
+    /// Over the blocks of rows of so many columns, and the first of this thread; without columns there is none.
+    #[inline(always)]
+    fn blocks_of(self, cols: u32) -> Option<(Walk, (u32, u32))> {
+        let across = cols.div_ceil(8);
+        if across == 0 {
+            return None;
+        }
+        let walk = Walk::new(self.threads, across);
+        Some((walk, walk.start(self.thread)))
+    }
+
     /// Blocks of eight columns for each thread, neighbours to neighbours.
     #[inline(always)]
     pub fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -331,12 +342,7 @@ impl Share {
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
         let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
-        let across = cols.div_ceil(8);
-        if across == 0 {
-            return;
-        }
-        let walk = Walk::new(self.threads, across);
-        let mut at = walk.start(self.thread);
+        let Some((walk, mut at)) = self.blocks_of(cols) else { return };
         if !(wide && cols.is_multiple_of(8) && inputs.whole()) {
             let readers = inputs.readers(false);
             while at.0 < rows {
@@ -385,12 +391,7 @@ impl Share {
         f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
     ) {
         let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
-        let across = cols.div_ceil(8);
-        if across == 0 {
-            return;
-        }
-        let walk = Walk::new(self.threads, across);
-        let mut at = walk.start(self.thread);
+        let Some((walk, mut at)) = self.blocks_of(cols) else { return };
         let terms = terms.readers(false);
         let add = |sum: [f32; 8], (weight, v): (f32, [f32; 8])| zip8(sum, v, |sum, v| sum + weight * v);
         if !(wide && cols.is_multiple_of(8) && x.whole()) {
