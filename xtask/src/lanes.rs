@@ -3,6 +3,7 @@
 //! `MACO_LANES` says how many, 1 by default. Each lane has a target directory of its own, since cargo builds one thing at a time in each, and each
 //! package always the same lane, so that what one command has built the next one finds.
 
+use std::cmp::Reverse;
 use std::env;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -22,6 +23,19 @@ pub fn count() -> usize {
 /// The target directory of a lane; the first has the workspace's.
 pub fn target_of(lane: usize) -> PathBuf {
     if lane == 0 { target() } else { target().join(format!("lane{lane}")) }
+}
+
+/// A lane for each item, so that all have about as much to do: the largest first, each to the lane that has the least so far.
+pub fn spread(work: &[usize], lanes: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..work.len()).collect();
+    order.sort_by_key(|&item| (Reverse(work[item]), item));
+    let (mut loads, mut of) = (vec![0; lanes], vec![0; work.len()]);
+    for item in order {
+        let lane = (0..lanes).min_by_key(|&lane| loads[lane]).unwrap_or(0);
+        loads[lane] += work[item];
+        of[item] = lane;
+    }
+    of
 }
 
 /// `work` of every package, in the order of the packages; those of a lane one after the other, lanes side by side.
@@ -44,6 +58,13 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+
+    #[test]
+    fn lanes_have_about_as_much_to_do() {
+        assert_eq!(spread(&[1, 5, 3, 4, 1], 2), [0, 0, 1, 1, 0]);
+        assert_eq!(spread(&[2, 2, 2], 1), [0, 0, 0]);
+        assert_eq!(spread(&[], 3), [0; 0]);
+    }
 
     #[test]
     fn every_package_is_worked_on_once_in_its_lane() {

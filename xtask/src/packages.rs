@@ -67,6 +67,13 @@ impl Package {
         fs::read_to_string(self.directory().join("build.rs")).is_ok_and(|script| script.contains("maco_build::"))
     }
 
+    /// How many megakernels its sources have: most of a build's time is theirs.
+    fn kernels(&self) -> usize {
+        let sources = fs::read_dir(self.directory().join("src")).into_iter().flatten().flatten();
+        let texts = sources.filter_map(|source| fs::read_to_string(source.path()).ok());
+        texts.map(|text| text.matches("#[maco::megakernel").count()).sum()
+    }
+
     /// Where the build leaves its PTX.
     pub fn ptx(&self) -> PathBuf {
         lanes::target_of(self.lane).join("maco").join(&self.name).join("maco.ptx")
@@ -87,8 +94,12 @@ pub fn beside() -> Result<Vec<Package>, Failure> {
     }
     manifests.retain(|manifest| manifest.is_file());
     manifests.sort();
-    let numbered = manifests.into_iter().enumerate();
-    numbered.map(|(number, manifest)| Ok(Package { lane: number % lanes::count(), ..Package::at(manifest)? })).collect()
+    let mut packages = manifests.into_iter().map(Package::at).collect::<Result<Vec<_>, _>>()?;
+    let work: Vec<usize> = packages.iter().map(|package| 1 + package.kernels()).collect();
+    for (package, lane) in packages.iter_mut().zip(lanes::spread(&work, lanes::count())) {
+        package.lane = lane;
+    }
+    Ok(packages)
 }
 
 #[cfg(test)]
