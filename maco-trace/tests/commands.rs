@@ -76,7 +76,7 @@ fn summary_and_critical_path() {
     let text = bench.prints(&["summary", "a.json"]);
     assert!(text.contains("drawn on paper: 2 workers, static; 3.20 µs"), "{text}");
     let row: Vec<&str> = text.lines().find(|line| line.starts_with("| b <c>")).unwrap().split('|').map(str::trim).collect();
-    assert_eq!(row[1..9], ["b <c>", "64 × 128", "1", "2.00 µs", "2.00 µs", "", "23.1", "1"]);
+    assert_eq!(row[1..10], ["b <c>", "64 × 128", "1", "2.00 µs", "2.00 µs", "", "23.1", "0.0", "1"]);
     let text = bench.prints(&["critical-path", "a.json"]);
     let order: Vec<usize> = ["a [0, 0]", "b <c> [0, 0]"].iter().map(|name| text.find(name).unwrap()).collect();
     assert!(order.is_sorted() && text.contains("3.00 µs of 3.20 µs (94 %)") && !text.contains("a [1, 0]"), "{text}");
