@@ -34,7 +34,7 @@ const SETTINGS: [(&str, &str); 6] = [
     ("MACO_DEADLINE_SCALE", "1000"),
     ("EMU_SMS", "24"),
     ("EMU_TICK", "100"),
-    ("EMU_PROXY", "1"),
+    ("EMU_PROXY", "2"),
     ("EMU_RACES", "2"),
 ];
 
