@@ -29,8 +29,14 @@ const PROGRAMS: [(&str, &str, &str); 10] = [
 ];
 
 /// What they are told: see `tests/emulator/README.md`. Deadlines of the host are in real time.
-const SETTINGS: [(&str, &str); 5] =
-    [("MACO_GPU_TESTS", "1"), ("MACO_DEADLINE_SCALE", "1000"), ("EMU_SMS", "24"), ("EMU_TICK", "100"), ("EMU_PROXY", "1")];
+const SETTINGS: [(&str, &str); 6] = [
+    ("MACO_GPU_TESTS", "1"),
+    ("MACO_DEADLINE_SCALE", "1000"),
+    ("EMU_SMS", "24"),
+    ("EMU_TICK", "100"),
+    ("EMU_PROXY", "2"),
+    ("EMU_RACES", "2"),
+];
 
 /// Runs the chosen tests; how many there were, and commands that failed.
 pub fn run_chosen(packages: &[Package]) -> Result<(usize, Vec<String>), Failure> {

@@ -193,3 +193,57 @@ fn missing_proxy_fences_are_found() {
     assert!(with.is_ok());
     assert!(without.unwrap_err().text.contains("no fence.proxy.async"));
 }
+
+#[test]
+fn accesses_that_nothing_orders_are_found() {
+    let two = "mov.u32 %r10, arena; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 32;";
+    let shared = |barrier: &str| format!("{two} @%p1 st.shared.u32 [%r10], %r1; {barrier} @!%p1 ld.shared.u32 %r5, [%r10];");
+    // CTA 1 reads word 1 when CTA 0 has written word 0.
+    let flags = |release: &str, acquire: &str| {
+        format!(
+            "mov.u32 %r2, %ctaid.x; setp.eq.u32 %p1, %r2, 1; @%p1 bra $POLL; mov.b32 %r3, 1; st.global.u32 [%at+4], %r3; {release}\n\
+             st.relaxed.gpu.global.u32 [%at], %r3; bra $END;\n\
+             $POLL: ld.relaxed.gpu.global.u32 %r4, [%at]; setp.eq.u32 %p2, %r4, 0; @%p2 bra $POLL; {acquire} ld.global.u32 %r5, [%at+4];\n$END:"
+        )
+    };
+    // Warp 1 writes and arrives; warp 0 waits, and reads.
+    let mbarrier = |before: &str, behind: &str| {
+        format!(
+            "{two} setp.ne.u32 %p2, %r1, 0; @%p2 bra $READY; mbarrier.init.shared::cta.b64 [%r10], 32;\n$READY: bar.sync 0; @%p1 bra $POLL;\n\
+             st.shared.u32 [%r10+64], %r1; mbarrier.arrive.shared::cta.b64 _, [%r10]; bra $END;\n\
+             $POLL: {before} mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r10], 0; @!%p3 bra $POLL; {behind}\n$END:"
+        )
+    };
+    // Warp 1 reads what a copy of warp 0 writes over.
+    let over = |barrier: &str| {
+        format!(
+            "{two} @!%p1 ld.shared.u32 %r5, [%r10+1024]; mbarrier.init.shared::cta.b64 [%r10], 1; {barrier} setp.ne.u32 %p2, %r1, 0; @%p2 bra $END;\n\
+             mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r10], 128; add.s32 %r11, %r10, 1024;\n\
+             cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r11], [%at], 128, [%r10];\n\
+             $POLL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r10], 0; @!%p3 bra $POLL;\n$END:"
+        )
+    };
+    let (release, acquire, read) = ("fence.acq_rel.gpu;", "fence.acquire.gpu;", "ld.shared.u32 %r5, [%r10+64];");
+    let ordered = [(shared("bar.sync 0;"), 1), (flags(release, acquire), 2), (mbarrier("", read), 1), (over("bar.sync 0;"), 1)];
+    let apart = [
+        (shared(""), 1),
+        (flags("", acquire), 2),
+        (flags(release, ""), 2),
+        (flags(acquire, acquire), 2),
+        (mbarrier(read, ""), 1),
+        (over(""), 1),
+    ];
+    // SAFETY: as above.
+    unsafe { std::env::set_var("EMU_RACES", "2") };
+    let found = |cases: &[(String, u32)]| cases.iter().map(|(body, ctas)| run(body, &[0; 64], *ctas, 64 / ctas)).collect::<Vec<_>>();
+    let (ordered, apart) = (found(&ordered), found(&apart));
+    // SAFETY: as above.
+    unsafe { std::env::remove_var("EMU_RACES") };
+    for result in ordered {
+        result.unwrap();
+    }
+    for (case, result) in apart.into_iter().enumerate() {
+        let fault = result.expect_err(&format!("case {case} is a race"));
+        assert!(fault.text.contains("nothing orders"), "case {case}: {}", fault.text);
+    }
+}

@@ -100,6 +100,7 @@ impl Launch {
         let bytes = i.ty.bytes();
         // SAFETY: slots of the program; addresses are checked.
         unsafe {
+            self.note_lanes(warp, i, mask, bytes * u32::from(i.n), false, |lane| Self::address(bases, i, lane))?;
             if i.n == 1 && bytes == 4 && i.dw == 4 {
                 let to = bases.at::<u32>(i.d);
                 each_lane!(mask, lane, {
@@ -140,6 +141,7 @@ impl Launch {
         self.patience = 1;
         // SAFETY: slots of the program; addresses are checked.
         unsafe {
+            self.note_lanes(warp, i, mask, bytes * u32::from(i.n), true, |lane| Self::address(bases, i, lane))?;
             let program: *const Program = &*self.program;
             let single = [i.d];
             let slots: &[Slot] = if i.n == 1 { &single } else { &(&(*program).lists)[i.d as usize] };

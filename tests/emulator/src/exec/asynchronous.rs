@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::races::Clock;
 use super::tensor::{self, Map};
 use super::{Fault, ILLEGAL_ADDRESS, Launch, Of};
 use crate::ptx::module::SHARED_START;
@@ -15,6 +16,7 @@ pub(super) enum Copy {
         bytes: u32,
         mbarrier: u32,
         barrier_ctas: Vec<usize>,
+        clock: Clock,
     },
     Box {
         ctas: Vec<usize>,
@@ -23,6 +25,7 @@ pub(super) enum Copy {
         at: [i32; 5],
         mbarrier: u32,
         barrier_ctas: Vec<usize>,
+        clock: Clock,
     },
     /// Reads shared memory, and becomes a [`Copy::Write`].
     Store {
@@ -46,6 +49,7 @@ pub(super) enum Copy {
         data: Vec<u8>,
         mbarrier: u32,
         barrier_cta: usize,
+        clock: Clock,
     },
     Write {
         pieces: Vec<(u64, Vec<u8>)>,
@@ -124,7 +128,7 @@ impl Launch {
     fn finish(&mut self, pending: Pending) -> Result<(), Fault> {
         let of = pending.of;
         match pending.copy {
-            Copy::Load { ctas, to, from, bytes, mbarrier, barrier_ctas } => {
+            Copy::Load { ctas, to, from, bytes, mbarrier, barrier_ctas, clock } => {
                 self.owned(from, u64::from(bytes))?;
                 for &cta in &ctas {
                     let cta = &mut self.ctas[cta];
@@ -134,10 +138,11 @@ impl Launch {
                     cta.shared[to as usize..(to + bytes) as usize].copy_from_slice(source);
                 }
                 for cta in barrier_ctas {
+                    self.note_completion(cta, mbarrier, &clock);
                     self.with_mbarrier(cta, mbarrier, |state| state.complete(bytes))?;
                 }
             }
-            Copy::Box { ctas, to, map, at, mbarrier, barrier_ctas } => {
+            Copy::Box { ctas, to, map, at, mbarrier, barrier_ctas, clock } => {
                 let bytes = map.bytes();
                 let mut data = vec![0u8; bytes as usize];
                 if map.nan_fill {
@@ -175,6 +180,7 @@ impl Launch {
                     }
                 }
                 for cta in barrier_ctas {
+                    self.note_completion(cta, mbarrier, &clock);
                     self.with_mbarrier(cta, mbarrier, |state| state.complete(bytes))?;
                 }
             }
@@ -205,10 +211,11 @@ impl Launch {
                 .map_err(|text| Fault::new(ILLEGAL_ADDRESS, text))?;
                 self.read(pieces, group, of);
             }
-            Copy::Shared { cta, to, data, mbarrier, barrier_cta } => {
+            Copy::Shared { cta, to, data, mbarrier, barrier_cta, clock } => {
                 let target = &mut self.ctas[cta];
                 target.copies -= 1;
                 target.shared[to as usize..to as usize + data.len()].copy_from_slice(&data);
+                self.note_completion(barrier_cta, mbarrier, &clock);
                 self.with_mbarrier(barrier_cta, mbarrier, |state| state.complete(data.len() as u32))?;
             }
             Copy::Write { pieces, group } => {

@@ -294,7 +294,7 @@ impl Launch {
                         Op::Special => self.special(warp, bases, i, m, steps),
                         Op::Ld => {
                             self.load(warp, bases, i, m).map_err(|fault| self.located(fault, (at, pc, m)))?;
-                            if i.flag == 1 && steps > 24 {
+                            if i.flag & F_RELAXED != 0 && steps > 24 {
                                 leave!(mask, pc + 1);
                                 useful += 1;
                                 break 'group;

@@ -13,6 +13,7 @@ mod lanes;
 mod matrix;
 mod mbarrier;
 mod proxies;
+mod races;
 mod registers;
 mod report;
 pub mod tensor;
@@ -222,6 +223,7 @@ pub struct Launch {
     /// The lane whose access failed.
     failed: u32,
     proxies: proxies::Proxies,
+    races: races::Races,
 }
 
 /// Virtual time goes on from launch to launch.
@@ -261,6 +263,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         patience: 1,
         failed: 32,
         proxies: proxies::Proxies::new(),
+        races: races::Races::new(),
         config,
     };
     launch.late_products = match crate::settings::number("EMU_PRODUCTS", 2) {
@@ -268,8 +271,8 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         1 => true,
         _ => launch.random.next() & 1 == 1,
     };
-    launch.late_products &= !launch.proxies.on;
-    launch.scratch.look = launch.proxies.on;
+    launch.scratch.look = launch.proxies.on || launch.races.on;
+    launch.late_products &= !launch.scratch.look;
     launch.spare_frames = frames::take(launch.program.frame as usize / 8 + 64);
     let result = launch.all();
     let frames = launch.warps.iter_mut().map(|warp| std::mem::take(&mut warp.frame)).filter(|frame| !frame.is_empty());

@@ -108,7 +108,12 @@ impl Launch {
     }
 
     /// The async proxy reads these 16-byte units of shared memory.
-    pub(super) fn reads_shared(&mut self, of: Of, cta: usize, units: impl Iterator<Item = u32>) -> Result<(), Fault> {
+    pub(super) fn reads_shared(&mut self, of: Of, cta: usize, units: impl Iterator<Item = u32> + Clone) -> Result<(), Fault> {
+        if self.races.on {
+            for unit in units.clone() {
+                self.note_copy_shared(of, cta, unit * 16, 16, false)?;
+            }
+        }
         if self.proxies.on {
             for unit in units {
                 let written = self.ctas[cta].written[unit as usize];
@@ -122,6 +127,7 @@ impl Launch {
 
     /// The async proxy reads these bytes of global memory.
     pub(super) fn reads_global(&mut self, of: Of, address: u64, bytes: u32) -> Result<(), Fault> {
+        self.note_copy(of, address, bytes, false)?;
         if self.proxies.on && bytes > 0 {
             for unit in address / 16..=(address + u64::from(bytes) - 1) / 16 {
                 if let Some(&written) = self.proxies.global.get(&unit)

@@ -86,7 +86,7 @@ pub enum Op {
     MbarInit, MbarInval, MbarArrive, MbarExpect, MbarComplete, MbarWait, MbarPending,
     BulkLoad, BulkStore, TensorLoad, TensorStore, BulkCommit, BulkWait,
     Wgmma, WgmmaFence, WgmmaCommit, WgmmaWait, LdMatrix, StMatrix, Mma,
-    Sleep, ClusterArrive, ClusterWait, CpAsync, CpAsyncCommit, CpAsyncWait, StAsync, BulkShared, ProxyFence,
+    Sleep, ClusterArrive, ClusterWait, CpAsync, CpAsyncCommit, CpAsyncWait, StAsync, BulkShared, ProxyFence, Fence,
 }
 
 /// Comparison of `setp`; the floating ones without `U` are false where an operand is not a number.
@@ -164,6 +164,10 @@ pub const F_NAN: u8 = 2;
 pub const F_FTZ: u8 = 4;
 pub const F_SAT: u8 = 8;
 pub const F_RELU: u8 = 16;
+/// `flag` of accesses of memory and of fences: no weak access, and what it orders by itself.
+pub const F_RELAXED: u8 = 1;
+pub const F_ACQUIRES: u8 = 2;
+pub const F_RELEASES: u8 = 4;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Inst {

@@ -27,6 +27,9 @@ impl Launch {
                     }
                 }
             };
+            if warp.woken {
+                self.note_met(warp, id);
+            }
             let cta = &mut self.ctas[warp.cta];
             let live = cta.live_warps * 32;
             let barrier = &mut cta.barriers[id];
@@ -52,15 +55,19 @@ impl Launch {
                 return Err(format!("barrier {id} has {} threads of {needed}", barrier.arrived).into());
             }
             self.patience = 1;
-            if barrier.arrived == needed {
+            let (last, generation) = (barrier.arrived == needed, barrier.generation);
+            if last {
                 release(barrier);
                 result(barrier);
+            }
+            self.note_coming(warp, id, last);
+            if last && i.n != 1 {
+                self.note_met(warp, id);
+            }
+            if last || i.n == 1 {
                 return Ok(Then::On);
             }
-            if i.n == 1 {
-                return Ok(Then::On);
-            }
-            Ok(Then::Sleep(Wait::Barrier { id: id as u32, generation: barrier.generation }))
+            Ok(Then::Sleep(Wait::Barrier { id: id as u32, generation }))
         }
     }
 
@@ -73,6 +80,7 @@ impl Launch {
         warp.cluster_arrived = Some(cluster.generation);
         cluster.arrived += 1;
         self.settle_cluster(first);
+        self.note_cluster(warp, true);
         Ok(())
     }
 
@@ -84,6 +92,7 @@ impl Launch {
             return Ok(Then::Sleep(Wait::Cluster { generation }));
         }
         warp.cluster_arrived = None;
+        self.note_cluster(warp, false);
         Ok(Then::On)
     }
 
@@ -106,6 +115,9 @@ impl Launch {
                     let word = State::new(count).pack();
                     cta.shared[place as usize..place as usize + 8].copy_from_slice(&word.to_le_bytes());
                     continue;
+                }
+                if matches!(i.op, Op::MbarArrive | Op::MbarComplete) {
+                    self.note_arrival(warp, cta, place);
                 }
                 let phase = self.with_mbarrier(cta, place, |state| {
                     let phase = state.phase;
@@ -152,6 +164,7 @@ impl Launch {
                 let phase = self.with_mbarrier(cta, place, |state| Ok(state.phase))?;
                 if phase != parity {
                     done |= 1 << lane;
+                    self.note_waited(warp, cta, place);
                 } else {
                     missing = Some((place, parity));
                 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::exec::asynchronous::Copy;
+use crate::exec::races::Clock;
 use crate::exec::tensor::{BYTES, Map};
 use crate::exec::{Group, Groups, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, Of};
 
@@ -21,7 +22,8 @@ impl Launch {
             let (ctas, barrier_ctas) = self.targets(warp, chosen, cta, barrier_cta);
             self.loads(&ctas, to, bytes, &barrier_ctas, mbarrier)?;
             self.reads_global(of, from, bytes)?;
-            self.begin_copy(Copy::Load { ctas, to, from, bytes, mbarrier, barrier_ctas }, of);
+            let clock = self.begin_writes(of, &ctas, to, bytes)?;
+            self.begin_copy(Copy::Load { ctas, to, from, bytes, mbarrier, barrier_ctas, clock }, of);
         });
         Ok(())
     }
@@ -41,17 +43,11 @@ impl Launch {
             let (barrier_cta, mbarrier) = self.shared_place(mbarrier, warp.cta);
             let (ctas, barrier_ctas) = self.targets(warp, chosen, cta, barrier_cta);
             self.loads(&ctas, to, map.bytes(), &barrier_ctas, mbarrier)?;
-            if self.proxies.on {
-                let mut runs = Vec::new();
-                map.runs(&at[..map.rank as usize], |_, address, _, inside, _| {
-                    runs.push((address, inside));
-                    Ok(())
-                })?;
-                for (address, bytes) in runs {
-                    self.reads_global(of, address, bytes)?;
-                }
+            for (address, bytes) in self.rows(&map, &at)? {
+                self.reads_global(of, address, bytes)?;
             }
-            self.begin_copy(Copy::Box { ctas, to, map, at, mbarrier, barrier_ctas }, of);
+            let clock = self.begin_writes(of, &ctas, to, map.bytes())?;
+            self.begin_copy(Copy::Box { ctas, to, map, at, mbarrier, barrier_ctas, clock }, of);
         });
         Ok(())
     }
@@ -64,6 +60,8 @@ impl Launch {
             self.bulk_operands(to, bytes)?;
             let (cta, from) = self.shared_range(warp.cta, from, bytes, 16, "bulk copy")?;
             self.reads_shared(of, cta, from / 16..(from + bytes).div_ceil(16))?;
+            self.note_copy(of, to, bytes, true)?;
+            self.note_begin(of);
             let group = self.open_group(warp, lane);
             self.begin_copy(Copy::Store { cta, from, to, bytes, group }, of);
         });
@@ -77,6 +75,10 @@ impl Launch {
             let (from, (map, at)) = unsafe { (get(bases, i.d, 4, lane) as u32, self.box_operands(bases, i, lane)?) };
             let (cta, from) = self.shared_range(warp.cta, from, map.bytes(), 128, "tensor copy")?;
             self.reads_shared(of, cta, from / 16..(from + map.bytes()).div_ceil(16))?;
+            for (address, bytes) in self.rows(&map, &at)? {
+                self.note_copy(of, address, bytes, true)?;
+            }
+            self.note_begin(of);
             let group = self.open_group(warp, lane);
             self.begin_copy(Copy::StoreBox { cta, from, map, at, group }, of);
         });
@@ -101,7 +103,8 @@ impl Launch {
             let (cta, to) = self.shared_range(warp.cta, to, count, count, "st.async")?;
             let (barrier_cta, mbarrier) = self.shared_place(mbarrier, warp.cta);
             self.loads(&[cta], to, count, &[barrier_cta], mbarrier)?;
-            self.begin_copy(Copy::Shared { cta, to, data, mbarrier, barrier_cta }, (of.0, of.1, 1 << lane));
+            let clock = self.begin_writes(of, &[cta], to, count)?;
+            self.begin_copy(Copy::Shared { cta, to, data, mbarrier, barrier_cta, clock }, (of.0, of.1, 1 << lane));
         });
         Ok(())
     }
@@ -118,19 +121,24 @@ impl Launch {
             let (own, from) = self.shared_range(warp.cta, from, bytes, 16, "bulk copy")?;
             let (barrier_cta, mbarrier) = self.shared_place(mbarrier, warp.cta);
             self.loads(&[cta], to, bytes, &[barrier_cta], mbarrier)?;
+            self.note_copy_shared(of, own, from, bytes, false)?;
+            let clock = self.begin_writes(of, &[cta], to, bytes)?;
             let data = self.ctas[own].shared[from as usize..(from + bytes) as usize].to_vec();
-            self.begin_copy(Copy::Shared { cta, to, data, mbarrier, barrier_cta }, (of.0, of.1, 1 << lane));
+            self.begin_copy(Copy::Shared { cta, to, data, mbarrier, barrier_cta, clock }, (of.0, of.1, 1 << lane));
         });
         Ok(())
     }
 
     /// `cp.async`, which is done at once.
-    pub(super) unsafe fn copy_small(&mut self, warp: &mut Warp, bases: Bases, i: &Inst, mask: u32) -> Result<(), Fault> {
+    pub(super) unsafe fn copy_small(&mut self, warp: &mut Warp, bases: Bases, i: &Inst, of: Of) -> Result<(), Fault> {
         // SAFETY: slots of the program; addresses are checked.
         unsafe {
-            each_lane!(mask, lane, {
-                let (to, from, count) = (get(bases, i.d, 4, lane), get(bases, i.a, 8, lane), get(bases, i.b, 4, lane).min(i.n.into()));
-                let to = self.reach(warp, Space::Shared, to, i.n.into(), lane)?;
+            each_lane!(of.2, lane, {
+                let (address, from, count) = (get(bases, i.d, 4, lane), get(bases, i.a, 8, lane), get(bases, i.b, 4, lane).min(i.n.into()));
+                let to = self.reach(warp, Space::Shared, address, i.n.into(), lane)?;
+                let (cta, place) = self.shared_place(address as u32, warp.cta);
+                self.note_copy_shared(of, cta, place, i.n.into(), true)?;
+                self.note_copy(of, from, count as u32, false)?;
                 to.write_bytes(0, i.n.into());
                 if count > 0 {
                     let from = self.reach(warp, Space::Global, from, i.n.into(), lane)?;
@@ -182,6 +190,26 @@ impl Launch {
         let first = self.ctas[warp.cta].first;
         let all: Vec<usize> = (0..self.config.cluster as usize).filter(|rank| chosen >> rank & 1 == 1).map(|rank| first + rank).collect();
         (all.clone(), all)
+    }
+
+    /// What a copy writes to shared memory as its warp writes it now; what those have who wait for it.
+    fn begin_writes(&mut self, of: Of, ctas: &[usize], to: u32, bytes: u32) -> Result<Clock, Fault> {
+        for &cta in ctas {
+            self.note_copy_shared(of, cta, to, bytes, true)?;
+        }
+        Ok(self.note_begin(of))
+    }
+
+    /// Addresses of a box's rows inside the tensor, and their bytes, where somebody looks at them.
+    fn rows(&self, map: &Map, at: &[i32; 5]) -> Result<Vec<(u64, u32)>, String> {
+        let mut rows = Vec::new();
+        if self.scratch.look {
+            map.runs(&at[..map.rank as usize], |_, address, _, inside, _| {
+                rows.push((address, inside));
+                Ok(())
+            })?;
+        }
+        Ok(rows)
     }
 
     /// The tensor map of an instruction, and the coordinates of its box.

@@ -29,7 +29,7 @@ impl Launch {
                 warp.issued.push(issued);
             } else {
                 self.product(warp, bases, &issued)?;
-                if self.proxies.on {
+                if self.scratch.look {
                     let touched = std::mem::take(&mut self.scratch.touched);
                     self.reads_shared(of, warp.cta, touched.iter().copied())?;
                     self.scratch.touched = touched;
@@ -75,7 +75,7 @@ impl Launch {
         Ok(())
     }
 
-    pub(super) unsafe fn matrices(&mut self, warp: &mut Warp, bases: Bases, i: &Inst) -> Result<(), Fault> {
+    pub(super) unsafe fn matrices(&mut self, warp: &mut Warp, bases: Bases, i: &Inst, of: Of) -> Result<(), Fault> {
         let program = self.program.clone();
         let slots = &program.lists[i.x as usize];
         // SAFETY: slots of the program; addresses are checked.
@@ -86,6 +86,10 @@ impl Launch {
                 for (row, to) in rows.iter_mut().enumerate() {
                     let address = (get(bases, i.a, i.aw, matrix * 8 + row) as u32).wrapping_add(offset);
                     *to = self.reach(warp, Space::Shared, address.into(), 16, matrix * 8 + row)?;
+                    if self.races.on {
+                        let (cta, at) = self.shared_place(address, warp.cta);
+                        self.note_copy_shared(of, cta, at, 16, i.op == Op::StMatrix)?;
+                    }
                     if i.op == Op::StMatrix {
                         self.no_mbarrier(warp.cta, address, 16)?;
                         if self.proxies.on {

@@ -124,7 +124,11 @@ impl Launch {
         each_lane!(mask, lane, {
             // SAFETY: slots of the program; addresses are checked and aligned.
             unsafe {
-                let at = self.reach(warp, i.space, Self::address(bases, i, lane), bytes.into(), lane)?;
+                let address = Self::address(bases, i, lane);
+                let at = self.reach(warp, i.space, address, bytes.into(), lane)?;
+                if self.races.on {
+                    self.note_atomic(warp, i, address);
+                }
                 let b = get(bases, i.b, wide, lane);
                 let c = if i.c == NONE { 0 } else { get(bases, i.c, wide, lane) };
                 let ty = i.ty;

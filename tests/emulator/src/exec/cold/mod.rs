@@ -58,6 +58,7 @@ impl Launch {
                 Op::Atom => self.atomic(warp, bases, i, mask)?,
                 Op::BarWarp | Op::WgmmaFence | Op::CpAsyncCommit | Op::CpAsyncWait => {}
                 Op::ProxyFence => self.fence(warp, i.n, mask),
+                Op::Fence => self.note_fence(warp, i.flag),
                 Op::ActiveMask => each_lane!(mask, lane, { set(bases, i.d, 4, lane, mask.into()) }),
                 Op::Elect => self.elect(bases, i, mask),
                 Op::Vote => self.vote(bases, i, mask),
@@ -80,14 +81,14 @@ impl Launch {
                 Op::TensorStore => self.store_box(warp, bases, i, of)?,
                 Op::StAsync => self.store_async(warp, bases, i, of)?,
                 Op::BulkShared => self.copy_shared(warp, bases, i, of)?,
-                Op::CpAsync => self.copy_small(warp, bases, i, mask)?,
+                Op::CpAsync => self.copy_small(warp, bases, i, of)?,
                 Op::BulkCommit => self.commit_copies(warp, mask),
                 Op::BulkWait => {
                     if !self.copies_done(warp, i, mask) {
                         return Ok(Then::Stall);
                     }
                 }
-                Op::LdMatrix | Op::StMatrix => self.matrices(warp, bases, i)?,
+                Op::LdMatrix | Op::StMatrix => self.matrices(warp, bases, i, of)?,
                 Op::Mma => self.multiply(bases, i),
                 Op::Wgmma => self.issue(warp, bases, i, of)?,
                 Op::WgmmaCommit => warp.product_group += 1,

@@ -4,6 +4,19 @@ use super::instruction::Parsed;
 use super::operands::Operand;
 use super::*;
 
+/// What an access of memory or a fence orders.
+fn order(p: &Parsed<'_>) -> u8 {
+    let both = p.base == "membar" || p.has("acq_rel") || p.has("sc");
+    let acquires = if both || p.has("acquire") { F_ACQUIRES } else { 0 };
+    let releases = if both || p.has("release") { F_RELEASES } else { 0 };
+    acquires | releases
+}
+
+/// Whether a load or a store is a weak one, and what it orders.
+fn strength(p: &Parsed<'_>) -> u8 {
+    if p.which(&["relaxed", "acquire", "release", "volatile", "mmio"]).is_some() { F_RELAXED | order(p) } else { 0 }
+}
+
 impl Body<'_, '_> {
     /// Whether it is one of these.
     pub(super) fn memory(&mut self, p: &Parsed<'_>) -> Result<bool, String> {
@@ -23,8 +36,10 @@ impl Body<'_, '_> {
                 let (a, aw, x) = self.address(&o[at], space)?;
                 let b = self.exact(&o[at + 1], class)?;
                 let c = if kind == 9 { self.exact(&o[at + 2], class)? } else { NONE };
+                let flag = F_RELAXED | order(p);
                 self.emit(Op::Atom, |inst| {
-                    (inst.ty, inst.space, inst.n, inst.d, inst.a, inst.aw, inst.b, inst.c, inst.x) = (ty, space, kind, d, a, aw, b, c, x)
+                    (inst.ty, inst.space, inst.n, inst.d, inst.a, inst.aw, inst.b, inst.c, inst.x, inst.flag) =
+                        (ty, space, kind, d, a, aw, b, c, x, flag)
                 });
             }
             "cvta" => {
@@ -69,7 +84,12 @@ impl Body<'_, '_> {
                 };
                 self.emit(Op::ProxyFence, |inst| inst.n = spaces);
             }
-            "fence" | "membar" | "prefetch" | "prefetchu" | "discard" | "applypriority" => self.emit(Op::Nop, |_| {}),
+            // What tensor maps are acquired by acquires the rest, too, and other fences of proxies order nothing here.
+            "fence" | "membar" => {
+                let flag = order(p);
+                self.emit(Op::Fence, |inst| inst.flag = flag);
+            }
+            "prefetch" | "prefetchu" | "discard" | "applypriority" => self.emit(Op::Nop, |_| {}),
             _ => return Ok(false),
         }
         Ok(true)
@@ -85,7 +105,7 @@ impl Body<'_, '_> {
         let n = slots.len() as u8;
         let (a, aw, x) = self.address(&o[1], space)?;
         let d = self.one_or_list(slots);
-        let relaxed = p.which(&["relaxed", "acquire", "volatile", "mmio"]).is_some() as u8;
+        let relaxed = strength(p);
         self.emit(Op::Ld, |inst| {
             (inst.ty, inst.n, inst.dw, inst.space, inst.d, inst.a, inst.aw, inst.x, inst.flag) = (ty, n, dw, space, d, a, aw, x, relaxed)
         });
@@ -113,7 +133,10 @@ impl Body<'_, '_> {
         let n = slots.len() as u8;
         let (a, aw, x) = self.address(&o[0], space)?;
         let d = self.one_or_list(slots);
-        self.emit(Op::St, |inst| (inst.ty, inst.n, inst.dw, inst.space, inst.d, inst.a, inst.aw, inst.x) = (ty, n, dw, space, d, a, aw, x));
+        let flag = strength(p);
+        self.emit(Op::St, |inst| {
+            (inst.ty, inst.n, inst.dw, inst.space, inst.d, inst.a, inst.aw, inst.x, inst.flag) = (ty, n, dw, space, d, a, aw, x, flag)
+        });
         Ok(())
     }
 
