@@ -96,6 +96,7 @@ impl Launch {
             Copy::Shared { cta, to, data, .. } => {
                 self.ctas[*cta].copies += 1;
                 self.ctas[*cta].shared[*to as usize..*to as usize + data.len()].fill(0xFF);
+                self.forget_writes(*cta, *to, data.len() as u32);
             }
             Copy::Write { .. } => {}
         }

@@ -22,8 +22,8 @@ pub const FENCES: [&str; 8] = [
 /// Mistakes that the lint does not see, and which kinds of fences there were to make them with.
 pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
     let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
-    // What is before a line, what it becomes, what is behind it.
-    let mut made: Vec<(&str, String, &str)> = Vec::new();
+    // What is before a line, its opcode, what it becomes, what is behind it.
+    let mut made: Vec<(&str, &str, String, &str)> = Vec::new();
     // Copies to shared memory and from there, by boxes or in bulk, are all that reaches global memory through the asynchronous proxy.
     let copies = entry.text.contains("async.bulk");
     let mut at = 0;
@@ -38,12 +38,12 @@ pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
         // Rules about accesses look at one alone, those about fences at its place.
         if is_fence(opcode) || *times <= 2 {
             let mistakes = mistakes(line, opcode).into_iter().filter(|mistake| !(idle && mistake.trim().is_empty()));
-            made.extend(mistakes.map(|mistake| (before, mistake, after)));
+            made.extend(mistakes.map(|mistake| (before, opcode, mistake, after)));
         }
     }
-    let misses = |(before, mistake, after): &(&str, String, &str)| {
+    let misses = |(before, opcode, mistake, after): &(&str, &str, String, &str)| {
         let clean = lint::check(&format!("{before}{mistake}{after}"), &Rules::default()).is_empty();
-        clean.then(|| format!("{}, line {}: {}", entry.name, before.lines().count() + 1, mistake.trim()))
+        clean.then(|| format!("{}, line {}: `{opcode}` as `{}`", entry.name, before.lines().count() + 1, mistake.trim()))
     };
     // Each takes as long as reading a whole entry.
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
