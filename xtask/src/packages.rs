@@ -78,6 +78,11 @@ impl Package {
     pub fn ptx(&self) -> PathBuf {
         lanes::target_of(self.lane).join("maco").join(&self.name).join("maco.ptx")
     }
+
+    /// Where it leaves the PTX that records, if it makes any.
+    pub fn recording_ptx(&self) -> PathBuf {
+        self.ptx().with_file_name("profile").join("maco.ptx")
+    }
 }
 
 /// An example by the name of its directory.

@@ -24,9 +24,11 @@ pub fn check(packages: &[Package]) -> Result<(), Failure> {
     let assembler = fetch::ptxas()?;
     let mut sources = Vec::new();
     for package in packages.iter().filter(|package| package.has_kernels()) {
-        let file = package.ptx();
-        let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
-        sources.push((package, file, ptx));
+        let recording = Some(package.recording_ptx()).filter(|file| file.is_file());
+        for file in std::iter::once(package.ptx()).chain(recording) {
+            let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
+            sources.push((package, file, ptx));
+        }
     }
     let linted = parallel::each(&sources, |(_, _, ptx)| ptx.len(), |(_, _, ptx)| lint::check(ptx, &Rules::of(ptx)));
     let (mut work, mut faults) = (Vec::new(), Vec::new());
