@@ -44,7 +44,7 @@ struct Agent {
 /// The bytes of a word, by whom, when by the warp's own clock, and where in the program. Clock 0: none.
 #[derive(Clone, Copy, Default)]
 struct Access {
-    warp: u16,
+    warp: u32,
     bytes: u8,
     clock: u32,
     line: u32,
@@ -148,11 +148,11 @@ impl Races {
             let from = at.max(word * 4) - word * 4;
             let to = (at + u64::from(bytes)).min(word * 4 + 4) - word * 4;
             let own =
-                Access { warp: warp as u16, bytes: (0xF << from & ((1 << to) - 1)) as u8, clock: self.agents[warp].now.of(warp), line };
+                Access { warp: warp as u32, bytes: (0xF << from & ((1 << to) - 1)) as u8, clock: self.agents[warp].now.of(warp), line };
             let cell = *self.cell(word);
             let now = &self.agents[warp].now;
             let apart = |other: Access| {
-                other.clock > 0 && other.warp != own.warp && other.bytes & own.bytes != 0 && now.of(other.warp.into()) < other.clock
+                other.clock > 0 && other.warp != own.warp && other.bytes & own.bytes != 0 && now.of(other.warp as usize) < other.clock
             };
             if apart(cell.written) {
                 race.get_or_insert(Race { place: word * 4, before: cell.written, wrote: true });
@@ -172,7 +172,7 @@ impl Races {
             } else {
                 // Its own before, or one that is none or came before this, or the older one.
                 let same = next.read.iter().position(|read| read.clock > 0 && read.warp == own.warp);
-                let free = || next.read.iter().position(|read| read.clock <= now.of(read.warp.into()));
+                let free = || next.read.iter().position(|read| read.clock <= now.of(read.warp as usize));
                 let place = same.or_else(free).unwrap_or(0);
                 let more = if same.is_some() { next.read[place].bytes } else { 0 };
                 next.read[place] = Access { bytes: own.bytes | more, ..own };
@@ -353,7 +353,7 @@ impl Launch {
         let text = format!(
             "a race: nothing orders the {} of {memory} by {} at PTX line {} and the {} by {} at PTX line {line}\n  kernel {}",
             what(wrote),
-            who(before.warp.into()),
+            who(before.warp as usize),
             before.line,
             what(writes),
             who(warp),
