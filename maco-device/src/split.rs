@@ -2,7 +2,7 @@
 //!
 //! How a role writes and adds up partial sums does not belong here. Each task of a tile writes its partial sum to memory of the plan and
 //! arrives; nobody waits. When all have arrived, the sum is added up chunk by chunk in the order of the parts, so that it is the same
-//! whoever does it: tasks claim chunks until none is left. The last one to arrive always does; others only if they run at the same time.
+//! whoever does it: tasks claim chunks until none is left. The last one to arrive always does, others a share if they run at the same time.
 
 use crate::abi::{CHUNK_BYTES, Launch};
 
@@ -56,12 +56,13 @@ impl Split {
         (arrived, arrived.wrapping_add(1))
     }
 
-    /// This part's sum is written, by threads that have met; whether all are, as far as the task cares to look. One thread calls.
+    /// This part's sum is written, by threads that have met: the chunks, of `chunks`, that the task adds up; none if it has not seen all
+    /// parts arrive in as many looks as it cares for. One thread calls.
     ///
     /// # Safety
     /// As [`Split::chunk`]; each part arrives once in a launch.
     #[inline(always)]
-    pub unsafe fn arrive(self) -> bool {
+    pub unsafe fn arrive(self, chunks: u32) -> Claims {
         use crate::hardware::{fence, local};
         // SAFETY: the plan keeps both words for this tile. All parts forget old claims before they arrive, and claims come after all
         // arrivals, so none of this launch is forgotten. Arrivals wrap to 0, which nobody can mistake for the number before any: whoever
@@ -70,24 +71,57 @@ impl Split {
             let (arrived, claimed) = self.words();
             local::store_relaxed(claimed, 0);
             fence::release_gpu();
-            let mut all = local::fetch_wrap(arrived, self.parts - 1) == self.parts - 1;
+            let last = local::fetch_wrap(arrived, self.parts - 1) == self.parts - 1;
+            let mut all = last;
             let mut looks = 0;
             while !all && looks < self.looks {
                 all = local::load_relaxed(arrived) == 0;
                 looks += 1;
             }
             fence::acquire_gpu();
-            all
+            let mut claims = Claims { split: self, chunk: chunks, more: 0 };
+            if last {
+                // Nobody claims the first one.
+                claims = Claims { chunk: 0, more: u32::MAX, ..claims };
+            } else if all {
+                claims.more = chunks.div_ceil(self.parts);
+                claims.go_on(chunks);
+            }
+            claims
         }
     }
+}
 
-    /// A chunk that nobody else adds up; there is none left if it does not exist.
+/// The chunks of a tile's sum that a task adds up, one after the other. The last task to arrive goes on until none is left; another one takes
+/// its share and no more, so that it need not ask in vain.
+pub struct Claims {
+    split: Split,
+    chunk: u32,
+    /// Chunks that may still be claimed.
+    more: u32,
+}
+
+impl Claims {
+    /// No chunk.
+    pub const NONE: Claims = Claims { split: Split::WHOLE, chunk: u32::MAX, more: 0 };
+
+    /// The chunk that nobody else adds up; there is none left if it does not exist.
+    #[inline(always)]
+    pub fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Goes on to another of `chunks`.
     ///
     /// # Safety
-    /// As [`Split::chunk`], after all parts have arrived.
+    /// As [`Split::chunk`]; of a task that has seen all parts arrive.
     #[inline(always)]
-    pub unsafe fn claim(self) -> u32 {
-        // SAFETY: the plan keeps the word for this tile.
-        unsafe { crate::hardware::local::fetch_add_relaxed(self.words().1, 1) }
+    pub unsafe fn go_on(&mut self, chunks: u32) {
+        self.chunk = chunks;
+        if self.more > 0 {
+            self.more -= 1;
+            // SAFETY: the plan keeps the word for this tile.
+            self.chunk = unsafe { crate::hardware::local::fetch_add_relaxed(self.split.words().1, 1) } + 1;
+        }
     }
 }

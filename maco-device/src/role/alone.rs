@@ -60,15 +60,9 @@ unsafe fn sum_up(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32]))
     // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
     unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
     // SAFETY: passed on from the caller.
-    if !unsafe { split.arrive() } {
-        return;
-    }
-    loop {
-        // SAFETY: all parts have arrived.
-        let chunk = unsafe { split.claim() };
-        if chunk >= chunks {
-            return;
-        }
+    let mut claims = unsafe { split.arrive(chunks) };
+    while claims.chunk() < chunks {
+        let chunk = claims.chunk();
         let mut sum = vec![0.0; CHUNK];
         for part in 0..split.parts {
             // SAFETY: as above, so nobody writes partial sums any more.
@@ -76,6 +70,8 @@ unsafe fn sum_up(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32]))
             sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
         }
         each(chunk as usize * CHUNK, &sum);
+        // SAFETY: it had a chunk, so all parts have arrived.
+        unsafe { claims.go_on(chunks) };
     }
 }
 

@@ -14,7 +14,7 @@ use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Epilogue, finish};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
-use crate::split::Split;
+use crate::split::{Claims, Split};
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -229,15 +229,14 @@ impl Consumer {
         barrier::sync_consumers();
         let first = self.again() == 0;
         // SAFETY: passed on from the caller; all threads have met.
-        let mut all = first && unsafe { split.arrive() };
+        let mut claims = if first { unsafe { split.arrive(chunks) } } else { Claims::NONE };
         loop {
             if first {
                 // The store role reads the word that is there as long as its chunks are not free.
                 self.wait_free();
-                // SAFETY: a word of the arena; chunks are claimed when all parts have arrived.
-                unsafe { memory::store_shared(self.arena.claimed(self.staged), each * if all { split.claim() } else { chunks }) };
+                // SAFETY: a word of the arena.
+                unsafe { memory::store_shared(self.arena.claimed(self.staged), each * claims.chunk()) };
             }
-            all = true;
             warp::sync();
             // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
             barrier::sync_consumers();
@@ -249,17 +248,16 @@ impl Consumer {
             }
             let mut sum = cores::nothing();
             let mut part = 0;
-            // SAFETY: (of all) the partial sums of all parts are there.
-            let at = |part: u32| unsafe { split.chunk(part, chunks, chunk).cast_const() };
-            // Two at a time: what a part takes is the time until its bytes come.
-            while part + 1 < split.parts {
-                // SAFETY: as above.
-                unsafe { cores::add(&mut sum, [at(part), at(part + 1)], self.again()) };
-                part += 2;
+            while part < split.parts {
+                // Several at a time: what a part takes is the time until its bytes come.
+                // SAFETY: the partial sums of all parts are there.
+                unsafe { cores::add(&mut sum, |n| split.chunk(part + n, chunks, chunk).cast_const(), split.parts - part, self.again()) };
+                part += cores::ADDED;
             }
-            if part < split.parts {
-                // SAFETY: as above.
-                unsafe { cores::add(&mut sum, [at(part)], self.again()) };
+            if first {
+                // Before the chunk is staged, so that the answer comes meanwhile.
+                // SAFETY: all parts have arrived, since there was a chunk.
+                unsafe { claims.go_on(chunks) };
             }
             self.stage(cores::whole::<T, E, I, J, 0>(&sum, staged, task, self.again()));
             if each > 1 {

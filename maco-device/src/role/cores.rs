@@ -413,42 +413,43 @@ pub fn nothing() -> Columns {
     unsafe { core::mem::zeroed() }
 }
 
-/// Adds this thread's part of the chunks at `at`, one after the other, of partial sums.
+/// Chunks that [`add`] has on their way at the same time.
+pub const ADDED: u32 = 4;
+
+/// Adds this thread's part of chunks of partial sums, one after the other: of those that `at` has from 0 on, `count` or [`ADDED`].
 ///
 /// # Safety
 /// Chunks that [`keep`] has written, and what it has written is visible.
 #[inline(always)]
-pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
-    const { assert!(N == 1 || N == 2, "loads of more chunks would need the registers of a sum") };
+pub unsafe fn add(sum: &mut Columns, at: impl Fn(u32) -> *const u32, count: u32, thread: u32) {
+    type Quads = [[u32; 4]; 8];
     macro_rules! each {
         ($($quad:literal)*) => {{
-            macro_rules! get {
-                ($at:expr) => {{
-                    let at = $at.wrapping_add(4 * thread as usize);
+            let get = |n: u32| -> Quads {
+                if n < count {
+                    let at = at(n).wrapping_add(4 * thread as usize);
                     // SAFETY: inside the chunk.
                     unsafe { [$(memory::load4(at.wrapping_add(4 * CONSUMERS as usize * $quad))),*] }
-                }};
-            }
-            macro_rules! sum {
-                ($quads:expr) => {{
-                    let quads = $quads;
-                    $(
-                        sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
-                        sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
-                        sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
-                        sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
-                    )*
-                }};
-            }
+                } else {
+                    // 0.0 is added, which changes no sum that began with 0.0.
+                    // SAFETY: all bits zero is 0u32; an array literal would be a loop over local memory.
+                    unsafe { core::mem::zeroed() }
+                }
+            };
+            let mut put = |quads: Quads| {
+                $(
+                    sum[4 * $quad] += f32::from_bits(quads[$quad][0]);
+                    sum[4 * $quad + 1] += f32::from_bits(quads[$quad][1]);
+                    sum[4 * $quad + 2] += f32::from_bits(quads[$quad][2]);
+                    sum[4 * $quad + 3] += f32::from_bits(quads[$quad][3]);
+                )*
+            };
             // All loads first: they are on their way at the same time.
-            let first = get!(at[0]);
-            if N == 2 {
-                let second = get!(at[N - 1]);
-                sum!(first);
-                sum!(second);
-            } else {
-                sum!(first);
-            }
+            let quads = [get(0), get(1), get(2), get(3)];
+            put(quads[0]);
+            put(quads[1]);
+            put(quads[2]);
+            put(quads[3]);
         }};
     }
     each!(0 1 2 3 4 5 6 7);

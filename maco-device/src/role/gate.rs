@@ -160,16 +160,14 @@ impl Gate {
         // SAFETY: initialised barriers and words of the arena; the slot holds the task.
         unsafe {
             let (own, lane) = (self.arena.begun(warp::consumer()), warp::lane_again());
-            if ARRIVALS > 1 && self.arena.counters().is_null() {
-                // Where tasks come ready, messages to schedulers have the place of what tasks wait for. Nobody uses what is read there, but racecheck sees
-                // that it is read.
+            // Eight warps that look take from the memory system what tasks that move much need. Where tasks are pushed, none is light: messages to
+            // schedulers have the place of what it waits for.
+            if !self.has(LIGHT) {
                 return self.arena.wait_unless_stopped(ready, parity);
             }
             let waits = Waits::of(self.arena, at, lane);
             let counters = self.arena.counters();
-            // Eight warps that look take from the memory system what tasks that move much need.
-            let few = self.has(LIGHT) && !counters.is_null() && waits.are_few(FEW);
-            if warp::all(few) {
+            if warp::all(waits.are_few(FEW)) {
                 if lane == 0 {
                     memory::store_shared(own, self.n << 2 | LOOKS);
                 }

@@ -283,14 +283,17 @@ pub fn nothing() -> Columns {
     vec![0.0; COLUMNS]
 }
 
-/// Adds this warpgroup's part of the chunks at `at`, one after the other, of partial sums.
+/// Chunks that [`add`] adds.
+pub const ADDED: u32 = 4;
+
+/// Adds this warpgroup's part of chunks of partial sums, one after the other: of those that `at` has from 0 on, `count` or [`ADDED`].
 ///
 /// # Safety
 /// Chunks that [`keep`] has written, and what it has written is visible.
-pub unsafe fn add<const N: usize>(sum: &mut Columns, at: [*const u32; N], thread: u32) {
-    for at in at {
+pub unsafe fn add(sum: &mut Columns, at: impl Fn(u32) -> *const u32, count: u32, thread: u32) {
+    for n in 0..count.min(ADDED) {
         // SAFETY: inside the chunk, which nobody writes any more.
-        let partial = unsafe { std::slice::from_raw_parts(own(at, thread), COLUMNS) };
+        let partial = unsafe { std::slice::from_raw_parts(own(at(n), thread), COLUMNS) };
         sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
     }
 }

@@ -175,7 +175,7 @@ impl Arena {
         self.base() + PROFILE
     }
 
-    /// Where this launch's counters lie, or null if tasks come ready, so that nobody looks; written before the first task is posted.
+    /// Where this launch's counters lie; written before the first task is posted.
     #[inline(always)]
     pub fn set_counters(self, counters: *mut u32) {
         // SAFETY: words of the arena, which nobody reads before a task is posted.

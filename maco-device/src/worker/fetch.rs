@@ -141,7 +141,7 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
         let run = Run::new(&Warp, &*launch, special::block());
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
         let mut queue = Queue::new(&*launch, &run);
-        arena.set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
+        arena.set_counters(run.counters);
         arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
         if ARRIVALS > 1 {
             // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.

@@ -169,7 +169,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         let run = Run::new(machine, launch, worker);
         protocol::enter(machine, &run);
         let mut queue = Queue::new(launch, &run);
-        arena().set_counters(if queue.is_pushed() { core::ptr::null_mut() } else { run.counters });
+        arena().set_counters(run.counters);
         arena().set_carried(launch.carried, launch.words, launch.carried_bytes, run.epoch());
         // Tasks before `posted` are in slots, those before `n` published.
         let (mut n, mut posted, mut ended, mut until) = (0, 0, false, Until::NOW);

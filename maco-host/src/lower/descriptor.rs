@@ -132,6 +132,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
         }
     }
     let written = plan.graph.written();
+    let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
         let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY } else { 0 };
@@ -151,7 +152,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
             None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
             None => STREAMED | PRELOADED,
         };
-        let quick = if copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
+        // Pushed tasks wait for nothing themselves, and their signals are messages.
+        let quick = if !pushed && copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
         let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };
         early | copied | streamed | normed | quick
     });
@@ -220,7 +222,7 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;
     }
-    if plan.schedule.schedulers() > 0 || words.len() != 1 || words[0] & SOLE == 0 {
+    if words.len() != 1 || words[0] & SOLE == 0 {
         descriptor.flags &= !QUICK;
     }
     let extra = words.get(descriptor.signal.len()..).unwrap_or(&[]);
