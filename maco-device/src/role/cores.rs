@@ -413,8 +413,8 @@ pub fn nothing() -> Columns {
     unsafe { core::mem::zeroed() }
 }
 
-/// Chunks that [`add`] has on their way at the same time.
-pub const ADDED: u32 = 4;
+/// Chunks that [`add`] has on their way at the same time. With four, products spill beside a function that takes most registers.
+pub const ADDED: u32 = 2;
 
 /// Adds this thread's part of chunks of partial sums, one after the other: of those that `at` has from 0 on, `count` or [`ADDED`].
 ///
@@ -445,11 +445,9 @@ pub unsafe fn add(sum: &mut Columns, at: impl Fn(u32) -> *const u32, count: u32,
                 )*
             };
             // All loads first: they are on their way at the same time.
-            let quads = [get(0), get(1), get(2), get(3)];
-            put(quads[0]);
-            put(quads[1]);
-            put(quads[2]);
-            put(quads[3]);
+            let (first, second) = (get(0), get(1));
+            put(first);
+            put(second);
         }};
     }
     each!(0 1 2 3 4 5 6 7);

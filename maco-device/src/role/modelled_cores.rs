@@ -284,7 +284,7 @@ pub fn nothing() -> Columns {
 }
 
 /// Chunks that [`add`] adds.
-pub const ADDED: u32 = 4;
+pub const ADDED: u32 = 2;
 
 /// Adds this warpgroup's part of chunks of partial sums, one after the other: of those that `at` has from 0 on, `count` or [`ADDED`].
 ///

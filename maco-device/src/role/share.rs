@@ -56,6 +56,14 @@ const fn together(accesses: u32) -> u32 {
     }
 }
 
+/// Of those, which a page of shared memory has for each of 256 threads.
+const NEAR: u32 = 2;
+
+/// The smaller one.
+const fn least(a: u32, b: u32) -> u32 {
+    if a < b { a } else { b }
+}
+
 /// Blocks that a thread makes by position before it stores the first, where each reads so many accesses of 16 bytes at least.
 const fn ahead(accesses: u32) -> u32 {
     match accesses {
@@ -213,46 +221,71 @@ impl Share {
                 // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
                 now = unsafe { inputs.arrived(&mut self.ring, stages.pages, cols, &mut held) };
             }
-            let mut col = own * 8;
-            while col < whole {
-                let mut row = self.thread >> across.trailing_zeros();
-                let put = |row: u32, blocks: X::Blocks| {
-                    let v = X::open(blocks);
-                    let values = [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])];
-                    if spreads {
-                        let all = col - col % halves::ELEMENTS;
-                        // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
-                        unsafe { E::spread(y.pointer((first + row) as i32, all as i32), self.lane(), E::close(values)) };
-                    } else {
-                        // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
-                        unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
-                    }
-                };
-                while row < count {
-                    let inside = |n: u32| row + n * down < count;
+            // A thread's blocks are one below the other, or in rows that are longer than all threads' blocks side by side.
+            let long = whole > across * 8;
+            let (below, beside) = if long { (0, across * 8) } else { (down, 0) };
+            // Of shared memory, as many at once as a page has for each thread.
+            let at_once = if stages.any() { const { least(together(X::ACCESSES), NEAR) } } else { together(X::ACCESSES) };
+            let mut row = self.thread >> across.trailing_zeros();
+            while row < count {
+                let mut col = own * 8;
+                while col < whole {
+                    let at = |n: u32| (row + n * below, col + n * beside);
+                    let inside = |n: u32| n < at_once && at(n).0 < count && at(n).1 < whole;
                     macro_rules! each {
-                        ($near:literal, $($n:literal)*) => {{
-                            // Below the last row a thread loads its first again, and only the store asks: a stage may have two rows.
-                            // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                            let load = |n: u32| unsafe { now.block::<$near>(if inside(n) { row + n * down } else { row }, col) };
-                            [$(if const { $n < together(X::ACCESSES) } { load($n) } else { X::Blocks::default() }),*]
+                        ($near:literal, $most:expr, $($n:literal)*) => {{
+                            // Behind the last one a thread loads its first again, and only the store asks: a branch for each would leave none
+                            // beside it.
+                            let load = |n: u32| {
+                                let (row, col) = if inside(n) { at(n) } else { (row, col) };
+                                // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                                unsafe { now.block::<$near>(row, col) }
+                            };
+                            [$(if const { $n < $most } { load($n) } else { X::Blocks::default() }),*]
                         }};
                     }
                     // All loads before the first is needed.
-                    let blocks = if stages.any() { each!(true, 0 1 2 3) } else { each!(false, 0 1 2 3) };
-                    put(row, blocks[0]);
-                    if const { together(X::ACCESSES) > 1 } && inside(1) {
-                        put(row + down, blocks[1]);
+                    let blocks = if stages.any() {
+                        each!(true, least(together(X::ACCESSES), NEAR), 0 1 2 3)
+                    } else {
+                        each!(false, together(X::ACCESSES), 0 1 2 3)
+                    };
+                    let make = |blocks: X::Blocks| {
+                        let v = X::open(blocks);
+                        [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]
+                    };
+                    let put = |n: u32, values: [E::Value; 8]| {
+                        let (row, col) = at(n);
+                        if spreads {
+                            let all = col - col % halves::ELEMENTS;
+                            // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
+                            unsafe { E::spread(y.pointer((first + row) as i32, all as i32), self.lane(), E::close(values)) };
+                        } else {
+                            // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
+                            unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
+                        }
+                    };
+                    // Two at a time, without a branch between them: there are two warps for each scheduler, and what one block takes is the time until
+                    // its operations have ended.
+                    if const { together(X::ACCESSES) > 1 } {
+                        let values = (make(blocks[0]), make(blocks[1]));
+                        put(0, values.0);
+                        if inside(1) {
+                            put(1, values.1);
+                        }
+                    } else {
+                        put(0, make(blocks[0]));
                     }
                     if const { together(X::ACCESSES) > 2 } && inside(2) {
-                        put(row + 2 * down, blocks[2]);
+                        let values = (make(blocks[2]), make(blocks[3]));
+                        put(2, values.0);
+                        if inside(3) {
+                            put(3, values.1);
+                        }
                     }
-                    if const { together(X::ACCESSES) > 2 } && inside(3) {
-                        put(row + 3 * down, blocks[3]);
-                    }
-                    row += const { together(X::ACCESSES) } * down;
+                    col += at_once * across * 8;
                 }
-                col += across * 8;
+                row += if long { down } else { at_once * down };
             }
             if stages.any() {
                 self.release(held);
