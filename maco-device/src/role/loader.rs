@@ -4,7 +4,7 @@ use super::Role;
 use super::maps::Maps;
 use super::ring::{Arena, Ring, Room, pages, scratch_pages};
 use super::stream;
-use crate::abi::{self, BOX, ROW_BYTES};
+use crate::abi::{self, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
@@ -55,8 +55,9 @@ impl Loader {
     fn boxes<E: MmaElement, const N: usize>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
         let shared = room.shared + before * ROW_BYTES;
         let map = self.maps.get::<N>(parts.view.map);
-        // Of either kind, a box has 128 bytes for each of what it keeps.
-        let each = if parts.along_rows { abi::columns(E::BYTES) } else { BOX };
+        // Of either kind, a box has 128 bytes for each of what it keeps: one for the whole tile, but of what is contracted along its rows, where a box is as
+        // wide as its swizzle. What a step takes goes by the number of copies.
+        let each = if parts.along_rows { abi::columns(E::BYTES) } else { kept };
         // The same at every step: opaque, or the place of every box would have a register of its own.
         let origin = special::opaque(if parts.along_rows { parts.col } else { parts.row } as u32);
         let mut first = 0;

@@ -59,17 +59,21 @@ impl Boxes {
     /// Of results, and of operands of two-byte elements.
     pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES };
 
-    /// Of tensor parameter `param`, which holds `element`, and if a body copies it the boxes that it declares.
-    pub(super) fn of(param: &TensorParam, declared: Option<BoxSpec>, element: Element) -> Boxes {
+    /// Of tensor parameter `param` of a call with tiles of `tile`, which holds `element`, and if a body copies it the boxes that it declares. A factor that is
+    /// contracted along its columns has one box for all rows of its tile.
+    pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> Boxes {
         if let Some(BoxSpec { rows, swizzle, .. }) = declared {
             return Boxes { rows, rounds: false, swizzle };
         }
-        if !param.staged || param.access.writes() || element != Element::F32 {
+        if !param.staged || param.access.writes() {
             return Boxes::PLAIN;
         }
-        // Of what is contracted along its rows a box has no more than one step's.
-        let along_rows = param.region.last() != Some(&Index::All);
-        Boxes { rows: if along_rows { abi::columns(element.bytes()) } else { abi::BOX }, rounds: true, ..Boxes::PLAIN }
+        let rows = match *param.region {
+            [.., Index::Tile(axis), Index::All] => tile.get(usize::from(axis)).copied().unwrap_or(abi::BOX),
+            // Of what is contracted along its rows a box has no more than one step's.
+            _ => abi::columns(element.bytes()),
+        };
+        Boxes { rows, rounds: element == Element::F32, ..Boxes::PLAIN }
     }
 }
 

@@ -207,8 +207,11 @@ fn tables_follow_the_arguments() {
     assert_eq!(tables.scalars, [0x4000_0000]);
     let bases: Vec<_> = tables.views.iter().map(|view| (view.base, view.row_stride, view.map)).collect();
     let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, 0)];
-    assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, h][..], &[h, y][..]), "one block of views per call");
-    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes: Boxes::PLAIN };
+    // Of what is multiplied a box has all rows of the tile; who writes it needs no map.
+    let written = (h.0, h.1, NO_MAP);
+    assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, written][..], &[h, y][..]), "one block of views per call");
+    let boxes = Boxes { rows: plan.calls[1].tile[0], ..Boxes::PLAIN };
+    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
     assert_eq!(tables.maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
