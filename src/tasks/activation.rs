@@ -44,7 +44,7 @@ pub fn tanh(v: f32) -> f32 {
 /// y = silu(gate) · up (Shazeer, 2020). Of one projection \[M, 2 H\] the two are `h.slice(1, 0..H)` and `h.slice(1, H..2 * H)`.
 ///
 /// Relative error: rounding to E, and 2⁻²¹ (1 + |gate| / 4).
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn silu_mul(cta: &mut Cta, #[read(i, j)] gate: Tensor<E, M, N>, #[read(i, j)] up: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((gate, up), y, |(gate, up)| gate * logistic(gate) * up)
 }

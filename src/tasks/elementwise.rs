@@ -6,7 +6,7 @@
 use crate::prelude::*;
 
 /// x *= by, in place.
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn scale(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, by: f32) {
     cta.map(x, |v| v * by)
 }
@@ -20,7 +20,7 @@ impl Combine for scale {
 }
 
 /// y = a + b.
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn add(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a + b)
 }
@@ -34,7 +34,7 @@ impl Combine for add {
 }
 
 /// y = a · b, element by element.
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn mul(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a * b)
 }
@@ -48,13 +48,13 @@ impl Combine for mul {
 }
 
 /// x += b in every row, in place.
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn bias(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, #[read(j)] b: Tensor<E, N>) {
     cta.zip((x, b), x, |(x, b)| x + b)
 }
 
 /// y = x.
-#[maco_macros::task(crate = crate, tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32, i32, u32])]
 pub fn copy(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip(x, y, |v| v)
 }

@@ -175,7 +175,7 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 gzip -dc {packed_unpacker} > "$folder/{unpacker}" && chmod +x "$folder/{unpacker}" || exit 1
 unpack() {{
-    "$folder/{unpacker}" unpack {archive} "$folder" "$1"
+    "$folder/{unpacker}" unpack {archive} "${{2:-$folder}}" "$1"
 }}
 tests="{tests}"
 if [ "$1" = sanitize ]; then

@@ -51,35 +51,38 @@ fn find(places: &[PathBuf]) -> Option<PathBuf> {
 /// The shell function of the bundle's script that does it: a machine with a GPU need not have Rust.
 pub fn shell_function(tests: &[&str], commit: &str) -> String {
     format!(
-        r#"# Of the programs behind the first argument, the one with this number and every $jobs-th behind it.
-sanitize_every() {{
-    at=$1
-    shift
-    for test in "$@"; do
-        if [ $((at % jobs)) -eq 0 ]; then
-            sanitize_one "$test" > "$folder/$test.output" 2>&1
-            cat "$folder/$test.output"
-        fi
-        at=$((at + jobs - 1))
-    done
-}}
+        r#"# One program under one tool, in a folder of its own.
 sanitize_one() {{
-    if ! unpack "$1"; then
-        printf '%-10s %-32s %5d  %s\n' unpack "$1" 0 failed > "$folder/$1.rows"
-        return
-    fi
-    for tool in memcheck racecheck; do
-        echo "== $tool $1"
-        begin=$(date +%s)
+    echo "== $1 $2"
+    begin=$(date +%s)
+    if unpack "$2" "$3"; then
         # Calls that the driver refuses are what many tests are about.
-        limited {PROGRAM} --tool "$tool" --report-api-errors no --error-exitcode 99 "$folder/$1" --ignored gpu {SKIPPED} --test-threads=1
+        limited {PROGRAM} --tool "$1" --report-api-errors no --error-exitcode 99 "$3/$2" --ignored gpu {SKIPPED} --test-threads=1
         code=$?
-        case $code in
-            0) result=ok ;;
-            99) result="errors found" ;;
-            *) result="failed ($code)" ;;
-        esac
-        printf '%-10s %-32s %5d  %s\n' "$tool" "$1" $(($(date +%s) - begin)) "$result" >> "$folder/$1.rows"
+        rm -f "$3/$2"
+    else
+        code=unpack
+    fi
+    case $code in
+        0) result=ok ;;
+        99) result="errors found" ;;
+        *) result="failed ($code)" ;;
+    esac
+    printf '%-10s %-32s %5d  %s\n' "$1" "$2" $(($(date +%s) - begin)) "$result" > "$3/row"
+}}
+# All that nobody else has begun, as long as there is time. What takes longest comes first: races.
+sanitize_every() {{
+    for tool in $tools; do
+        for test in "$@"; do
+            left=$((until - $(date +%s)))
+            [ "$left" -gt 0 ] || return
+            own="$folder/$tool-$test"
+            mkdir "$own" 2> /dev/null || continue
+            [ "$left" -gt "$seconds" ] && left=$seconds
+            export MACO_TEST_SECONDS=$left
+            sanitize_one "$tool" "$test" "$own" > "$own/output" 2>&1
+            cat "$own/output"
+        done
     done
 }}
 sanitize() {{
@@ -91,19 +94,27 @@ sanitize() {{
     # Everything is slow there: fewer rounds, and more time before a wait counts as a hang.
     export MACO_TESTS=short MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
     # Most of the time is the host's: programs run side by side, and their output comes when each ends.
-    jobs=${{MACO_JOBS:-4}}
+    # Of a machine that is there for so many seconds, what has not ended by then is named.
+    tools=${{MACO_TOOLS:-racecheck memcheck}} seconds=${{MACO_TEST_SECONDS:-600}}
+    until=$(($(date +%s) + ${{MACO_SECONDS:-86400}}))
     of=0
-    while [ "$of" -lt "$jobs" ]; do
-        sanitize_every "$of" ${{*:-{}}} &
+    while [ "$of" -lt "${{MACO_JOBS:-4}}" ]; do
+        sanitize_every ${{*:-{}}} &
         of=$((of + 1))
     done
     wait
     table=
     failed=0
-    for test in ${{*:-{}}}; do
-        table="$table$(cat "$folder/$test.rows")
+    for tool in $tools; do
+        for test in ${{*:-{}}}; do
+            row=$(cat "$folder/$tool-$test/row" 2> /dev/null || printf '%-10s %-32s %5d  %s' "$tool" "$test" 0 "not begun")
+            table="$table$row
 "
-        grep -qv ' ok$' "$folder/$test.rows" && failed=1
+            case $row in
+                *" ok") ;;
+                *) failed=1 ;;
+            esac
+        done
     done
     {}
     exit $failed
@@ -129,12 +140,15 @@ mod tests {
             ("test-c", "exit 3"),
             ("test-hangs", "exit 4"),
         ];
-        let run = |tests: &[(&str, &str)], named: &[&str]| {
+        let with = |tests: &[(&str, &str)], named: &[&str], set: &[(&str, &str)]| {
             let dist = Dist::new("sanitize", tests, &[]);
             program(&dist.root.join(PROGRAM), "case $2$7 in racecheck*/test-b) exit 99 ;; esac\nshift 6\nexec \"$@\"");
             let path = format!("{}:{}", dist.root.display(), env::var("PATH").unwrap_or_default());
-            dist.run(|script| script.arg("sanitize").args(named).env("PATH", path).env_remove("MACO_DEADLINE_SCALE"))
+            dist.run(|script| {
+                script.arg("sanitize").args(named).env("PATH", path).env_remove("MACO_DEADLINE_SCALE").envs(set.iter().copied())
+            })
         };
+        let run = |tests: &[(&str, &str)], named: &[&str]| with(tests, named, &[]);
         let (code, text) = run(&tests[..1], &[]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains(&format!("short 100 --ignored gpu {SKIPPED} --test-threads=1")), "{text}");
@@ -149,6 +163,10 @@ mod tests {
         assert_eq!((&rows[0][..2], rows[0][3]), (&["| memcheck", "test-a"][..], "ok |"));
         assert_eq!((&rows[3][..2], rows[3][3]), (&["| racecheck", "test-b"][..], "errors found |"));
         assert_eq!((&rows[5][..2], rows[5][3]), (&["| racecheck", "test-c"][..], "failed (3) |"));
+        let (code, text) = with(&tests, &["test-a", "test-b"], &[("MACO_TOOLS", "memcheck")]);
+        assert!(code == Some(0) && !text.contains("racecheck "), "{text}");
+        let (code, text) = with(&tests[..1], &[], &[("MACO_SECONDS", "0")]);
+        assert_eq!((code, text.matches("not begun").count()), (Some(1), 2), "{text}");
     }
 
     #[test]

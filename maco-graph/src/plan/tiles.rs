@@ -22,18 +22,11 @@ use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 const TILE_CYCLES: f64 = 800.0;
 /// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
-/// Cycles that a step of a contraction costs beside its bytes while these are what it waits for. On an H200 steps of 24, 32, 40 and 48 KiB took 483, 571, 660 and
-/// 831 ns.
-const STEP_CYCLES: f64 = 260.0;
 /// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
 /// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense); of tf32 half as many.
 const PRODUCTS_PER_CYCLE: f64 = 2048.0;
 
-/// Bytes of the larger stages of streamed rows.
-const STREAM_STAGE: f64 = (32 << 10) as f64;
-/// Bytes of partial sums that one SM writes or reads per cycle: they are written, and waited for, before any is read.
-const PARTIAL_BYTES_PER_CYCLE: f64 = 20.0;
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
 const PART_CYCLES: f64 = 2000.0;
 /// Elements of a sum that one task adds up at a time, from all parts.
@@ -362,37 +355,28 @@ impl<'a> Cost<'a> {
             let (load, rest) = self.tasks(choice).cycles(self.workers, MEMORY_BYTES_PER_CYCLE, TILE_CYCLES);
             return Time { load, rest };
         }
-        let (mut moved, mut result, mut rate, mut step) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE, 1.0);
-        let mut streamed = 0.0;
-        for (n, (param, view)) in self.operands().enumerate() {
+        let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
+        for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
             let element = f64::from(bytes(self.call, param));
-            if self.form.streamed() == Some(n) {
-                streamed = volume * element;
-            }
             moved += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
             } else if param.staged {
                 rate = PRODUCTS_PER_CYCLE * 2.0 / element;
-                step = STEP_BYTES as f64 / element;
             }
         }
-        let (depth, products) =
-            contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
-        // Streamed rows come in stages too.
-        let steps = depth / step + streamed / STREAM_STAGE;
-        let products = result * depth * products;
+        let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
         let (parts, whole) = (f64::from(choice.cut.parts), f64::from(choice.cut.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE + steps * STEP_CYCLES);
+        let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE);
         // A stream of weights goes on from one task to the next, of this call or of one beside it.
         let mut rest = if self.form.streamed().is_some() { waves.min(1.0 / self.beside) } else { before + waves } * TILE_CYCLES;
         if choice.cut.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
-            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / PARTIAL_BYTES_PER_CYCLE);
+            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
         }
         Time { load, rest }
     }

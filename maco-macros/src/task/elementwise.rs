@@ -121,7 +121,7 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
     let p = arguments.private();
     let (name, visibility): (&Ident, _) = (&function.signature.ident, &function.visibility);
     let (documentation, conditions) = (function.documentation(), function.conditions());
-    let mut task_arguments = Arguments::parse(quote! { tile(i = 1 | 4 | 32, j = 4096), E in [bf16, f16, f32] }, &TASK, errors);
+    let mut task_arguments = Arguments::parse(quote! { tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32] }, &TASK, errors);
     task_arguments.made_from(arguments);
     let (operand, body) = if two(function) {
         (quote! { #[read(i, j)] r: Tensor<E, M, N>, }, quote! { cta.zip((x, r), y, |(v, r)| <#name as #p::Combine>::combine(v, r)) })
