@@ -93,6 +93,16 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         Tile { near, ..Self::new(view, 0, 0, 0) }
     }
 
+    /// Where a thread's blocks of eight lie: the first at (`row`, `col`), each further one so many rows below and columns beside the one before. `NEAR`: in
+    /// shared memory. Of a tile whose blocks are [`wide`](Tile::wide).
+    #[inline(always)]
+    pub(crate) fn place<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+        let stride = self.view.row_stride;
+        let step = (below as u64 * stride as u64 + beside as u64) * E::BYTES as u64;
+        let first = if NEAR { (self.near + (row * stride + col) * E::BYTES) as u64 } else { self.pointer(row as i32, col as i32) as u64 };
+        Place { first, step, element: PhantomData }
+    }
+
     /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
     #[inline(always)]
     pub(crate) fn block(self, wide: bool, row: u32, col: u32) -> E::Eight {
@@ -143,7 +153,45 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         let misaligned =
             (v.base as u32 | v.row_stride.wrapping_mul(bytes) | v.plane_stride.wrapping_mul(bytes) | (self.col as u32).wrapping_mul(bytes))
                 & 15;
-        v.col_stride == 1 && misaligned == 0
+        (v.col_stride == 1) & (misaligned == 0)
+    }
+}
+
+/// Blocks of eight elements at equal distances: addresses in bytes, of shared memory or of any.
+pub struct Place<E> {
+    first: u64,
+    step: u64,
+    element: PhantomData<E>,
+}
+
+impl<E> Clone for Place<E> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Place<E> {}
+
+impl<E: Element> Place<E> {
+    /// Where block `n` is.
+    #[inline(always)]
+    pub(crate) fn nth(self, n: u32) -> *mut E {
+        self.first.wrapping_add(n as u64 * self.step) as *mut E
+    }
+
+    /// Block `n`; `NEAR`: of shared memory.
+    ///
+    /// # Safety
+    /// It is inside a tile of aligned rows, which is `NEAR` if it says so.
+    #[inline(always)]
+    unsafe fn block<const NEAR: bool>(self, n: u32) -> E::Eight {
+        if NEAR {
+            // SAFETY: passed on from the caller.
+            unsafe { E::eight_near((self.first as u32).wrapping_add(n * self.step as u32)) }
+        } else {
+            // SAFETY: as above.
+            unsafe { E::eight(self.nth(n)) }
+        }
     }
 }
 
@@ -324,12 +372,18 @@ pub trait Inputs: Copy {
     /// As there.
     #[doc(hidden)]
     unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self;
-    /// `NEAR`: tiles that are not broadcast are in shared memory.
+    /// Where a thread's blocks lie in each of them.
+    #[doc(hidden)]
+    type Places: Copy;
+    /// See [`Tile::place`]; of tiles that are broadcast, always in their one row. `NEAR`: the others have [arrived](Inputs::arrived).
+    #[doc(hidden)]
+    fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places;
+    /// Block `n` of each.
     ///
     /// # Safety
-    /// `row` and the columns before `col + 8` are covered, `col` is a multiple of eight, and `wide()`; or they have [arrived](Inputs::arrived).
+    /// Its row and eight columns are covered, from a multiple of eight on, and [`wide`](Inputs::wide); or they have arrived.
     #[doc(hidden)]
-    unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> Self::Blocks;
+    unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks;
     #[doc(hidden)]
     fn open(blocks: Self::Blocks) -> [Self::Values; 8];
 }
@@ -363,17 +417,21 @@ impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
     }
     #[inline(always)]
     fn covers(self, rows: u32, cols: u32) -> bool {
-        (R == 1 || rows <= self.rows()) && cols <= self.cols()
+        (R == 1 || rows <= self.rows()) & (cols <= self.cols())
+    }
+    type Places = Place<E>;
+    #[inline(always)]
+    fn places<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+        match (R == 1, NEAR) {
+            (true, _) => self.place::<false>((0, col), (0, beside)),
+            (false, true) => self.place::<true>((row, col), (below, beside)),
+            (false, false) => self.place::<false>((row, col), (below, beside)),
+        }
     }
     #[inline(always)]
-    unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> E::Eight {
-        if NEAR && R != 1 {
-            // SAFETY: the caller promises eight columns inside the tile, whose rows are at 16-byte boundaries.
-            return unsafe { E::eight_near(self.near + (row * self.view.row_stride + col) * E::BYTES) };
-        }
-        let row = if R == 1 { 0 } else { row };
-        // SAFETY: the caller promises eight columns inside the tile; `wide` promises the alignment.
-        unsafe { E::eight(self.pointer(row as i32, col as i32)) }
+    unsafe fn block<const NEAR: bool>(place: Place<E>, n: u32) -> E::Eight {
+        // SAFETY: passed on from the caller.
+        unsafe { if NEAR && R != 1 { place.block::<true>(n) } else { place.block::<false>(n) } }
     }
     const BYTES: u32 = if R == 1 { 0 } else { E::BYTES };
     #[inline(always)]
@@ -418,8 +476,11 @@ impl Inputs for () {
     fn covers(self, _: u32, _: u32) -> bool {
         true
     }
+    type Places = ();
     #[inline(always)]
-    unsafe fn block<const NEAR: bool>(self, _: u32, _: u32) {}
+    fn places<const NEAR: bool>(self, _: (u32, u32), _: (u32, u32)) {}
+    #[inline(always)]
+    unsafe fn block<const NEAR: bool>((): (), _: u32) {}
     const BYTES: u32 = 0;
     #[inline(always)]
     fn copies(self, _: u32, _: u32) -> bool {
@@ -485,10 +546,15 @@ macro_rules! tuple_inputs {
                 // SAFETY: passed on from the caller.
                 unsafe { ($(self.$n.arrived(ring, pages, cols, held),)+) }
             }
+            type Places = ($($name::Places,)+);
             #[inline(always)]
-            unsafe fn block<const NEAR: bool>(self, row: u32, col: u32) -> Self::Blocks {
+            fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places {
+                ($(self.$n.places::<NEAR>(first, step),)+)
+            }
+            #[inline(always)]
+            unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks {
                 // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.block::<NEAR>(row, col),)+) }
+                unsafe { ($($name::block::<NEAR>(places.$n, n),)+) }
             }
             #[inline(always)]
             fn open(blocks: Self::Blocks) -> [Self::Values; 8] {

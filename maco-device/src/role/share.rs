@@ -15,7 +15,7 @@ use crate::math::zip8;
 use crate::row::{RowInputs, RowOutputs};
 use crate::split::Split;
 use crate::task::Task;
-use crate::tile::{Inputs, Parts, Tile};
+use crate::tile::{Inputs, Parts, Place, Tile};
 
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
@@ -54,14 +54,6 @@ const fn together(accesses: u32) -> u32 {
         3 | 4 => 2,
         _ => 1,
     }
-}
-
-/// Of those, which a page of shared memory has for each of 256 threads.
-const NEAR: u32 = 2;
-
-/// The smaller one.
-const fn least(a: u32, b: u32) -> u32 {
-    if a < b { a } else { b }
 }
 
 /// Blocks that a thread makes by position before it stores the first, where each reads so many accesses of 16 bytes at least.
@@ -189,6 +181,60 @@ impl Share {
         }
     }
 
+    /// Makes `blocks` blocks of eight elements, those of one thread, of what is at `places`, and stores them to `to`.
+    #[inline(always)]
+    fn each_block<const NEAR: bool, X: Inputs, E: Element>(
+        self,
+        _: X,
+        places: X::Places,
+        to: Place<E>,
+        blocks: u32,
+        spreads: bool,
+        f: &impl Fn(X::Values) -> E::Value,
+    ) {
+        let mut next = 0;
+        while next < blocks {
+            // Behind the last one a thread makes that once more and writes it again: a branch for each would leave none beside it.
+            let at = |n: u32| if next + n < blocks { next + n } else { blocks - 1 };
+            macro_rules! all {
+                ($($n:literal)*) => {
+                    // SAFETY: eight columns inside all tiles, at a multiple of eight columns of aligned rows.
+                    [$(if const { $n < together(X::ACCESSES) } { unsafe { X::block::<NEAR>(places, at($n)) } } else { X::Blocks::default() }),*]
+                };
+            }
+            // All loads before the first is needed.
+            let loaded = all!(0 1 2 3);
+            let make = |blocks: X::Blocks| {
+                let v = X::open(blocks);
+                [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]
+            };
+            let put = |n: u32, values: [E::Value; 8]| {
+                let to = to.nth(at(n));
+                if spreads {
+                    // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
+                    unsafe { E::spread(to, self.lane(), E::close(values)) };
+                } else {
+                    // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
+                    unsafe { E::store8(to, values) };
+                }
+            };
+            // Two at a time: there are two warps for each scheduler, and what one block takes is the time until its operations have ended.
+            if const { together(X::ACCESSES) > 1 } {
+                let values = (make(loaded[0]), make(loaded[1]));
+                put(0, values.0);
+                put(1, values.1);
+            } else {
+                put(0, make(loaded[0]));
+            }
+            if const { together(X::ACCESSES) > 2 } && next + 2 < blocks {
+                let values = (make(loaded[2]), make(loaded[3]));
+                put(2, values.0);
+                put(3, values.1);
+            }
+            next += const { together(X::ACCESSES) };
+        }
+    }
+
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
     #[inline(always)]
     pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -204,7 +250,7 @@ impl Share {
         }
         let stages = stream::parts(inputs, y, task);
         // Where blocks of eight end. A tile that reads less than it writes is rare.
-        let whole = if inputs.wide() && y.wide() && inputs.covers(rows, cols) { cols & !7 } else { 0 };
+        let whole = if inputs.wide() & y.wide() & inputs.covers(rows, cols) { cols & !7 } else { 0 };
         let across = (whole / 8).next_power_of_two().min(self.threads);
         let down = self.threads >> across.trailing_zeros();
         // Where a warp has whole rows of its blocks, it writes them together.
@@ -213,6 +259,10 @@ impl Share {
         if spreads {
             own = own - self.lane() + halves::block(self.lane());
         }
+        let col = own * 8;
+        // A thread's blocks are one below the other, or in rows that are longer than all threads' blocks side by side.
+        let long = whole > across * 8;
+        let step = if long { (0, across * 8) } else { (down, 0) };
         let mut first = 0;
         while first < rows && whole > 0 {
             let (mut now, mut count, mut held) = (inputs, rows, 0);
@@ -221,71 +271,22 @@ impl Share {
                 // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
                 now = unsafe { inputs.arrived(&mut self.ring, stages.pages, cols, &mut held) };
             }
-            // A thread's blocks are one below the other, or in rows that are longer than all threads' blocks side by side.
-            let long = whole > across * 8;
-            let (below, beside) = if long { (0, across * 8) } else { (down, 0) };
-            // Of shared memory, as many at once as a page has for each thread.
-            let at_once = if stages.any() { const { least(together(X::ACCESSES), NEAR) } } else { together(X::ACCESSES) };
             let mut row = self.thread >> across.trailing_zeros();
             while row < count {
-                let mut col = own * 8;
-                while col < whole {
-                    let at = |n: u32| (row + n * below, col + n * beside);
-                    let inside = |n: u32| n < at_once && at(n).0 < count && at(n).1 < whole;
-                    macro_rules! each {
-                        ($near:literal, $most:expr, $($n:literal)*) => {{
-                            // Behind the last one a thread loads its first again, and only the store asks: a branch for each would leave none
-                            // beside it.
-                            let load = |n: u32| {
-                                let (row, col) = if inside(n) { at(n) } else { (row, col) };
-                                // SAFETY: a row and eight columns inside all tiles, at a multiple of eight columns of aligned rows.
-                                unsafe { now.block::<$near>(row, col) }
-                            };
-                            [$(if const { $n < $most } { load($n) } else { X::Blocks::default() }),*]
-                        }};
-                    }
-                    // All loads before the first is needed.
-                    let blocks = if stages.any() {
-                        each!(true, least(together(X::ACCESSES), NEAR), 0 1 2 3)
-                    } else {
-                        each!(false, together(X::ACCESSES), 0 1 2 3)
-                    };
-                    let make = |blocks: X::Blocks| {
-                        let v = X::open(blocks);
-                        [f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]
-                    };
-                    let put = |n: u32, values: [E::Value; 8]| {
-                        let (row, col) = at(n);
-                        if spreads {
-                            let all = col - col % halves::ELEMENTS;
-                            // SAFETY: the blocks of the warp's lanes, all of one row inside the tile: as below.
-                            unsafe { E::spread(y.pointer((first + row) as i32, all as i32), self.lane(), E::close(values)) };
-                        } else {
-                            // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows; nobody else writes them.
-                            unsafe { E::store8(y.pointer((first + row) as i32, col as i32), values) };
-                        }
-                    };
-                    // Two at a time, without a branch between them: there are two warps for each scheduler, and what one block takes is the time until
-                    // its operations have ended.
-                    if const { together(X::ACCESSES) > 1 } {
-                        let values = (make(blocks[0]), make(blocks[1]));
-                        put(0, values.0);
-                        if inside(1) {
-                            put(1, values.1);
-                        }
-                    } else {
-                        put(0, make(blocks[0]));
-                    }
-                    if const { together(X::ACCESSES) > 2 } && inside(2) {
-                        let values = (make(blocks[2]), make(blocks[3]));
-                        put(2, values.0);
-                        if inside(3) {
-                            put(3, values.1);
-                        }
-                    }
-                    col += at_once * across * 8;
+                let blocks = if long {
+                    (whole - col).div_ceil(across * 8)
+                } else if col < whole {
+                    (count - row + down - 1) >> down.trailing_zeros()
+                } else {
+                    0
+                };
+                let to = y.place::<false>((first + row, if spreads { col - col % halves::ELEMENTS } else { col }), step);
+                if stages.any() {
+                    self.each_block::<true, _, _>(now, now.places::<true>((row, col), step), to, blocks, spreads, &f);
+                } else {
+                    self.each_block::<false, _, _>(now, now.places::<false>((row, col), step), to, blocks, spreads, &f);
                 }
-                row += if long { down } else { at_once * down };
+                row += if long { down } else { count };
             }
             if stages.any() {
                 self.release(held);

@@ -40,10 +40,12 @@ impl Stages {
     /// They do not.
     pub const NONE: Stages = Stages { rows: 0, pages: 0 };
 
-    /// Of parts of rows, of at most `bytes` bytes: a page each.
+    /// Of parts of rows, of at most `bytes` bytes: a page each, of as many rows as fit, but a power of two, for which nothing is divided.
     #[inline(always)]
     pub fn of_parts(bytes: u32) -> Stages {
-        if bytes == 0 || bytes > PAGE_BYTES { Stages::NONE } else { Stages { rows: PAGE_BYTES / bytes, pages: 1 } }
+        let fits = bytes.wrapping_sub(1) < PAGE_BYTES;
+        let rows = PAGE_BYTES >> ((u32::BITS - bytes.wrapping_sub(1).leading_zeros()) % u32::BITS);
+        if fits { Stages { rows, pages: 1 } } else { Stages::NONE }
     }
 
     /// Of whole rows of `tiles` tiles, of at most `bytes` bytes, beside `singles` single rows that each hold a page meanwhile.
@@ -87,12 +89,9 @@ pub fn parts<X: Inputs, E: Element, const I: usize, const J: usize>(inputs: X, y
     let (rows, cols) = (y.rows(), y.cols());
     // Of ragged rows the last block would go past the ring: all go past it.
     // The loader has no registers for more than three tiles.
+    // All are asked: a branch for each takes a warp longer.
     let comes = const { X::BYTES > 0 && X::ACCESSES <= 6 }
-        && task.streams()
-        && cols.is_multiple_of(8)
-        && y.wide()
-        && inputs.wide()
-        && inputs.copies(rows, cols);
+        && task.streams() & cols.is_multiple_of(8) & y.wide() & inputs.wide() & inputs.copies(rows, cols);
     if comes { Stages::of_parts(cols.saturating_mul(X::BYTES)) } else { Stages::NONE }
 }
 
@@ -115,8 +114,8 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     /// Whether `rows` rows of `cols` columns can be copied in bulk.
     #[inline(always)]
     pub(crate) fn copies(self, rows: u32, cols: u32) -> bool {
-        let inside = self.row >= 0 && self.col >= 0 && rows <= self.rows() && cols <= self.cols();
-        inside && self.wide() && (cols * E::BYTES).is_multiple_of(16)
+        let inside = (self.row >= 0) & (self.col >= 0) & (rows <= self.rows()) & (cols <= self.cols());
+        inside & self.wide() & (cols * E::BYTES).is_multiple_of(16)
     }
 
     /// Loader: copies `rows` rows of `cols` columns from row `first` on to the next stage, one behind the other; false if the CTA no longer waits.
