@@ -22,13 +22,25 @@ use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 const TILE_CYCLES: f64 = 800.0;
 /// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
+/// What a step of a contraction takes while the tensor cores wait for it, and what its bytes take besides, in cycles and bytes per cycle. Steps of 24, 32 and 40 KiB
+/// took 435, 483 and 543 ns on an H200 at 1.755 GHz (docs/internals/gemm.md, "Steps and parts").
+const STEP_CYCLES: f64 = 480.0;
+const STEP_BYTES_PER_CYCLE: f64 = 86.0;
+/// What a tile of a contraction takes beside its steps: as [`TILE_CYCLES`], and for each element of its result. 1.3, 1.9, 2.2 and 3.1 µs for 64 × 128, 128 × 128,
+/// 64 × 256 and 128 × 256 there.
+const PRODUCT_CYCLES: f64 = 1300.0;
+const RESULT_CYCLES: f64 = 0.125;
 /// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
-/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense); of tf32 half as many.
-const PRODUCTS_PER_CYCLE: f64 = 2048.0;
+/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense) of 1.755 GHz; of tf32 half as many. They do 2048, but a step of 128 × 256 takes 774 ns when all
+/// SMs multiply, at the clock that the power allows.
+const PRODUCTS_PER_CYCLE: f64 = 1544.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
-const PART_CYCLES: f64 = 2000.0;
+const PART_CYCLES: f64 = 3000.0;
+/// Bytes of partial sums that one SM writes or reads per cycle: they are written, and waited for, before any is read. With [`PART_CYCLES`], from 3.2, 5.1 and 7.8 µs
+/// that a part of 64 × 128, 128 × 128 and 128 × 256 takes longer than a whole tile of as many steps.
+const PARTIAL_BYTES_PER_CYCLE: f64 = 24.0;
 /// Elements of a sum that one task adds up at a time, from all parts.
 const CHUNK: f64 = 64.0 * 128.0;
 /// Most parts that the model tries: more of them cost more than the steps that they spare.
@@ -355,28 +367,40 @@ impl<'a> Cost<'a> {
             let (load, rest) = self.tasks(choice).cycles(self.workers, MEMORY_BYTES_PER_CYCLE, TILE_CYCLES);
             return Time { load, rest };
         }
-        let (mut moved, mut result, mut rate) = (0.0, 0.0f64, PRODUCTS_PER_CYCLE);
+        let (mut stepped, mut other, mut result) = (0.0, 0.0, 0.0f64);
+        let (mut rate, mut step) = (PRODUCTS_PER_CYCLE, STEP_BYTES as f64);
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
             let element = f64::from(bytes(self.call, param));
-            moved += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             if param.access.writes() {
                 result = result.max(volume);
+                other += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             } else if param.staged {
                 rate = PRODUCTS_PER_CYCLE * 2.0 / element;
+                step = STEP_BYTES as f64 / element;
+                stepped += volume * element;
+            } else {
+                other += volume * element;
             }
         }
-        let products = contraction(self.form, &self.call.operands).map_or(0.0, |(depth, products)| result * depth as f64 * products as f64);
+        let (depth, products) =
+            contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
+        let streamed = self.form.streamed().is_some();
+        let loads = if streamed { stepped / BYTES_PER_CYCLE } else { depth / step * STEP_CYCLES + stepped / STEP_BYTES_PER_CYCLE };
         let (parts, whole) = (f64::from(choice.cut.parts), f64::from(choice.cut.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (products / rate).max(moved / BYTES_PER_CYCLE);
+        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / BYTES_PER_CYCLE);
         // A stream of weights goes on from one task to the next, of this call or of one beside it.
-        let mut rest = if self.form.streamed().is_some() { waves.min(1.0 / self.beside) } else { before + waves } * TILE_CYCLES;
+        let mut rest = if streamed {
+            waves.min(1.0 / self.beside) * TILE_CYCLES
+        } else {
+            (before + waves) * (PRODUCT_CYCLES + RESULT_CYCLES * result)
+        };
         if choice.cut.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
             let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
-            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / BYTES_PER_CYCLE);
+            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / PARTIAL_BYTES_PER_CYCLE);
         }
         Time { load, rest }
     }
