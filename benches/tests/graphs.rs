@@ -103,7 +103,7 @@ fn bytes_are_moved() {
     let outputs = plan.execute(Arguments::new().tensor(&tensor)).unwrap();
     let expected: Vec<u32> = x.iter().map(|&word| benches::tasks::boundary::mix(word, 0)).collect();
     assert!(outputs.get::<u32>("y").unwrap().download().unwrap() == expected);
-    assert_eq!(graphs::plan(graphs::copy(256, 256), &device, &PlanOptions::new()).unwrap().plan().tasks(), 8);
+    assert_eq!(graphs::plan(graphs::copy(256, 256), &device, &PlanOptions::new()).unwrap().plan().tasks(), 4);
     assert_eq!(graphs::plan(graphs::busy(100), &device, &PlanOptions::new()).unwrap().plan().edges(), 0);
 }
 

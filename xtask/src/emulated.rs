@@ -15,13 +15,14 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 10] = [
+const PROGRAMS: [(&str, &str, &str); 11] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
     ("blocks", "boxes", "gpu"),
     ("products", "products", "gpu::sorts"),
     ("products", "products", "gpu::layers"),
+    ("delays", "delays", "gpu"),
     ("tasks", "elements", "gpu"),
     ("tasks", "lookups", "gpu"),
     ("tasks", "norms", "gpu"),
@@ -29,8 +30,9 @@ const PROGRAMS: [(&str, &str, &str); 10] = [
 ];
 
 /// What they are told: see `tests/emulator/README.md`. Deadlines of the host are in real time.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("MACO_GPU_TESTS", "1"),
+    ("MACO_TESTS", "short"),
     ("MACO_DEADLINE_SCALE", "1000"),
     ("EMU_SMS", "24"),
     ("EMU_TICK", "100"),

@@ -3,14 +3,21 @@
 //! Without the feature `delays` there is nothing here. With it, each primitive that another role or CTA can see asks a hash of the
 //! launch's seed, the warp and the clock whether to sleep (PTX ISA §9.7.19.7 `nanosleep`).
 
-/// Sets the CTA's seed; 0 for no delays. Called by all threads before the CTA's first barrier.
+/// Sets the CTA's seed; 0 for no delays. Called by all threads before the CTA's first barrier, or before they [`meet`].
 #[inline(always)]
 pub fn seed(_seed: u32) {
     #[cfg(feature = "delays")]
-    // SAFETY: the last word of shared memory is nobody else's; all threads store the same.
-    unsafe {
-        super::memory::store_shared(super::special::shared_base() + crate::abi::SEED, _seed);
+    if super::special::thread() == 0 {
+        // SAFETY: the last word of shared memory is nobody else's, and nobody reads it before the barrier.
+        unsafe { super::memory::store_shared(super::special::shared_base() + crate::abi::SEED, _seed) }
     }
+}
+
+/// All threads have the seed, of a CTA that has no other barrier before the first delay: a scheduler's.
+#[inline(always)]
+pub fn meet() {
+    #[cfg(feature = "delays")]
+    super::barrier::sync_cta();
 }
 
 /// Sleeps up to two microseconds, one time in eight.

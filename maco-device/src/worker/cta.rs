@@ -48,6 +48,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         let workers = (*launch).workers;
         if block >= workers {
             barrier::wait_for_launch_before();
+            delay::meet();
             scheduler(arena, launch, block - workers);
         } else {
             if thread == 0 {
