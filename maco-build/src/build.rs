@@ -55,8 +55,10 @@ impl Build {
     /// Ends well even when the kernels do not compile for the GPU: a failed build script would leave the editor without a word, so
     /// `$OUT_DIR/maco.rs` then holds a `compile_error!`, and rustc reports the same source at its own tokens in the host build.
     /// Without a device toolchain the package is built for the CPU with a warning; `MACO_REQUIRE_GPU=1` makes that an error.
-    pub fn run(self) {
+    pub fn run(mut self) {
         report::rerun_if_settings_change();
+        // There every lane arrives, which takes registers that a large kernel does not have; it is slow anyhow.
+        self.rules.allow_local_memory |= cargo::sanitized();
         if let Err(error) = self.try_run() {
             report::error(&format!("MACO: {error}"));
         }

@@ -83,12 +83,17 @@ pub(crate) fn build(
     Ok(Output { ptx, sources, invocation })
 }
 
+/// Whether device code is for NVIDIA's racecheck.
+pub fn sanitized() -> bool {
+    std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1")
+}
+
 fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate, variant: Variant) -> Command {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
     flags.push(format!("-L{}", core.display()));
-    if std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1") {
+    if sanitized() {
         flags.push("--cfg=maco_every_lane".to_owned());
     }
     if variant == Variant::Profiled {
