@@ -90,7 +90,7 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u
             let declared = if by == call_index { call.task.boxes(operand) } else { None };
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let element = graph.tensors[view.tensor as usize].element;
-            let tile = calls.get(by as usize).map_or(&[][..], |call| &call.tile);
+            let tile = calls.get(by).map_or(&[][..], |call| &call.tile);
             let boxes = Boxes::of(param, tile, declared, element);
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, epsilon)).or_insert_with(|| {
                 made.views.push(Template { view: view.clone(), map: None, boxes, names, epsilon, call: by as u32, operand });
