@@ -49,20 +49,23 @@ const WEIGHTS: [(u64, u64); 11] = [
     (8192, 28672),
 ];
 
+/// Of eight rows, sums without tensor cores are made as fast as memory gives the weights. Of sixteen they take longer, which counts where the
+/// others have tiles for most multiprocessors.
 #[test]
-fn up_to_sixteen_rows_are_streamed() {
+fn up_to_eight_rows_are_streamed() {
     for (n, k) in WEIGHTS {
         for m in 1..=64 {
             let plan = chosen(m, n, k, 132);
             let call = &plan.calls[0];
-            if m <= 16 {
+            if streams(&plan) {
                 let rows = if m <= 8 { 8 } else { 16 };
-                assert!(streams(&plan) && call.tile[0] == rows && call.grid[0] == 1, "{m} × {n} × {k}: {call:?}");
+                assert!(m <= 16 && call.tile[0] == rows && call.grid[0] == 1, "{m} × {n} × {k}: {call:?}");
             } else {
-                assert!(!streams(&plan) && call.tile[0] == 64, "{m} × {n} × {k}: {call:?}");
+                assert!(m > 8 && call.tile[0] == 64, "{m} × {n} × {k}: {call:?}");
             }
         }
     }
+    assert!(!streams(&chosen(16, 28672, 4096, 132)) && streams(&chosen(16, 2048, 2048, 132)));
 }
 
 /// So few columns that most multiprocessors would stream nothing, but a sum long enough to be made in parts by all of them.

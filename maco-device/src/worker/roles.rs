@@ -284,9 +284,9 @@ unsafe fn vacate(arena: Arena, n: u32, ended: u32, lane: u32) {
         if ARRIVALS > 1 {
             let mut at = 0;
             while at < ended {
-                // Racecheck follows a wait only to the lane that made it.
+                // Racecheck follows a wait only to the lane that made it, and not one whose answer nobody uses. Each has ended already.
                 let (done, parity) = place(n + at);
-                mbarrier::test(arena.done(done), parity);
+                arena.wait(arena.done(done), parity);
                 mbarrier::arrive(arena.vacant((n + at) % SLOTS));
                 at += 1;
             }

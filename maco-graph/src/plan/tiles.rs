@@ -380,7 +380,7 @@ impl<'a> Cost<'a> {
                 result = result.max(volume);
                 other += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             } else if param.staged {
-                rate = if streamed { STREAMED_PRODUCTS_PER_CYCLE } else { PRODUCTS_PER_CYCLE * 2.0 / element };
+                rate = PRODUCTS_PER_CYCLE * 2.0 / element;
                 step = STEP_BYTES as f64 / element;
                 stepped += volume * element;
             } else {
@@ -389,6 +389,9 @@ impl<'a> Cost<'a> {
         }
         let (depth, products) =
             contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
+        if streamed {
+            rate = STREAMED_PRODUCTS_PER_CYCLE;
+        }
         let loads = if streamed { stepped / BYTES_PER_CYCLE } else { depth / step * STEP_CYCLES + stepped / STEP_BYTES_PER_CYCLE };
         let (parts, whole) = (f64::from(choice.cut.parts), f64::from(choice.cut.whole));
         let split = (choice.tiles() as f64 - whole) * parts;

@@ -77,11 +77,14 @@ fn whole(param: &TensorParam, view: &View) -> Option<u64> {
     param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent)
 }
 
-/// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` one, with
+/// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` and `gemv` one, with
 /// `mma_pair` two. None of a call without.
 pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
+    let mut params = task.params.iter().filter_map(tensor_of).zip(operands);
+    if let TaskKind::Streamed { operand, .. } = task.kind {
+        return params.nth(operand.into()).and_then(|(param, view)| whole(param, view)).map(|depth| (depth, 1));
+    }
     let TaskKind::Staged { .. } = task.kind else { return None };
-    let params = task.params.iter().filter_map(tensor_of).zip(operands);
     let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| whole(param, view));
     let (count, depth) = depths.fold((0, u64::MAX), |(count, least), depth| (count + 1, least.min(depth)));
     (count > 1).then(|| (depth, count - 1))
