@@ -5,8 +5,8 @@
 //! long as one tile, or part of one, takes. It is meant to rank the variants of one task, not to predict times. Tasks whose tiles come through the
 //! ring as they are have a model of their own (`tiled.rs`).
 //!
-//! A task's form for few rows is looked at where it reads its weights once, since it streams them as fast as memory gives them and every
-//! further row of tiles would stream them again. It is compared by what the better of its variants takes with the best of the others, both
+//! A task's form for few rows is looked at where it reads its weights once, since every further row of tiles would
+//! stream them again. It is compared by what the better of its variants takes with the best of the others, both
 //! with no less than the time in which memory gives all operands. If that is the same, the streamed one is better by what the model does not
 //! see: its weights are loaded before its inputs are there.
 
