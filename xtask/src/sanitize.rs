@@ -50,18 +50,13 @@ fn find(places: &[PathBuf]) -> Option<PathBuf> {
 /// The shell function of the bundle's script that does it: a machine with a GPU need not have Rust.
 pub fn shell_function(tests: &[&str], commit: &str) -> String {
     format!(
-        r#"# One program under one tool, in a folder of its own.
+        r#"# One test under one tool, in a folder of its own: programs have tests of seconds and of minutes.
 sanitize_one() {{
     echo "== $1 $2"
     begin=$(date +%s)
-    if unpack "$2" "$3"; then
-        # Calls that the driver refuses are what many tests are about.
-        limited {PROGRAM} --tool "$1" --report-api-errors no --error-exitcode 99 "$3/$2" --ignored gpu {SKIPPED} --test-threads=1
-        code=$?
-        rm -f "$3/$2"
-    else
-        code=unpack
-    fi
+    # Calls that the driver refuses are what many tests are about.
+    limited {PROGRAM} --tool "$1" --report-api-errors no --error-exitcode 99 "$folder/${{2%%::*}}" --ignored --exact "${{2#*::}}" --test-threads=1
+    code=$?
     case $code in
         0) result=ok ;;
         99) result="errors found" ;;
@@ -72,7 +67,7 @@ sanitize_one() {{
 # All that nobody else has begun, as long as there is time. What takes longest comes first: races.
 sanitize_every() {{
     for tool in $tools; do
-        for test in "$@"; do
+        for test in $units; do
             left=$((until - $(date +%s)))
             [ "$left" -gt 0 ] || return
             own="$folder/$tool-$test"
@@ -84,6 +79,17 @@ sanitize_every() {{
         done
     done
 }}
+# What is named, one `PROGRAM::TEST` each; the programs are unpacked.
+sanitize_units() {{
+    for named in "$@"; do
+        program=${{named%%::*}}
+        [ -x "$folder/$program" ] || unpack "$program" || exit 127
+        case $named in
+            *::*) echo "$named" ;;
+            *) "$folder/$program" --ignored --list --format terse gpu {SKIPPED} | sed -n "s/^\(.*\): test\$/$program::\1/p" ;;
+        esac
+    done
+}}
 sanitize() {{
     PATH="$PATH:${{CUDA_HOME:-/usr/local/cuda}}/bin:/usr/local/cuda/bin"
     if ! command -v {PROGRAM} > /dev/null; then
@@ -92,20 +98,21 @@ sanitize() {{
     fi
     # Everything is slow there: fewer rounds, and more time before a wait counts as a hang.
     export MACO_TESTS=short MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
-    # Most of the time is the host's: programs run side by side, and their output comes when each ends.
+    # Most of the time is the host's: tests run side by side, and their output comes when each ends.
     # Of a machine that is there for so many seconds, what has not ended by then is named.
     tools=${{MACO_TOOLS:-racecheck memcheck}} seconds=${{MACO_TEST_SECONDS:-600}}
     until=$(($(date +%s) + ${{MACO_SECONDS:-86400}}))
+    units=$(sanitize_units ${{*:-{}}}) || exit
     of=0
     while [ "$of" -lt "${{MACO_JOBS:-4}}" ]; do
-        sanitize_every ${{*:-{}}} &
+        sanitize_every &
         of=$((of + 1))
     done
     wait
     table=
     failed=0
     for tool in $tools; do
-        for test in ${{*:-{}}}; do
+        for test in $units; do
             row=$(cat "$folder/$tool-$test/row" 2> /dev/null || printf '%-10s %-32s %5d  %s' "$tool" "$test" 0 "not begun")
             table="$table$row
 "
@@ -119,7 +126,6 @@ sanitize() {{
     exit $failed
 }}
 "#,
-        tests.join(" "),
         tests.join(" "),
         tally::shell(&tally::SANITIZER, commit)
     )

@@ -394,6 +394,9 @@ impl Drop for Context {
             // SAFETY: an event of this context that nobody else has.
             let _ = unsafe { sys::cuEventDestroy_v2(event) };
         }
+        let modules = self.modules.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the context is current; kernels hold it, so there is none.
+        unsafe { modules.unload() };
         for stream in [self.copies, self.launches, self.probe].into_iter().filter(|stream| !stream.is_null()) {
             // SAFETY: a stream of this context; only the context had it.
             let _ = unsafe { sys::cuStreamDestroy_v2(stream) };

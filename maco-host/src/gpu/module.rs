@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction_attribute, CUjit_option, CUresult};
 use maco_device::abi::{SHARED_BYTES, THREADS};
@@ -29,26 +29,23 @@ const PTX_NEEDS: [((u32, u32), u32); 10] = [
     ((9, 0), 13_000),
 ];
 
-/// Modules of a context that some plan uses, by hash and address of their text.
-pub(super) type Modules = HashMap<(u64, usize), Weak<Module>>;
-
-/// Loaded device code.
-#[derive(Debug)]
-pub(super) struct Module {
-    context: Arc<Context>,
-    raw: sys::CUmodule,
-}
+/// Loaded device code of a context, by hash and address of its text. It stays as long as the context does: to load it takes longer than to
+/// make a plan, and plans come and go with the sizes they are for.
+#[derive(Debug, Default)]
+pub(super) struct Modules(HashMap<(u64, usize), sys::CUmodule>);
 
 // SAFETY: modules may be used from any thread.
-unsafe impl Send for Module {}
-// SAFETY: as above; the driver locks its own state.
-unsafe impl Sync for Module {}
+unsafe impl Send for Modules {}
 
-impl Drop for Module {
-    fn drop(&mut self) {
-        if let Ok(_entered) = self.context.enter() {
-            // SAFETY: loaded once and unloaded once; its kernels hold it.
-            let _ = unsafe { sys::cuModuleUnload(self.raw) };
+impl Modules {
+    /// Unloads them all.
+    ///
+    /// # Safety
+    /// Their context is current, and none of their kernels is used any more.
+    pub(super) unsafe fn unload(&mut self) {
+        for (_, module) in self.0.drain() {
+            // SAFETY: loaded once and taken out; the caller promises the rest.
+            let _ = unsafe { sys::cuModuleUnload(module) };
         }
     }
 }
@@ -57,8 +54,8 @@ impl Drop for Module {
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) function: sys::CUfunction,
-    /// Keeps the function alive.
-    _module: Arc<Module>,
+    /// Keeps the function's module loaded.
+    _context: Arc<Context>,
 }
 
 // SAFETY: functions may be used from any thread.
@@ -92,12 +89,12 @@ impl Kernel {
         let module = module(context, program, code)?;
         let entry = CString::new(program.entry).map_err(|_| missing(context, program))?;
         let mut function = std::ptr::null_mut();
-        // SAFETY: the context is current, the module live, the name terminated and `function` writable.
-        match unsafe { sys::cuModuleGetFunction(&mut function, module.raw, entry.as_ptr()) } {
+        // SAFETY: the context is current, which has the module loaded, the name terminated and `function` writable.
+        match unsafe { sys::cuModuleGetFunction(&mut function, module, entry.as_ptr()) } {
             CUresult::CUDA_ERROR_NOT_FOUND => return Err(missing(context, program)),
             code => context.check("cuModuleGetFunction", code)?,
         }
-        let kernel = Kernel { function, _module: module };
+        let kernel = Kernel { function, _context: context.clone() };
         kernel.prepare(context, program.name, workers)?;
         Ok(kernel)
     }
@@ -207,19 +204,17 @@ fn missing(context: &Context, program: &Program) -> Error {
 }
 
 /// The module, loaded once per context.
-fn module(context: &Arc<Context>, program: &Program, code: &DeviceModule) -> Result<Arc<Module>, Error> {
+fn module(context: &Context, program: &Program, code: &DeviceModule) -> Result<sys::CUmodule, Error> {
     let key = (code.hash, code.ptx.as_ptr() as usize);
     let mut modules = context.modules();
-    if let Some(module) = modules.get(&key).and_then(Weak::upgrade) {
+    if let Some(&module) = modules.0.get(&key) {
         return Ok(module);
     }
-    let raw = match code.cubin.and_then(|cubin| load_machine_code(context, cubin).transpose()) {
-        Some(raw) => raw?,
+    let module = match code.cubin.and_then(|cubin| load_machine_code(context, cubin).transpose()) {
+        Some(module) => module?,
         None => compile(context, program, code)?,
     };
-    let module = Arc::new(Module { context: context.clone(), raw });
-    modules.retain(|_, module| module.strong_count() > 0);
-    modules.insert(key, Arc::downgrade(&module));
+    modules.0.insert(key, module);
     Ok(module)
 }
 

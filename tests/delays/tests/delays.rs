@@ -1,7 +1,12 @@
 //! A thousand seeds of delays, every schedule: not a bit changes.
+#![allow(dead_code)]
+
+#[path = "../../kernels/tests/support/rounds.rs"]
+mod rounds;
 
 use delays::kernels::mixed;
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16};
+use rounds::rounds;
 
 const M: usize = 320;
 const K: usize = 192;
@@ -82,8 +87,6 @@ fn gpu_a_thousand_seeds() {
     // Every element of the CPU's result, too.
     let cpu = Device::cpu_with(4);
     let expected = run(&cpu, &[PlanOptions::new()], 1);
-    // A few where everything is slow, as under a sanitizer.
-    let seeds = if std::env::var("MACO_TESTS").is_ok_and(|tests| tests == "short") { 50 } else { 1000u32 };
-    let found = run(&device, &options, seeds.div_ceil(options.len() as u32) + 1);
+    let found = run(&device, &options, rounds(1000).div_ceil(options.len()) as u32 + 1);
     assert!(found == expected, "the GPU's result is not the CPU's");
 }

@@ -133,7 +133,6 @@ impl Kinds {
 }
 
 fn each(device: &Device, test: impl Fn(&Kinds)) {
-    // While it lives, a GPU keeps the code loaded.
     let loaded = Kinds::new(device, Schedule::Static);
     let several = Schedule::Schedulers(if loaded.plan.workers() > 4 { 4 } else { 1 });
     for schedule in SCHEDULES.into_iter().chain([several]) {
@@ -197,7 +196,6 @@ fn a_flag_that_is_never_raised(device: &Device) {
     let (x, watch) = (device.upload(&data, [n]).unwrap(), Watch::new(device));
     let [down, up] = [0u32, 1].map(|flag| device.upload(&[flag], [1]).unwrap());
     let dims = faults::gated::Dims { N: n as u64 };
-    let _loaded = faults::gated::plan(device, dims);
     for schedule in SCHEDULES {
         let plan = faults::gated::plan_with(device, dims, &PlanOptions::new().deadline(DEADLINE).schedule(schedule)).unwrap();
         let run = |flag: &Tensor<u32>| {

@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Duration;
 
+use graphs::Case;
 use graphs::recipe::Recipe;
-use graphs::{Case, loaded};
 use kernels::{dense, regions};
 use maco::{Device, Error, Fault, PlanOptions, Symptom, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, aborted, awaited, hang, told};
@@ -167,7 +167,6 @@ const PATIENT: Duration = Duration::from_secs(20);
 
 /// Injects what `fault` says into a task of each graph; how many graphs hung and how many ran.
 fn any_fault(device: &Device, fault: impl Fn(&maco::Plan, u32) -> (Fault, bool)) -> (u64, u64) {
-    let _loaded = loaded(device);
     let (mut hung, mut ran) = (0, 0);
     for seed in 0..SEEDS {
         let recipe = Recipe::from_seed(300 + seed, 16, 100);

@@ -265,7 +265,7 @@ fn sizes_that_do_not_divide(device: &Device) {
 
 /// Sizes nobody can mean: an error or a plan, soon.
 fn absurd_sizes(device: &Device) {
-    // On a GPU, code is loaded as long as a plan has it.
+    // To load code takes time of its own.
     let small = dense::product::Dims { M: 1, K: 1, N: 1 };
     let _loaded =
         (dense::product::plan(device, small), Halves::new(device), inputs::halved::plan(device, inputs::halved::Dims { M: 1, N: 2 }));

@@ -8,7 +8,7 @@ use kernels::{dense, inputs, random, regions};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, scaled};
-use support::{Matrix, poisoned, rounds};
+use support::{Matrix, poisoned, rounds::rounds};
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 136, H: 264 };
 
@@ -170,7 +170,6 @@ fn gpu_ten_thousand_launches_of_every_kind() {
     let device = Device::gpu(0).unwrap();
     let streams = [Stream::new(&device).unwrap(), Stream::new(&device).unwrap()];
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
-    let _loaded = dense::mlp::plan(&device, DIMS).unwrap();
     for schedule in SCHEDULES {
         let plan = dense::mlp::plan_with(&device, DIMS, &PlanOptions::new().schedule(schedule)).unwrap();
         let cases = [case(&device, 1), case(&device, 9), case(&device, 17)];
@@ -292,7 +291,6 @@ fn gpu_a_plan_dropped_while_it_runs() {
     let stream = Stream::new(&device).unwrap();
     let (n, dims) = (256 * 64, inputs::stalled::Dims { N: 256 * 64 });
     let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
-    let _loaded = inputs::stalled::plan(&device, dims).unwrap();
     for way in 0..4 {
         let plan = inputs::stalled::plan(&device, dims).unwrap();
         let x = device.upload(&data, [n]).unwrap();

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use graphs::oracle::{self, Fault, Kind};
 use graphs::recipe::How;
 use graphs::recipe::{Recipe, recipes};
-use graphs::{Case, check, check_case, dealt, loaded};
+use graphs::{Case, check, check_case, dealt};
 use maco::{Device, PlanOptions, Schedule};
 use proptest::prelude::*;
 
@@ -85,7 +85,7 @@ mod gpu {
     #[test]
     #[ignore = "gpu"]
     fn more_weights_than_the_ring_holds() {
-        super::more_weights_than_the_ring_holds(&device(), support::rounds(120) as u64);
+        super::more_weights_than_the_ring_holds(&device(), support::rounds::rounds(120) as u64);
     }
 
     #[test]
@@ -97,8 +97,7 @@ mod gpu {
 
 /// The same graphs at every run.
 fn fixed(device: &Device, seeds: std::ops::Range<u64>, lines: usize, most: u16) {
-    let _loaded = loaded(device);
-    let count = support::rounds(seeds.clone().count());
+    let count = support::rounds::rounds(seeds.clone().count());
     for seed in seeds.take(count) {
         if let Err(what) = check(device, &Recipe::from_seed(seed, lines, most), None) {
             panic!("seed {seed}: {what}");
@@ -108,7 +107,6 @@ fn fixed(device: &Device, seeds: std::ops::Range<u64>, lines: usize, most: u16) 
 
 /// About 10⁴ tasks each: smallest tiles on large tensors.
 fn thousands_of_tasks(device: &Device, graphs: u64) {
-    let _loaded = loaded(device);
     let mut most = 0;
     for seed in 0..graphs {
         let recipe = Recipe { small: true, sizes: [197, 180, 200], ..Recipe::from_seed(seed, 80, 200) };
@@ -124,7 +122,6 @@ fn thousands_of_tasks(device: &Device, graphs: u64) {
 /// have yet to write. Few tiles per call, so that the kind changes with nearly every task; few workers, so that most waits are for a
 /// task of the same list.
 fn more_weights_than_the_ring_holds(device: &Device, graphs: u64) {
-    let _loaded = loaded(device);
     let most = device.workers();
     let mut done = 0;
     for seed in 0.. {
@@ -165,7 +162,6 @@ fn more_weights_than_the_ring_holds(device: &Device, graphs: u64) {
 
 /// Smallest tiles on tensors of half a million elements, once with every schedule.
 fn a_hundred_thousand_tasks(device: &Device) {
-    let _loaded = loaded(device);
     let mut seed = 0;
     for schedule in [How::Static, How::Tickets, How::Schedulers(8), How::Schedulers(1), How::SpareWarps(8)] {
         let (case, seed) = loop {

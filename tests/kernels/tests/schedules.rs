@@ -1,8 +1,6 @@
 //! Neither the number of workers nor the schedule changes a bit of any result, roundings included.
-mod graphs;
 mod support;
 
-use graphs::loaded;
 use kernels::random::{accumulate, merge, nudge, ops};
 use kernels::{dense, regions, uneven};
 use maco::{Arguments, Device, Error, Node, PlanOptions, Report, Schedule, TaskGraph, Tensor, TensorElement, bf16, tasks};
@@ -33,7 +31,7 @@ fn options(device: &Device) -> Vec<PlanOptions> {
         .chain([PlanOptions::new().workers(ctas(1).max(1)).schedule(Schedule::Schedulers(1)).look_ahead(true)])
         .collect::<Vec<_>>()
     };
-    if support::rounds(counts.len()) < counts.len() {
+    if support::rounds::rounds(counts.len()) < counts.len() {
         counts = vec![1, all];
     }
     counts.into_iter().flat_map(with).collect()
@@ -67,8 +65,6 @@ fn products(device: &Device) {
     let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
     let (x, up, down) = (fraction(m, k, 1), fraction(h, k, 2), fraction(k, h, 3));
     let dims = dense::blocks::Dims { M: m as u64, K: k as u64, H: h as u64 };
-    // While it lives, a GPU keeps the code loaded.
-    let _loaded = dense::blocks::plan(device, dims);
     agree(device, |options, times| {
         let plan = dense::blocks::plan_with(device, dims, options)?;
         let once = || {
@@ -88,7 +84,6 @@ fn rows(device: &Device) {
     let weight: Vec<f32> = (0..n).map(|n| n as f32 / 77.0).collect();
     let weight = device.upload(&weight, [n]).unwrap();
     let dims = regions::normed::Dims { M: m as u64, N: n as u64 };
-    let _loaded = regions::normed::plan(device, dims);
     agree(device, |options, times| {
         let plan = regions::normed::plan_with(device, dims, options)?;
         let once = || {
@@ -105,7 +100,6 @@ fn halos(device: &Device) {
     let (m, n) = (300, 200);
     let x = Matrix::integers(m, n, 5, 999).map(|v| v / 7.0);
     let dims = regions::blurred::Dims { M: m as u64, N: n as u64 };
-    let _loaded = regions::blurred::plan(device, dims);
     agree(device, |options, times| {
         let plan = regions::blurred::plan_with(device, dims, options)?;
         let once = || {
@@ -136,7 +130,6 @@ fn drains(device: &Device) {
     let z = y.map(steps);
     let x = x.upload::<f32>(device);
     let dims = uneven::counted::Dims { M: m as u64, N: n as u64 };
-    let _loaded = uneven::counted::plan(device, dims);
     for options in options(device) {
         let plan = uneven::counted::plan_with(device, dims, &options).unwrap();
         let drains = &plan.graph().lists.drains;
@@ -156,7 +149,6 @@ fn drained_products(device: &Device) {
     let fraction = |rows, cols, seed| Matrix::integers(rows, cols, seed, 100).map(|v| v / 64.0).upload::<bf16>(device);
     let (x, w) = (fraction(m, k, 1), [2, 3].map(|seed| fraction(k, k, seed)));
     let dims = uneven::products::Dims { M: m as u64, K: k as u64 };
-    let _loaded = uneven::products::plan(device, dims);
     agree(device, |options, times| {
         let plan = uneven::products::plan_with(device, dims, options)?;
         let once = || {
@@ -170,7 +162,6 @@ fn drained_products(device: &Device) {
 /// Runs a graph of the inputs `x` and `z`, all ones on 5 × 9, under every option; every element of its output is `expected`.
 #[track_caller]
 fn sums_to(device: &Device, expected: f64, build: impl Fn(&mut TaskGraph, Node, Node) -> Node) {
-    let _loaded = loaded(device);
     let ones = Matrix::new(5, 9, |_, _| 1.0).upload::<f32>(device);
     for options in options(device) {
         let mut graph = TaskGraph::new("sums", ops());

@@ -3,7 +3,7 @@ mod support;
 
 use kernels::{dense, split};
 use maco::{CallShape, Device, PlanOptions, Schedule, Tensor, bf16, f16};
-use support::{Matrix, poisoned, rounds};
+use support::{Matrix, poisoned, rounds::rounds};
 
 on_every_device!(parts, chain, plain, every_shape, same_bits, after_an_abort);
 

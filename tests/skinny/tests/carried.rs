@@ -8,7 +8,7 @@ use std::time::Duration;
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Schedule, Stream, Symptom, Tensor, bf16};
 use skinny::kernels::{PAIRS, parts, passed};
 use support::hangs::{aborted, awaited, hang, told};
-use support::{Matrix, poisoned};
+use support::{Matrix, poisoned, rounds::rounds};
 
 on_every_device!(
     the_same_bits_as_by_counters,
@@ -91,7 +91,7 @@ fn the_same_bits_as_by_counters(device: &Device) {
             assert_eq!(carried(&chain.plan), all_but_the_first(), "{shape:?}");
             let counted = Chain::new(device, shape, &options.carried(false));
             assert!(carried(&counted.plan).is_empty());
-            chain.right(if device.is_gpu() { 200 } else { 3 }, &format!("{shape:?}, {schedule}"));
+            chain.right(if device.is_gpu() { rounds(200) } else { 3 }, &format!("{shape:?}, {schedule}"));
             counted.right(1, "by counters");
         }
     }
@@ -205,7 +205,7 @@ fn replays(device: &Device) {
         let bound = chain.plan.bind(arguments.tensor_mut(y)).unwrap();
         graphs.push(CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap());
     }
-    for replay in 0..200 {
+    for replay in 0..rounds(200) {
         graphs[replay % 2].launch(&stream).unwrap();
         if replay % 50 < 2 {
             stream.synchronize().unwrap();

@@ -28,8 +28,8 @@ macro_rules! everywhere {
                 for schedule in [super::Schedule::Static, super::Schedule::Tickets] {
                     let mut place = super::Place::gpu();
                     place.options = place.options.schedule(schedule);
-                    for edge in super::$edges {
-                        (0..4).for_each(|seed| super::$name(&place, edge, seed));
+                    for (nth, edge) in super::$edges.into_iter().enumerate() {
+                        super::support::rounds::seeds(nth).for_each(|seed| super::$name(&place, edge, seed));
                     }
                     super::random($most, |shape, seed| super::$name(&place, shape, seed));
                 }

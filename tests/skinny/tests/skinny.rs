@@ -4,7 +4,7 @@ mod support;
 
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16, f16};
 use skinny::kernels::{LINKS, chain, gated, half, one, square, stored};
-use support::{Matrix, poisoned};
+use support::{Matrix, poisoned, rounds::rounds};
 
 on_every_device!(shapes, halves, chains, gates, what_is_streamed_may_be_a_result, schedules);
 
@@ -71,7 +71,7 @@ fn chains(device: &Device) {
                     last.clone()
                 })
             };
-            for launch in 0..if device.is_gpu() { 50 } else { 2 } {
+            for launch in 0..if device.is_gpu() { rounds(50) } else { 2 } {
                 plan.run(&a, &weights, &mut y).unwrap();
                 for (n, (y, expected)) in y.iter().zip(&expected).enumerate() {
                     expected.within(y, 0.0, &format!("link {n} of launch {launch}, {m} × {k}"));
@@ -111,7 +111,7 @@ fn what_is_streamed_may_be_a_result(device: &Device) {
             macro_rules! check {
                 ($kernel:ident) => {
                     let plan = $kernel::plan_with(device, $kernel::Dims { M: m as u64, K: k as u64 }, &options).unwrap();
-                    for _ in 0..if device.is_gpu() { 50 } else { 2 } {
+                    for _ in 0..if device.is_gpu() { rounds(50) } else { 2 } {
                         let (mut h, mut y) = (poisoned::<bf16>(device, m, k), poisoned::<bf16>(device, m, m));
                         plan.run(&x_, &a_, &mut h, &mut y).unwrap();
                         turned.within(&h, 0.0, concat!(stringify!($kernel), ": the operand"));

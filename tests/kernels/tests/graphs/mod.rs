@@ -172,11 +172,6 @@ impl Case {
     }
 }
 
-/// A plan of every task: while it lives, a GPU keeps the code of the set loaded.
-pub fn loaded(device: &Device) -> Case {
-    Case::new(device, &Recipe::from_seed(1, 1, 8)).expect("a plan")
-}
-
 /// Plans, runs three times with other inputs each time, and compares: both banks of counters, the first one again, stale temps.
 pub fn check(device: &Device, recipe: &Recipe, fault: Option<Fault>) -> Result<Case, String> {
     let case = Case::new(device, recipe).map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 
 pub mod gpu;
 pub mod hangs;
+pub mod rounds;
 
 use maco::{Device, Element, Tensor, TensorElement, bf16};
 
@@ -26,12 +27,6 @@ macro_rules! on_every_device {
             })*
         }
     };
-}
-
-/// How often a test repeats something: `full` times, or a few where `MACO_TESTS=short` says that everything is slow, as under a
-/// sanitizer.
-pub fn rounds(full: usize) -> usize {
-    if std::env::var("MACO_TESTS").is_ok_and(|tests| tests == "short") { (full / 20).clamp(2, 100) } else { full }
 }
 
 /// A row-major matrix of exactly representable numbers.

@@ -2,6 +2,9 @@
 //! is one.
 #![allow(dead_code)]
 
+#[path = "../../../kernels/tests/support/rounds.rs"]
+pub mod rounds;
+
 use maco::{Device, Schedule, Tensor, TensorElement, bf16, f16};
 use proptest::test_runner::{Config, TestRunner};
 
@@ -54,8 +57,8 @@ macro_rules! on_every_device {
             #[ignore = "gpu"]
             fn $name() {
                 let place = super::support::Place::gpu();
-                for edge in super::$edges {
-                    for seed in 0..4 {
+                for (nth, edge) in super::$edges.into_iter().enumerate() {
+                    for seed in super::support::rounds::seeds(nth) {
                         super::$name(&place, edge, seed);
                     }
                 }
@@ -68,7 +71,13 @@ macro_rules! on_every_device {
 /// Random shapes and seeds; what fails shrinks.
 pub fn random<const N: usize>(most: [u64; N], check: impl Fn([u64; N], u64)) {
     use proptest::prelude::*;
-    let cases = if cfg!(debug_assertions) { 12 } else { 60 };
+    let cases = if rounds::short() {
+        6
+    } else if cfg!(debug_assertions) {
+        12
+    } else {
+        60
+    };
     let config = Config { cases, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };
     let shape: Vec<_> = most.iter().map(|&most| prop_oneof![0..=most.min(17), 0..=most]).collect();
     TestRunner::new(config)
