@@ -136,15 +136,12 @@ mod tests {
     use super::*;
     use crate::bundle::trial::{Dist, program};
 
-    /// Every test runs under both tools; the table says how, and the script fails when one does.
+    /// Every test of every program runs under both tools; the table says how, and the script fails when one does.
     #[test]
     fn the_script_says_what_failed() {
-        let tests = [
-            ("test-a", "echo \"$MACO_TESTS $MACO_DEADLINE_SCALE $*\""),
-            ("test-b", "exit 0"),
-            ("test-c", "exit 3"),
-            ("test-hangs", "exit 4"),
-        ];
+        let listing = |then: &str| format!("[ \"$2\" = --list ] && echo 'gpu::one: test' && exit 0\n{then}");
+        let [a, b, c] = ["echo \"$MACO_TESTS $MACO_DEADLINE_SCALE $*\"", "exit 0", "exit 3"].map(listing);
+        let tests = [("test-a", &*a), ("test-b", &b), ("test-c", &c), ("test-hangs", "exit 4")];
         let with = |tests: &[(&str, &str)], named: &[&str], set: &[(&str, &str)]| {
             let dist = Dist::new("sanitize", tests, &[]);
             program(&dist.root.join(PROGRAM), "case $2$7 in racecheck*/test-b) exit 99 ;; esac\nshift 6\nexec \"$@\"");
@@ -156,18 +153,20 @@ mod tests {
         let run = |tests: &[(&str, &str)], named: &[&str]| with(tests, named, &[]);
         let (code, text) = run(&tests[..1], &[]);
         assert_eq!(code, Some(0), "{text}");
-        assert!(text.contains(&format!("short 100 --ignored gpu {SKIPPED} --test-threads=1")), "{text}");
-        let (code, text) = run(&tests, &["test-a"]);
-        assert!(code == Some(0) && !text.contains("test-b"), "{text}");
+        assert!(text.contains("short 100 --ignored --exact gpu::one --test-threads=1"), "{text}");
+        for named in ["test-a", "test-a::gpu::one"] {
+            let (code, text) = run(&tests, &[named]);
+            assert!(code == Some(0) && text.contains("racecheck  test-a::gpu::one") && !text.contains("test-b"), "{text}");
+        }
         let (code, text) = run(&tests, &[]);
         assert_eq!(code, Some(1), "{text}");
         let (file, page) = tally::page(&text, "m").unwrap();
         assert_eq!(file, "sanitizer.md");
         let rows: Vec<Vec<&str>> = page.lines().filter(|line| line.contains("test-")).map(|line| line.split(" | ").collect()).collect();
         assert_eq!(rows.len(), 6, "{text}");
-        assert_eq!((&rows[0][..2], rows[0][3]), (&["| memcheck", "test-a"][..], "ok |"));
-        assert_eq!((&rows[3][..2], rows[3][3]), (&["| racecheck", "test-b"][..], "errors found |"));
-        assert_eq!((&rows[5][..2], rows[5][3]), (&["| racecheck", "test-c"][..], "failed (3) |"));
+        assert_eq!((&rows[0][..2], rows[0][3]), (&["| memcheck", "test-a::gpu::one"][..], "ok |"));
+        assert_eq!((&rows[3][..2], rows[3][3]), (&["| racecheck", "test-b::gpu::one"][..], "errors found |"));
+        assert_eq!((&rows[5][..2], rows[5][3]), (&["| racecheck", "test-c::gpu::one"][..], "failed (3) |"));
         let (code, text) = with(&tests, &["test-a", "test-b"], &[("MACO_TOOLS", "memcheck")]);
         assert!(code == Some(0) && !text.contains("racecheck "), "{text}");
         let (code, text) = with(&tests[..1], &[], &[("MACO_SECONDS", "0")]);
