@@ -71,7 +71,8 @@ impl Device {
         }
     }
 
-    /// Most workers a plan may have here: multiprocessors, or threads.
+    /// Most workers a plan may have here: threads, or multiprocessors, of which the environment's `MACO_MULTIPROCESSORS` can leave some to
+    /// others. It is read when the process first asks for the GPU.
     pub fn workers(&self) -> u32 {
         match &self.0 {
             Kind::Cpu(pool) => pool.workers(),

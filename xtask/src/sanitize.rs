@@ -96,8 +96,9 @@ sanitize() {{
         echo "no {PROGRAM} in PATH, CUDA_HOME or /usr/local/cuda" >&2
         exit 2
     fi
-    # Everything is slow there: fewer rounds, and more time before a wait counts as a hang.
-    export MACO_TESTS=short MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
+    # Everything is slow there, and the more so the more CTAs poll: fewer rounds, fewer workers, and more time before a wait counts as a hang.
+    export MACO_TESTS=short MACO_MULTIPROCESSORS="${{MACO_MULTIPROCESSORS:-24}}" \
+        MACO_DEADLINE_SCALE="${{MACO_DEADLINE_SCALE:-100}}"
     # Most of the time is the host's: tests run side by side, and their output comes when each ends.
     # Of a machine that is there for so many seconds, what has not ended by then is named.
     tools=${{MACO_TOOLS:-racecheck memcheck}} seconds=${{MACO_TEST_SECONDS:-600}}

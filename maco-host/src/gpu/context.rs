@@ -77,6 +77,15 @@ pub(super) struct SpareEvent(pub(super) sys::CUevent);
 // SAFETY: as for `Context`.
 unsafe impl Send for SpareEvent {}
 
+/// How many multiprocessors of a GPU there are at most for MACO; see [`crate::Device::workers`].
+const MOST: &str = "MACO_MULTIPROCESSORS";
+
+fn most(text: Option<&str>) -> Result<u32, Error> {
+    let Some(text) = text else { return Ok(u32::MAX) };
+    let expected = "a number of multiprocessors, one or more";
+    text.trim().parse().ok().filter(|&most| most > 0).ok_or_else(|| Error::Environment { variable: MOST, value: text.into(), expected })
+}
+
 /// The launch order of the device: whoever launches waits for the tail and becomes it.
 #[derive(Default)]
 pub(super) struct Order {
@@ -138,6 +147,7 @@ impl Context {
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let multiprocessors = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let multiprocessors = multiprocessors.min(most(std::env::var(MOST).ok().as_deref())?);
         // Only for percentages; 0 where the driver does not say.
         let clock_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0);
         let memory_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
@@ -414,5 +424,20 @@ impl fmt::Display for Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn multiprocessors_can_be_left_to_others() {
+        assert_eq!(most(None).unwrap(), u32::MAX);
+        assert_eq!(most(Some(" 16\n")).unwrap(), 16);
+        for bad in ["", "0", "-1", "some", "1.5"] {
+            let error = most(Some(bad)).unwrap_err();
+            assert!(error.to_string().contains(MOST), "{error}");
+        }
     }
 }

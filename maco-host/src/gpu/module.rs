@@ -29,10 +29,13 @@ const PTX_NEEDS: [((u32, u32), u32); 10] = [
     ((9, 0), 13_000),
 ];
 
-/// Loaded device code of a context, by hash and address of its text. It stays as long as the context does: to load it takes longer than to
+/// Which device code it is: its hash, and the addresses of its text and its machine code.
+type Key = (u64, usize, Option<usize>);
+
+/// Loaded device code of a context. It stays as long as the context does: to load it takes longer than to
 /// make a plan, and plans come and go with the sizes they are for.
 #[derive(Debug, Default)]
-pub(super) struct Modules(HashMap<(u64, usize), sys::CUmodule>);
+pub(super) struct Modules(HashMap<Key, sys::CUmodule>);
 
 // SAFETY: modules may be used from any thread.
 unsafe impl Send for Modules {}
@@ -205,7 +208,7 @@ fn missing(context: &Context, program: &Program) -> Error {
 
 /// The module, loaded once per context.
 fn module(context: &Context, program: &Program, code: &DeviceModule) -> Result<sys::CUmodule, Error> {
-    let key = (code.hash, code.ptx.as_ptr() as usize);
+    let key = (code.hash, code.ptx.as_ptr() as usize, code.cubin.map(|cubin| cubin.as_ptr() as usize));
     let mut modules = context.modules();
     if let Some(&module) = modules.0.get(&key) {
         return Ok(module);

@@ -44,7 +44,7 @@ fn gpu_graphs_of_one_plan() {
         })
         .collect();
     let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
-    for round in 0..200 {
+    for round in 0..rounds(200) {
         graphs[round % 2].launch(&stream).unwrap();
         if round % 5 == 0 {
             plan.run(&a.x, &a.up, &a.down, &mut y).unwrap();
@@ -78,6 +78,7 @@ fn gpu_launches_wait_for_the_one_before() {
     let device = Device::gpu(0).unwrap();
     let stream = Stream::new(&device).unwrap();
     let first: Vec<u32> = (0..DIMS.M as u32 * DIMS.N as u32).collect();
+    let pairs = rounds(10);
     for (cooperative, dependent) in [(true, true), (false, true), (true, false), (false, false)] {
         let options = PlanOptions::new().workers(device.workers() / 3).cooperative(cooperative).dependent_launch(dependent);
         // Two, since the launches of one would wait for each other's state.
@@ -86,7 +87,7 @@ fn gpu_launches_wait_for_the_one_before() {
         let mut y = device.zeros::<u32>([DIMS.M, DIMS.N]).unwrap();
         let there = plans[0].bind(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
         let back = plans[1].bind(Arguments::new().tensor(&y).tensor_mut(&mut x)).unwrap();
-        let both = |stream: &Stream| (0..10).try_for_each(|_| there.launch_on(stream).and_then(|()| back.launch_on(stream)));
+        let both = |stream: &Stream| (0..pairs).try_for_each(|_| there.launch_on(stream).and_then(|()| back.launch_on(stream)));
         let graph = CudaGraph::capture(&stream, both).unwrap();
         let rounds = rounds(100);
         for _ in 0..rounds {
@@ -97,7 +98,7 @@ fn gpu_launches_wait_for_the_one_before() {
         plans.iter().for_each(|plan| plan.check().unwrap());
         // 5ⁿ x + (1 + 5 + .. + 5ⁿ⁻¹)
         let (factor, sum) =
-            (0..rounds * 40).fold((1u32, 0u32), |(factor, sum), _| (factor.wrapping_mul(5), sum.wrapping_mul(5).wrapping_add(1)));
+            (0..rounds * 4 * pairs).fold((1u32, 0u32), |(factor, sum), _| (factor.wrapping_mul(5), sum.wrapping_mul(5).wrapping_add(1)));
         let expected = first.iter().map(|v| v.wrapping_mul(factor).wrapping_add(sum));
         let found = x.download().unwrap();
         let wrong = found.iter().zip(expected).filter(|(found, expected)| **found != *expected).count();
