@@ -121,10 +121,11 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// of one tile in parts, the steps of this one's part.
     #[inline(always)]
     pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
-        &self,
+        &mut self,
         a: Tile<E, AR, AC>,
-        _b: Tile<E, BR, BC>,
+        b: Tile<E, BR, BC>,
     ) -> Steps {
+        self.role.expect(a.view.map, b.view.map);
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 { 1 } else { steps };
         let split = self.split();

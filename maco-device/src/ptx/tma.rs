@@ -1,33 +1,61 @@
 //! Bulk copies: of boxes of 64 columns × 64 rows × 1 plane (PTX ISA §9.7.9.25.5 `cp.async.bulk.tensor`), and of bytes that lie together
 //! (§9.7.9.25.4 `cp.async.bulk`).
+//!
+//! Lane 0 of a warp calls, alone, and elects itself (§9.7.13.16 `elect.sync`): ptxas then knows that it is one thread. Else it makes a loop
+//! around each copy, over the threads that there may be.
 
 use core::arch::asm;
 
 /// Global to shared; `mbarrier` gets the bytes.
 ///
 /// # Safety
-/// `map` is a tensor map in global memory, `shared` 1024-byte aligned space for the box, `mbarrier` initialised and expecting it.
+/// Called by lane 0 alone. `map` is a tensor map in global memory, `shared` 1024-byte aligned space for the box, `mbarrier` initialised and expecting it.
 #[inline(always)]
 pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
+        asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1; @p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];}}",
             in(reg32) shared, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
+    }
+}
+
+/// A box: where it goes, the address of its tensor map, and its first column, row and plane.
+#[derive(Clone, Copy)]
+pub struct Box {
+    pub shared: u32,
+    pub map: u64,
+    pub at: [i32; 3],
+}
+
+/// Two boxes, both as [`load`].
+///
+/// # Safety
+/// As there, for both.
+#[inline(always)]
+pub unsafe fn load_two(a: Box, b: Box, mbarrier: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1;",
+            "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{10}];",
+            "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{5}], [{6}, {{{7}, {8}, {9}}}], [{10}];}}",
+            in(reg32) a.shared, in(reg64) a.map, in(reg32) a.at[0], in(reg32) a.at[1], in(reg32) a.at[2],
+            in(reg32) b.shared, in(reg64) b.map, in(reg32) b.at[0], in(reg32) b.at[1], in(reg32) b.at[2], in(reg32) mbarrier, options(nostack))
     }
 }
 
 /// Global to shared, `bytes` bytes as they lie; `mbarrier` gets them.
 ///
 /// # Safety
-/// `from` is global memory and `shared` space for it, both at 16-byte boundaries, `bytes` a multiple of 16 and not 0, `mbarrier`
+/// Called by lane 0 alone. `from` is global memory and `shared` space for it, both at 16-byte boundaries, `bytes` a multiple of 16 and not 0, `mbarrier`
 /// initialised and expecting them.
 #[inline(always)]
 pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];",
+        asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1; @p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}], {2}, [{3}];}}",
             in(reg32) shared, in(reg64) from, in(reg32) bytes, in(reg32) mbarrier, options(nostack))
     }
 }
@@ -35,13 +63,13 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
 /// Shared to global, clipped to the tensor; completion by bulk group.
 ///
 /// # Safety
-/// `map` is a tensor map in global memory, `shared` holds the box, made visible by a proxy fence.
+/// Called by lane 0 alone. `map` is a tensor map in global memory, `shared` holds the box, made visible by a proxy fence.
 #[inline(always)]
 pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",
+        asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1; @p cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];}}",
             in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) shared, options(nostack))
     }
 }

@@ -161,27 +161,43 @@ impl Consumer {
 }
 
 impl Consumer {
+    /// The next stage of `pages`, full. If it is still to come, what this warp reads is given back as soon as it has been multiplied, not
+    /// when the next one is: that is a stage more on its way, when loads are what all wait for.
+    #[inline(always)]
+    fn next_stage(&mut self, pages: u32) -> (Stage, u32) {
+        // SAFETY: (of both) all consumers run the same outline as the loader.
+        if warp::all(unsafe { self.ring.is_full(pages) }) {
+            return self.ring.take(pages);
+        }
+        self.cores.wait_newest();
+        self.give_back();
+        unsafe { self.ring.wait_full(pages) }
+    }
+
+    /// Gives back the stage that this warp has read, if there is one.
+    #[inline(always)]
+    fn give_back(&mut self) {
+        if ring::arrives(self.lane()) {
+            // SAFETY: the group that read it is complete for this warp.
+            unsafe { self.ring.release(self.reading) };
+        }
+        self.reading = Stage::NONE;
+    }
+
     /// The products of `stage` have been asked for: closes their group, and gives the stage before back.
     #[inline(always)]
-    fn multiplied(&mut self, stage: Stage, pages: u32) {
+    fn multiplied(&mut self, stage: Stage) {
         self.cores.commit();
         self.stage_if_free();
         self.cores.wait_older();
-        if self.reading.is_some() && ring::arrives(self.lane()) {
-            // SAFETY: the group that read it is complete for this warp.
-            unsafe { self.ring.release(self.reading, pages) };
-        }
+        self.give_back();
         self.reading = stage;
     }
 
     /// All products are made: gives the last stage back, and stages what waits.
     #[inline(always)]
-    fn end(&mut self, pages: u32) {
-        if ring::arrives(self.lane()) {
-            // SAFETY: every group is complete for this warp.
-            unsafe { self.ring.release(self.reading, pages) };
-        }
-        self.reading = Stage::NONE;
+    fn end(&mut self) {
+        self.give_back();
         self.settle();
     }
 
@@ -311,20 +327,18 @@ impl Role for Consumer {
     #[inline(always)]
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum, a: Parts, b: Parts) {
         let group = self.group();
-        // SAFETY: all consumers run the same outline as the loader.
-        let (stage, shared) = unsafe { self.ring.wait_full(pages(I, J)) };
+        let (stage, shared) = self.next_stage(pages(I, J));
         self.turn::<E, I>(shared, J as u32, (a.along_rows, b.along_rows));
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
         unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
-        self.multiplied(stage, pages(I, J));
+        self.multiplied(stage);
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: (&mut Sum, &mut Sum), a: Parts, b: (Parts, Parts)) {
         let group = self.group();
-        // SAFETY: as in `mma`.
-        let (stage, shared) = unsafe { self.ring.wait_full(pages(I, 2 * J)) };
+        let (stage, shared) = self.next_stage(pages(I, 2 * J));
         self.turn::<E, I>(shared, 2 * J as u32, (a.along_rows, b.0.along_rows));
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: as in `mma`.
@@ -332,7 +346,7 @@ impl Role for Consumer {
             self.cores.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
             self.cores.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * ROW_BYTES, (a.along_rows, b.1.along_rows));
         }
-        self.multiplied(stage, pages(I, 2 * J));
+        self.multiplied(stage);
     }
 
     #[inline(always)]
@@ -345,7 +359,7 @@ impl Role for Consumer {
     ) {
         self.cores.wait_all::<I, J>(&mut first);
         self.cores.wait_all::<I, J>(&mut second);
-        self.end(pages(I, 2 * J));
+        self.end();
         self.put::<T, E, I, J>(&cores::combine::<I, J>(&first, &second, f), task);
     }
 
@@ -358,7 +372,7 @@ impl Role for Consumer {
         task: Task,
     ) {
         self.cores.wait_all::<I, J>(&mut acc);
-        self.end(pages(I, J));
+        self.end();
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
             unsafe { self.sum_up::<T, E, I, J>(&acc, split, task) };
@@ -436,7 +450,7 @@ impl Role for Consumer {
                 }
                 warp::sync();
                 if ring::arrives(lane) {
-                    self.ring.release(stage, stream::pages(J));
+                    self.ring.release(stage);
                 }
             }
             None
@@ -486,7 +500,7 @@ impl Role for Consumer {
         warp::sync();
         if ring::arrives(lane) {
             // SAFETY: the warp no longer reads the stage.
-            unsafe { self.ring.release(stage, stream::pages(J)) };
+            unsafe { self.ring.release(stage) };
         }
     }
 
@@ -510,9 +524,9 @@ impl Role for Consumer {
         if SHARED > 0 {
             let pages = scratch_pages(SHARED);
             // SAFETY: all consumers run the same tasks as the loader.
-            let (stage, at, full) = unsafe { self.ring.wait_full_or_let_through(pages) };
+            let (stage, at) = unsafe { self.ring.wait_full(pages) };
             // A stage that is not theirs may be copied into: what a body reads of its scratch may be an index.
-            if cores::agree(full) {
+            if cores::agree(stage.is_some()) {
                 cores::simt(self.again(), &mut self.gate, at, f);
             }
             // The stage's next bytes come through the other proxy.
@@ -520,7 +534,7 @@ impl Role for Consumer {
             warp::sync();
             if ring::arrives(self.lane()) {
                 // SAFETY: the warp has left the body.
-                unsafe { self.ring.release(stage, pages) };
+                unsafe { self.ring.release(stage) };
             }
             return;
         }

@@ -122,6 +122,12 @@ impl Cores {
         wgmma::wait::<1>();
     }
 
+    /// All groups are complete; more will be added to their sums.
+    #[inline(always)]
+    pub fn wait_newest(&mut self) {
+        wgmma::wait::<0>();
+    }
+
     /// All groups are complete.
     #[inline(always)]
     pub fn wait_all<const I: usize, const J: usize>(&mut self, sum: &mut Sum) {

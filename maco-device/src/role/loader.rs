@@ -52,9 +52,9 @@ impl Loader {
 
     /// Copies the boxes of one step of operand `N`, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes<E: MmaElement, const N: usize>(&mut self, room: Room, before: u32, parts: Parts, kept: u32) {
+    fn boxes<E: MmaElement, const N: usize>(maps: &mut Maps, room: Room, before: u32, parts: Parts, kept: u32) {
         let shared = room.shared + before * ROW_BYTES;
-        let map = self.maps.get::<N>(parts.view.map);
+        let map = maps.get::<N>(parts.view.map);
         // Of either kind, a box has 128 bytes for each of what it keeps: one for the whole tile, but of what is contracted along its rows, where a box is as
         // wide as its swizzle. What a step takes goes by the number of copies.
         let each = if parts.along_rows { abi::columns(E::BYTES) } else { kept };
@@ -69,6 +69,20 @@ impl Loader {
             first += each;
         }
     }
+
+    /// Copies the boxes of one step of both factors, of which the tile keeps `i` and `j`: if each has one, by one election.
+    #[inline(always)]
+    fn factors<E: MmaElement>(maps: &mut Maps, room: Room, (a, i): (Parts, u32), (b, j): (Parts, u32)) {
+        if a.along_rows || b.along_rows {
+            Self::boxes::<E, 0>(maps, room, 0, a, i);
+            Self::boxes::<E, 1>(maps, room, i, b, j);
+            return;
+        }
+        let of = |shared: u32, map: u64, parts: Parts| tma::Box { shared, map, at: [parts.col, parts.row, parts.plane] };
+        let (first, second) = (maps.get::<0>(a.view.map), maps.get::<1>(b.view.map));
+        // SAFETY: as in `boxes`.
+        unsafe { tma::load_two(of(room.shared, first, a), of(room.shared + i * ROW_BYTES, second, b), room.full) };
+    }
 }
 
 impl Role for Loader {
@@ -78,28 +92,30 @@ impl Role for Loader {
     fn zeros<const I: usize, const J: usize>(&mut self) {}
 
     #[inline(always)]
+    fn expect(&mut self, a: u32, b: u32) {
+        self.maps.get::<0>(a);
+        self.maps.get::<1>(b);
+    }
+
+    #[inline(always)]
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let room = unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES) };
-        if !room.is_some() {
-            return;
-        }
-        self.boxes::<E, 0>(room, 0, a, i);
-        self.boxes::<E, 1>(room, i, b, j);
+        let maps = &mut self.maps;
+        unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES, |room| Self::factors::<E>(maps, room, (a, i), (b, j))) };
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
         // SAFETY: as in `mma`.
-        let room = unsafe { self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES) };
-        if !room.is_some() {
-            return;
-        }
-        self.boxes::<E, 0>(room, 0, a, i);
-        self.boxes::<E, 1>(room, i, b.0, j);
-        self.boxes::<E, 2>(room, i + j, b.1, j);
+        let maps = &mut self.maps;
+        unsafe {
+            self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES, |room| {
+                Self::factors::<E>(maps, room, (a, i), (b.0, j));
+                Self::boxes::<E, 2>(maps, room, i + j, b.1, j);
+            })
+        };
     }
 
     #[inline(always)]
@@ -132,20 +148,19 @@ impl Role for Loader {
             let left = cols - col;
             let count = if left < stream::columns(J) { left } else { stream::columns(J) };
             let bytes = count * E::BYTES;
+            let copy = |room: Room| {
+                let mut from = first + (col * E::BYTES) as u64;
+                let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
+                while bytes > 0 && to < end {
+                    // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
+                    unsafe { tma::row(to, from, bytes, room.full) };
+                    from += stride as u64;
+                    to += stream::columns(J) * E::BYTES;
+                }
+            };
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-            let room = unsafe { self.ring.acquire(stream::pages(J), bytes * rows) };
-            if !room.is_some() {
-                return;
-            }
-            let mut from = first + (col * E::BYTES) as u64;
-            let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
-            while bytes > 0 && to < end {
-                // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
-                unsafe { tma::row(to, from, bytes, room.full) };
-                from += stride as u64;
-                to += stream::columns(J) * E::BYTES;
-            }
-            if left <= stream::columns(J) {
+            let acquired = unsafe { self.ring.acquire(stream::pages(J), bytes * rows, copy) };
+            if !acquired || left <= stream::columns(J) {
                 return;
             }
             col += count;
@@ -195,7 +210,7 @@ impl Role for Loader {
         if SHARED > 0 {
             // SAFETY: `new` was called by the loader thread; consumers wait for a stage of the same size. Nothing is copied: the stage is full
             // when it is theirs. If it never will be, they are let through.
-            let _ = unsafe { self.ring.acquire(scratch_pages(SHARED), 0) };
+            unsafe { self.ring.acquire(scratch_pages(SHARED), 0, |_| ()) };
         }
     }
 

@@ -49,6 +49,10 @@ pub trait Role: Sized {
     /// All zero.
     fn zeros<const I: usize, const J: usize>(&mut self) -> Self::Accumulator<I, J>;
 
+    /// Steps of a contraction of what these tensor maps describe will follow: what can be done once for all of them.
+    #[inline(always)]
+    fn expect(&mut self, _a: u32, _b: u32) {}
+
     /// One step of a contraction.
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
 

@@ -154,6 +154,11 @@ impl Cores {
         }
     }
 
+    /// Makes the products of all groups; more will be added to their sums.
+    pub fn wait_newest(&mut self) {
+        self.groups.drain(..).flatten().for_each(Product::make);
+    }
+
     /// Makes the products of all groups.
     pub fn wait_all<const I: usize, const J: usize>(&mut self, _: &mut Sum) {
         self.groups.drain(..).flatten().for_each(Product::make);

@@ -1,8 +1,8 @@
 //! The ring of shared-memory pages between loader and consumers, and the map of shared memory.
 //!
-//! A stage is `n` consecutive pages. Every page has its own `empty` barrier, so stages of different sizes may follow one another
-//! without draining; the `full` barrier of the first page serves the stage. Both sides advance alike, so nothing is exchanged but
-//! arrivals.
+//! A stage is `n` consecutive pages, and the barriers of its first page serve it. Every page has barriers, so stages of different sizes may
+//! follow one another without draining: the loader remembers where stages begin that it has not seen given back, and waits for those in the
+//! pages that it takes. Both sides advance alike, so nothing is exchanged but arrivals.
 
 use super::waits::WAITS;
 use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
@@ -365,18 +365,18 @@ pub fn place(n: u32) -> (u32, u32) {
 pub struct Ring {
     arena: Arena,
     next: u32,
-    /// One register. Bits 0 to 11, one per page: parity of its next phase; loader: of `empty`, consumer: of `full`. Loader only: bits
-    /// 16 to 27, parity of its next `full` phase; bit 31, announce more bytes than are copied; bit 12, the task that is loaded is not known
-    /// to be published, bits 13 to 15 and 28, its slot and the parity there.
+    /// One register. Bits 0 to 11, one per page: parity of the next phase of stages that begin there. Loader only: bits 16 to 27, such a stage
+    /// has not been seen given back; bit 31, announce more bytes than are copied; bit 12, the task that is loaded is not known to be published,
+    /// bits 13 to 15 and 28, its slot and the parity there.
     parity: u32,
 }
 
-const FILLED: u32 = 16;
+const LENT: u32 = 16;
 const EXCESS: u32 = 1 << 31;
 const PRECEDES: u32 = 1 << 12;
 const SLOT: u32 = 13;
 const SLOT_PARITY: u32 = 28;
-const _: () = assert!(PAGES <= 12 && SLOTS <= 8 && FILLED + PAGES <= SLOT_PARITY);
+const _: () = assert!(PAGES <= 12 && SLOTS <= 8 && LENT + PAGES <= SLOT_PARITY);
 
 /// A stage: its first page.
 #[derive(Clone, Copy)]
@@ -386,10 +386,10 @@ impl Stage {
     /// No stage.
     pub const NONE: Stage = Stage(u32::MAX);
 
-    /// Its pages as bits.
+    /// As a bit of a set of stages; no stage is none.
     #[inline(always)]
-    pub fn pages(self, pages: u32) -> u32 {
-        ((1 << pages) - 1) << self.0
+    pub fn bit(self) -> u32 {
+        if self.is_some() { 1 << self.0 } else { 0 }
     }
 
     #[inline(always)]
@@ -398,23 +398,11 @@ impl Stage {
     }
 }
 
-/// An empty stage that the loader fills: its shared address, and its `full` barrier. Not an `Option`: what `None` leaves undefined would be
-/// kept in two registers for each product of the kernel, from one task to the next.
+/// An empty stage that the loader fills: its shared address, and its `full` barrier.
 #[derive(Clone, Copy)]
 pub struct Room {
     pub shared: u32,
     pub full: u32,
-}
-
-impl Room {
-    /// No stage: nothing may be copied.
-    const NONE: Room = Room { shared: 0, full: 0 };
-
-    #[inline(always)]
-    pub fn is_some(self) -> bool {
-        // Stages lie before barriers.
-        self.full != 0
-    }
 }
 
 /// Pages of a stage of an `I` × `J` contraction: 64 steps of two bytes.
@@ -455,9 +443,15 @@ impl Ring {
         Ring { arena, next: packed as u32, parity: (packed >> 32) as u32 }
     }
 
+    /// The first page of the next stage of `pages`.
+    #[inline(always)]
+    fn place(&self, pages: u32) -> u32 {
+        if self.next + pages > PAGES { 0 } else { self.next }
+    }
+
     #[inline(always)]
     fn advance(&mut self, pages: u32) -> u32 {
-        let first = if self.next + pages > PAGES { 0 } else { self.next };
+        let first = self.place(pages);
         self.next = first + pages;
         first
     }
@@ -476,7 +470,7 @@ impl Ring {
         self.parity = others | slot << SLOT | parity << SLOT_PARITY | if precedes { PRECEDES } else { 0 };
     }
 
-    /// Loader: waits until a page is empty; false if it never will be, since the CTA stops.
+    /// Loader: waits until the stage that began at `page` is given back; false if it never will be, since the CTA stops.
     #[inline(always)]
     unsafe fn wait_empty(&self, page: u32) -> bool {
         let (at, parity) = (self.arena.empty(page), (self.parity >> page & 1) ^ 1);
@@ -486,7 +480,7 @@ impl Ring {
             while !mbarrier::try_wait(at, parity) {
                 let halted = self.arena.halted();
                 // Whoever stops the CTA has published before all that is ever begun. Consumers give no page back for the sake of a task
-                // that is not.
+                // that is not, nor a stage that they were let through without.
                 if halted >= FALL_THROUGH {
                     return false;
                 }
@@ -503,33 +497,49 @@ impl Ring {
         true
     }
 
-    /// Loader: waits until a stage of `pages` is empty and announces `bytes` of copies. [`Room::NONE`] when the CTA no longer waits.
+    /// Loader: waits until a stage of `pages` is empty, announces `bytes` of copies, and has `copy` ask for them; false if the CTA no longer
+    /// waits. A closure, since one that stops goes another way from where it stops: were there an answer to look at, each step of a product
+    /// would make it and look at it, and steps are bound by the instructions of this thread (docs/internals/gemm.md).
     ///
     /// # Safety
     /// Called by the loader thread, in the same order as the consumers call [`Ring::wait_full`].
     #[inline(always)]
-    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32) -> Room {
+    pub unsafe fn acquire(&mut self, pages: u32, bytes: u32, copy: impl FnOnce(Room)) -> bool {
         let first = self.advance(pages);
-        let mut page = first;
-        while page < first + pages {
+        // Stages follow their like, nearly always: then there is one, which began where this one does. One that began before these pages has
+        // been waited for with the pages where it did.
+        let others = self.parity >> LENT & ((1 << pages) - 2) << first;
+        if others != 0 {
             // SAFETY: the loader thread.
-            if !unsafe { self.wait_empty(page) } {
-                return Room::NONE;
+            if !unsafe { self.wait_others(special::opaque(others)) } {
+                return false;
             }
-            self.parity ^= 1 << page;
-            page += 1;
         }
-        // A consumer that was let through gives back what was not full. Its barrier still expects bytes: an arrival would be one too many,
-        // and `drain` could not tell any more which copies are on their way.
-        if self.arena.halted() >= FALL_THROUGH {
-            return Room::NONE;
+        // SAFETY: as above.
+        if !unsafe { self.wait_empty(first) } {
+            return false;
         }
+        self.parity = (self.parity | 1 << (first + LENT)) ^ 1 << first;
         let full = self.arena.full(first);
-        self.parity ^= 1 << (first + FILLED);
         let bytes = if self.parity & EXCESS != 0 { bytes + 16 } else { bytes };
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
-        Room { shared: self.arena.page(first), full }
+        copy(Room { shared: self.arena.page(first), full });
+        true
+    }
+
+    /// Loader: waits until the stages `others` are given back.
+    #[inline(always)]
+    unsafe fn wait_others(&mut self, mut others: u32) -> bool {
+        self.parity &= !(others << LENT);
+        while others != 0 {
+            // SAFETY: passed on from the caller.
+            if !unsafe { self.wait_empty(others.trailing_zeros()) } {
+                return false;
+            }
+            others &= others - 1;
+        }
+        true
     }
 
     /// Loader: waits until every copy has landed, so that none outlives the CTA. If fewer bytes come than were announced, a
@@ -544,61 +554,69 @@ impl Ring {
         let mut page = 0;
         while page < PAGES {
             // The last phase of the page had the opposite of the next one's parity; a fresh barrier passes.
-            let parity = (self.parity >> (page + FILLED) & 1) ^ 1;
+            let parity = (self.parity >> page & 1) ^ 1;
             // SAFETY: an initialised barrier.
             while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
             page += 1;
         }
     }
 
-    /// Consumer: waits for the next stage of `pages`; its shared address.
+    /// Consumer: whether the next stage of `pages` is full.
+    ///
+    /// # Safety
+    /// Called by consumer threads between two [`Ring::wait_full`].
+    #[inline(always)]
+    pub unsafe fn is_full(&self, pages: u32) -> bool {
+        let first = self.place(pages);
+        // SAFETY: an initialised barrier.
+        unsafe { mbarrier::test(self.arena.full(first), self.parity >> first & 1) }
+    }
+
+    /// Consumer: takes the next stage of `pages`, which it knows to be full; its shared address.
+    #[inline(always)]
+    pub fn take(&mut self, pages: u32) -> (Stage, u32) {
+        let first = self.advance(pages);
+        self.parity ^= 1 << first;
+        (Stage(first), self.arena.page(first))
+    }
+
+    /// Consumer: waits for the next stage of `pages`; its shared address. [`Stage::NONE`] if this thread was let through, since the CTA no
+    /// longer waits: such a stage is not given back, since its barrier may expect copies still.
     ///
     /// # Safety
     /// Called by every consumer thread, in the same order as the loader calls [`Ring::acquire`].
     #[inline(always)]
     pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
-        // SAFETY: passed on from the caller.
-        let (stage, at, _) = unsafe { self.wait_full_or_let_through(pages) };
-        (stage, at)
-    }
-
-    /// The same, and whether the stage is full: if not, the CTA no longer waits.
-    ///
-    /// # Safety
-    /// As [`Ring::wait_full`].
-    #[inline(always)]
-    pub unsafe fn wait_full_or_let_through(&mut self, pages: u32) -> (Stage, u32, bool) {
         let first = self.advance(pages);
         // SAFETY: an initialised barrier.
         let full = unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
-        self.parity ^= 1 << first;
-        (Stage(first), self.arena.page(first), full)
+        // Of a phase that is not complete nobody waits for the next one: it would seem to be over.
+        self.parity ^= (full as u32) << first;
+        (if full { Stage(first) } else { Stage::NONE }, self.arena.page(first))
     }
 
-    /// Consumer: gives stages back whose pages are the bits of `pages`. The lanes of every consumer warp that arrive.
+    /// Consumer: gives stages back, the [bits](Stage::bit) of `stages`. The lanes of every consumer warp that arrive.
     ///
     /// # Safety
     /// The warp no longer reads the stages.
     #[inline(always)]
-    pub unsafe fn release_all(&self, mut pages: u32) {
-        while pages != 0 {
+    pub unsafe fn release_all(&self, mut stages: u32) {
+        while stages != 0 {
             // SAFETY: an initialised barrier.
-            unsafe { mbarrier::arrive(self.arena.empty(pages.trailing_zeros())) };
-            pages &= pages - 1;
+            unsafe { mbarrier::arrive(self.arena.empty(stages.trailing_zeros())) };
+            stages &= stages - 1;
         }
     }
 
-    /// Consumer: gives a stage back. The lanes of every consumer warp that arrive.
+    /// Consumer: gives a stage back, if there is one. The lanes of every consumer warp that arrive.
     ///
     /// # Safety
     /// The warp no longer reads the stage.
     #[inline(always)]
-    pub unsafe fn release(&self, stage: Stage, pages: u32) {
-        let mut page = stage.0;
-        while page < stage.0 + pages {
+    pub unsafe fn release(&self, stage: Stage) {
+        if stage.is_some() {
             // SAFETY: an initialised barrier.
-            unsafe { mbarrier::arrive(self.arena.empty(page)) };
-            page += 1;
+            unsafe { mbarrier::arrive(self.arena.empty(stage.0)) };
         }
     }
 }

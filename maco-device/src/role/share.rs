@@ -135,7 +135,7 @@ impl Share {
         Share { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_arena(), ring) }
     }
 
-    /// Gives stages back whose pages are the bits of `held`, when the whole warp has read them.
+    /// Gives the stages `held` back, when the whole warp has read them.
     #[inline(always)]
     fn release(self, held: u32) {
         warp::sync();

@@ -4,7 +4,7 @@
 //! stage has some rows of one tile; several tiles that are read together have stages in turn. Both sides reckon from the tiles what comes
 //! through the ring, and how much of it in a stage.
 
-use super::ring::Ring;
+use super::ring::{Ring, Room};
 use crate::abi::{PAGE_BYTES, PAGES};
 use crate::element::Element;
 use crate::hardware::tma;
@@ -125,31 +125,29 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     /// room for them.
     #[inline(always)]
     pub(crate) unsafe fn fetch(self, ring: &mut Ring, pages: u32, (first, rows): (u32, u32), cols: u32) -> bool {
-        let mut bytes = cols * E::BYTES;
+        let row = cols * E::BYTES;
+        let copy = |room: Room| {
+            let stride = self.row_stride() as u64 * E::BYTES as u64;
+            let (mut left, mut bytes) = (rows, row);
+            // Rows that lie one behind the other on both sides are one copy.
+            if stride == bytes as u64 {
+                bytes *= rows;
+                left = 1;
+            }
+            let (mut from, mut to) = (self.pointer(first as i32, 0) as u64, room.shared);
+            while left > 0 {
+                // SAFETY: inside a live tensor, at 16-byte boundaries because it copies; the stage has space for all rows, and expects them.
+                unsafe { tma::row(to, from, bytes, room.full) };
+                from += stride;
+                to += bytes;
+                left -= 1;
+            }
+        };
         // SAFETY: passed on from the caller.
-        let room = unsafe { ring.acquire(pages, bytes * rows) };
-        if !room.is_some() {
-            return false;
-        }
-        let stride = self.row_stride() as u64 * E::BYTES as u64;
-        let mut left = rows;
-        // Rows that lie one behind the other on both sides are one copy.
-        if stride == bytes as u64 {
-            bytes *= rows;
-            left = 1;
-        }
-        let (mut from, mut to) = (self.pointer(first as i32, 0) as u64, room.shared);
-        while left > 0 {
-            // SAFETY: inside a live tensor, at 16-byte boundaries because it copies; the stage has space for all rows, and expects them.
-            unsafe { tma::row(to, from, bytes, room.full) };
-            from += stride;
-            to += bytes;
-            left -= 1;
-        }
-        true
+        unsafe { ring.acquire(pages, row * rows, copy) }
     }
 
-    /// Consumer: the same rows in shared memory, as a tile, when they are there; the stage's pages are added to the bits of `held`.
+    /// Consumer: the same rows in shared memory, as a tile, when they are there; the stage is added to `held`.
     ///
     /// # Safety
     /// Called by every consumer thread, in the same order as the loader calls [`Tile::fetch`].
@@ -157,7 +155,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     pub(crate) unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
         // SAFETY: passed on from the caller.
         let (stage, shared) = unsafe { ring.wait_full(pages) };
-        *held |= stage.pages(pages);
+        *held |= stage.bit();
         self.nearby(shared, cols)
     }
 }
