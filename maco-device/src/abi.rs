@@ -83,6 +83,8 @@ pub const OP_NONE: u16 = u16::MAX - 1;
 pub const OP_DRAIN: u16 = u16::MAX - 2;
 /// [`View::map`] of a view without a tensor map.
 pub const NO_MAP: u32 = u32::MAX;
+/// Bit of [`View::map`]: no task of the graph writes the tensor.
+pub const UNWRITTEN: u32 = 1 << 31;
 
 /// [`Descriptor::flags`]: tiles of the task travel through the ring, so loader and store thread have a part in it.
 pub const STAGED: u16 = 1;
@@ -99,12 +101,15 @@ pub const TOGETHER: u16 = 128;
 /// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory, or pages of it are scratch of the body; results do
 /// not.
 pub const STREAMED: u16 = 256;
-/// [`Descriptor::flags`]: what is streamed is written by no task of the graph, so that it is loaded before the task may run; or there is
-/// nothing to load.
+/// [`Descriptor::flags`]: what is streamed or staged is written by no task of the graph, so that it is loaded before the task may run; or there
+/// is nothing to load.
 pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is the norm of what its view names. The weights are the last of
 /// the call's [`OPERANDS`] views, which has [`View::map`] for what is added to the mean square.
 pub const NORMED: u16 = 1024;
+/// [`Descriptor::flags`]: a staged task that waits for a factor, and another that it multiplies is written by no task of the graph: what the ring has room
+/// for of that one is loaded before the task may run.
+pub const WEIGHTED: u16 = 2048;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -144,7 +149,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
@@ -245,7 +250,7 @@ pub struct View {
     /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have. Of the weights
     /// of a norm ([`NORMED`]): a multiple of eight above 0, which no others have.
     pub plane_stride: u32,
-    /// Index into [`Launch::maps`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`.
+    /// Index into [`Launch::maps`] and [`UNWRITTEN`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`.
     pub map: u32,
 }
 
@@ -261,7 +266,8 @@ pub struct Launch {
     /// `[Descriptor]`: lists, each of which ends with [`OP_END`], then tasks that are claimed, then [`AHEAD`] more end entries
     /// (prefetch reads past a list).
     pub descriptors: u64,
-    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
+    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order). On a GPU directly behind
+    /// the record, with room for an entry for each CTA.
     pub starts: u64,
     /// `[View]`, at least [`OPERANDS`]; the views of one call lie together.
     pub views: u64,

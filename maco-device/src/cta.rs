@@ -125,12 +125,11 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         a: Tile<E, AR, AC>,
         b: Tile<E, BR, BC>,
     ) -> Steps {
-        self.role.expect(a.view.map, b.view.map);
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 { 1 } else { steps };
         let split = self.split();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
-        Steps { first, next: 0, count: end - first }
+        Steps { first, next: 0, count: self.role.steps(a.view.map, b.view.map, end - first) }
     }
 
     /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`). Elements of `f32` are rounded to tf32 first, 10 bits of fraction:

@@ -129,6 +129,10 @@ macro_rules! play {
 impl Role for Cpu {
     type Accumulator<const I: usize, const J: usize> = Sum<I, J>;
 
+    fn steps(&mut self, a: u32, b: u32, count: u32) -> u32 {
+        play!(self, |role| role.steps(a, b, count))
+    }
+
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum<I, J> {
         match &mut self.0 {
             Part::Alone(role) => Sum::Alone(role.zeros::<I, J>()),

@@ -262,7 +262,7 @@ mod tests {
             part(0, 1, &|arena| {
                 // SAFETY: nobody else uses the arena yet; slots are inside it.
                 unsafe {
-                    arena.init();
+                    arena.init(0, 1);
                     let none = [NO_COUNTER, 0];
                     (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(arena.waits(0) + n * 8, none));
                     // Nobody looks at one.

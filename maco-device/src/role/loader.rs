@@ -4,7 +4,7 @@ use super::Role;
 use super::maps::Maps;
 use super::ring::{Arena, Ring, Room, pages, scratch_pages};
 use super::stream;
-use crate::abi::{self, ROW_BYTES};
+use crate::abi::{self, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
@@ -18,14 +18,24 @@ use crate::tile::{Inputs, Parts, Tile};
 pub struct Loader {
     ring: Ring,
     maps: Maps,
+    /// Of a task with weights ([`abi::WEIGHTED`]): stages that were begun before it may run, of which only those factors were asked for that no
+    /// task writes; and [`BEFORE`], that is now. 0 as soon as stages are asked for whole.
+    begun: u32,
+    /// Before: pages for which there is no stage yet.
+    left: u32,
+    /// Where the first stage lies whose other factors are still to be asked for.
+    from: u32,
 }
+
+/// See [`Loader::begun`].
+const BEFORE: u32 = 1 << 31;
 
 impl Loader {
     /// # Safety
     /// Made by the loader thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(arena: Arena, maps: u64) -> Loader {
-        Loader { ring: Ring::new(arena), maps: Maps::new(maps) }
+        Loader { ring: Ring::new(arena), maps: Maps::new(maps), begun: 0, left: 0, from: 0 }
     }
 
     /// See [`Ring::exaggerate`].
@@ -38,6 +48,49 @@ impl Loader {
     #[inline(always)]
     pub fn precede(&mut self, n: u32, precedes: bool) {
         self.ring.precede(n, precedes);
+    }
+
+    /// The task that is loaded next may not run yet: begins as many of its stages as the ring has pages for, with the factors that no task
+    /// writes. It is then loaded again, from [`Loader::rest`] on.
+    #[inline(always)]
+    pub fn before(&mut self) {
+        self.begun = BEFORE;
+        self.left = PAGES;
+        self.from = self.ring.position();
+    }
+
+    /// The task may run: asks for what is missing in the stages that were begun, then for all others.
+    #[inline(always)]
+    pub fn rest(&mut self) {
+        self.begun &= !BEFORE;
+    }
+
+    /// A step whose stage, of `pages` pages and `bytes` bytes, is asked for in two parts: `copy` asks for those factors that nobody writes, or for
+    /// the others. False if it is asked for whole.
+    #[inline(always)]
+    fn in_two(&mut self, pages: u32, bytes: u32, copy: impl Fn(&mut Maps, Room, bool)) -> bool {
+        if self.begun & BEFORE != 0 {
+            let span = self.ring.span(pages);
+            // A stage that waits for another one of this task would wait for ever.
+            if span > self.left {
+                self.left = 0;
+                return true;
+            }
+            self.left -= span;
+            let maps = &mut self.maps;
+            // SAFETY: the loader thread, which is asked for stages in their order.
+            if unsafe { self.ring.acquire(pages, bytes, |room| copy(maps, room, true)) } {
+                self.begun += 1;
+            }
+            return true;
+        }
+        if self.begun == 0 {
+            return false;
+        }
+        self.begun -= 1;
+        let room = self.ring.again(&mut self.from, pages);
+        copy(&mut self.maps, room, false);
+        true
     }
 
     /// Waits for all copies: see [`Ring::drain`].
@@ -85,6 +138,12 @@ impl Loader {
     }
 }
 
+/// Whether no task of the graph writes what is multiplied.
+#[inline(always)]
+fn is_unwritten(parts: Parts) -> bool {
+    parts.view.map & UNWRITTEN != 0
+}
+
 impl Role for Loader {
     type Accumulator<const I: usize, const J: usize> = ();
 
@@ -92,26 +151,59 @@ impl Role for Loader {
     fn zeros<const I: usize, const J: usize>(&mut self) {}
 
     #[inline(always)]
-    fn expect(&mut self, a: u32, b: u32) {
+    fn steps(&mut self, a: u32, b: u32, count: u32) -> u32 {
         self.maps.get::<0>(a);
         self.maps.get::<1>(b);
+        // Behind as many as the ring may have stages there is nothing to begin.
+        if self.begun & BEFORE != 0 && count > PAGES { PAGES } else { count }
     }
 
     #[inline(always)]
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
+        let bytes = (i + j) * ROW_BYTES;
+        if self.begun != 0 {
+            let copy = |maps: &mut Maps, room: Room, unwritten: bool| {
+                if is_unwritten(a) == unwritten {
+                    Self::boxes::<E, 0>(maps, room, 0, a, i);
+                }
+                if is_unwritten(b) == unwritten {
+                    Self::boxes::<E, 1>(maps, room, i, b, j);
+                }
+            };
+            if self.in_two(pages(I, J), bytes, copy) {
+                return;
+            }
+        }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
         let maps = &mut self.maps;
-        unsafe { self.ring.acquire(pages(I, J), (i + j) * ROW_BYTES, |room| Self::factors::<E>(maps, room, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::factors::<E>(maps, room, (a, i), (b, j))) };
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
+        let bytes = (i + 2 * j) * ROW_BYTES;
+        if self.begun != 0 {
+            let copy = |maps: &mut Maps, room: Room, unwritten: bool| {
+                if is_unwritten(a) == unwritten {
+                    Self::boxes::<E, 0>(maps, room, 0, a, i);
+                }
+                if is_unwritten(b.0) == unwritten {
+                    Self::boxes::<E, 1>(maps, room, i, b.0, j);
+                }
+                if is_unwritten(b.1) == unwritten {
+                    Self::boxes::<E, 2>(maps, room, i + j, b.1, j);
+                }
+            };
+            if self.in_two(pages(I, 2 * J), bytes, copy) {
+                return;
+            }
+        }
         // SAFETY: as in `mma`.
         let maps = &mut self.maps;
         unsafe {
-            self.ring.acquire(pages(I, 2 * J), (i + 2 * j) * ROW_BYTES, |room| {
+            self.ring.acquire(pages(I, 2 * J), bytes, |room| {
                 Self::factors::<E>(maps, room, (a, i), (b.0, j));
                 Self::boxes::<E, 2>(maps, room, i + j, b.1, j);
             })

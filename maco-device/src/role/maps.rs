@@ -1,5 +1,6 @@
 //! The launch's tensor maps, each fenced by a thread before its first use.
 
+use crate::abi::UNWRITTEN;
 use crate::hardware::{fence, special};
 
 /// The table of tensor maps as one thread sees it.
@@ -28,6 +29,7 @@ impl Maps {
     /// tensor-map proxy.
     #[inline(always)]
     pub fn get<const N: usize>(&mut self, index: u32) -> u64 {
+        let index = index & !UNWRITTEN;
         let map = self.table + index as u64 * 128;
         // Of nearly all steps this comparison is everything; opaque, so that the rest of the question stays behind it.
         if self.last[N] != index && !self.knows(special::opaque(index)) {

@@ -49,9 +49,12 @@ pub trait Role: Sized {
     /// All zero.
     fn zeros<const I: usize, const J: usize>(&mut self) -> Self::Accumulator<I, J>;
 
-    /// Steps of a contraction of what these tensor maps describe will follow: what can be done once for all of them.
+    /// Of `count` steps of a contraction, at least one, of what these tensor maps describe, those that this role goes through; what can be done
+    /// once for all of them is done here.
     #[inline(always)]
-    fn expect(&mut self, _a: u32, _b: u32) {}
+    fn steps(&mut self, _a: u32, _b: u32, count: u32) -> u32 {
+        count
+    }
 
     /// One step of a contraction.
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);

@@ -314,40 +314,42 @@ impl Arena {
         true
     }
 
-    /// Initialises every barrier.
+    /// Initialises every barrier: `lane` of `lanes` threads its share.
     ///
     /// # Safety
-    /// Called by one thread before any other uses the arena.
+    /// Called by those threads before any other uses the arena.
     #[inline(always)]
-    pub unsafe fn init(self) {
+    pub unsafe fn init(self, lane: u32, lanes: u32) {
         // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
         unsafe {
-            let mut i = 0;
+            let mut i = lane;
             while i < SLOTS {
                 mbarrier::init(self.ready(i), ARRIVALS);
                 mbarrier::init(self.done(i), 8 * ARRIVALS);
                 mbarrier::init(self.vacant(i), 1 + ARRIVALS);
                 mbarrier::init(self.posted(i), ARRIVALS);
-                i += 1;
+                i += lanes;
             }
-            i = 0;
+            i = lane;
             while i < PAGES {
                 mbarrier::init(self.full(i), 1);
                 mbarrier::init(self.empty(i), 8 * ARRIVALS);
-                i += 1;
+                i += lanes;
             }
-            i = TAILS;
+            i = TAILS + 4 * lane;
             while i < END {
                 // The tails and, behind them, the halt word, what the warps have begun, and notices.
                 memory::store_shared(self.base() + i, 0);
-                i += 4;
+                i += 4 * lanes;
             }
-            crate::profile::clear(self);
-            i = 0;
+            if lane == 0 {
+                crate::profile::clear(self);
+            }
+            i = lane;
             while i < CHUNKS {
                 mbarrier::init(self.staged(i), 4 * ARRIVALS);
                 mbarrier::init(self.free(i), 1);
-                i += 1;
+                i += lanes;
             }
         }
         crate::hardware::fence::mbarrier_init();
@@ -454,6 +456,27 @@ impl Ring {
         let first = self.place(pages);
         self.next = first + pages;
         first
+    }
+
+    /// Loader: the pages that the next stage of `pages` takes, with those at the end that it leaves out.
+    #[inline(always)]
+    pub fn span(&self, pages: u32) -> u32 {
+        if self.next + pages > PAGES { PAGES - self.next + pages } else { pages }
+    }
+
+    /// Loader: where the next stage would begin if it fits before the end; for [`Ring::again`].
+    #[inline(always)]
+    pub fn position(&self) -> u32 {
+        self.next
+    }
+
+    /// Loader: the stage of `pages` that was acquired when the ring was at `position`, which goes on to the next one.
+    #[inline(always)]
+    pub fn again(&self, position: &mut u32, pages: u32) -> Room {
+        let mut then = Ring { next: *position, ..*self };
+        let first = then.advance(pages);
+        *position = then.next;
+        Room { shared: self.arena.page(first), full: self.arena.full(first) }
     }
 
     /// Loader: a fault for tests, from the next stage on: announce more bytes than are copied, or not.

@@ -18,6 +18,9 @@ const LINE_WORDS: u32 = 32;
 /// be waited for behind the one before.
 const FIRST_LINES: u32 = 32;
 
+/// The warp that fetches descriptors.
+const FETCHER: u32 = 3;
+
 /// The tasks of `C` that are in `F`.
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
@@ -45,14 +48,18 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         }
         delay::seed((*launch).delays);
         barrier::let_next_launch_begin();
-        let workers = (*launch).workers;
+        // On their way together, while barriers are initialised.
+        let workers = memory::load((&raw const (*launch).workers).cast());
+        let first = if thread / 32 == FETCHER { fetch::first(launch, block) } else { 0 };
+        if thread < 32 {
+            arena.init(thread, 32);
+        }
         if block >= workers {
             barrier::wait_for_launch_before();
             delay::meet();
             scheduler(arena, launch, block - workers);
         } else {
             if thread == 0 {
-                arena.init();
                 profile::init(arena, launch, block);
             }
             if thread < 128 {
@@ -67,13 +74,14 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                         control::control(arena, launch);
                     }
                     2 => {
+                        memory::prefetch((*launch).state as *const u32);
                         meet();
                         roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
                     }
                     _ => {
-                        fetch::ask(launch);
+                        let batch = fetch::ask(launch, first);
                         meet();
-                        fetch::fetch(arena, launch);
+                        fetch::fetch(arena, launch, first, batch);
                     }
                 }
             } else {

@@ -99,7 +99,7 @@ impl Cta {
         self.seed = seed;
         *self.left.get_mut() = 0;
         // SAFETY: nobody else has the CTA.
-        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { arena().init() });
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { arena().init(0, 1) });
     }
 
     /// Makes its notes ready for a launch.

@@ -2,7 +2,7 @@
 
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED};
+use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED};
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
@@ -63,18 +63,30 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
     unsafe {
         let mut role = Loader::new(arena, (*launch).maps);
         let mut n = 0;
-        while let Some(posted) = posted(arena, n) {
+        'tasks: while let Some(posted) = posted(arena, n) {
             if posted.flags & (STAGED | STREAMED) != 0 {
-                let ahead = posted.flags & PRELOADED != 0;
-                if !ahead && ready(arena, n).is_none() {
-                    break;
+                // What has weights is gone through twice.
+                let mut before = posted.flags & WEIGHTED != 0;
+                if before {
+                    role.before();
                 }
-                // The controller acquired the operands' counters, if they are waited for; the copies go through another proxy.
-                fence::proxy_async_global();
-                role.exaggerate(posted.flags & EXTRA_BYTES != 0);
-                role.precede(n, ahead);
-                profile::load(arena);
-                tasks.run(&mut role, task(arena, launch, n % SLOTS), posted.op.into());
+                loop {
+                    let ahead = before || posted.flags & PRELOADED != 0;
+                    if !ahead && ready(arena, n).is_none() {
+                        break 'tasks;
+                    }
+                    // The controller acquired the operands' counters, if they are waited for; the copies go through another proxy.
+                    fence::proxy_async_global();
+                    role.exaggerate(posted.flags & EXTRA_BYTES != 0);
+                    role.precede(n, ahead);
+                    profile::load(arena);
+                    tasks.run(&mut role, task(arena, launch, n % SLOTS), posted.op.into());
+                    if !before {
+                        break;
+                    }
+                    before = false;
+                    role.rest();
+                }
                 profile::loaded(arena, n);
             }
             mbarrier::arrive(arena.vacant(n % SLOTS));

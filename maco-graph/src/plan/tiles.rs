@@ -23,13 +23,13 @@ const TILE_CYCLES: f64 = 800.0;
 /// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
 /// What a step of a contraction takes while the tensor cores wait for it, and what its bytes take besides, in cycles and bytes per cycle. Steps of 24, 32 and 40 KiB
-/// took 435, 483 and 543 ns on an H200 at 1.755 GHz (docs/internals/gemm.md, "Steps and parts").
-const STEP_CYCLES: f64 = 480.0;
-const STEP_BYTES_PER_CYCLE: f64 = 86.0;
-/// What a tile of a contraction takes beside its steps: as [`TILE_CYCLES`], and for each element of its result. 1.3, 1.9, 2.2 and 3.1 µs for 64 × 128, 128 × 128,
+/// took 304, 444 and 502 ns on an H200 at 1.755 GHz (docs/internals/gemm.md, "Steps and parts").
+const STEP_CYCLES: f64 = 60.0;
+const STEP_BYTES_PER_CYCLE: f64 = 48.0;
+/// What a tile of a contraction takes beside its steps: as [`TILE_CYCLES`], and for each element of its result. 1.2, 1.2, 1.1 and 1.7 µs for 64 × 128, 128 × 128,
 /// 64 × 256 and 128 × 256 there.
-const PRODUCT_CYCLES: f64 = 1300.0;
-const RESULT_CYCLES: f64 = 0.125;
+const PRODUCT_CYCLES: f64 = 1500.0;
+const RESULT_CYCLES: f64 = 0.045;
 /// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
 /// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense) of 1.755 GHz; of tf32 half as many. They do 2048, but a step of 128 × 256 takes 774 ns when all
@@ -40,10 +40,10 @@ const PRODUCTS_PER_CYCLE: f64 = 1544.0;
 const STREAMED_PRODUCTS_PER_CYCLE: f64 = 107.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
-const PART_CYCLES: f64 = 3000.0;
-/// Bytes of partial sums that one SM writes or reads per cycle: they are written, and waited for, before any is read. With [`PART_CYCLES`], from 3.2, 5.1 and 7.8 µs
+const PART_CYCLES: f64 = 3400.0;
+/// Bytes of partial sums that one SM writes or reads per cycle: they are written, and waited for, before any is read. With [`PART_CYCLES`], from 4.0, 5.0 and 8.0 µs
 /// that a part of 64 × 128, 128 × 128 and 128 × 256 takes longer than a whole tile of as many steps.
-const PARTIAL_BYTES_PER_CYCLE: f64 = 24.0;
+const PARTIAL_BYTES_PER_CYCLE: f64 = 36.0;
 /// Elements of a sum that one task adds up at a time, from all parts.
 const CHUNK: f64 = 64.0 * 128.0;
 /// Most parts that the model tries: more of them cost more than the steps that they spare.

@@ -2,11 +2,12 @@
 
 use maco_device::abi::{
     AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
-    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, Wait,
+    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
 };
+use maco_graph::ir;
 use maco_graph::plan::tiled::RING_BYTES;
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
-use maco_graph::spec::{Access, Index, TaskKind};
+use maco_graph::spec::{Access, Index, TaskKind, TensorParam};
 
 use super::partials::Partials;
 use super::{tensor_params, too_many};
@@ -152,12 +153,27 @@ fn flags(plan: &Plan) -> Vec<u16> {
             None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
             None => STREAMED | PRELOADED,
         };
+        let weighted = if copied == STAGED { weighted(call, &written) } else { 0 };
         // Pushed tasks wait for nothing themselves, and their signals are messages.
         let quick = if !pushed && copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
         let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };
-        early | copied | streamed | normed | quick
+        early | copied | streamed | weighted | normed | quick
     });
     flags.collect()
+}
+
+/// What of the factors of a staged call can be loaded before its tasks may run: all, some, or nothing. Which tiles are multiplied depends on data in
+/// a call that names them, and that may not be there.
+fn weighted(call: &ir::Call, written: &[bool]) -> u16 {
+    let factors = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
+    let is_written = |(view, _): &(&ir::View, &TensorParam)| written[view.tensor as usize];
+    let named = tensor_params(call).any(|param| param.region.iter().any(|index| matches!(index, Index::Data(_))));
+    match factors().filter(is_written).count() {
+        _ if named || call.task.shared() > 0 => 0,
+        0 => PRELOADED,
+        some if some < factors().count() => WEIGHTED,
+        _ => 0,
+    }
 }
 
 /// Which counters get one signal in all.

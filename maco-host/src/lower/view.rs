@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{self, NO_MAP, OPERANDS};
+use maco_device::abi::{self, NO_MAP, OPERANDS, UNWRITTEN};
 use maco_graph::ir;
 use maco_graph::plan::{PlannedCall, prologue};
 use maco_graph::spec::Index;
@@ -132,6 +132,7 @@ impl Views {
         let mut tables = Tables { views: Vec::with_capacity(self.len()), maps: Vec::new(), scalars: Vec::new() };
         let mut maps = vec![None; if staging { self.maps } else { 0 }];
         let mut views = Vec::with_capacity(self.views.len());
+        let written = graph.written();
         for (number, template) in (1..).zip(&self.views) {
             let tensor = tensors[template.view.tensor as usize];
             let element = graph.tensors[template.view.tensor as usize].element;
@@ -147,7 +148,7 @@ impl Views {
                 view.plane_stride = 8 * number;
             }
             if let Some(map) = template.map.filter(|_| staging) {
-                view.map = map;
+                view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
                 maps[map as usize] = Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?);
             }
             views.push(view);
