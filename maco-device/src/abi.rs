@@ -266,8 +266,7 @@ pub struct Launch {
     /// `[Descriptor]`: lists, each of which ends with [`OP_END`], then tasks that are claimed, then [`AHEAD`] more end entries
     /// (prefetch reads past a list).
     pub descriptors: u64,
-    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order). On a GPU directly behind
-    /// the record, with room for an entry for each CTA.
+    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,
     /// `[View]`, at least [`OPERANDS`]; the views of one call lie together.
     pub views: u64,

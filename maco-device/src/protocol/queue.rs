@@ -60,18 +60,8 @@ impl Queue {
     /// `launch` describes live memory, and `run` is a worker of it.
     #[inline(always)]
     pub unsafe fn new(launch: &Launch, run: &Run) -> Queue {
-        // SAFETY: passed on from the caller.
-        unsafe { Queue::from(launch, run, (launch.starts as *const u32).add(run.worker as usize).read()) }
-    }
-
-    /// The same, of who knows already where the worker's list starts.
-    ///
-    /// # Safety
-    /// As [`Queue::new`].
-    #[inline(always)]
-    pub unsafe fn from(launch: &Launch, run: &Run, start: u32) -> Queue {
         // SAFETY: the caller promises live memory.
-        let inbox = unsafe { inbox(launch, run.worker) };
+        let (start, inbox) = unsafe { ((launch.starts as *const u32).add(run.worker as usize).read(), inbox(launch, run.worker)) };
         let (tasks, pushed) = (launch.tasks, launch.schedule == PUSHED);
         if launch.schedule == TICKETS {
             // One drain of all tasks, then the end entry behind them.

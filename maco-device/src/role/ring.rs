@@ -314,45 +314,47 @@ impl Arena {
         true
     }
 
-    /// Initialises every barrier: `lane` of `lanes` threads its share.
+    /// Initialises every barrier and every word: thread `thread` of `threads`, its share. Barriers by the first one: their addresses are constants, one
+    /// instruction each. Shared among lanes, or lanes of several warps, they take longer: of addresses that are not, ptxas does not see that one
+    /// thread initialises one, and makes a loop over threads (docs/internals/dispatch.md).
     ///
     /// # Safety
     /// Called by those threads before any other uses the arena.
     #[inline(always)]
-    pub unsafe fn init(self, lane: u32, lanes: u32) {
+    pub unsafe fn init(self, thread: u32, threads: u32) {
         // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
         unsafe {
-            let mut i = lane;
-            while i < SLOTS {
-                mbarrier::init(self.ready(i), ARRIVALS);
-                mbarrier::init(self.done(i), 8 * ARRIVALS);
-                mbarrier::init(self.vacant(i), 1 + ARRIVALS);
-                mbarrier::init(self.posted(i), ARRIVALS);
-                i += lanes;
-            }
-            i = lane;
-            while i < PAGES {
-                mbarrier::init(self.full(i), 1);
-                mbarrier::init(self.empty(i), 8 * ARRIVALS);
-                i += lanes;
-            }
-            i = TAILS + 4 * lane;
-            while i < END {
-                // The tails and, behind them, the halt word, what the warps have begun, and notices.
-                memory::store_shared(self.base() + i, 0);
-                i += 4 * lanes;
-            }
-            if lane == 0 {
+            if thread == 0 {
+                let mut i = 0;
+                while i < SLOTS {
+                    mbarrier::init(self.ready(i), ARRIVALS);
+                    mbarrier::init(self.done(i), 8 * ARRIVALS);
+                    mbarrier::init(self.vacant(i), 1 + ARRIVALS);
+                    mbarrier::init(self.posted(i), ARRIVALS);
+                    i += 1;
+                }
+                i = 0;
+                while i < PAGES {
+                    mbarrier::init(self.full(i), 1);
+                    mbarrier::init(self.empty(i), 8 * ARRIVALS);
+                    i += 1;
+                }
+                i = 0;
+                while i < CHUNKS {
+                    mbarrier::init(self.staged(i), 4 * ARRIVALS);
+                    mbarrier::init(self.free(i), 1);
+                    i += 1;
+                }
                 crate::profile::clear(self);
+                crate::hardware::fence::mbarrier_init();
             }
-            i = lane;
-            while i < CHUNKS {
-                mbarrier::init(self.staged(i), 4 * ARRIVALS);
-                mbarrier::init(self.free(i), 1);
-                i += lanes;
+            // The tails and, behind them, the halt word, what the warps have begun, and notices.
+            let mut word = TAILS + 4 * thread;
+            while word < END {
+                memory::store_shared(self.base() + word, 0);
+                word += 4 * threads;
             }
         }
-        crate::hardware::fence::mbarrier_init();
     }
 }
 

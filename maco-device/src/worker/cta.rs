@@ -18,9 +18,6 @@ const LINE_WORDS: u32 = 32;
 /// be waited for behind the one before.
 const FIRST_LINES: u32 = 32;
 
-/// The warp that fetches descriptors.
-const FETCHER: u32 = 3;
-
 /// The tasks of `C` that are in `F`.
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
@@ -48,12 +45,9 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         }
         delay::seed((*launch).delays);
         barrier::let_next_launch_begin();
-        // On their way together, while barriers are initialised.
-        let workers = memory::load((&raw const (*launch).workers).cast());
-        let first = if thread / 32 == FETCHER { fetch::first(launch, block) } else { 0 };
-        if thread < 32 {
-            arena.init(thread, 32);
-        }
+        let workers = (*launch).workers;
+        // Meanwhile. What schedulers have there lies elsewhere.
+        arena.init(thread, crate::abi::THREADS);
         if block >= workers {
             barrier::wait_for_launch_before();
             delay::meet();
@@ -74,14 +68,13 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                         control::control(arena, launch);
                     }
                     2 => {
-                        memory::prefetch((*launch).state as *const u32);
                         meet();
                         roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
                     }
                     _ => {
-                        let batch = fetch::ask(launch, first);
+                        fetch::ask(launch);
                         meet();
-                        fetch::fetch(arena, launch, first, batch);
+                        fetch::fetch(arena, launch);
                     }
                 }
             } else {

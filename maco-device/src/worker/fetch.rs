@@ -118,40 +118,29 @@ unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -
     true
 }
 
-/// Where the list of worker `block` begins, if it is one: list starts lie behind the launch record, so that they come with it.
-///
-/// # Safety
-/// A live launch, of which nothing needs to have been read; the table ends with an entry for each CTA of the grid.
+/// Has what a list begins with on its way, before anything that a launch writes is read. The fetcher warp calls.
 #[inline(always)]
-pub(super) unsafe fn first(launch: *const Launch, block: u32) -> u32 {
-    // SAFETY: passed on from the caller.
-    unsafe { memory::load(launch.wrapping_add(1).cast::<u32>().wrapping_add(block as usize)) }
-}
-
-/// Has what the list from entry `first` on begins with on its way, before anything that a launch writes is read. The fetcher warp calls.
-#[inline(always)]
-pub(super) unsafe fn ask(launch: *const Launch, first: u32) -> [u32; 4] {
+pub(super) unsafe fn ask(launch: *const Launch) {
     let lane = special::thread() % 32;
-    // SAFETY: a live launch, whose record, list starts and descriptors do not change.
+    // SAFETY: a live launch, whose record and list starts do not change.
     unsafe {
-        let tables = Tables { descriptors: (*launch).descriptors as _, views: core::ptr::null(), launch };
-        // The batch behind it, two descriptors to a line.
-        if lane < BATCH / 2 {
-            memory::prefetch(tables.descriptors.wrapping_add((first + BATCH + lane * 2) as usize).cast());
+        let first = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
+        // Two batches of descriptors, two to a line, and behind them the plan's state.
+        if lane <= BATCH {
+            let descriptors = ((*launch).descriptors as *const Descriptor).wrapping_add((first + lane * 2) as usize);
+            memory::prefetch(if lane < BATCH { descriptors.cast() } else { (*launch).state as _ });
         }
-        fetch_batch(tables, first)
     }
 }
 
-/// `first` and `batch`: of [`first`] and [`ask`].
 #[inline(always)]
-pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, first: u32, batch: [u32; 4]) {
+pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
         let run = Run::new(&Warp, &*launch, special::block());
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
-        let mut queue = Queue::from(&*launch, &run, first);
+        let mut queue = Queue::new(&*launch, &run);
         arena.set_counters(run.counters);
         arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
         if ARRIVALS > 1 {
@@ -163,7 +152,7 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, first: u32, batc
             return;
         }
         let (drain, first) = queue.list();
-        listed(arena, tables, drain, first, batch, lane);
+        listed(arena, tables, drain, first, lane);
     }
 }
 
@@ -179,13 +168,12 @@ unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
-/// Claims from `drain`, or has the first entries in `batch`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
+/// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
 /// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, mut batch: [u32; 4], lane: u32) {
+unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, lane: u32) {
     let mut views = Views { first: u32::MAX, words: [0; 2] };
     let mut n = 0;
-    let mut loaded = drain.is_none();
     // SAFETY: passed on from the caller.
     unsafe {
         'again: loop {
@@ -194,10 +182,7 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
                 n = behind;
             }
             drain = None;
-            if !loaded {
-                batch = fetch_batch(tables, first);
-            }
-            loaded = false;
+            let mut batch = fetch_batch(tables, first);
             loop {
                 let coming = fetch_batch(tables, first + BATCH);
                 let mut entry = 0;

@@ -30,8 +30,7 @@ pub(crate) struct Binding {
     slots: Mutex<Slots>,
 }
 
-/// Where each table starts, in bytes. List starts lie directly behind the record: workers read both at once, and so do schedulers, which have
-/// none.
+/// Where each table starts, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
     starts: usize,
@@ -42,9 +41,9 @@ struct Places {
 }
 
 impl Places {
-    fn new(starts: usize, executors: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
+    fn new(starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
         let at_starts = size_of::<Launch>();
-        let at_views = (at_starts + starts.max(executors) * 4).next_multiple_of(LINE);
+        let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
         let at_scalars = at_maps + maps * size_of::<TensorMap>();
         Places { starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
@@ -64,7 +63,7 @@ struct Slot {
 
 impl Binding {
     pub(super) fn new(context: &Arc<Context>, parts: &Parts) -> Result<Binding, Error> {
-        let places = Places::new(parts.lowered.starts.len(), parts.lowered.workers as usize + parts.lowered.images.len(), parts.lowered.table_sizes());
+        let places = Places::new(parts.lowered.starts.len(), parts.lowered.table_sizes());
         let what = format!("the argument tables of megakernel `{}`", parts.megakernel());
         let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
@@ -166,7 +165,7 @@ mod tests {
     #[test]
     fn tables_do_not_overlap_and_maps_are_aligned() {
         for (starts, views, maps, scalars) in [(2, 1, 0, 0), (133, 3, 2, 5), (0, 4, 4, 1), (5, 1000, 7, 0)] {
-            let places = Places::new(starts, 0, (views, maps, scalars));
+            let places = Places::new(starts, (views, maps, scalars));
             assert!(places.starts >= size_of::<Launch>() && places.views >= places.starts + starts * 4);
             assert!(places.maps >= places.views + views * 32);
             assert_eq!(places.scalars, places.maps + maps * 128);
