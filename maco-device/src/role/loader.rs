@@ -68,7 +68,7 @@ impl Loader {
     /// A step whose stage, of `pages` pages and `bytes` bytes, is asked for in two parts: `copy` asks for those factors that nobody writes, or for
     /// the others. False if it is asked for whole.
     #[inline(always)]
-    fn in_two(&mut self, pages: u32, bytes: u32, copy: impl Fn(&mut Maps, Room, bool)) -> bool {
+    fn in_two(&mut self, pages: u32, bytes: u32, copy: impl Fn(Room, bool)) -> bool {
         if self.begun & BEFORE != 0 {
             let span = self.ring.span(pages);
             // A stage that waits for another one of this task would wait for ever.
@@ -77,9 +77,8 @@ impl Loader {
                 return true;
             }
             self.left -= span;
-            let maps = &mut self.maps;
             // SAFETY: the loader thread, which is asked for stages in their order.
-            if unsafe { self.ring.acquire(pages, bytes, |room| copy(maps, room, true)) } {
+            if unsafe { self.ring.acquire(pages, bytes, |room| copy(room, true)) } {
                 self.begun += 1;
             }
             return true;
@@ -89,7 +88,7 @@ impl Loader {
         }
         self.begun -= 1;
         let room = self.ring.again(&mut self.from, pages);
-        copy(&mut self.maps, room, false);
+        copy(room, false);
         true
     }
 
@@ -103,11 +102,10 @@ impl Loader {
         unsafe { self.ring.drain() }
     }
 
-    /// Copies the boxes of one step of operand `N`, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
+    /// Copies the boxes of one step of an operand, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes<E: MmaElement, const N: usize>(maps: &mut Maps, room: Room, before: u32, parts: Parts, kept: u32) {
+    fn boxes<E: MmaElement>(room: Room, before: u32, map: u64, parts: Parts, kept: u32) {
         let shared = room.shared + before * ROW_BYTES;
-        let map = maps.get::<N>(parts.view.map);
         // Of either kind, a box has 128 bytes for each of what it keeps: one for the whole tile, but of what is contracted along its rows, where a box is as
         // wide as its swizzle. What a step takes goes by the number of copies.
         let each = if parts.along_rows { abi::columns(E::BYTES) } else { kept };
@@ -125,16 +123,15 @@ impl Loader {
 
     /// Copies the boxes of one step of both factors, of which the tile keeps `i` and `j`: if each has one, by one election.
     #[inline(always)]
-    fn factors<E: MmaElement>(maps: &mut Maps, room: Room, (a, i): (Parts, u32), (b, j): (Parts, u32)) {
+    fn factors<E: MmaElement>(room: Room, maps: [u64; 2], (a, i): (Parts, u32), (b, j): (Parts, u32)) {
         if a.along_rows || b.along_rows {
-            Self::boxes::<E, 0>(maps, room, 0, a, i);
-            Self::boxes::<E, 1>(maps, room, i, b, j);
+            Self::boxes::<E>(room, 0, maps[0], a, i);
+            Self::boxes::<E>(room, i, maps[1], b, j);
             return;
         }
         let of = |shared: u32, map: u64, parts: Parts| tma::Box { shared, map, at: [parts.col, parts.row, parts.plane] };
-        let (first, second) = (maps.get::<0>(a.view.map), maps.get::<1>(b.view.map));
         // SAFETY: as in `boxes`.
-        unsafe { tma::load_two(of(room.shared, first, a), of(room.shared + i * ROW_BYTES, second, b), room.full) };
+        unsafe { tma::load_two(of(room.shared, maps[0], a), of(room.shared + i * ROW_BYTES, maps[1], b), room.full) };
     }
 }
 
@@ -162,13 +159,15 @@ impl Role for Loader {
     fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
         let (i, j) = (I as u32, J as u32);
         let bytes = (i + j) * ROW_BYTES;
+        // Each once, whatever comes.
+        let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.view.map)];
         if self.begun != 0 {
-            let copy = |maps: &mut Maps, room: Room, unwritten: bool| {
+            let copy = |room: Room, unwritten: bool| {
                 if is_unwritten(a) == unwritten {
-                    Self::boxes::<E, 0>(maps, room, 0, a, i);
+                    Self::boxes::<E>(room, 0, maps[0], a, i);
                 }
                 if is_unwritten(b) == unwritten {
-                    Self::boxes::<E, 1>(maps, room, i, b, j);
+                    Self::boxes::<E>(room, i, maps[1], b, j);
                 }
             };
             if self.in_two(pages(I, J), bytes, copy) {
@@ -176,24 +175,25 @@ impl Role for Loader {
             }
         }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        let maps = &mut self.maps;
-        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::factors::<E>(maps, room, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::factors::<E>(room, maps, (a, i), (b, j))) };
     }
 
     #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
         let (i, j) = (I as u32, J as u32);
         let bytes = (i + 2 * j) * ROW_BYTES;
+        let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.0.view.map)];
+        let third = self.maps.get::<2>(b.1.view.map);
         if self.begun != 0 {
-            let copy = |maps: &mut Maps, room: Room, unwritten: bool| {
+            let copy = |room: Room, unwritten: bool| {
                 if is_unwritten(a) == unwritten {
-                    Self::boxes::<E, 0>(maps, room, 0, a, i);
+                    Self::boxes::<E>(room, 0, maps[0], a, i);
                 }
                 if is_unwritten(b.0) == unwritten {
-                    Self::boxes::<E, 1>(maps, room, i, b.0, j);
+                    Self::boxes::<E>(room, i, maps[1], b.0, j);
                 }
                 if is_unwritten(b.1) == unwritten {
-                    Self::boxes::<E, 2>(maps, room, i + j, b.1, j);
+                    Self::boxes::<E>(room, i + j, third, b.1, j);
                 }
             };
             if self.in_two(pages(I, 2 * J), bytes, copy) {
@@ -201,11 +201,10 @@ impl Role for Loader {
             }
         }
         // SAFETY: as in `mma`.
-        let maps = &mut self.maps;
         unsafe {
             self.ring.acquire(pages(I, 2 * J), bytes, |room| {
-                Self::factors::<E>(maps, room, (a, i), (b.0, j));
-                Self::boxes::<E, 2>(maps, room, i + j, b.1, j);
+                Self::factors::<E>(room, maps, (a, i), (b.0, j));
+                Self::boxes::<E>(room, i + j, third, b.1, j);
             })
         };
     }
