@@ -165,12 +165,13 @@ impl Consumer {
     /// when the next one is: that is a stage more on its way, when loads are what all wait for.
     #[inline(always)]
     fn next_stage(&mut self, pages: u32) -> (Stage, u32) {
-        // SAFETY: (of both) all consumers run the same outline as the loader.
+        // SAFETY: all consumers run the same outline as the loader.
         if warp::all(unsafe { self.ring.is_full(pages) }) {
             return self.ring.take(pages);
         }
         self.cores.wait_newest();
         self.give_back();
+        // SAFETY: as above.
         unsafe { self.ring.wait_full(pages) }
     }
 

@@ -645,3 +645,85 @@ impl Ring {
         }
     }
 }
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::hardware::tma;
+    use crate::model::{Modelled, Shared, Surroundings, special};
+
+    struct Nobody;
+
+    impl Surroundings for Nobody {
+        fn now(&self) -> u64 {
+            1
+        }
+        fn working(&self, _: bool) {}
+    }
+
+    #[repr(align(16))]
+    struct Aligned([u8; 16]);
+
+    static FROM: Aligned = Aligned([7; 16]);
+
+    /// Stages of all sizes behind each other: none is handed out before every consumer has given back whatever lay in its pages.
+    #[test]
+    fn stages_of_different_sizes_follow_one_another() {
+        const STAGES: usize = 60;
+        for seed in 1..=4u32 {
+            let sizes: Vec<u32> =
+                (0..STAGES as u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503)) >> 13) % 5 + 1).collect();
+            let shared = Shared::new();
+            let part = |number, warps, body: &dyn Fn(Arena)| {
+                Modelled::new(&shared, &Nobody, 0, number, warps, 0).enter(|| body(Arena(special::shared_base())));
+            };
+            // SAFETY: nobody else uses the arena yet.
+            part(0, 1, &|arena| unsafe { arena.init(0, 1) });
+            // Consumers that still use a page.
+            let users: [AtomicU32; PAGES as usize] = Default::default();
+            // Those that used one when it was handed out again: nobody panics while others wait.
+            let in_use = AtomicU32::new(0);
+            let of = |arena: Arena, at: u32, pages: u32| {
+                let first = (at - arena.page(0)) / PAGE_BYTES;
+                &users[first as usize..(first + pages) as usize]
+            };
+            let loader = |arena: Arena| {
+                let mut ring = Ring::new(arena);
+                for &pages in &sizes {
+                    let copy = |room: Room| {
+                        for page in of(arena, room.shared, pages) {
+                            in_use.fetch_add(page.swap(2, Ordering::AcqRel), Ordering::Relaxed);
+                        }
+                        // SAFETY: 16 bytes at such a boundary, and a stage that expects them.
+                        unsafe { tma::row(room.shared, (&raw const FROM.0) as u64, 16, room.full) };
+                    };
+                    // SAFETY: the loader, in the order of the consumers; nobody stops the CTA.
+                    assert!(unsafe { ring.acquire(pages, 16, copy) });
+                }
+                // SAFETY: behind the last copy.
+                unsafe { ring.drain() };
+            };
+            let consumer = |arena: Arena| {
+                let mut ring = Ring::new(arena);
+                for &pages in &sizes {
+                    // SAFETY: both consumers, in the order of the loader; nobody stops the CTA.
+                    let (stage, at) = unsafe { ring.wait_full(pages) };
+                    (0..(pages ^ seed) % 4).for_each(|_| std::thread::yield_now());
+                    for page in of(arena, at, pages) {
+                        page.fetch_sub(1, Ordering::AcqRel);
+                    }
+                    // SAFETY: this consumer uses it no more.
+                    unsafe { ring.release(stage) };
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| part(0, 1, &loader));
+                scope.spawn(|| part(128, 4, &consumer));
+                scope.spawn(|| part(256, 4, &consumer));
+            });
+            assert_eq!(in_use.into_inner(), 0, "seed {seed}");
+        }
+    }
+}

@@ -374,6 +374,54 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }
 
+/// y = x · w, both by TMA.
+static PRODUCT: TaskSpec = TaskSpec {
+    name: "product",
+    kind: TaskKind::Staged { splits: false },
+    axes: AXES,
+    dims: &["M", "N"],
+    equal: &[],
+    few: None,
+    elements: &[],
+    params: &[
+        matrix("x", Access::Read, ROW, true),
+        matrix("w", Access::Read, &[Index::Tile(1), Index::All], true),
+        matrix("y", Access::Write, TILE, true),
+    ],
+};
+
+/// h = x · v, y = h · w, z = y · h: what nobody writes comes before a task may run, and its views say so.
+#[test]
+fn factors_that_nobody_writes_come_first() {
+    let named = |name: &str, kind| tensor(name, kind, &[64, 64]);
+    let mut graph = Graph { name: "products".into(), ..Graph::default() };
+    graph.tensors = [
+        ("x", TensorKind::In),
+        ("v", TensorKind::In),
+        ("w", TensorKind::In),
+        ("h", TensorKind::Temp),
+        ("y", TensorKind::Out),
+        ("z", TensorKind::Out),
+    ]
+    .map(|(name, kind)| named(name, kind))
+    .into();
+    graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
+    let plan = planned(graph.clone(), 2, Schedule::Static);
+    let lowered = Lowered::new(&plan, true).unwrap();
+    for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN) {
+        let kinds = descriptor.flags & (abi::STAGED | abi::PRELOADED | abi::WEIGHTED);
+        let early = [abi::PRELOADED, abi::WEIGHTED, 0][plan.tasks[descriptor.task as usize].call as usize];
+        assert_eq!(kinds, abi::STAGED | early, "{descriptor:?}");
+    }
+    let (views, blocks) = view::collect(&graph, &plan.calls);
+    let bound: Vec<_> = (0..6u64)
+        .map(|n| Bound { address: 0x10000 * (n + 1), layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), 2).unwrap() })
+        .collect();
+    let tables = views.resolve(&graph, &bound, true, |_| 0).unwrap();
+    let unwritten = |call: usize| [0, 1, 2].map(|operand| tables.views[blocks[call] as usize + operand].map & abi::UNWRITTEN != 0);
+    assert_eq!([unwritten(0), unwritten(1), unwritten(2)], [[true, true, false], [false, true, false], [false, false, false]]);
+}
+
 /// x → map → h → a body → y: with scratch, the loader has a part in it, and what it reads may come by copies.
 #[test]
 fn a_body_with_scratch_takes_pages_and_copies() {
