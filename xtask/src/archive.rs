@@ -15,8 +15,9 @@ const LEVEL: i32 = 15;
 /// 2 to this is how many bytes lie between two that are the same, at most.
 const WINDOW: u32 = 29;
 
-/// Where programs lie in a folder of `dist`, and the program that takes them out: this one, packed by `gzip`, which every machine has.
-pub const FILE: &str = "programs.tar.zst";
+/// Where tests and other programs lie in `dist`, and the program that takes them out: this one, packed by `gzip`, which every machine has.
+pub const TESTS: &str = "tests.tar.zst";
+pub const PROGRAMS: &str = "programs.tar.zst";
 pub const UNPACKER: &str = "xtask";
 pub const PACKED_UNPACKER: &str = "xtask.gz";
 
@@ -78,7 +79,7 @@ mod tests {
             fs::write(path, [name.as_bytes(), &same].concat()).unwrap();
             crate::fetch::make_executable(path).unwrap();
         }
-        let archive = folder.join(FILE);
+        let archive = folder.join(TESTS);
         pack(&programs, &archive).unwrap();
         assert!(fs::metadata(&archive).unwrap().len() < 3 << 19, "kept once");
         unpack(&archive, &out, &["c".to_owned(), "a".to_owned()]).unwrap();

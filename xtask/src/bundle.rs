@@ -1,4 +1,5 @@
-//! Programs for a machine with a GPU and without Rust: `dist/programs.tar.zst`, and `dist/run.sh`, which unpacks and runs them.
+//! Programs for a machine with a GPU and without Rust: `dist/tests.tar.zst`, `dist/programs.tar.zst`, and `dist/run.sh`, which unpacks and runs
+//! them. Two archives, since tests and measurements are seldom wanted together: either is enough for its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +18,8 @@ use crate::results::commit;
 use crate::test::gpu_tests;
 use crate::{archive, fetch, lanes, sanitize, setup, tally};
 
-/// A bundle is copied to the machine with the GPU, with the repository: keep it small.
-const LIMIT_MIB: f64 = 63.0;
+/// An archive is copied to the machine with the GPU, with the repository: keep it small.
+const LIMIT_MIB: f64 = 56.0;
 
 /// Measures the planner, which needs no GPU.
 const PLANNING: &str = "benches-plan";
@@ -58,10 +59,12 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
             tests.insert(built.strip(&bin)?);
         }
     }
-    // Tests of a package after one another: they hold the same code.
-    let all: Vec<(String, PathBuf)> = tests.iter().chain(&programs).map(|name| (name.clone(), bin.join(name))).collect();
-    let packed = dist.join(archive::FILE);
-    during("packing", || archive::pack(&all, &packed))?;
+    let packed = [(archive::TESTS, &tests), (archive::PROGRAMS, &programs)].map(|(file, names)| {
+        // Tests of a package after one another: they hold the same code.
+        let all: Vec<(String, PathBuf)> = names.iter().map(|name| (name.clone(), bin.join(name))).collect();
+        let to = dist.join(file);
+        during(&format!("packing {file}"), || archive::pack(&all, &to)).map(|()| to)
+    });
     let _ = fs::remove_dir_all(&bin); // packed
     let unpacker = dist.join(archive::UNPACKER);
     let this = std::env::current_exe().map_err(Failure::io("find", Path::new(archive::UNPACKER)))?;
@@ -71,13 +74,20 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     fs::write(&script, script_text(&tests, &programs, &commit()?)).map_err(Failure::io("write", &script))?;
     make_executable(&script)?;
 
-    let size = megabytes(&[&packed, &dist.join(archive::PACKED_UNPACKER)]);
+    let sizes = packed.map(|file| file.map(|file| (megabytes(&file), file)));
+    let [tests_mib, programs_mib] = [&sizes[0], &sizes[1]].map(|size| size.as_ref().map_or(0.0, |(size, _)| *size));
     println!(
-        "dist: {} test programs, {} others, {size:.1} MiB; `dist/run.sh` runs the tests, `dist/run.sh NAME …` one program",
+        "dist: {} test programs, {tests_mib:.1} MiB, {} others, {programs_mib:.1} MiB; `dist/run.sh` runs the tests, `dist/run.sh NAME …` one program",
         tests.len(),
         programs.len()
     );
-    if size < LIMIT_MIB { Ok(()) } else { Err(Failure::Text(format!("{size:.1} MiB, but at most {LIMIT_MIB} MiB can be carried"))) }
+    for size in sizes {
+        let (size, file) = size?;
+        if size >= LIMIT_MIB {
+            return Err(Failure::Text(format!("{}: {size:.1} MiB, but at most {LIMIT_MIB} MiB can be carried", file.display())));
+        }
+    }
+    Ok(())
 }
 
 /// An executable that cargo made.
@@ -175,7 +185,12 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 gzip -dc {packed_unpacker} > "$folder/{unpacker}" && chmod +x "$folder/{unpacker}" || exit 1
 unpack() {{
-    "$folder/{unpacker}" unpack {archive} "${{2:-$folder}}" "$1"
+    case $1 in
+        test-*) archive={tests_file} ;;
+        *) archive={programs_file} ;;
+    esac
+    [ -f "$archive" ] || {{ echo "$archive was not copied, and \`$1\` is in it" >&2; return 1; }}
+    "$folder/{unpacker}" unpack "$archive" "${{2:-$folder}}" "$1"
 }}
 tests="{tests}"
 if [ "$1" = sanitize ]; then
@@ -216,7 +231,8 @@ exit $failed
         programs = words(programs),
         unpacker = archive::UNPACKER,
         packed_unpacker = archive::PACKED_UNPACKER,
-        archive = archive::FILE,
+        tests_file = archive::TESTS,
+        programs_file = archive::PROGRAMS,
         limited = tally::LIMITED,
         sanitize = sanitize::shell_function(&sanitized, commit),
         tests = words(tests),
@@ -224,9 +240,8 @@ exit $failed
     )
 }
 
-fn megabytes(files: &[&Path]) -> f64 {
-    let bytes: u64 = files.iter().filter_map(|file| fs::metadata(file).ok()).map(|metadata| metadata.len()).sum();
-    bytes as f64 / f64::from(1 << 20)
+fn megabytes(file: &Path) -> f64 {
+    fs::metadata(file).map_or(0, |metadata| metadata.len()) as f64 / f64::from(1 << 20)
 }
 
 #[cfg(test)]
@@ -279,6 +294,16 @@ mod tests {
         assert_eq!(dist.run(|script| script.arg("missing")).0, Some(127));
     }
 
+    /// Tests need no archive but their own.
+    #[test]
+    fn either_archive_is_enough_for_its_own() {
+        let test = format!("set 1\n{RESULT}");
+        let dist = Dist::new("half", &[("test-a", &test)], &[("mlp", "true")]);
+        fs::remove_file(dist.root.join(archive::PROGRAMS)).unwrap();
+        assert_eq!(dist.run(|script| script).0, Some(0));
+        assert_eq!(dist.run(|script| script.arg("mlp")).0, Some(127));
+    }
+
     /// A machine may not be there for as long as all of them take.
     #[test]
     fn the_script_runs_the_tests_that_are_named() {
@@ -325,7 +350,14 @@ pub mod trial {
                 program(&folder.join(name), text);
             }
             let unpacker = dist.root.join(archive::UNPACKER);
-            program(&unpacker, "[ \"$1 $2\" = 'unpack programs.tar.zst' ] && cp \"programs/$4\" \"$3\"");
+            for archive in [archive::TESTS, archive::PROGRAMS] {
+                fs::write(dist.root.join(archive), "").unwrap();
+            }
+            // Tests are in one archive, all others in the other.
+            program(
+                &unpacker,
+                "case $2 in tests*) [ \"${4#test-}\" != \"$4\" ] ;; *) [ \"${4#test-}\" = \"$4\" ] ;; esac && cp \"programs/$4\" \"$3\"",
+            );
             capture(Command::new("gzip").arg("--force").arg(&unpacker)).unwrap();
             let names = |all: &[(&str, &str)]| all.iter().map(|(name, _)| (*name).to_owned()).collect();
             fs::write(dist.root.join("run.sh"), script_text(&names(tests), &names(programs), "0123abc")).unwrap();
