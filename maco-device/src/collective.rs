@@ -98,7 +98,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     pub fn fold(&mut self, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         #[cfg(target_arch = "nvptx64")]
         {
-            use crate::role::ring::{Arena, WARPS};
+            use crate::role::arena::{Arena, WARPS};
             let arena = Arena(crate::ptx::special::shared_base());
             let warp = self.warp();
             let (first, mut total) = (warp.lane == 0, warp.fold(value, &combine));

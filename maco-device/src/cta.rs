@@ -75,12 +75,12 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
         #[cfg(target_arch = "nvptx64")]
         {
             let mut condition = condition;
-            let arena = crate::role::ring::Arena(crate::ptx::special::shared_base());
+            let arena = crate::role::arena::Arena(crate::ptx::special::shared_base());
             let mut holds = false;
             if self.thread == 0 {
                 loop {
                     holds = condition();
-                    if holds || arena.halted() >= crate::role::ring::FALL_THROUGH {
+                    if holds || arena.halted() >= crate::role::arena::FALL_THROUGH {
                         break;
                     }
                 }

@@ -81,7 +81,7 @@ fn outlive() {
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn let_through() -> bool {
-    use crate::role::ring::{Arena, FALL_THROUGH};
+    use crate::role::arena::{Arena, FALL_THROUGH};
     Arena(crate::ptx::special::shared_base()).halted() >= FALL_THROUGH
 }
 

@@ -14,7 +14,7 @@ use crate::abi::{
     Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
 };
 use crate::hardware::{memory, special, warp};
-use crate::role::ring::{Arena, place};
+use crate::role::arena::{Arena, place};
 
 /// Whether this code notes anything.
 const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));

@@ -78,7 +78,7 @@ impl Warpgroup<'_> {
     pub fn fold(&self, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         #[cfg(target_arch = "nvptx64")]
         {
-            use crate::role::ring::Arena;
+            use crate::role::arena::Arena;
             const WARPS: u32 = THREADS / 32;
             let arena = Arena(crate::ptx::special::shared_base());
             let warp = self.warp();

@@ -168,17 +168,8 @@ pub unsafe fn test(at: u32, parity: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::special::{BASE, shared_base};
-    use super::super::thread::{Modelled, Surroundings};
+    use super::super::thread::{Modelled, Nobody};
     use super::*;
-
-    struct Nobody;
-
-    impl Surroundings for Nobody {
-        fn now(&self) -> u64 {
-            1
-        }
-        fn working(&self, _: bool) {}
-    }
 
     fn alone(warps: u32, body: impl FnOnce(u32)) {
         let shared = Shared::new();

@@ -20,4 +20,4 @@ pub mod warp;
 
 pub use copies::tensor_map;
 pub use shared::Shared;
-pub use thread::{Modelled, Surroundings, resting};
+pub use thread::{Modelled, Nobody, Surroundings, resting};

@@ -13,6 +13,16 @@ pub trait Surroundings {
     fn working(&self, works: bool);
 }
 
+/// Surroundings where time and notes of work are nobody's concern: of who sets shared memory up, and of tests.
+pub struct Nobody;
+
+impl Surroundings for Nobody {
+    fn now(&self) -> u64 {
+        1
+    }
+    fn working(&self, _: bool) {}
+}
+
 /// One thread of a modelled CTA.
 pub struct Modelled<'a> {
     pub(super) shared: &'a Shared,
@@ -142,13 +152,13 @@ pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {
     }
     // SAFETY: as above.
     let thread = unsafe { &*current };
-    let arena = crate::role::ring::Arena(super::special::BASE);
+    let arena = crate::role::arena::Arena(super::special::BASE);
     thread.work(false);
     let holds = loop {
         if condition() {
             break true;
         }
-        if arena.halted() >= crate::role::ring::FALL_THROUGH {
+        if arena.halted() >= crate::role::arena::FALL_THROUGH {
             break false;
         }
         std::thread::sleep(Duration::from_micros(50));

@@ -28,18 +28,10 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
     });
 }
 
-/// A box: where it goes, the address of its tensor map, and its first column, row and plane.
-#[derive(Clone, Copy)]
-pub struct Box {
-    pub shared: u32,
-    pub map: u64,
-    pub at: [i32; 3],
-}
-
 /// # Safety
 /// As [`load`], for both.
-pub unsafe fn load_two(a: Box, b: Box, mbarrier: u32) {
-    for Box { shared, map, at: [col, row, plane] } in [a, b] {
+pub unsafe fn load_two(a: (u32, u64, [i32; 3]), b: (u32, u64, [i32; 3]), mbarrier: u32) {
+    for (shared, map, [col, row, plane]) in [a, b] {
         // SAFETY: passed on from the caller.
         unsafe { load(shared, map, col, row, plane, mbarrier) };
     }

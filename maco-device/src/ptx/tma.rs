@@ -1,7 +1,7 @@
 //! Bulk copies: of boxes of 64 columns × 64 rows × 1 plane (PTX ISA §9.7.9.25.5 `cp.async.bulk.tensor`), and of bytes that lie together
 //! (§9.7.9.25.4 `cp.async.bulk`).
 //!
-//! Lane 0 of a warp calls, alone, and elects itself (§9.7.13.16 `elect.sync`): ptxas then knows that it is one thread. Else it makes a loop
+//! Lane 0 of a warp calls, alone, and elects itself (§9.7.13.14 `elect.sync`): ptxas then knows that it is one thread. Else it makes a loop
 //! around each copy, over the threads that there may be.
 
 use core::arch::asm;
@@ -20,28 +20,20 @@ pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarri
     }
 }
 
-/// A box: where it goes, the address of its tensor map, and its first column, row and plane.
-#[derive(Clone, Copy)]
-pub struct Box {
-    pub shared: u32,
-    pub map: u64,
-    pub at: [i32; 3],
-}
-
-/// Two boxes, both as [`load`].
+/// Two boxes, both as [`load`]: where each goes, the address of its tensor map, and its first column, row and plane.
 ///
 /// # Safety
 /// As there, for both.
 #[inline(always)]
-pub unsafe fn load_two(a: Box, b: Box, mbarrier: u32) {
+pub unsafe fn load_two((shared_a, map_a, a): (u32, u64, [i32; 3]), (shared_b, map_b, b): (u32, u64, [i32; 3]), mbarrier: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
         asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1;",
             "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{10}];",
             "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [{5}], [{6}, {{{7}, {8}, {9}}}], [{10}];}}",
-            in(reg32) a.shared, in(reg64) a.map, in(reg32) a.at[0], in(reg32) a.at[1], in(reg32) a.at[2],
-            in(reg32) b.shared, in(reg64) b.map, in(reg32) b.at[0], in(reg32) b.at[1], in(reg32) b.at[2], in(reg32) mbarrier, options(nostack))
+            in(reg32) shared_a, in(reg64) map_a, in(reg32) a[0], in(reg32) a[1], in(reg32) a[2],
+            in(reg32) shared_b, in(reg64) map_b, in(reg32) b[0], in(reg32) b[1], in(reg32) b[2], in(reg32) mbarrier, options(nostack))
     }
 }
 

@@ -3,9 +3,9 @@
 //! Whoever writes such an element stores it in a word with the launch's number above it, which is never split: who sees the number sees the
 //! element. So no fence is between the two, and nothing else is known by it (the protocol LL of NCCL, in words of half the size).
 
+use super::arena::{Arena, FALL_THROUGH};
 use super::cores::ELEMENTWISE;
 use super::normed;
-use super::ring::{Arena, FALL_THROUGH};
 use crate::abi::{CONSUMERS, NO_MAP, View, carried_stride};
 use crate::element::HalfElement;
 use crate::hardware::{barrier, local, memory, special, warp};

@@ -1,11 +1,12 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
+use super::arena::{self, Arena, CHUNKS};
 use super::carried;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
 use super::dots::{self, Columns, Dots};
 use super::gate::Gate;
-use super::ring::{self, Arena, CHUNKS, Ring, Stage, pages, scratch_pages};
+use super::ring::{Ring, Stage, pages, scratch_pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::stream;
@@ -156,7 +157,7 @@ impl Consumer {
         self.staged += 1;
         warp::sync();
         // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
-        unsafe { ring::arrive(self.arena.staged(chunk), self.lane()) };
+        unsafe { arena::arrive(self.arena.staged(chunk), self.lane()) };
     }
 }
 
@@ -178,7 +179,7 @@ impl Consumer {
     /// Gives back the stage that this warp has read, if there is one.
     #[inline(always)]
     fn give_back(&mut self) {
-        if ring::arrives(self.lane()) {
+        if arena::arrives(self.lane()) {
             // SAFETY: the group that read it is complete for this warp.
             unsafe { self.ring.release(self.reading) };
         }
@@ -450,7 +451,7 @@ impl Role for Consumer {
                     return Some((stage, at_stage));
                 }
                 warp::sync();
-                if ring::arrives(lane) {
+                if arena::arrives(lane) {
                     self.ring.release(stage);
                 }
             }
@@ -499,7 +500,7 @@ impl Role for Consumer {
         // The stage's next bytes come through the other proxy.
         fence::proxy_async_shared();
         warp::sync();
-        if ring::arrives(lane) {
+        if arena::arrives(lane) {
             // SAFETY: the warp no longer reads the stage.
             unsafe { self.ring.release(stage) };
         }
@@ -533,7 +534,7 @@ impl Role for Consumer {
             // The stage's next bytes come through the other proxy.
             fence::proxy_async_shared();
             warp::sync();
-            if ring::arrives(self.lane()) {
+            if arena::arrives(self.lane()) {
                 // SAFETY: the warp has left the body.
                 unsafe { self.ring.release(stage) };
             }

@@ -11,8 +11,8 @@
 //! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10).
 
+use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::notice;
-use super::ring::{ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::waits::Waits;
 use crate::abi::{Descriptor, LIGHT, QUICK, SLOTS, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
@@ -237,18 +237,9 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
 mod tests {
     use super::*;
     use crate::abi::NO_COUNTER;
-    use crate::model::{Modelled, Shared, Surroundings, special};
-    use crate::role::ring::STOP;
+    use crate::model::{Modelled, Nobody, Shared, special};
+    use crate::role::arena::STOP;
     use crate::role::waits::WAITS;
-
-    struct Nobody;
-
-    impl Surroundings for Nobody {
-        fn now(&self) -> u64 {
-            1
-        }
-        fn working(&self, _: bool) {}
-    }
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]

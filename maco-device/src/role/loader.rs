@@ -1,8 +1,9 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
 use super::Role;
+use super::arena::Arena;
 use super::maps::Maps;
-use super::ring::{Arena, Ring, Room, pages, scratch_pages};
+use super::ring::{Ring, Room, pages, scratch_pages};
 use super::stream;
 use crate::abi::{self, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
@@ -129,7 +130,7 @@ impl Loader {
             Self::boxes::<E>(room, i, maps[1], b, j);
             return;
         }
-        let of = |shared: u32, map: u64, parts: Parts| tma::Box { shared, map, at: [parts.col, parts.row, parts.plane] };
+        let of = |shared: u32, map: u64, parts: Parts| (shared, map, [parts.col, parts.row, parts.plane]);
         // SAFETY: as in `boxes`.
         unsafe { tma::load_two(of(room.shared, maps[0], a), of(room.shared + i * ROW_BYTES, maps[1], b), room.full) };
     }

@@ -11,6 +11,7 @@ pub use share::Share;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod alone;
+pub mod arena;
 mod carried;
 pub mod consumer;
 #[cfg(target_arch = "nvptx64")]

@@ -3,7 +3,7 @@
 //! Between two short tasks, asking two mbarriers and then reading the slot is a large part of all that a consumer does. The word says which
 //! task it is about, so that one load answers both whether the task may run, and how.
 
-use super::ring::{ARRIVALS, Arena};
+use super::arena::{ARRIVALS, Arena};
 use crate::abi::{LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED};
 use crate::hardware::memory;
 

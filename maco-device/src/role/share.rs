@@ -3,8 +3,9 @@
 //! What is computed does not belong here. The same code runs on every device; only how many threads and lanes there are differs.
 
 use super::Role;
+use super::arena::{self, Arena};
 use super::cores::ELEMENTWISE;
-use super::ring::{self, Arena, Ring};
+use super::ring::Ring;
 use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
 use crate::element::{Element, MmaElement};
@@ -139,7 +140,7 @@ impl Share {
     #[inline(always)]
     fn release(self, held: u32) {
         warp::sync();
-        if ring::arrives(self.lane()) {
+        if arena::arrives(self.lane()) {
             // SAFETY: no lane reads them any more.
             unsafe { self.ring.release_all(held) };
         }

@@ -1,8 +1,8 @@
 //! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
 
 use super::Role;
+use super::arena::{Arena, CHUNKS};
 use super::maps::Maps;
-use super::ring::{Arena, CHUNKS};
 use crate::abi;
 use crate::element::MmaElement;
 use crate::epilogue::Epilogue;

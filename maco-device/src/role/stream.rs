@@ -26,7 +26,7 @@ pub const fn columns(rows: usize) -> u32 {
 /// Most pages of a stage of whole rows.
 const MOST: u32 = 4;
 /// Most rows of a stage of whole rows: one for each consumer warp.
-const ROWS: u32 = super::ring::WARPS;
+const ROWS: u32 = super::arena::WARPS;
 
 /// How tiles come through the ring: `rows` at a time, in stages of `pages`.
 #[derive(Clone, Copy)]

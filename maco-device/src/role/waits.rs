@@ -1,6 +1,6 @@
 //! The waits of a slot, as they are found before its task is posted.
 
-use super::ring::Arena;
+use super::arena::Arena;
 use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{local, memory, warp};
 

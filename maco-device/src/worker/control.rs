@@ -7,8 +7,8 @@ use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise}
 use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
+use crate::role::arena::{ARRIVALS, Arena};
 use crate::role::notice;
-use crate::role::ring::{ARRIVALS, Arena};
 use crate::role::waits::{LONG, WAITS};
 
 /// Lanes that look after one slot: one per wait.

@@ -9,7 +9,7 @@ use crate::profile;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
-use crate::role::ring::Arena;
+use crate::role::arena::Arena;
 use crate::task::{Callable, Filter, Task, dispatch};
 
 /// Words of a line of the second-level cache.

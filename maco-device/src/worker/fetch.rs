@@ -5,8 +5,8 @@ use super::{admitted, place, stop, supervise, waits};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
 use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
+use crate::role::arena::{self, ARRIVALS, Arena};
 use crate::role::notice;
-use crate::role::ring::{self, ARRIVALS, Arena};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -305,7 +305,7 @@ unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, 
             }
             waits::find(&Warp, arena, tables.launch, place(n).0);
             warp::sync();
-            ring::arrive(arena.posted(place(n).0), lane);
+            arena::arrive(arena.posted(place(n).0), lane);
             n += 1;
         }
     }
@@ -334,7 +334,7 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
             if !fill(arena, n, lane, descriptor, views) {
                 return;
             }
-            ring::arrive(arena.posted(place(n).0), lane);
+            arena::arrive(arena.posted(place(n).0), lane);
             // Counted from 1.
             let ended = warp::broadcast(descriptor, DESCRIPTOR_WORDS + 1);
             if ended != 0 {
@@ -345,7 +345,7 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
                 }
             }
             let announced = notice::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
-            ring::arrive(arena.ready(place(n).0), lane);
+            arena::arrive(arena.ready(place(n).0), lane);
             if lane == 0 {
                 notice::give(arena, n, announced);
             }

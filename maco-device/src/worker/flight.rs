@@ -5,8 +5,8 @@ use core::mem::offset_of;
 use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, Wait};
 use crate::hardware::{mbarrier, special};
 use crate::protocol::{Look, Machine, Patience, Run};
+use crate::role::arena::{self, Arena, FALL_THROUGH, STOP, place};
 use crate::role::gate;
-use crate::role::ring::{self, Arena, FALL_THROUGH, STOP, place};
 use crate::task::{Slot, Task};
 
 /// The task in a slot.
@@ -108,7 +108,7 @@ pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32
         let begun = gate::close(arena, published);
         let mut n = published;
         while n < begun {
-            ring::arrive(arena.ready(place(n).0), warp.lane());
+            arena::arrive(arena.ready(place(n).0), warp.lane());
             n += 1;
         }
         warp.converge();

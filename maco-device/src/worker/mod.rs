@@ -21,7 +21,7 @@ pub mod modelled;
 mod roles;
 mod waits;
 
-use crate::role::ring::place;
+use crate::role::arena::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]

@@ -7,15 +7,15 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::{flight, place, roles, waits};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
-use crate::model::{Modelled, Shared, mbarrier, memory, special, tma};
+use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
 use crate::profile;
 use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run, Until};
+use crate::role::arena::{Arena, FALL_THROUGH};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
 use crate::role::loader::Loader;
 use crate::role::notice;
-use crate::role::ring::{Arena, FALL_THROUGH};
 use crate::role::store::Store;
 use crate::task::{Slot, Task};
 
@@ -75,16 +75,6 @@ impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
     fn run(&mut self, role: &mut Store, task: Task, op: u32) {
         Cpu::storing(role, |cpu| (self.0)(cpu, task, op));
     }
-}
-
-/// Time and notes of work are nobody's concern while shared memory is set up.
-struct Nobody;
-
-impl Surroundings for Nobody {
-    fn now(&self) -> u64 {
-        1
-    }
-    fn working(&self, _: bool) {}
 }
 
 impl Cta {

@@ -6,11 +6,11 @@ use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, PR
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
+use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
 use crate::role::notice;
-use crate::role::ring::{self, ARRIVALS, Arena, STOP};
 use crate::role::store::Store;
 use crate::task::Task;
 
@@ -169,7 +169,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
             let next = notice::take(arena, n + 1);
             if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
                 warp::sync();
-                ring::arrive(arena.done(place(n).0), lane);
+                arena::arrive(arena.done(place(n).0), lane);
                 ran.note(arena);
                 op = next.op();
                 if next.after() != 0 {
@@ -187,7 +187,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                 if !role.gate.end_first() {
                     warp::sync();
                     if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
-                        ring::arrive(arena.done(place(n).0), lane);
+                        arena::arrive(arena.done(place(n).0), lane);
                     }
                 }
                 ran.note(arena);

@@ -11,7 +11,7 @@ use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
-use crate::role::ring::Arena;
+use crate::role::arena::Arena;
 use crate::role::waits::{LONG, WAITS};
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;

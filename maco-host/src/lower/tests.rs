@@ -377,17 +377,13 @@ fn an_edge_that_stays_on_a_worker_has_no_counter() {
 /// y = x · w, both by TMA.
 static PRODUCT: TaskSpec = TaskSpec {
     name: "product",
-    kind: TaskKind::Staged { splits: false },
     axes: AXES,
-    dims: &["M", "N"],
-    equal: &[],
-    few: None,
-    elements: &[],
     params: &[
         matrix("x", Access::Read, ROW, true),
         matrix("w", Access::Read, &[Index::Tile(1), Index::All], true),
         matrix("y", Access::Write, TILE, true),
     ],
+    ..ROWS
 };
 
 /// h = x · v, y = h · w, z = y · h: what nobody writes comes before a task may run, and its views say so.
