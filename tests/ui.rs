@@ -1,7 +1,8 @@
 //! What a user sees at compile time: every file under `tests/ui` is compiled, and its diagnostics are compared with the `.stderr`
 //! beside it.
 //!
-//! On the pinned toolchain the rendered text is compared. Others word and draw it differently, so there the code, file, line and column
+//! On the pinned toolchain the rendered text is compared, with lines of MACO's own files as `LL`: they move whenever something is
+//! written above them, and say nothing about the diagnostic. Others word and draw it differently, so there the code, file, line and column
 //! of every MACO error are. `UI_BLESS=1 cargo test --test ui` on the pinned toolchain rewrites the `.stderr` files.
 
 use std::collections::BTreeMap;
@@ -12,6 +13,9 @@ use std::{env, fs};
 
 /// The toolchain whose rendering the `.stderr` files hold.
 const PINNED: &str = "rustc 1.95.0 ";
+
+/// Where the cases are, as diagnostics name it.
+const CASES: &str = "tests/ui/";
 
 /// Diagnostics of one case.
 #[derive(Default)]
@@ -114,7 +118,7 @@ impl Found {
             return;
         }
         let root = format!("{}/", root.display());
-        self.rendered += &message["rendered"].as_str().unwrap_or_default().replace(&root, "");
+        self.rendered += &steady(&message["rendered"].as_str().unwrap_or_default().replace(&root, ""));
         if message["level"] == "error" {
             self.failed = true;
             let span = message["spans"].as_array().and_then(|spans| spans.iter().find(|span| span["is_primary"] == true));
@@ -124,6 +128,33 @@ impl Found {
             }
         }
     }
+}
+
+/// A rendered diagnostic without what depends on where things stand in MACO's own files: their lines, and the width of the margin,
+/// which is that of the longest line number. One that shows none of them is as it was.
+fn steady(rendered: &str) -> String {
+    let mut places = rendered.lines().filter_map(|line| line.trim_start().strip_prefix("--> "));
+    if places.all(|place| place.starts_with(CASES)) {
+        return rendered.to_owned();
+    }
+    let mut own = false;
+    let mut steady = String::new();
+    for line in rendered.lines() {
+        let text = line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit());
+        let margin = &line[..line.len() - text.len()];
+        if let Some(place) = text.strip_prefix("--> ").or_else(|| text.strip_prefix("::: ")) {
+            own = !place.starts_with(CASES);
+            let place = if own { place.split(':').next().unwrap_or_default() } else { place };
+            let _ = write!(steady, "   {}{place}", &text[..4]);
+        } else if text.starts_with('|') || text.starts_with("= ") {
+            let number = if own && !margin.trim().is_empty() { "LL" } else { margin.trim() };
+            let _ = write!(steady, "{number:>3} {text}");
+        } else {
+            steady += line;
+        }
+        steady.push('\n');
+    }
+    steady
 }
 
 /// The MACO errors of a rendered text.
