@@ -311,8 +311,8 @@ pub struct Launch {
     pub executors: u32,
     /// `[f32]`: partial sums of tiles that several tasks make, chunk after chunk.
     pub partials: u64,
-    /// `[[u32; 2]]`, one per chunk of `partials`; used are those of each tile's first chunk: parts that have arrived, 0 between launches,
-    /// and chunks of the sum that tasks have claimed.
+    /// `[u32]`, one per chunk of `partials`; used is that of each tile's first chunk: parts that have arrived, and owners that have left, 0
+    /// between launches ([`crate::split`]).
     pub arrived: u64,
     /// Temps whose elements, of two bytes, carry flags: [`Launch::carried_bytes`] of them.
     pub carried: u64,

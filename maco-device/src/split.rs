@@ -1,10 +1,14 @@
 //! Parts of one tile's sum, made by several tasks: what a task knows of its part, and where the parts meet.
 //!
-//! How a role writes and adds up partial sums does not belong here. Each task of a tile writes its partial sum to memory of the plan and
-//! arrives; nobody waits. When all have arrived, the sum is added up chunk by chunk in the order of the parts, so that it is the same
-//! whoever does it: tasks claim chunks until none is left. The last one to arrive always does, others a share if they run at the same time.
+//! How a role writes and adds up partial sums does not belong here. Each of a tile's first parts owns some of its chunks: it keeps these in
+//! registers, writes all others to memory of the plan, and arrives. When all parts have arrived, each adds up the chunks that it owns; one that does
+//! not see that writes its own chunks too and leaves them to the last part to arrive. So nobody waits for others without end, and a chunk is
+//! added up once, in an order that does not depend on who does it: its owner's part, then the others in theirs.
 
 use crate::abi::{CHUNK_BYTES, Launch};
+use crate::hardware::{fence, local};
+pub use crate::protocol::LATE;
+use crate::protocol::{Meeting, OWNERS, Part};
 
 /// A task's part of its tile's sum.
 #[derive(Clone, Copy)]
@@ -21,6 +25,22 @@ pub struct Split {
     pub launch: *const Launch,
 }
 
+/// Chunks of a tile, one after the other.
+#[derive(Clone, Copy)]
+pub struct Owned {
+    pub first: u32,
+    pub end: u32,
+}
+
+impl Owned {
+    pub const NONE: Owned = Owned { first: 0, end: 0 };
+
+    #[inline(always)]
+    pub fn has(self, chunk: u32) -> bool {
+        self.first <= chunk && chunk < self.end
+    }
+}
+
 impl Split {
     /// All of a sum, made by one task.
     pub const WHOLE: Split = Split { part: 0, parts: 1, first: 0, looks: 0, launch: core::ptr::null() };
@@ -30,6 +50,29 @@ impl Split {
     pub fn steps(self, steps: u32) -> (u32, u32) {
         // The plan makes no more parts than there are steps, nor than 64: nothing overflows, and no part is empty.
         (steps * self.part / self.parts, steps * (self.part + 1) / self.parts)
+    }
+
+    /// How many parts own any of a tile's `chunks`, which are 1, 2 or 4: the first ones.
+    #[inline(always)]
+    fn owners(self, chunks: u32) -> u32 {
+        if self.parts < chunks { self.parts } else { chunks }
+    }
+
+    /// The chunks that part `part` adds up. Two at most, and if so both in the same half of four.
+    #[inline(always)]
+    pub fn owned(self, part: u32, chunks: u32) -> Owned {
+        let owners = self.owners(chunks);
+        if part < owners { Owned { first: part * chunks / owners, end: (part + 1) * chunks / owners } } else { Owned::NONE }
+    }
+
+    /// The `n`-th part of a chunk's sum, in the order in which they are added; `owner` is the first one.
+    #[inline(always)]
+    pub fn nth(self, owner: u32, n: u32) -> u32 {
+        match n {
+            0 => owner,
+            n if n <= owner => n - 1,
+            n => n,
+        }
     }
 
     /// Where chunk `chunk` of partial sum `part` lies; a partial sum has `chunks`.
@@ -44,84 +87,106 @@ impl Split {
         (base + number * CHUNK_BYTES as u64) as *mut u32
     }
 
-    /// How many parts have arrived, all being none, and how many chunks are claimed.
+    /// The tile's word.
     ///
     /// # Safety
     /// As [`Split::chunk`].
     #[inline(always)]
-    unsafe fn words(self) -> (*mut u32, *mut u32) {
+    unsafe fn word(self) -> *mut u32 {
         // SAFETY: a live launch.
         let base = unsafe { (*self.launch).arrived } as *mut u32;
-        let arrived = base.wrapping_add(2 * self.first as usize);
-        (arrived, arrived.wrapping_add(1))
+        base.wrapping_add(self.first as usize)
     }
 
-    /// This part's sum is written, by threads that have met: the chunks, of `chunks`, that the task adds up; none if it has not seen all
-    /// parts arrive in as many looks as it cares for. One thread calls.
+    /// Those of `owners`, a bit each, that there are: a CTA that is let through may read what was never written.
+    #[inline(always)]
+    pub fn known(self, owners: u32, chunks: u32) -> u32 {
+        owners & ((1 << self.owners(chunks)) - 1)
+    }
+
+    /// Whose chunks are added up next: the task's own, which are in registers, then those of others, of which there are some.
+    #[inline(always)]
+    pub fn next(self, owners: u32) -> u32 {
+        if self.part < OWNERS && owners >> self.part & 1 == 1 { self.part } else { owners.trailing_zeros() }
+    }
+
+    /// For the store role, which has `each` chunks in one: those of the next of `owners`, the first one and the one behind the last, and `owners` are
+    /// the others then. If there is none, a chunk that the tile does not have.
+    #[inline(always)]
+    pub fn staged(self, owners: &mut u32, chunks: u32, each: u32) -> (u32, u32) {
+        if *owners == 0 {
+            return (chunks * each, chunks * each);
+        }
+        let owner = self.next(*owners);
+        *owners &= !(1 << owner);
+        let Owned { first, end } = self.owned(owner, chunks);
+        (first * each, end * each)
+    }
+
+    /// All chunks that others add up are written, by threads that have met; and if it does not look for others, its own: [`Part::arrive`]. One thread calls,
+    /// once in a launch.
     ///
     /// # Safety
-    /// As [`Split::chunk`]; each part arrives once in a launch.
+    /// As [`Split::chunk`].
     #[inline(always)]
-    pub unsafe fn arrive(self, chunks: u32) -> Claims {
-        use crate::hardware::{fence, local};
-        // SAFETY: the plan keeps both words for this tile. All parts forget old claims before they arrive, and claims come after all
-        // arrivals, so none of this launch is forgotten. Arrivals wrap to 0, which nobody can mistake for the number before any: whoever
-        // looks has arrived.
-        unsafe {
-            let (arrived, claimed) = self.words();
-            local::store_relaxed(claimed, 0);
-            fence::release_gpu();
-            let last = local::fetch_wrap(arrived, self.parts - 1) == self.parts - 1;
-            let mut all = last;
-            let mut looks = 0;
-            while !all && looks < self.looks {
-                all = local::load_relaxed(arrived) == 0;
-                looks += 1;
-            }
-            fence::acquire_gpu();
-            let mut claims = Claims { split: self, chunk: chunks, more: 0 };
-            if last {
-                // Nobody claims the first one.
-                claims = Claims { chunk: 0, more: u32::MAX, ..claims };
-            } else if all {
-                claims.more = chunks.div_ceil(self.parts);
-                claims.go_on(chunks);
-            }
-            claims
-        }
+    pub unsafe fn arrive(self, chunks: u32) -> u32 {
+        // SAFETY: the plan keeps the word for this tile.
+        self.part_of(chunks).arrive(&Word(unsafe { self.word() }))
+    }
+
+    /// The chunks that this part owns are written too, by threads that have met, since it was [`LATE`]: [`Part::leave`]. One thread calls.
+    ///
+    /// # Safety
+    /// As [`Split::chunk`].
+    #[inline(always)]
+    pub unsafe fn leave(self, chunks: u32) -> u32 {
+        // SAFETY: the plan keeps the word for this tile.
+        self.part_of(chunks).leave(&Word(unsafe { self.word() }))
+    }
+
+    #[inline(always)]
+    fn part_of(self, chunks: u32) -> Part {
+        Part { parts: self.parts, own: if self.part < self.owners(chunks) { 1 << self.part } else { 0 }, looks: self.looks }
     }
 }
 
-/// The chunks of a tile's sum that a task adds up, one after the other. The last task to arrive goes on until none is left; another one takes
-/// its share and no more, so that it need not ask in vain.
-pub struct Claims {
-    split: Split,
-    chunk: u32,
-    /// Chunks that may still be claimed.
-    more: u32,
-}
+/// A word of device memory, or of the host's, that the parts of a tile share.
+struct Word(*mut u32);
 
-impl Claims {
-    /// No chunk.
-    pub const NONE: Claims = Claims { split: Split::WHOLE, chunk: u32::MAX, more: 0 };
-
-    /// The chunk that nobody else adds up; there is none left if it does not exist.
+// SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns), or the same of the host's threads. Atomics of the word go on
+// what those before released.
+unsafe impl Meeting for Word {
     #[inline(always)]
-    pub fn chunk(&self) -> u32 {
-        self.chunk
+    fn load(&self) -> u32 {
+        // SAFETY: (of all) whoever makes a `Word` has a live one.
+        unsafe { local::load_relaxed(self.0) }
     }
 
-    /// Goes on to another of `chunks`.
-    ///
-    /// # Safety
-    /// As [`Split::chunk`]; of a task that has seen all parts arrive.
     #[inline(always)]
-    pub unsafe fn go_on(&mut self, chunks: u32) {
-        self.chunk = chunks;
-        if self.more > 0 {
-            self.more -= 1;
-            // SAFETY: the plan keeps the word for this tile.
-            self.chunk = unsafe { crate::hardware::local::fetch_add_relaxed(self.split.words().1, 1) } + 1;
-        }
+    fn arrive(&self, value: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { local::arrive(self.0, value) }
+    }
+
+    #[inline(always)]
+    fn leave(&self, bits: u32) -> u32 {
+        // SAFETY: as above.
+        unsafe { local::leave(self.0, bits) }
+    }
+
+    #[inline(always)]
+    fn clear(&self, bits: u32) {
+        // SAFETY: as above.
+        unsafe { local::clear(self.0, bits) }
+    }
+
+    #[inline(always)]
+    fn acquire(&self) {
+        fence::acquire_gpu();
+    }
+
+    #[inline(always)]
+    fn release(&self) {
+        fence::release_gpu();
     }
 }

@@ -15,10 +15,13 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 11] = [
+const PROGRAMS: [(&str, &str, &str); 14] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
+    ("kernels", "split", "gpu::chain"),
+    ("kernels", "split", "gpu::plain"),
+    ("kernels", "split", "gpu::same_bits"),
     ("blocks", "boxes", "gpu"),
     ("products", "products", "gpu::sorts"),
     ("products", "products", "gpu::layers"),

@@ -25,10 +25,23 @@ pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
 
 /// # Safety
 /// As [`load_relaxed`].
-pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
-    let next = |value| Some(if value >= last { 0 } else { value + 1 });
+pub unsafe fn arrive(at: *mut u32, value: u32) -> u32 {
     // SAFETY: passed on from the caller.
-    unsafe { AtomicU32::from_ptr(at) }.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_else(|value| value)
+    unsafe { fetch_add_relaxed(at, value) }
+}
+
+/// # Safety
+/// As [`load_relaxed`].
+pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe { AtomicU32::from_ptr(at) }.fetch_or(bits, Ordering::Relaxed)
+}
+
+/// # Safety
+/// As [`load_relaxed`].
+pub unsafe fn clear(at: *mut u32, bits: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { AtomicU32::from_ptr(at) }.fetch_and(!bits, Ordering::Relaxed);
 }
 
 /// # Safety

@@ -1,4 +1,4 @@
-//! Counters, waits, signals, tickets, schedulers, deadline and abort: one source for GPU warps and CPU threads.
+//! Counters, waits, signals, tickets, schedulers, parts of sums, deadline and abort: one source for GPU warps and CPU threads.
 //!
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
@@ -9,6 +9,7 @@ mod executor;
 mod host;
 mod layout;
 mod mailbox;
+mod parts;
 mod queue;
 mod scheduler;
 mod signal;
@@ -20,6 +21,7 @@ pub use executor::{attend, work};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
 pub use layout::Layout;
+pub use parts::{LATE, Meeting, OWNERS, Part};
 pub use queue::{CLAIMED, Drain, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};

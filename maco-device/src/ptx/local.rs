@@ -41,17 +41,41 @@ pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
     old
 }
 
-/// `atom.relaxed.gpu.inc`: one more, but 0 after `last`; the old value.
+/// `atom.relaxed.gpu.add`, of a part of a sum that is there; the old value. Of signed words, so that the PTX lint tells it from a ticket.
 ///
 /// # Safety
 /// `at` is an aligned word of global memory.
 #[inline(always)]
-pub unsafe fn fetch_wrap(at: *mut u32, last: u32) -> u32 {
+pub unsafe fn arrive(at: *mut u32, value: u32) -> u32 {
     super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.relaxed.gpu.global.inc.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) last, options(nostack)) };
+    unsafe { asm!("atom.relaxed.gpu.global.add.s32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
     old
+}
+
+/// `atom.relaxed.gpu.or`; the old value.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
+    super::delay::delay();
+    let old: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("atom.relaxed.gpu.global.or.b32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) bits, options(nostack)) };
+    old
+}
+
+/// `red.relaxed.gpu.and`: all `bits` are 0.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn clear(at: *mut u32, bits: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("red.relaxed.gpu.global.and.b32 [{0}], {1};", in(reg64) at, in(reg32) !bits, options(nostack)) }
 }
 
 /// `atom.relaxed.gpu.cas`; the old value.

@@ -3,12 +3,13 @@
 use super::Role;
 use super::ring::Ring;
 use super::share::Share;
-use crate::abi::{self, CHUNK_BYTES};
+use super::store::{columns, place};
+use crate::abi::{self, BOX};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Epilogue, finish};
 use crate::hardware::scratch;
-use crate::split::Split;
+use crate::split::{LATE, Split};
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -49,29 +50,40 @@ fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f
     }
 }
 
-/// Writes a part of a tile's sum; once all others are there, calls `each` with those elements of the whole sum that nobody else has
-/// claimed, and the number of the first one.
+/// Writes a part of the sum of an `I` × `J` tile, row by row; once all others are there, calls `each` with those elements of the whole sum that
+/// nobody else adds up, some of a row at a time, and the number of the first one.
 ///
 /// # Safety
 /// The launch of `split` is live, which is one of several parts; called once for a task.
-unsafe fn sum_up(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32])) {
-    const CHUNK: usize = CHUNK_BYTES as usize / size_of::<f32>();
-    let chunks = (acc.len() / CHUNK) as u32;
+unsafe fn sum_up<const I: usize, const J: usize>(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32])) {
+    let chunks = columns(I, J) as u32 / BOX;
     // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
     unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
-    // SAFETY: passed on from the caller.
-    let mut claims = unsafe { split.arrive(chunks) };
-    while claims.chunk() < chunks {
-        let chunk = claims.chunk();
-        let mut sum = vec![0.0; CHUNK];
-        for part in 0..split.parts {
-            // SAFETY: as above, so nobody writes partial sums any more.
-            let partial = unsafe { core::slice::from_raw_parts(split.chunk(part, chunks, chunk).cast::<f32>(), CHUNK) };
-            sum.iter_mut().zip(partial).for_each(|(sum, value)| *sum += value);
+    // SAFETY: passed on from the caller; all is written.
+    let mut owners = unsafe { split.arrive(chunks) };
+    if owners == LATE {
+        // SAFETY: as above.
+        owners = unsafe { split.leave(chunks) };
+    }
+    while owners != 0 {
+        let owner = split.next(owners);
+        owners &= !(1 << owner);
+        // SAFETY: as above: all parts have arrived, so nobody writes partial sums any more.
+        let partial = |n: u32| unsafe { core::slice::from_raw_parts(split.chunk(split.nth(owner, n), chunks, 0).cast::<f32>(), I * J) };
+        let owned = split.owned(owner, chunks);
+        // What consumers have of a chunk, so that each element's parts are added in the same order as theirs.
+        for (chunk, group) in (owned.first..owned.end).flat_map(|chunk| [(chunk, 0), (chunk, 1)]) {
+            let (top, left) = place::<I, J>(group, chunk * BOX);
+            for row in top as usize..top as usize + BOX as usize {
+                let at = row * J + left as usize;
+                let some = |n: u32| &partial(n)[at..at + BOX as usize];
+                let mut sum = some(0).to_vec();
+                for n in 1..split.parts {
+                    sum.iter_mut().zip(some(n)).for_each(|(sum, value)| *sum += value);
+                }
+                each(at, &sum);
+            }
         }
-        each(chunk as usize * CHUNK, &sum);
-        // SAFETY: it had a chunk, so all parts have arrived.
-        unsafe { claims.go_on(chunks) };
     }
 }
 
@@ -116,7 +128,7 @@ impl Role for Alone {
     ) {
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live; a body that can be split stores once.
-            unsafe { sum_up(&acc, split, |first, sums| put::<T, E, I, J>(task, y, first, sums)) };
+            unsafe { sum_up::<I, J>(&acc, split, |first, sums| put::<T, E, I, J>(task, y, first, sums)) };
         } else {
             put::<T, E, I, J>(task, y, 0, &acc);
         }

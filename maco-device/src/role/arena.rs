@@ -23,8 +23,8 @@ const EPOCH: u32 = HALT + 4;
 const COUNTERS: u32 = EPOCH + 4;
 const BEGUN: u32 = COUNTERS + 8;
 const NOTICES: u32 = BEGUN + WARPS * 4;
-const CLAIMED: u32 = NOTICES + SLOTS * 4;
-const CARRIED: u32 = (CLAIMED + CHUNKS / 2 * 4).next_multiple_of(8);
+const OWNERS: u32 = NOTICES + SLOTS * 4;
+const CARRIED: u32 = (OWNERS + CHUNKS / 2 * 4).next_multiple_of(8);
 const COPIED: u32 = CARRIED + 20;
 const END: u32 = COPIED + 4 * COPY as u32;
 /// Words that say of what a copy is.
@@ -160,11 +160,11 @@ impl Arena {
         self.base() + BEGUN + warp * 4
     }
 
-    /// Which chunk of a sum made in parts the `n`-th chunks of both warpgroups are: a word per pair of buffers, which stays until they are
-    /// free.
+    /// The owners whose chunks of a sum made in parts this CTA adds up, of a task whose first chunks are the `n`-th of both warpgroups: a word per
+    /// pair of buffers, which stays until they are free. See [`crate::split`].
     #[inline(always)]
-    pub fn claimed(self, n: u32) -> u32 {
-        self.base() + CLAIMED + n % (CHUNKS / 2) * 4
+    pub fn owners(self, n: u32) -> u32 {
+        self.base() + OWNERS + n % (CHUNKS / 2) * 4
     }
 
     /// Words of [`crate::profile`].

@@ -15,7 +15,7 @@ use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Epilogue, finish};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
-use crate::split::{Claims, Split};
+use crate::split::{LATE, Owned, Split};
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -231,8 +231,8 @@ impl Consumer {
         }
     }
 
-    /// Keeps a part of a tile's sum, and stages what of the whole sum this CTA claims: see [`crate::split`]. The store role learns from a
-    /// word beside each pair of chunks which of the tile's chunks they are, and that there are no more.
+    /// Adds a part to a tile's sum, and stages the chunks of the whole sum that this CTA adds up, or one that is none: see [`crate::split`]. The store
+    /// role learns from a word beside the first ones whose they are.
     ///
     /// # Safety
     /// `split` is one of several parts, of a live launch; all consumers call.
@@ -241,56 +241,77 @@ impl Consumer {
         let chunks = columns(I, J) as u32 / BOX;
         // Chunks of the store role in one of the sum.
         let each = BOX / abi::columns(E::BYTES);
+        let own = split.owned(split.part, chunks);
+        // What others add up; of a task that does not look for them, all.
+        let stays = if split.looks > 0 { own } else { Owned::NONE };
         // SAFETY: the plan keeps this memory for the part alone.
-        unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), self.again()) };
-        // All that this CTA has written is announced by one thread.
-        barrier::sync_consumers();
-        let first = self.again() == 0;
-        // SAFETY: passed on from the caller; all threads have met.
-        let mut claims = if first { unsafe { split.arrive(chunks) } } else { Claims::NONE };
-        loop {
-            if first {
-                // The store role reads the word that is there as long as its chunks are not free.
-                self.wait_free();
-                // SAFETY: a word of the arena.
-                unsafe { memory::store_shared(self.arena.claimed(self.staged), each * claims.chunk()) };
-            }
-            warp::sync();
-            // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
-            barrier::sync_consumers();
-            // SAFETY: a word of the arena. It is written again when chunks of both warpgroups that were staged behind this have been read.
-            let staged = unsafe { memory::load_shared(self.arena.claimed(self.staged)) };
-            let chunk = staged / each;
-            if chunk >= chunks {
-                break;
-            }
-            let mut sum = cores::nothing();
-            let mut part = 0;
-            while part < split.parts {
-                // Several at a time: what a part takes is the time until its bytes come.
-                // SAFETY: the partial sums of all parts are there.
-                unsafe { cores::add(&mut sum, |n| split.chunk(part + n, chunks, chunk).cast_const(), split.parts - part, self.again()) };
-                part += cores::ADDED;
-            }
-            if first {
-                // Before the chunk is staged, so that the answer comes meanwhile.
-                // SAFETY: all parts have arrived, since there was a chunk.
-                unsafe { claims.go_on(chunks) };
-            }
-            self.stage(cores::whole::<T, E, I, J, 0>(&sum, staged, task, self.again()));
-            if each > 1 {
-                if first {
-                    self.wait_free();
-                    // SAFETY: as for the first word; this thread arrives for the chunk behind it.
-                    unsafe { memory::store_shared(self.arena.claimed(self.staged), staged + 1) };
+        unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
+        // A second one moves up when the first is staged.
+        let (mut sum, then) = cores::owned::<I, J>(part, own.first);
+        // SAFETY: (of both) passed on from the caller; all threads have met.
+        let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
+        if owners == LATE {
+            // SAFETY: as above.
+            unsafe {
+                cores::keep_columns(&sum, split.chunk(split.part, chunks, own.first), self.again());
+                if own.first + 1 < own.end {
+                    cores::keep_columns(&then, split.chunk(split.part, chunks, own.first + 1), self.again());
                 }
-                warp::sync();
-                self.stage(cores::whole::<T, E, I, J, 1>(&sum, staged, task, self.again()));
+            }
+            owners = self.agree(|| unsafe { split.leave(chunks) });
+        }
+        owners = split.known(owners, chunks);
+        if owners == 0 {
+            let buffer = self.wait_free();
+            self.hand_over(buffer);
+        }
+        while owners != 0 {
+            let owner = split.next(owners);
+            owners &= !(1 << owner);
+            let Owned { first: mut chunk, end } = split.owned(owner, chunks);
+            while chunk < end {
+                let mut n = 1;
+                if owner != split.part {
+                    sum = cores::nothing();
+                    n = 0;
+                }
+                while n < split.parts {
+                    // Several at a time: what a part takes is the time until its bytes come.
+                    // SAFETY: (of both) all parts have arrived, and have written what this CTA does not own, or all.
+                    unsafe {
+                        let at = |more: u32| split.chunk(split.nth(owner, n + more), chunks, chunk).cast_const();
+                        cores::add(&mut sum, at, split.parts - n, self.again());
+                    }
+                    n += cores::ADDED;
+                }
+                self.stage(cores::whole::<T, E, I, J, 0>(&sum, each * chunk, task, self.again()));
+                if each > 1 {
+                    self.stage(cores::whole::<T, E, I, J, 1>(&sum, each * chunk, task, self.again()));
+                }
+                sum.clone_from(&then);
+                chunk += 1;
             }
         }
-        // Nothing.
-        let buffer = self.wait_free();
-        self.hand_over(buffer);
+    }
+
+    /// What one thread finds behind a barrier of all, to all; and to the store role, with what is staged next.
+    #[inline(always)]
+    fn agree(&self, find: impl FnOnce() -> u32) -> u32 {
+        // All that this CTA has written is announced by one thread.
+        barrier::sync_consumers();
+        if self.again() == 0 {
+            let found = find();
+            // The store role reads the word that is there as long as its chunks are not free.
+            self.wait_free();
+            // SAFETY: a word of the arena, which all consumers have read that read it before. It is written again when chunks of both warpgroups
+            // that were staged behind this have been read.
+            unsafe { memory::store_shared(self.arena.owners(self.staged), found) };
+        }
+        warp::sync();
+        // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
+        barrier::sync_consumers();
+        // SAFETY: as above.
+        unsafe { memory::load_shared(self.arena.owners(self.staged)) }
     }
 }
 

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::gate::Gate;
 use super::store::{columns, place};
+use crate::split::Owned;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
@@ -268,24 +269,41 @@ fn own(chunk: *const u32, thread: u32) -> *mut f32 {
     chunk.cast::<f32>().wrapping_add(thread as usize / 128 * COLUMNS).cast_mut()
 }
 
-/// Writes this warpgroup's part of `sum`, chunk after chunk from `at` on.
+/// Writes this warpgroup's part of `sum`, chunk after chunk from `at` on, but none that is `owned`.
 ///
 /// # Safety
 /// `at` is the memory of a partial sum of an `I` × `J` tile.
-pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, thread: u32) {
-    let sum = sum.borrow();
-    for (chunk, first) in (0..columns(I, J)).step_by(WIDTH).enumerate() {
-        let to = own(at.wrapping_add(2 * COLUMNS * chunk), thread);
-        for (row, values) in sum.chunks_exact(columns(I, J)).enumerate() {
-            // SAFETY: inside the partial sum, and nobody else's.
-            unsafe { to.add(row * WIDTH).copy_from_nonoverlapping(values[first..].as_ptr(), WIDTH) };
-        }
+pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: Owned, thread: u32) {
+    for chunk in (0..columns(I, J) / WIDTH).filter(|&chunk| !owned.has(chunk as u32)) {
+        // SAFETY: passed on from the caller.
+        unsafe { keep_columns(&chunk_of::<I, J>(sum, chunk), at.wrapping_add(2 * COLUMNS * chunk), thread) };
     }
+}
+
+/// Writes this warpgroup's part of one chunk.
+///
+/// # Safety
+/// `at` is the memory of a chunk of a partial sum.
+pub unsafe fn keep_columns(sum: &Columns, at: *mut u32, thread: u32) {
+    // SAFETY: inside the chunk, and nobody else's.
+    unsafe { own(at, thread).copy_from_nonoverlapping(sum.as_ptr(), COLUMNS) };
+}
+
+/// This warpgroup's part of chunk `chunk` of a sum.
+fn chunk_of<const I: usize, const J: usize>(sum: &Sum, chunk: usize) -> Columns {
+    sum.borrow().chunks_exact(columns(I, J)).flat_map(|row| &row[chunk * WIDTH..][..WIDTH]).copied().collect()
+}
+
+/// Chunk `first` of a sum, and the one behind it if there is one.
+pub fn owned<const I: usize, const J: usize>(sum: &Sum, first: u32) -> (Columns, Columns) {
+    let last = columns(I, J) / WIDTH - 1;
+    let chunk = |chunk: u32| chunk_of::<I, J>(sum, last.min(chunk as usize));
+    (chunk(first), chunk(first + 1))
 }
 
 /// No part yet.
 pub fn nothing() -> Columns {
-    vec![0.0; COLUMNS]
+    vec![-0.0; COLUMNS]
 }
 
 /// Chunks that [`add`] adds.

@@ -3,7 +3,7 @@
 use super::Role;
 use super::arena::{Arena, CHUNKS};
 use super::maps::Maps;
-use crate::abi;
+use crate::abi::{self, BOX};
 use crate::element::MmaElement;
 use crate::epilogue::Epilogue;
 use crate::hardware::{mbarrier, memory, tma};
@@ -90,38 +90,47 @@ impl Role for Store {
     fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split, _: Task) {
         let map = self.maps.get::<0>(y.view.map);
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
+        let each = BOX / abi::columns(E::BYTES);
         let in_parts = split.parts > 1;
-        let mut next = 0;
-        // All chunks of a tile, or of one made in parts those that the consumers claim.
-        while in_parts || next < chunks {
-            let mut chunk = next;
+        // All chunks of a tile, or of one made in parts those that the consumers add up: from `chunk` to `end`, then those of `others`.
+        let (mut chunk, mut end, mut others) = (0, chunks, 0);
+        if in_parts {
+            // SAFETY: an initialised barrier; once it completes, the task's word is written, and stays until its first chunks are free.
+            let owners = unsafe {
+                let staged = self.arena.wait(self.arena.staged(buffer(0, self.sent)), parity(self.sent));
+                if staged { memory::load_shared(self.arena.owners(self.sent)) } else { 0 }
+            };
+            others = split.known(owners, chunks / each);
+            (chunk, end) = split.staged(&mut others, chunks / each, each);
+        }
+        let mut sent = 0;
+        loop {
             let mut group = 0;
             while group < 2 {
-                let (row, col);
+                let (row, col) = place::<I, J>(group, chunk * abi::columns(E::BYTES));
                 let source = buffer(group, self.sent);
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
-                // async proxy, or there is none and its word says so. The plan gave every staged result a tensor map.
+                // async proxy, or there is none. The plan gave every staged result a tensor map.
                 unsafe {
-                    let staged = self.arena.wait(self.arena.staged(source), parity(self.sent));
-                    if in_parts {
-                        chunk = if staged { memory::load_shared(self.arena.claimed(self.sent)) } else { chunks };
-                    }
-                    (row, col) = place::<I, J>(group, chunk * abi::columns(E::BYTES));
-                    if staged && chunk < chunks {
+                    if self.arena.wait(self.arena.staged(source), parity(self.sent)) && chunk < chunks {
                         tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
                     }
                 }
                 group += 1;
             }
             tma::commit();
-            if next > 0 {
+            if sent > 0 {
                 tma::wait_read::<1>();
                 self.free(self.sent - 1);
             }
+            sent += 1;
             self.sent += 1;
-            next += 1;
-            if chunk >= chunks {
-                break;
+            chunk += 1;
+            if chunk >= end {
+                if others == 0 {
+                    break;
+                }
+                (chunk, end) = split.staged(&mut others, chunks / each, each);
             }
         }
         tma::wait_read::<0>();

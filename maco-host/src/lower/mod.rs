@@ -165,7 +165,7 @@ impl Lowered {
 
     /// Words where parts of sums meet.
     pub(crate) fn arrival_words(&self) -> u64 {
-        2 * self.chunks as u64
+        self.chunks as u64
     }
 
     /// Words of inboxes and mailboxes.

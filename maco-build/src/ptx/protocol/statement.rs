@@ -35,9 +35,9 @@ pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
 pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";
 pub(super) const SCALE: Is = |s| s.opcode() == "st.shared.u32";
 pub(super) const SCALED: Is = |s| s.opcode() == "ld.shared.u32";
-pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add");
-/// A part of a sum is there.
-pub(super) const PART: Is = |s| op(s, "atom.relaxed.gpu.global.inc");
+pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add") && !PART(s);
+/// A part of a sum is there, or leaves what it would have added up.
+pub(super) const PART: Is = |s| s.opcode() == "atom.relaxed.gpu.global.add.s32" || op(s, "atom.relaxed.gpu.global.or");
 /// A barrier of some of the threads.
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 /// The lanes of a warp.

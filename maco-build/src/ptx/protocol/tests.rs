@@ -78,11 +78,18 @@ mbarrier.arrive.shared::cta.b64 _, [%r13];
 st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
 bar.sync 5, 256;
 fence.release.gpu; // of a part
-atom.relaxed.gpu.global.inc.u32 %r35, [%rd16], %r36;
+atom.relaxed.gpu.global.add.s32 %r35, [%rd16], %r36;
 $PARTS:
 ld.relaxed.gpu.global.u32 %r37, [%rd16];
 @%p12 bra $PARTS;
 fence.acquire.gpu; // of parts
+bar.warp.sync -1;
+bar.sync 5, 256;
+st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
+bar.sync 5, 256; // of a late part
+fence.release.gpu; // of a late part
+atom.relaxed.gpu.global.or.b32 %r35, [%rd16], %r36;
+fence.acquire.gpu; // of late parts
 bar.warp.sync -1;
 bar.sync 5, 256;
 st.shared.v2.b32 [%r38], {%r9, %r10};
@@ -248,6 +255,9 @@ fn every_rule_sees_its_mistake() {
         ("bar.sync 5, 256;", 0, "", "its threads meet"),
         ("fence.release.gpu; // of a part", 0, "", "may overtake its part"),
         ("fence.acquire.gpu; // of parts", 0, "", "other parts may not be visible"),
+        ("bar.sync 5, 256; // of a late part", 0, "", "its threads meet"),
+        ("fence.release.gpu; // of a late part", 0, "", "may overtake its part"),
+        ("fence.acquire.gpu; // of late parts", 0, "", "other parts may not be visible"),
         ("fence.sc.cta;", 0, "", "its looks at counters"),
         ("fence.sc.cta; // of a stop", 0, "", "closing its gates"),
         ("ld.relaxed.gpu.global.u32 %r19, [%rd6];", 0, "ld.relaxed.sys.global.u32 %r19, [%rd6];", "one GPU"),
