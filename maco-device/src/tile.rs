@@ -179,6 +179,12 @@ impl<E: Element> Place<E> {
         self.first.wrapping_add(n as u64 * self.step) as *mut E
     }
 
+    /// Blocks from block `n` on.
+    #[inline(always)]
+    pub(crate) fn from(self, n: u32) -> Self {
+        Place { first: self.nth(n) as u64, ..self }
+    }
+
     /// Block `n`; `NEAR`: of shared memory.
     ///
     /// # Safety

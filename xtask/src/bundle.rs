@@ -174,7 +174,7 @@ fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &s
     format!(
         r#"#!/bin/sh
 # Written by `cargo xtask bundle`. Without arguments: every GPU test. `tests NAME …`: those. `sanitize`, `sanitize NAME …`: under
-# compute-sanitizer. Else: one program and its arguments, of
+# compute-sanitizer. MACO_SECONDS: what has not ended by then is said to be so. Else: one program and its arguments, of
 #   {programs}
 {limited}{sanitize}cd "$(dirname "$0")" || exit 1
 export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
@@ -208,7 +208,19 @@ elif [ $# -gt 0 ]; then
 fi
 table=
 failed=0
+# Of a machine that is there for so many seconds, what has not ended by then is named.
+seconds=${{MACO_TEST_SECONDS:-600}}
+until=$(($(date +%s) + ${{MACO_SECONDS:-86400}}))
 for test in $tests; do
+    left=$((until - $(date +%s)))
+    if [ "$left" -le 0 ]; then
+        failed=1
+        table="$table$(printf '%-32s %6s %6s %7s %8s  %s' "$test" - - - - "not begun")
+"
+        continue
+    fi
+    [ "$left" -gt "$seconds" ] && left=$seconds
+    export MACO_TEST_SECONDS=$left
     echo "== $test"
     # The code of the program, not of `tee`.
     {{
@@ -292,6 +304,16 @@ mod tests {
         let dist = Dist::new("one", &[("test-a", "exit 9")], &[("mlp", "echo \"<$1> <$2>\"\nexit 5")]);
         assert_eq!(dist.run(|script| script.args(["mlp", "a b", "c"])), (Some(5), "<a b> <c>\n".to_owned()));
         assert_eq!(dist.run(|script| script.arg("missing")).0, Some(127));
+    }
+
+    /// Whoever has a machine for so long gets a table of what has ended.
+    #[test]
+    fn the_script_ends_in_time() {
+        let dist = Dist::new("late", &[("test-a", "set 1\nsleep 30"), ("test-b", RESULT)], &[]);
+        let (code, text) = dist.run(|script| script.env("MACO_SECONDS", "1"));
+        assert_eq!(code, Some(1), "{text}");
+        let (_, page) = tally::page(&text, "m").unwrap();
+        assert!(page.contains("| test-a | - | - | - | - | failed (124) |\n| test-b | - | - | - | - | not begun |\n"), "{page}");
     }
 
     /// Tests need no archive but their own.

@@ -4,9 +4,9 @@
 //! follow one another without draining: the loader remembers where stages begin that it has not seen given back, and waits for those in the
 //! pages that it takes. Both sides advance alike, so nothing is exchanged but arrivals.
 
-use super::arena::{Arena, FALL_THROUGH, STOP, place};
+use super::arena::{ARRIVALS, Arena, FALL_THROUGH, STOP, arrives, place};
 use crate::abi::{PAGE_BYTES, PAGES, SLOTS};
-use crate::hardware::{mbarrier, special};
+use crate::hardware::{mbarrier, special, warp};
 
 /// One side's position in the ring.
 #[derive(Clone, Copy)]
@@ -264,13 +264,21 @@ impl Ring {
         (if full { Stage(first) } else { Stage::NONE }, self.arena.page(first))
     }
 
-    /// Consumer: gives stages back, the [bits](Stage::bit) of `stages`. The lanes of every consumer warp that arrive.
+    /// Consumer: gives stages back, the [bits](Stage::bit) of `stages`. All lanes of every consumer warp; this is lane `lane`.
     ///
     /// # Safety
     /// The warp no longer reads the stages.
     #[inline(always)]
-    pub unsafe fn release_all(&self, mut stages: u32) {
-        while stages != 0 {
+    pub unsafe fn release_all(&self, mut stages: u32, lane: u32) {
+        if const { ARRIVALS == 1 && warp::LANES >= PAGES } {
+            // A lane for each page: a loop of one lane would keep the others waiting.
+            if stages >> lane & 1 == 1 {
+                // SAFETY: an initialised barrier.
+                unsafe { mbarrier::arrive(self.arena.empty(lane)) };
+            }
+            return;
+        }
+        while arrives(lane) && stages != 0 {
             // SAFETY: an initialised barrier.
             unsafe { mbarrier::arrive(self.arena.empty(stages.trailing_zeros())) };
             stages &= stages - 1;

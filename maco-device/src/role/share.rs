@@ -3,7 +3,7 @@
 //! What is computed does not belong here. The same code runs on every device; only how many threads and lanes there are differs.
 
 use super::Role;
-use super::arena::{self, Arena};
+use super::arena::Arena;
 use super::cores::ELEMENTWISE;
 use super::ring::Ring;
 use super::stream::{self, Stages};
@@ -63,6 +63,39 @@ const fn ahead(accesses: u32) -> u32 {
         1..=3 => 8,
         0 | 4 => 4,
         _ => 2,
+    }
+}
+
+/// How consumers divide a tile that is all there, and comes through the ring in stages of a page.
+#[derive(Clone, Copy)]
+struct Whole {
+    /// Threads side by side, each with a block of eight columns, and below one another.
+    across: u32,
+    down: u32,
+    /// Blocks of a thread in a stage.
+    blocks: u32,
+    stages: u32,
+}
+
+impl Whole {
+    /// Of `rows` × `cols` elements of at most `bytes` bytes; no stages if that does not come out even.
+    const fn of(rows: usize, cols: usize, bytes: u32) -> Whole {
+        let none = Whole { across: 1, down: 1, blocks: 0, stages: 0 };
+        let (rows, cols) = (rows as u32, cols as u32);
+        let across = cols / 8;
+        if cfg!(not(target_arch = "nvptx64")) || !across.is_power_of_two() || across > ELEMENTWISE || !cols.is_multiple_of(8) || bytes == 0 {
+            return none;
+        }
+        let (stage, down) = (Stages::of_parts(cols * bytes).rows, ELEMENTWISE / across);
+        let stage = if stage < rows { stage } else { rows };
+        if stage == 0 || !stage.is_multiple_of(down) || !rows.is_multiple_of(stage) {
+            return none;
+        }
+        Whole { across, down, blocks: stage / down, stages: rows / stage }
+    }
+
+    const fn is_some(self) -> bool {
+        self.stages > 0
     }
 }
 
@@ -140,10 +173,8 @@ impl Share {
     #[inline(always)]
     fn release(self, held: u32) {
         warp::sync();
-        if arena::arrives(self.lane()) {
-            // SAFETY: no lane reads them any more.
-            unsafe { self.ring.release_all(held) };
-        }
+        // SAFETY: no lane reads them any more.
+        unsafe { self.ring.release_all(held, self.lane()) };
     }
 
     #[inline(always)]
@@ -250,6 +281,9 @@ impl Share {
             return;
         }
         let stages = stream::parts(inputs, y, task);
+        if const { Whole::of(I, J, X::BYTES).is_some() } && stages.any() & (rows == I as u32) & (cols == J as u32) {
+            return self.zip_whole(inputs, y, f);
+        }
         // Where blocks of eight end. A tile that reads less than it writes is rare.
         let whole = if inputs.wide() & y.wide() & inputs.covers(rows, cols) { cols & !7 } else { 0 };
         let across = (whole / 8).next_power_of_two().min(self.threads);
@@ -303,6 +337,38 @@ impl Share {
                 unsafe { y.pointer(at.0 as i32, (whole + at.1) as i32).write(E::element(f(inputs.at(at.0, whole + at.1)))) };
                 at = walk.next(at);
             }
+        }
+    }
+
+    /// The same of a tile that is all there, and comes through the ring: all that [`Share::zip`] reckons is a constant.
+    #[inline(always)]
+    fn zip_whole<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
+        let whole = const { Whole::of(I, J, X::BYTES) };
+        let spreads = const { E::SPREADS && (J as u32).is_multiple_of(halves::ELEMENTS) };
+        let (mut own, row) = (self.thread % whole.across, self.thread / whole.across);
+        if spreads {
+            own = own - self.lane() + halves::block(self.lane());
+        }
+        let (col, step) = (own * 8, (whole.down, 0));
+        let mut to = y.place::<false>((row, if spreads { col - col % halves::ELEMENTS } else { col }), step);
+        // In a register: a loop, whatever a tile's size.
+        let mut stages = special::opaque(whole.stages);
+        loop {
+            let mut held = 0;
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            let now = unsafe { inputs.arrived(&mut self.ring, 1, J as u32, &mut held) };
+            self.each_block::<true, _, _>(now, now.places::<true>((row, col), step), to, whole.blocks, spreads, &f);
+            self.release(held);
+            stages -= 1;
+            if stages == 0 {
+                break;
+            }
+            to = to.from(whole.blocks);
         }
     }
 

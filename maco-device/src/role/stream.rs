@@ -42,7 +42,7 @@ impl Stages {
 
     /// Of parts of rows, of at most `bytes` bytes: a page each, of as many rows as fit, but a power of two, for which nothing is divided.
     #[inline(always)]
-    pub fn of_parts(bytes: u32) -> Stages {
+    pub const fn of_parts(bytes: u32) -> Stages {
         let fits = bytes.wrapping_sub(1) < PAGE_BYTES;
         let rows = PAGE_BYTES >> ((u32::BITS - bytes.wrapping_sub(1).leading_zeros()) % u32::BITS);
         if fits { Stages { rows, pages: 1 } } else { Stages::NONE }

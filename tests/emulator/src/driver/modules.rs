@@ -47,6 +47,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     }
     // SAFETY: other images are terminated texts.
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
+    crate::exec::counts::keep_text(&text);
     match Module::new(text, &mut |bytes| crate::memory::allocate(bytes, false).unwrap_or(0)) {
         Ok(module) => {
             // SAFETY: promised by the caller.

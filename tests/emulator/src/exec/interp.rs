@@ -91,6 +91,9 @@ impl Launch {
                 }
                 let i = &code[pc as usize];
                 steps += 1;
+                if self.counts.on() && warp.cta == 0 {
+                    self.counts.note(warp.index, pc, code.len());
+                }
                 let mut m = mask;
                 if i.guard != NONE {
                     // SAFETY: a slot of the program.

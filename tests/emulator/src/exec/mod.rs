@@ -6,6 +6,7 @@
 mod access;
 mod asynchronous;
 mod cold;
+pub mod counts;
 pub mod float;
 mod frames;
 mod interp;
@@ -224,6 +225,7 @@ pub struct Launch {
     failed: u32,
     proxies: proxies::Proxies,
     races: races::Races,
+    counts: counts::Counts,
 }
 
 /// Virtual time goes on from launch to launch.
@@ -264,6 +266,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         failed: 32,
         proxies: proxies::Proxies::new(),
         races: races::Races::new(),
+        counts: counts::Counts::new(),
         config,
     };
     launch.late_products = match crate::settings::number("EMU_PRODUCTS", 2) {
@@ -275,6 +278,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
     launch.late_products &= !launch.scratch.look;
     launch.spare_frames = frames::take(launch.program.frame as usize / 8 + 64);
     let result = launch.all();
+    launch.tell_counts();
     let frames = launch.warps.iter_mut().map(|warp| std::mem::take(&mut warp.frame)).filter(|frame| !frame.is_empty());
     let frames = frames.chain(std::mem::take(&mut launch.spare_frames)).collect();
     frames::give(frames);
