@@ -119,6 +119,19 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     fn open(eight: Self::Eight) -> [Self::Value; 8];
     /// Rounds eight values.
     fn close(values: [Self::Value; 8]) -> Self::Eight;
+    /// The transpose of eight lines of eight elements.
+    #[inline(always)]
+    fn turn(lines: [Self::Eight; 8]) -> [Self::Eight; 8] {
+        let [a, b, c, d, e, f, g, h] = lines;
+        let low = (Self::open(a), Self::open(b), Self::open(c), Self::open(d));
+        let high = (Self::open(e), Self::open(f), Self::open(g), Self::open(h));
+        macro_rules! line {
+            ($n:literal) => {
+                Self::close([low.0[$n], low.1[$n], low.2[$n], low.3[$n], high.0[$n], high.1[$n], high.2[$n], high.3[$n]])
+            };
+        }
+        [line!(0), line!(1), line!(2), line!(3), line!(4), line!(5), line!(6), line!(7)]
+    }
     /// Eight values from 16-byte aligned memory.
     ///
     /// # Safety
@@ -300,6 +313,22 @@ macro_rules! two_bytes {
                 Self::from_bits(unpack::$pack(value, 0.0) as u16)
             }
             type Eight = [u32; 4];
+            /// Halves of words, as they are.
+            #[inline(always)]
+            fn turn([a, b, c, d, e, f, g, h]: [[u32; 4]; 8]) -> [[u32; 4]; 8] {
+                let low = |first: u32, second: u32| first & 0xffff | second << 16;
+                let high = |first: u32, second: u32| first >> 16 | second & 0xffff_0000;
+                macro_rules! lines {
+                    ($word:literal) => {
+                        (
+                            [low(a[$word], b[$word]), low(c[$word], d[$word]), low(e[$word], f[$word]), low(g[$word], h[$word])],
+                            [high(a[$word], b[$word]), high(c[$word], d[$word]), high(e[$word], f[$word]), high(g[$word], h[$word])],
+                        )
+                    };
+                }
+                let (first, second, third, fourth) = (lines!(0), lines!(1), lines!(2), lines!(3));
+                [first.0, first.1, second.0, second.1, third.0, third.1, fourth.0, fourth.1]
+            }
             #[inline(always)]
             unsafe fn eight(at: *const Self) -> [u32; 4] {
                 // SAFETY: passed on from the caller.

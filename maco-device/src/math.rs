@@ -87,9 +87,18 @@ pub fn zip8<A: Copy, B: Copy, V>(a: [A; 8], b: [B; 8], f: impl Fn(A, B) -> V) ->
 #[inline(always)]
 pub fn sigmoid(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
-    return crate::ptx::math::reciprocal(1.0 + crate::ptx::math::exp2(x * -core::f32::consts::LOG2_E));
+    return sigmoid2(x * core::f32::consts::LOG2_E);
     #[cfg(not(target_arch = "nvptx64"))]
     return 1.0 / (1.0 + (-x).exp());
+}
+
+/// 1 / (1 + 2⁻ˣ): of x = v log₂e the [`sigmoid`] of v, for whoever has the factor in a constant already. Errors as there.
+#[inline(always)]
+pub fn sigmoid2(x: f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    return crate::ptx::math::reciprocal(1.0 + crate::ptx::math::exp2(-x));
+    #[cfg(not(target_arch = "nvptx64"))]
+    return 1.0 / (1.0 + (-x).exp2());
 }
 
 /// a · b + c. GPU: one rounding (`fma.rn`; rustc never contracts by itself); host: two, since not every x86-64 has the instruction.

@@ -6,7 +6,7 @@
 //! Sums are made in `f32`, in an order that the length of the row alone decides: results repeat bit for bit. With u = 2⁻²⁴ and a row of N,
 //! a sum of terms of one sign has a relative error below (N / 256 + 16) u on a GPU and (N / 8 + 8) u on a CPU.
 
-use crate::math::{exp, rsqrt};
+use crate::math::{exp, mul_add, rsqrt};
 use crate::prelude::*;
 
 /// y = softmax(x) along each row: e^(x − max) / Σ e^(x − max).
@@ -73,6 +73,6 @@ pub fn layernorm(
     cta.rows((x, weight, bias), y, |(x, weight, bias), y| {
         let mean = x.sum(|v| v) / x.len() as f32;
         let factor = rsqrt(x.sum(|v| (v - mean) * (v - mean)) / x.len() as f32 + epsilon);
-        y.zip((x, weight, bias), |(v, w, b)| (v - mean) * factor * w + b)
+        y.zip((x, weight, bias), |(v, w, b)| mul_add((v - mean) * factor, w, b))
     })
 }

@@ -576,21 +576,42 @@ impl Share {
                 ];
             };
             let mut row = down;
-            // Eight rows on their way before the first is needed.
-            while wide.0 && col + 8 <= x.cols() && row + 7 * below < rows {
+            let blocks = wide.0 && col + 8 <= x.cols();
+            let are_there = |row: u32| blocks && row + 7 * below < rows;
+            let load = |row: u32| {
                 // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows.
                 let line = |n: u32| unsafe { X::eight(x.pointer((row + n * below) as i32, col as i32)) };
-                let low = (line(0), line(1), line(2), line(3));
-                let high = (line(4), line(5), line(6), line(7));
-                add(low.0);
-                add(low.1);
-                add(low.2);
-                add(low.3);
-                add(high.0);
-                add(high.1);
-                add(high.2);
-                add(high.3);
-                row += 8 * below;
+                [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]
+            };
+            let mut add_all = |[a, b, c, d, e, f, g, h]: [X::Eight; 8]| {
+                add(a);
+                add(b);
+                add(c);
+                add(d);
+                add(e);
+                add(f);
+                add(g);
+                add(h);
+            };
+            if are_there(row) {
+                // Eight rows on their way while eight are added: two sets of registers take turns, without moves.
+                let mut now = load(row);
+                loop {
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(now);
+                        break;
+                    }
+                    let then = load(row);
+                    add_all(now);
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(then);
+                        break;
+                    }
+                    now = load(row);
+                    add_all(then);
+                }
             }
             while row < rows {
                 add(x.block(wide.0, row, col));
@@ -612,29 +633,39 @@ impl Share {
     pub fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(self, x: Tile<E, R, C>, y: Tile<E, I, J>) {
         let (rows, cols) = (y.rows(), y.cols());
         let wide = (x.wide(), y.wide());
-        // Groups of four squares along the rows of y, and of eight along its columns.
+        // A group is 32 squares, a place for each lane: four of them along the rows of y, and eight along its columns.
+        let square = |(across, at): (u32, u32)| (at / 32 * 32 + at % 4 * 8, across * 64 + at / 4 % 8 * 8);
+        let all = (rows == I as u32) & (cols == J as u32) & (x.cols() >= I as u32) & (x.rows() >= J as u32);
+        if const { I > 0 && I.is_multiple_of(32) && J.is_multiple_of(64) } && all & wide.0 & wide.1 {
+            let mut at = self.thread;
+            while at < const { (I * J / 64) as u32 } {
+                let (row, col) = square((at / I as u32, at % I as u32));
+                let (from, to) = (x.place::<false>((col, row), (1, 0)), y.place::<false>((row, col), (1, 0)));
+                // SAFETY: (of both) a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
+                // grid do not overlap.
+                let line = |n: u32| unsafe { E::eight(from.nth(n)) };
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
+                macro_rules! put {
+                    ($($n:literal)*) => {$( unsafe { E::put(to.nth($n), turned[$n]) }; )*};
+                }
+                put!(0 1 2 3 4 5 6 7);
+                at += self.threads;
+            }
+            return;
+        }
         let (high, broad) = (rows.div_ceil(32), cols.div_ceil(64));
-        // A group is 32 squares: a place for each lane.
         let walk = Walk::new(self.threads, (high * 32).max(1));
         let mut at = walk.start(self.thread);
         while high > 0 && at.0 < broad {
-            let (row, col) = (at.1 / 32 * 32 + at.1 % 4 * 8, at.0 * 64 + at.1 / 4 % 8 * 8);
+            let (row, col) = square(at);
             if row < rows && col < cols {
-                let packed = if wide.0 && row + 8 <= x.cols() && col + 8 <= x.rows() {
-                    // SAFETY: a square inside the tile, at a multiple of eight columns of aligned rows.
-                    let line = |n: u32| unsafe { E::eight(x.pointer((col + n) as i32, row as i32)) };
-                    (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7))
-                } else {
-                    let line = |n: u32| x.block(false, col + n, row);
-                    (line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7))
-                };
-                let (a, b, c, d) = (E::open(packed.0), E::open(packed.1), E::open(packed.2), E::open(packed.3));
-                let (e, f, g, h) = (E::open(packed.4), E::open(packed.5), E::open(packed.6), E::open(packed.7));
+                let line = |n: u32| x.block(wide.0, col + n, row);
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
                 macro_rules! put {
                     ($($n:literal)*) => {$(
                         if row + $n < rows {
                             // SAFETY: the row is inside the tile; each square is one thread's, and tiles of one grid do not overlap.
-                            unsafe { y.put_block(wide.1, row + $n, col, [a[$n], b[$n], c[$n], d[$n], e[$n], f[$n], g[$n], h[$n]]) };
+                            unsafe { y.put_block(wide.1, row + $n, col, E::open(turned[$n])) };
                         }
                     )*};
                 }
