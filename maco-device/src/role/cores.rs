@@ -5,12 +5,12 @@
 
 use super::gate::Gate;
 use super::store::{columns, place};
-use crate::split::Owned;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack, unpacked};
 use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::ptx::{barrier, matrix, memory, warp, wgmma};
+use crate::split::Owned;
 use crate::task::Task;
 use crate::tile::Tile;
 

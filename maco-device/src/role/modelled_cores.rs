@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use super::gate::Gate;
 use super::store::{columns, place};
-use crate::split::Owned;
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
 use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::hardware::{memory, scratch};
+use crate::split::Owned;
 use crate::task::Task;
 use crate::tile::Tile;
 

@@ -83,7 +83,8 @@ impl Whole {
         let none = Whole { across: 1, down: 1, blocks: 0, stages: 0 };
         let (rows, cols) = (rows as u32, cols as u32);
         let across = cols / 8;
-        if cfg!(not(target_arch = "nvptx64")) || !across.is_power_of_two() || across > ELEMENTWISE || !cols.is_multiple_of(8) || bytes == 0 {
+        if cfg!(not(target_arch = "nvptx64")) || !across.is_power_of_two() || across > ELEMENTWISE || !cols.is_multiple_of(8) || bytes == 0
+        {
             return none;
         }
         let (stage, down) = (Stages::of_parts(cols * bytes).rows, ELEMENTWISE / across);
