@@ -187,28 +187,45 @@ impl Share {
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
         let (stages, rows) = (if self.ring.is_some() { stream::whole(inputs, y, task) } else { Stages::NONE }, y.count());
+        // Of rows that are all in shared memory, and written by whole blocks, nothing is asked any more.
+        if stages.any() & inputs.near(stages.singles(rows)) & y.wide() {
+            self.rows_of::<true, _, _>(inputs, y, stages, &f);
+        } else {
+            self.rows_of::<false, _, _>(inputs, y, stages, &f);
+        }
+    }
+
+    #[inline(always)]
+    fn rows_of<const NEAR: bool, X: RowInputs, Y: RowOutputs>(
+        &mut self,
+        inputs: X,
+        y: Y,
+        stages: Stages,
+        f: &impl Fn(X::Rows, &mut Y::Rows),
+    ) {
+        let (rows, any) = (y.count(), NEAR || stages.any());
         let (warps, own) = (self.threads / self.lanes, self.thread / self.lanes);
         let (mut inputs, mut singles) = (inputs, 0);
-        if stages.singles(rows) {
+        if if NEAR { X::SINGLES > 0 } else { stages.singles(rows) } {
             // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
-            inputs = unsafe { inputs.singles_arrived(&mut self.ring, &mut singles) };
+            inputs = unsafe { inputs.singles_arrived::<NEAR>(&mut self.ring, &mut singles) };
         }
         let mut first = 0;
         while first < rows {
             let (mut now, mut count, mut held) = (inputs, rows, 0);
-            if stages.any() {
+            if any {
                 count = stages.next(first, rows);
                 // SAFETY: as above.
-                now = unsafe { inputs.arrived(&mut self.ring, stages.pages, first, &mut held) };
+                now = unsafe { inputs.arrived::<NEAR>(&mut self.ring, stages.pages, first, &mut held) };
             }
             // The first of them that is this warp's.
             let mut row = (own + warps - first % warps) % warps;
             while row < count {
-                f(now.row(row, self.lane(), self.lanes), &mut y.row(first + row, self.lane(), self.lanes));
+                f(now.row::<NEAR>(row, self.lane(), self.lanes), &mut y.row::<NEAR>(first + row, self.lane(), self.lanes));
                 row += warps;
             }
             first += count;
-            if stages.any() {
+            if any {
                 self.release(if first < rows { held } else { held | singles });
             }
         }

@@ -10,8 +10,12 @@ use crate::tile::{BY_ELEMENT, Tile};
 pub trait RowInputs: Copy {
     /// What the closure gets.
     type Rows;
+    /// `NEAR`: of tiles that are all [near](RowInputs::near).
     #[doc(hidden)]
-    fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
+    fn row<const NEAR: bool>(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
+    /// Whether all of them come through the ring, when those of more rows do; single rows if `singles` do.
+    #[doc(hidden)]
+    fn near(self, singles: bool) -> bool;
     /// How many of them have one row, and how many have more.
     #[doc(hidden)]
     const SINGLES: u32;
@@ -26,24 +30,25 @@ pub trait RowInputs: Copy {
     /// As there.
     #[doc(hidden)]
     unsafe fn fetch_singles(self, ring: &mut Ring) -> bool;
-    /// See [`Tile::arrived`]: single rows, one after the other.
+    /// See [`Tile::arrived`]: single rows, one after the other. `NEAR`: all are [near](RowInputs::near).
     ///
     /// # Safety
     /// As there.
     #[doc(hidden)]
-    unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self;
+    unsafe fn singles_arrived<const NEAR: bool>(self, ring: &mut Ring, held: &mut u32) -> Self;
     /// See [`Tile::fetch`]: those that have more rows and come, one after the other.
     ///
     /// # Safety
     /// As there.
     #[doc(hidden)]
     unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool;
-    /// See [`Tile::arrived`]: those that have more rows, one after the other; of those that do not come, the rows from `first` on.
+    /// See [`Tile::arrived`]: those that have more rows, one after the other; of those that do not come, the rows from `first` on. `NEAR`: all are
+    /// [near](RowInputs::near).
     ///
     /// # Safety
     /// As there.
     #[doc(hidden)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self;
+    unsafe fn arrived<const NEAR: bool>(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self;
 }
 
 /// Tiles written row by row, all with as many rows as the first.
@@ -52,8 +57,12 @@ pub trait RowOutputs: Copy {
     type Rows;
     #[doc(hidden)]
     fn count(self) -> u32;
+    /// Whether all their rows are side by side from 16-byte boundaries on.
     #[doc(hidden)]
-    fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
+    fn wide(self) -> bool;
+    /// `WIDE`: of tiles that are [`wide`](RowOutputs::wide).
+    #[doc(hidden)]
+    fn row<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> Self::Rows;
 }
 
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
@@ -61,23 +70,32 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     fn comes(self) -> bool {
         let cols = self.cols();
-        cols > 0 && self.near != BY_ELEMENT && (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) && self.copies(1, cols)
+        // All are asked: a branch for each takes a warp longer.
+        (cols > 0) & (self.near != BY_ELEMENT) & (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) & self.copies(1, cols)
     }
 
+    /// A row. `WIDE`: its elements are known to be side by side, from a 16-byte boundary on.
     #[inline(always)]
-    fn row_view(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
+    fn row_view<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
         let row = if R == 1 { 0 } else { row };
-        let (base, stride) = (self.pointer(row as i32, 0), self.view.col_stride);
+        let (base, stride) = (self.pointer(row as i32, 0), if WIDE { 1 } else { self.view.col_stride });
         let near = if self.near <= BY_ELEMENT { 0 } else { self.near + row * self.view.row_stride * E::BYTES };
-        Row { base, near, len: self.cols(), stride, lane, lanes, wide: stride == 1 && base as usize & 15 == 0 }
+        Row { base, near, len: self.cols(), stride, lane, lanes, wide: WIDE || stride == 1 && base as usize & 15 == 0 }
     }
 }
 
 impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
     type Rows = Row<E>;
     #[inline(always)]
-    fn row(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
-        self.row_view(row, lane, lanes)
+    fn row<const NEAR: bool>(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
+        let view = self.row_view::<NEAR>(row, lane, lanes);
+        // SAFETY: it is in a page of the ring then, and these do not begin where shared memory does.
+        unsafe { core::hint::assert_unchecked(!NEAR || view.near != 0) };
+        view
+    }
+    #[inline(always)]
+    fn near(self, singles: bool) -> bool {
+        (R != 1 || singles) & self.comes()
     }
     const SINGLES: u32 = if R == 1 { 1 } else { 0 };
     const TILES: u32 = if R == 1 { 0 } else { 1 };
@@ -91,9 +109,9 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
         R != 1 || !self.comes() || unsafe { Tile::fetch(self, ring, 1, (0, 1), self.cols()) }
     }
     #[inline(always)]
-    unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self {
+    unsafe fn singles_arrived<const NEAR: bool>(self, ring: &mut Ring, held: &mut u32) -> Self {
         // SAFETY: passed on from the caller.
-        if R == 1 && self.comes() { unsafe { Tile::arrived(self, ring, 1, self.cols(), held) } } else { self }
+        if R == 1 && (NEAR || self.comes()) { unsafe { Tile::arrived(self, ring, 1, self.cols(), held) } } else { self }
     }
     #[inline(always)]
     unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool {
@@ -101,12 +119,12 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
         R == 1 || !self.comes() || unsafe { Tile::fetch(self, ring, pages, rows, self.cols()) }
     }
     #[inline(always)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
+    unsafe fn arrived<const NEAR: bool>(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
         // SAFETY: passed on from the caller.
         unsafe {
             match R {
                 1 => self,
-                _ if self.comes() => Tile::arrived(self, ring, pages, self.cols(), held),
+                _ if NEAR || self.comes() => Tile::arrived(self, ring, pages, self.cols(), held),
                 _ => self.below(first),
             }
         }
@@ -120,15 +138,23 @@ impl<E: Element, const R: usize, const C: usize> RowOutputs for Tile<E, R, C> {
         self.rows()
     }
     #[inline(always)]
-    fn row(self, row: u32, lane: u32, lanes: u32) -> RowMut<E> {
-        RowMut(self.row_view(row, lane, lanes))
+    fn wide(self) -> bool {
+        Tile::wide(self)
+    }
+    #[inline(always)]
+    fn row<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> RowMut<E> {
+        RowMut(self.row_view::<WIDE>(row, lane, lanes))
     }
 }
 
 impl RowInputs for () {
     type Rows = ();
     #[inline(always)]
-    fn row(self, _: u32, _: u32, _: u32) {}
+    fn row<const NEAR: bool>(self, _: u32, _: u32, _: u32) {}
+    #[inline(always)]
+    fn near(self, _: bool) -> bool {
+        true
+    }
     const SINGLES: u32 = 0;
     const TILES: u32 = 0;
     #[inline(always)]
@@ -140,13 +166,13 @@ impl RowInputs for () {
         true
     }
     #[inline(always)]
-    unsafe fn singles_arrived(self, _: &mut Ring, _: &mut u32) {}
+    unsafe fn singles_arrived<const NEAR: bool>(self, _: &mut Ring, _: &mut u32) {}
     #[inline(always)]
     unsafe fn fetch(self, _: &mut Ring, _: u32, _: (u32, u32)) -> bool {
         true
     }
     #[inline(always)]
-    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
+    unsafe fn arrived<const NEAR: bool>(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
 }
 
 macro_rules! tuple_rows {
@@ -154,8 +180,12 @@ macro_rules! tuple_rows {
         impl<$($name: RowInputs),+> RowInputs for ($($name,)+) {
             type Rows = ($($name::Rows,)+);
             #[inline(always)]
-            fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
-                ($(self.$n.row(row, lane, lanes),)+)
+            fn row<const NEAR: bool>(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
+                ($(self.$n.row::<NEAR>(row, lane, lanes),)+)
+            }
+            #[inline(always)]
+            fn near(self, singles: bool) -> bool {
+                $(self.$n.near(singles))&+
             }
             const SINGLES: u32 = 0 $(+ $name::SINGLES)+;
             const TILES: u32 = 0 $(+ $name::TILES)+;
@@ -173,9 +203,9 @@ macro_rules! tuple_rows {
                 unsafe { $(self.$n.fetch_singles(ring))&&+ }
             }
             #[inline(always)]
-            unsafe fn singles_arrived(self, ring: &mut Ring, held: &mut u32) -> Self {
+            unsafe fn singles_arrived<const NEAR: bool>(self, ring: &mut Ring, held: &mut u32) -> Self {
                 // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.singles_arrived(ring, held),)+) }
+                unsafe { ($(self.$n.singles_arrived::<NEAR>(ring, held),)+) }
             }
             #[inline(always)]
             unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool {
@@ -183,9 +213,9 @@ macro_rules! tuple_rows {
                 unsafe { $(self.$n.fetch(ring, pages, rows))&&+ }
             }
             #[inline(always)]
-            unsafe fn arrived(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
+            unsafe fn arrived<const NEAR: bool>(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
                 // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.arrived(ring, pages, first, held),)+) }
+                unsafe { ($(self.$n.arrived::<NEAR>(ring, pages, first, held),)+) }
             }
         }
     };
@@ -203,8 +233,12 @@ macro_rules! tuple_outputs {
                 self.0.count()
             }
             #[inline(always)]
-            fn row(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
-                ($(self.$n.row(row, lane, lanes),)+)
+            fn wide(self) -> bool {
+                $(self.$n.wide())&&+
+            }
+            #[inline(always)]
+            fn row<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> Self::Rows {
+                ($(self.$n.row::<WIDE>(row, lane, lanes),)+)
             }
         }
     };
