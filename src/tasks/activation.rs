@@ -15,7 +15,7 @@ use crate::prelude::*;
 #[maco_macros::task(crate = crate, elementwise)]
 pub fn gelu(v: f32) -> f32 {
     // 2 √(2/π) log₂e, and that times 0.044715.
-    v * sigmoid2(v * mul_add(v * v, 0.102943240, 2.30220820))
+    v * sigmoid2(v * mul_add(v * v, 0.102_943_24, 2.302_208_2))
 }
 
 /// max(v, 0). Exact.

@@ -248,7 +248,7 @@ impl Consumer {
         unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
         // A second one moves up when the first is staged.
         let (mut sum, then) = cores::owned::<I, J>(part, own.first);
-        // SAFETY: (of both) passed on from the caller; all threads have met.
+        // SAFETY: passed on from the caller; all threads have met.
         let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
         if owners == LATE {
             // SAFETY: as above.
@@ -258,6 +258,7 @@ impl Consumer {
                     cores::keep_columns(&then, split.chunk(split.part, chunks, own.first + 1), self.again());
                 }
             }
+            // SAFETY: as above, and now all is written.
             owners = self.agree(|| unsafe { split.leave(chunks) });
         }
         owners = split.known(owners, chunks);

@@ -659,14 +659,21 @@ impl Share {
             while at < const { (I * J / 64) as u32 } {
                 let (row, col) = square((at / I as u32, at % I as u32));
                 let (from, to) = (x.place::<false>((col, row), (1, 0)), y.place::<false>((row, col), (1, 0)));
-                // SAFETY: (of both) a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
+                // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
                 // grid do not overlap.
                 let line = |n: u32| unsafe { E::eight(from.nth(n)) };
                 let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
-                macro_rules! put {
-                    ($($n:literal)*) => {$( unsafe { E::put(to.nth($n), turned[$n]) }; )*};
-                }
-                put!(0 1 2 3 4 5 6 7);
+                // SAFETY: as above.
+                let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
+                let [a, b, c, d, e, f, g, h] = turned;
+                put(0, a);
+                put(1, b);
+                put(2, c);
+                put(3, d);
+                put(4, e);
+                put(5, f);
+                put(6, g);
+                put(7, h);
                 at += self.threads;
             }
             return;
