@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::panic::catch_unwind;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 
 use loom::cell::UnsafeCell;
@@ -101,7 +101,7 @@ impl Model {
         let looks = self.looks[part as usize];
         let own = if part < self.owners { 1 << part } else { 0 };
         let partial = |part: u32, chunk: u32| &tile.partials[(part * self.owners + chunk) as usize];
-        // SAFETY: (of both) loom sees to it that nobody else is there.
+        // SAFETY: loom sees to it that nobody else is there.
         let write = |chunk: u32| partial(part, chunk).with_mut(|at| unsafe { *at = 1 + part });
         (0..self.owners).filter(|&chunk| chunk != part || looks == 0).for_each(write);
         let word = Word { at: &tile.word, mutation, released: Cell::new(0), acquired: Cell::new(0) };
@@ -116,6 +116,7 @@ impl Model {
         for chunk in (0..self.owners).filter(|chunk| owners >> chunk & 1 == 1) {
             // Its own is in registers.
             for other in (0..self.parts).filter(|&other| other != part || chunk != part) {
+                // SAFETY: as above.
                 let found = partial(other, chunk).with(|at| unsafe { *at });
                 assert_eq!(found, 1 + other, "chunk {chunk} of part {other}, read by part {part}");
             }
@@ -129,7 +130,7 @@ impl Model {
         builder.preemption_bound = Some(3);
         builder.check(move || {
             let cells = 0..self.parts * self.owners;
-            let tile = Arc::new(Tile {
+            let tile = Rc::new(Tile {
                 word: AtomicU32::new(0),
                 partials: cells.map(|_| UnsafeCell::new(0)).collect(),
                 added: (0..self.owners).map(|_| Count::new(0)).collect(),
