@@ -248,6 +248,8 @@ impl Consumer {
         unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
         // A second one moves up when the first is staged.
         let (mut sum, then) = cores::owned::<I, J>(part, own.first);
+        // Nothing waits any more: said here, its registers are free.
+        self.pending = Pending::new();
         // SAFETY: passed on from the caller; all threads have met.
         let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
         if owners == LATE {
