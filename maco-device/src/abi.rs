@@ -312,7 +312,7 @@ pub struct Launch {
     /// `[f32]`: partial sums of tiles that several tasks make, chunk after chunk.
     pub partials: u64,
     /// `[u32]`, one per chunk of `partials`; used is that of each tile's first chunk: parts that have arrived, and owners that have left, 0
-    /// between launches ([`crate::split`]).
+    /// between launches ([`crate::protocol::Part`]).
     pub arrived: u64,
     /// Temps whose elements, of two bytes, carry flags: [`Launch::carried_bytes`] of them.
     pub carried: u64,
