@@ -303,7 +303,8 @@ pub struct Launch {
     pub deadline_polls: u32,
     /// Seed of the delays before waits, loads, stores and signals, when the device code was built with the feature `delays`.
     pub delays: u32,
-    /// `[Profile; workers]`, then `[Record; workers * ROLES * records]`, or 0: nothing is recorded. Looked at by code that records only.
+    /// `[Profile; workers + schedulers]`, then `[Record; workers * ROLES * records]` and `[Record; schedulers * served(records, ..)]` ([`served`]), or 0:
+    /// nothing is recorded. Looked at by code that records only.
     pub profile: u64,
     /// Most records of one role of a worker.
     pub records: u32,
@@ -341,8 +342,20 @@ pub const KIND_RUN: u32 = 1;
 pub const KIND_LOAD: u32 = 2;
 /// Results were sent, and the end of the task was signalled.
 pub const KIND_STORE: u32 = 3;
+/// A scheduler took messages and pushed tasks; it has no other kind, and its records name no task.
+pub const KIND_SERVE: u32 = 4;
 
-/// One span of one role: 16 bytes. Times are the low words of the worker's clock; records of a role begin in the order in which they lie.
+/// Most records of a scheduler: as many as one role of all workers has that it pushes to.
+pub const fn served(records: u32, workers: u32, schedulers: u32) -> u32 {
+    match (workers + schedulers.saturating_sub(1)).checked_div(schedulers) {
+        Some(own) if records.saturating_mul(own) < 1 << 31 => records * own,
+        Some(_) => i32::MAX as u32,
+        None => 0,
+    }
+}
+
+/// One span of one role, or of a scheduler: 16 bytes. Times are the low words of the worker's clock; records of a role begin in the order in which
+/// they lie.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -366,7 +379,7 @@ pub struct Stamp {
     pub nanoseconds: u64,
 }
 
-/// What a worker leaves of a launch besides its records, 64 bytes; written when the launch ends.
+/// What a worker or a scheduler leaves of a launch besides its records, 64 bytes; written when the launch ends.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -374,7 +387,7 @@ pub struct Profile {
     pub begin: Stamp,
     /// After the last one.
     pub end: Stamp,
-    /// Records that each role would have made with room for all.
+    /// Records that each role would have made with room for all; of a scheduler the first of these.
     pub made: [u32; ROLES as usize],
     /// Multiprocessor.
     pub sm: u32,

@@ -1,4 +1,5 @@
-//! What a worker notes of its launch: when it waited, ran, copied and signalled. What becomes of it does not belong here.
+//! What a worker notes of its launch: when it waited, ran, copied and signalled; and in [`served`] what a scheduler does. What becomes of it does
+//! not belong here.
 //!
 //! Device code notes only when it is built with `--cfg maco_profile` (`MACO_PROFILE=1`, see `maco-build`); else every function here is
 //! empty, and the PTX is the same as without the calls. On the host the code is always there, and a launch without [`Launch::profile`]
@@ -6,6 +7,8 @@
 //!
 //! One thread of a role notes, in records of that role alone: no atomics. What it needs between two notes lies in shared memory, since a
 //! register across a task is worth more than a load.
+
+pub mod served;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Recorder;
@@ -17,15 +20,15 @@ use crate::hardware::{memory, special, warp};
 use crate::role::arena::{Arena, place};
 
 /// Whether this code notes anything.
-const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));
+pub const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));
 
-/// Bytes of shared memory: the address of the worker's records, how many a role has, the ticks and nanoseconds at which the launch
-/// began, then [`ROLE_BYTES`] per role.
+/// Bytes of shared memory: the address of the worker's records, how many a role has, what a scheduler has there ([`served`]), then
+/// [`ROLE_BYTES`] per role.
 pub const BYTES: u32 = ROLE_WORDS + ROLES * ROLE_BYTES;
 const ADDRESS: u32 = 0;
 const CAPACITY: u32 = 8;
-const BEGIN: u32 = 16;
-const ROLE_WORDS: u32 = 32;
+const SERVED: u32 = 12;
+const ROLE_WORDS: u32 = SERVED + 20;
 /// Of a role: records made, and the tick at which what comes next began.
 const ROLE_BYTES: u32 = 8;
 const START: u32 = 4;
@@ -53,19 +56,27 @@ pub unsafe fn clear(arena: Arena) {
     }
 }
 
-/// A launch begins: one thread calls, before any other notes something, behind [`clear`].
+/// A launch begins: one thread calls in CTA `block`, before any other notes something, behind [`clear`].
 ///
 /// # Safety
 /// `launch` is live, and nobody uses the arena yet.
 #[inline(always)]
-pub unsafe fn init(arena: Arena, launch: *const Launch, worker: u32) {
+pub unsafe fn init(arena: Arena, launch: *const Launch, block: u32) {
     if !ON {
         return;
     }
-    // SAFETY: words of the arena; the host made room for the records of every worker.
+    // SAFETY: words of the arena; the host made room for the records of every worker and scheduler.
     unsafe {
+        let scheduler = scheduler(&*launch, block);
+        if scheduler < (*launch).schedulers {
+            served::init(arena.profile() + SERVED, &*launch, scheduler);
+        }
+        let worker = block;
+        if worker >= (*launch).workers {
+            return;
+        }
         let (table, records) = ((*launch).profile, (*launch).records);
-        let first = table + size_of::<Profile>() as u64 * (*launch).workers as u64;
+        let first = table + size_of::<Profile>() as u64 * ((*launch).workers + (*launch).schedulers) as u64;
         let own = first + size_of::<Record>() as u64 * ROLES as u64 * records as u64 * worker as u64;
         let at = arena.profile();
         store_long(at + ADDRESS, own);
@@ -73,20 +84,42 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, worker: u32) {
     }
 }
 
-/// Notes when the worker's two clocks show the same moment. One thread calls, which has nothing better to do.
+/// The scheduler in CTA `block`, if there is one of such a number: the CTA itself, or the spare warp of a worker.
+#[inline(always)]
+fn scheduler(launch: &Launch, block: u32) -> u32 {
+    if launch.spare != 0 { block } else { block.wrapping_sub(launch.workers) }
+}
+
+/// Notes when the CTA's two clocks show the same moment. One thread calls, which has nothing better to do.
 ///
 /// # Safety
-/// Behind [`init`].
+/// `launch` is live.
 #[inline(always)]
-pub unsafe fn stamp(arena: Arena) {
-    if ON && special::thread_again().is_multiple_of(32) {
-        let stamp = special::stamp();
-        // SAFETY: words of the arena.
-        unsafe {
-            store_long(arena.profile() + BEGIN, stamp.ticks);
-            store_long(arena.profile() + BEGIN + 8, stamp.nanoseconds);
+pub unsafe fn stamp(launch: *const Launch) {
+    // SAFETY: a live launch; the host made room for a profile of every worker and scheduler.
+    unsafe {
+        if ON && special::thread_again().is_multiple_of(32) && (*launch).profile != 0 {
+            let stamp = special::stamp();
+            let (ticks, nanoseconds) = (stamp.ticks, stamp.nanoseconds);
+            let (block, _) = special::place_again();
+            let scheduler = scheduler(&*launch, block);
+            let words = [ticks as u32, (ticks >> 32) as u32, nanoseconds as u32, (nanoseconds >> 32) as u32];
+            if scheduler < (*launch).schedulers {
+                memory::store4(of(launch, (*launch).workers + scheduler), words);
+            }
+            if block < (*launch).workers {
+                memory::store4(of(launch, block), words);
+            }
         }
     }
+}
+const _: () = assert!(core::mem::offset_of!(Profile, begin) == 0);
+
+/// The profile of an executor.
+#[inline(always)]
+unsafe fn of(launch: *const Launch, executor: u32) -> *mut u32 {
+    // SAFETY: the caller promises a live launch.
+    unsafe { ((*launch).profile + size_of::<Profile>() as u64 * executor as u64) as *mut u32 }
 }
 
 /// A launch ends: one thread calls, behind all that others have noted.
@@ -99,24 +132,33 @@ pub unsafe fn finish(launch: *const Launch) {
         return;
     }
     // Anew: registers that live through a whole launch are worth more.
-    let (worker, base) = special::place_again();
+    let (block, base) = special::place_again();
     let arena = Arena(base);
-    // SAFETY: words of the arena; the host made room for a profile per worker.
+    // SAFETY: words of the arena.
     unsafe {
-        // Schedulers run no tasks.
-        if (*launch).profile == 0 || worker >= (*launch).workers {
+        if (*launch).profile == 0 {
             return;
         }
-        let at = arena.profile();
-        let to = ((*launch).profile + size_of::<Profile>() as u64 * worker as u64) as *mut u32;
+        let scheduler = scheduler(&*launch, block);
+        if scheduler < (*launch).schedulers {
+            leave(launch, (*launch).workers + scheduler, [served::made(arena.profile() + SERVED, &*launch), 0, 0]);
+        }
+        if block < (*launch).workers {
+            let made = |role: u32| memory::load_shared(arena.profile() + ROLE_WORDS + role * ROLE_BYTES);
+            leave(launch, block, [made(ROLE_CONSUME), made(ROLE_LOAD), made(ROLE_STORE)]);
+        }
+    }
+}
+
+/// Writes the rest of the profile of `executor`, which is in this CTA.
+#[inline(always)]
+unsafe fn leave(launch: *const Launch, executor: u32, made: [u32; ROLES as usize]) {
+    // SAFETY: the host made room for a profile of every worker and scheduler.
+    unsafe {
+        let to = of(launch, executor);
         let (ticks, nanoseconds) = (special::clock(), special::wall());
-        let word = |n: u32| memory::load_shared(at + n);
-        memory::store4(to, [word(BEGIN), word(BEGIN + 4), word(BEGIN + 8), word(BEGIN + 12)]);
         memory::store4(to.add(4), [ticks as u32, (ticks >> 32) as u32, nanoseconds as u32, (nanoseconds >> 32) as u32]);
-        memory::store4(
-            to.add(8),
-            [word(ROLE_WORDS), word(ROLE_WORDS + ROLE_BYTES), word(ROLE_WORDS + 2 * ROLE_BYTES), special::multiprocessor()],
-        );
+        memory::store4(to.add(8), [made[0], made[1], made[2], special::multiprocessor()]);
         memory::store4(to.add(12), [1, 0, 0, 0]);
     }
 }
@@ -384,7 +426,7 @@ mod host {
         pub fn new(launch: &Launch, worker: u32) -> Recorder {
             let table = launch.profile;
             let (begin, made) = (if table == 0 { Stamp::default() } else { special::stamp() }, [0; ROLES as usize]);
-            let first = (table as *mut Profile).wrapping_add(launch.workers as usize).cast::<Record>();
+            let first = (table as *mut Profile).wrapping_add((launch.workers + launch.schedulers) as usize).cast::<Record>();
             let records = first.wrapping_add(ROLES as usize * launch.records as usize * worker as usize);
             Recorder { table, records, capacity: launch.records, worker, begin, made, start: begin.ticks }
         }

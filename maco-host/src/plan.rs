@@ -16,7 +16,8 @@ use crate::graph_files;
 use crate::lower::Fault;
 use crate::options::{PlanOptions, deadline_ns};
 use crate::parts::Parts;
-use crate::profile::{Profile, record};
+use crate::profile::Profile;
+use crate::profile::record::Shape;
 use crate::program::Program;
 use crate::report::Report;
 
@@ -198,26 +199,32 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether later launches record what every worker does and when, for [`Plan::profile_report`]. Off at first. It costs up to 64 MB of
+    /// Whether later launches record what every worker and scheduler does and when, for [`Plan::profile_report`]. Off at first. It costs up to 64 MB of
     /// the device's memory, and each task a few stores. Arguments bound before keep what they have.
     ///
     /// # Errors
     /// MACO0062 on a GPU when the program was not built with `MACO_PROFILE=1`; those of loading device code (MACO0041 to MACO0054);
     /// MACO0045 without memory.
     pub fn profile(&self, on: bool) -> Result<(), Error> {
-        self.profile_keeping(if on { record::room(self.workers(), self.tasks()) } else { 0 })
+        self.profile_keeping(if on { Shape::of(self.workers(), self.schedulers(), self.tasks()).room } else { 0 })
     }
 
     /// [`Plan::profile`] with room for so many records of each role of a worker, 16 bytes each; there are three roles, and a task is two
-    /// records of one of them. What finds no room is counted, [`Profile::dropped`]. 0: nothing is recorded.
+    /// records of one of them. A scheduler has room for as many as one role of all workers that it pushes to. What finds no room is counted,
+    /// [`Profile::dropped`]. 0: nothing is recorded.
     ///
     /// # Errors
     /// Those of [`Plan::profile`].
     pub fn profile_keeping(&self, records: u32) -> Result<(), Error> {
+        let shape = Shape { workers: self.workers(), schedulers: self.schedulers(), room: records };
         match &self.0.executor {
-            Executor::Cpu(cpu) => cpu.profile(&self.0.parts, records),
-            Executor::Gpu(gpu) => gpu.profile(&self.0.parts, records),
+            Executor::Cpu(cpu) => cpu.profile(&self.0.parts, shape),
+            Executor::Gpu(gpu) => gpu.profile(&self.0.parts, shape),
         }
+    }
+
+    fn schedulers(&self) -> u32 {
+        self.0.parts.lowered.images.len() as u32
     }
 
     /// What the last launch that recorded has recorded. Waits for what runs.

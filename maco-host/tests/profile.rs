@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use kernels::{ADD, BY, Builder, CENTRE, DOUBLE, LINEAR, SCHEDULES, SLOW, chain};
 use maco_graph::ir::TensorKind::{In, Out, Temp};
 use maco_graph::spec::Element::{Bf16, F32};
-use maco_host::profile::{FileError, Group, Kind, Operation, Profile, Roofline, Span, TaskPlace, read_costs, write_costs};
-use maco_host::{Arguments, Cost, Costs, Device, Plan, PlanOptions};
+use maco_host::profile::{Busy, FileError, Group, Kind, Operation, Profile, Roofline, Scheduler, Span, TaskPlace, read_costs, write_costs};
+use maco_host::{Arguments, Cost, Costs, Device, Plan, PlanOptions, Schedule};
 
 fn run(plan: &Plan, m: u64, n: u64) {
     let device = plan.device().clone();
@@ -115,6 +115,67 @@ fn a_pipeline_records_its_roles() {
     assert!(profile.operations.iter().all(|operation| operation.bytes.is_some()));
 }
 
+/// When each scheduler served, and that somebody did before a task ran that another one had to come before.
+fn attended(profile: &Profile, schedulers: usize) {
+    assert_eq!(profile.schedulers.len(), schedulers);
+    for scheduler in &profile.schedulers {
+        let busy = &scheduler.busy;
+        assert!(!busy.is_empty() && scheduler.multiprocessor.is_none(), "{scheduler:?}");
+        assert!(busy.iter().all(|busy| busy.start <= busy.end && busy.end <= profile.elapsed), "{scheduler:?}");
+        assert!(busy.windows(2).all(|pair| pair[0].end <= pair[1].start), "{scheduler:?}");
+        // To take messages and to push takes time: a clock may tick seldom, but not so seldom.
+        assert!(2 * busy.iter().filter(|busy| busy.duration() > 0).count() > busy.len(), "{scheduler:?}");
+    }
+    let runs: HashMap<u32, &Span> = profile.runs().map(|run| (run.task, run)).collect();
+    for (from, to) in profile.edges().filter(|_| schedulers > 0) {
+        let (end, start) = (runs[&from].end, runs[&to].start);
+        let mut busy = profile.schedulers.iter().flat_map(|scheduler| &scheduler.busy);
+        assert!(busy.any(|busy| busy.start <= start && busy.end >= end), "nobody served between {end} and {start}");
+    }
+}
+
+#[test]
+fn schedulers_note_when_they_served() {
+    for (schedule, schedulers) in [
+        (Schedule::Static, 0),
+        (Schedule::Tickets, 0),
+        (Schedule::Schedulers(1), 1),
+        (Schedule::Schedulers(2), 2),
+        (Schedule::SpareWarps(2), 2),
+    ] {
+        let (plan, profile) = profile(PlanOptions::new().schedule(schedule), 3);
+        sound(&plan, &profile);
+        attended(&profile, schedulers);
+        // Half a millisecond of each task is nobody's but the workers'.
+        let rows = profile.summary().schedulers;
+        assert_eq!(rows.len(), schedulers);
+        assert!(rows.iter().all(|row| row.busy > 0.0 && row.busy < 100.0), "{rows:?}");
+    }
+    let device = Device::cpu_with(12);
+    let options = PlanOptions::new().workers(2).pipelined(true).schedule(Schedule::Schedulers(2));
+    let plan = Plan::build(&device, chain(&SLOW, 16, 24).program(), &options).unwrap();
+    plan.profile(true).unwrap();
+    run(&plan, 16, 24);
+    attended(&plan.profile_report().unwrap(), 2);
+}
+
+#[test]
+fn what_a_scheduler_finds_no_room_for_is_counted() {
+    let device = Device::cpu_with(1);
+    let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new().schedule(Schedule::Schedulers(1))).unwrap();
+    plan.profile(true).unwrap();
+    run(&plan, 8, 8);
+    let all = plan.profile_report().unwrap();
+    assert_eq!(all.dropped, 0);
+    plan.profile_keeping(1).unwrap();
+    run(&plan, 8, 8);
+    let profile = plan.profile_report().unwrap();
+    // One of each: consumers, store, scheduler. Which times are one differs from launch to launch.
+    assert_eq!((profile.spans.len(), profile.schedulers[0].busy.len()), (2, 1));
+    assert!(profile.dropped >= 3 * plan.tasks() as u64 - 2, "{}", profile.dropped);
+    assert!(all.schedulers[0].busy.len() > 1, "{:?}", all.schedulers);
+}
+
 #[test]
 fn what_is_off_records_nothing() {
     let device = Device::cpu_with(2);
@@ -201,6 +262,7 @@ fn by_hand() -> Profile {
         workers: 2,
         multiprocessors: vec![7, 9],
         elapsed: 400,
+        schedulers: vec![],
         dropped: 0,
         roofline: None,
         operations: vec![operation("a", 2), operation("b", 1), operation("c", 1)],
@@ -215,6 +277,77 @@ fn by_hand() -> Profile {
         ],
         dependencies: vec![Group { producers: vec![0, 1], consumers: vec![2] }, Group { producers: vec![2], consumers: vec![3] }],
     }
+}
+
+/// The same, pushed by two schedulers, of which the second one has nothing to do.
+fn pushed_by_hand() -> Profile {
+    let busy = |start, end| Busy { start, end };
+    let schedulers = vec![
+        Scheduler { multiprocessor: Some(3), busy: vec![busy(0, 8), busy(152, 160), busy(262, 266)] },
+        Scheduler { multiprocessor: None, busy: vec![] },
+    ];
+    Profile { schedule: "schedulers".into(), schedulers, ..by_hand() }
+}
+
+#[test]
+fn a_summary_has_a_line_per_scheduler() {
+    let (bare, pushed) = (by_hand().summary(), pushed_by_hand().summary());
+    assert_eq!((&bare.operations, bare.busy), (&pushed.operations, pushed.busy), "a scheduler runs no tasks");
+    assert!(bare.schedulers.is_empty() && !bare.to_string().contains("busy"));
+    let [first, second] = &pushed.schedulers[..] else { panic!("{pushed:?}") };
+    assert_eq!((first.busy, first.times, second.busy, second.times), (5.0, 3, 0.0, 0));
+    let text = pushed.to_string();
+    assert!(text.contains("\nscheduler 0 (SM 3): busy 5.0 % of the time, 3 times, 7 ns in the mean\n"), "{text}");
+    assert!(text.ends_with("\nscheduler 1: busy 0.0 % of the time, 0 times, 0 ns in the mean\n"), "{text}");
+    // Nor is it in what is made of tasks.
+    assert_eq!(pushed_by_hand().critical_path(), by_hand().critical_path());
+    assert_eq!(pushed_by_hand().costs(), by_hand().costs());
+}
+
+#[test]
+fn a_trace_has_a_track_per_scheduler() {
+    let path = directory("schedulers").join("trace.json");
+    let (_, measured) = profile(PlanOptions::new().schedule(Schedule::Schedulers(2)), 3);
+    for profile in [measured, pushed_by_hand()] {
+        profile.write_chrome(&path).unwrap();
+        assert_eq!(Profile::read_chrome(&path).unwrap(), profile);
+    }
+    let good = std::fs::read_to_string(&path).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&good).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let of = |pid: u32, ph: &str| events.iter().filter(|event| event["pid"] == pid && event["ph"] == ph).collect::<Vec<_>>();
+    let named = |pid| of(pid, "M").iter().find(|event| event["name"] == "process_name").unwrap()["args"]["name"].clone();
+    assert_eq!((named(2), named(3)), ("scheduler 0 (SM 3)".into(), "scheduler 1".into()));
+    assert_eq!((of(2, "X").len(), of(3, "X").len()), (3, 0));
+    assert!(of(2, "X").iter().all(|event| event["name"] == "serve" && event["tid"] == 0));
+    let first = events.iter().position(|event| event["cat"] == "serve").unwrap();
+    let serve = r#""cat":"serve","dur":0.008,"name":"serve","ph":"X","pid":2,"tid":0"#;
+    for (from, to, what) in [
+        (serve, serve.replace(r#""pid":2"#, r#""pid":4"#), format!("event {first}: field `pid`: expected a scheduler: 2 to 3, found 4")),
+        (serve, serve.replace(r#""pid":2"#, r#""pid":1"#), format!("event {first}: field `pid`: expected a scheduler: 2 to 3, found 1")),
+        (
+            serve,
+            serve.replace(r#""tid":0"#, r#""tid":1"#),
+            format!("event {first}: field `tid`: expected 0, the track of `serve`, found 1"),
+        ),
+        (r#""multiprocessor":3"#, r#""multiprocessor":"x""#.into(), "otherData.maco.schedulers[0]: field `multiprocessor`".into()),
+        (
+            r#""schedulers":[{"multiprocessor":3},{"multiprocessor":null}],"#,
+            String::new(),
+            format!("event {first}: field `cat`: expected no `serve`"),
+        ),
+    ] {
+        assert!(good.contains(from), "{from} in\n{good}");
+        std::fs::write(&path, good.replacen(from, &to, 1)).unwrap();
+        let error = Profile::read_chrome(&path).unwrap_err();
+        assert!(error.code() == 64 && error.to_string().contains(&what), "`{what}` in {error}");
+    }
+    // As it was before there were such tracks.
+    by_hand().write_chrome(&path).unwrap();
+    let old = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, old.replacen(r#""schedulers":[],"#, "", 1)).unwrap();
+    assert!(old.contains(r#""schedulers":[],"#));
+    assert_eq!(Profile::read_chrome(&path).unwrap(), by_hand());
 }
 
 #[test]

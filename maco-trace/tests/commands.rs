@@ -17,6 +17,7 @@ fn profile(factor: u64) -> Profile {
         workers: 2,
         multiprocessors: vec![4, 5],
         elapsed: shift + 2200,
+        schedulers: vec![],
         dropped: 0,
         roofline: None,
         operations: vec![operation("a", 2), operation("b <c>", 1)],

@@ -114,6 +114,9 @@ impl Ahead {
                 return false;
             }
             let Some(idle) = scheduler.idle() else { return false };
+            if crate::profile::ON {
+                scheduler.serving.found();
+            }
             let lane = found.trailing_zeros();
             let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
             scheduler.push_ahead(idle, task, scheduler.worker(first + lane), ended);

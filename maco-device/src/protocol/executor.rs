@@ -3,6 +3,7 @@
 use super::{Machine, Outcome, Queue, Run, enter, leave, notify, schedule, signal, wait};
 use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_END, ROLE_CONSUME, ROLE_STORE, Share, View};
 use crate::profile::Recorder;
+use crate::profile::served::Served;
 
 /// Runs the tasks of `worker` and leaves. `body` runs one task; after `Abort` the worker takes no more.
 ///
@@ -61,7 +62,9 @@ pub unsafe fn attend<M: Machine>(machine: &M, launch: &Launch, number: u32) {
         let run = Run::new(machine, launch, launch.workers + number);
         enter(machine, &run);
         let memory = (*(launch.shares as *const Share).add(number as usize)).memory as *mut u32;
-        schedule(machine, launch, &run, number, memory);
+        let served = Served::new(launch, number);
+        schedule(machine, launch, &run, number, memory, served.serving());
+        served.finish();
         leave(machine, run.state, launch.workers + number, launch.executors);
     }
 }

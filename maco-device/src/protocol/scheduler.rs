@@ -10,6 +10,8 @@ use super::mailbox::{clear, inbox, mailbox, peek, put};
 use super::wait::{Look, Patience};
 use super::{Machine, Run, late};
 use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, Share, Wait};
+use crate::profile;
+use crate::profile::served::Serving;
 
 /// One scheduler at work.
 pub(super) struct Scheduler<'a, M> {
@@ -22,21 +24,22 @@ pub(super) struct Scheduler<'a, M> {
     pub(super) tasks: u32,
     pub(super) at: Layout,
     memory: *mut u32,
+    pub(super) serving: Serving<'a>,
 }
 
-/// Runs scheduler `number` until its tasks have ended or the plan is aborted. All lanes call together.
+/// Runs scheduler `number` until its tasks have ended or the plan is aborted; `serving` notes when it served. All lanes call together.
 ///
 /// # Safety
-/// `run` is a live launch, `memory` holds the image of the share, is used by nobody else, and was written before by this executor
-/// or one that has met it at a barrier.
+/// `run` is a live launch, `serving` its notes of this scheduler, `memory` holds the image of the share, is used by nobody else, and was written
+/// before by this executor or one that has met it at a barrier.
 #[inline(always)]
-pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32) {
+pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32, serving: Serving<'_>) {
     // SAFETY: the caller promises a live launch; the plan checks 1 <= schedulers <= workers.
     unsafe {
         let share = (launch.shares as *const Share).add(number as usize).read();
         let at = Layout::new(&share, launch.workers, launch.schedulers, number);
         let own = own(launch.workers, launch.schedulers, number);
-        let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory };
+        let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory, serving };
         let mut patience = Patience::new();
         let (mut turn, mut ahead) = (0, Ahead::default());
         loop {
@@ -61,6 +64,10 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
             // Of a task that was pushed ahead, the end may be heard before all that it waited for: messages would be left behind.
             if scheduler.load(scheduler.at.ended) == scheduler.tasks && scheduler.load(scheduler.at.ahead) == 0 {
                 scheduler.finish();
+                if profile::ON {
+                    serving.swept(true);
+                    serving.swept(false);
+                }
                 return;
             }
             // A spare warp has no registers to look ahead.
@@ -68,8 +75,14 @@ pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, numb
                 ahead.begin(&scheduler);
             }
             if machine.roomy() && ahead.look(&scheduler) || heard || pushed {
+                if profile::ON {
+                    serving.swept(true);
+                }
                 patience = Patience::new();
                 continue;
+            }
+            if profile::ON {
+                serving.swept(false);
             }
             match patience.look(machine, run) {
                 Look::Again => {}
@@ -136,6 +149,10 @@ impl<M: Machine> Scheduler<'_, M> {
         // A rolled loop over registers: the code is long.
         while machine.vote(now | w1 | w2 | w3 | w4 != 0) != 0 {
             if !heard {
+                if profile::ON {
+                    // SAFETY: passed on from the caller.
+                    unsafe { self.serving.found() };
+                }
                 machine.acquire();
                 heard = true;
             }
@@ -237,6 +254,9 @@ impl<M: Machine> Scheduler<'_, M> {
                 let mut room = machine.vote(outstanding <= most);
                 if room == 0 {
                     continue;
+                }
+                if profile::ON {
+                    self.serving.found();
                 }
                 // What `hear` acquired becomes visible to whoever reads a place that is filled from here on.
                 machine.release();

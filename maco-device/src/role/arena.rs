@@ -167,7 +167,7 @@ impl Arena {
         self.base() + OWNERS + n % (CHUNKS / 2) * 4
     }
 
-    /// Words of [`crate::profile`].
+    /// Words of [`crate::profile`]. There is no room for more.
     #[inline(always)]
     pub fn profile(self) -> u32 {
         self.base() + PROFILE

@@ -5,6 +5,7 @@ use core::mem::offset_of;
 use super::machine::{Lane, Warp};
 use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
 use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::arena::{ARRIVALS, Arena};
@@ -206,6 +207,6 @@ unsafe fn spare(launch: &Launch, number: u32) {
         copy(&share, share.memory, words, special::thread() % 32, 32);
         warp::sync();
         let run = Run::new(&Warp, launch, number);
-        protocol::schedule(&Warp, launch, &run, number, share.memory as *mut u32);
+        protocol::schedule(&Warp, launch, &run, number, share.memory as *mut u32, Serving::here());
     }
 }

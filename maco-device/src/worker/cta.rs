@@ -6,6 +6,7 @@ use super::machine::{Lane, SharedWarp, Warp};
 use super::{control, fetch, flight, roles};
 use crate::abi::{Launch, SHARED_BYTES, Share};
 use crate::profile;
+use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
@@ -49,6 +50,9 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         // Meanwhile. What schedulers have there lies elsewhere.
         arena.init(thread, crate::abi::THREADS);
         if block >= workers {
+            if profile::ON && thread == 0 {
+                profile::init(arena, launch, block);
+            }
             barrier::wait_for_launch_before();
             delay::meet();
             scheduler(arena, launch, block - workers);
@@ -113,11 +117,15 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
         let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
         copy(&share, memory, words, special::thread(), crate::abi::THREADS);
         barrier::sync_cta();
+        if profile::ON && special::thread() / 32 == 1 {
+            // The scheduler has better to do.
+            profile::stamp(launch);
+        }
         if special::thread() < 32 && admitted(&run) {
             if share.memory == 0 {
-                protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32);
+                protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32, Serving::here());
             } else {
-                protocol::schedule(&Warp, launch, &run, number, memory as *mut u32);
+                protocol::schedule(&Warp, launch, &run, number, memory as *mut u32, Serving::here());
             }
         }
         warp::sync();

@@ -218,7 +218,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         run.clear_idle(machine, run.worker, (*launch).workers);
         let pushed = pushed(launch);
         let whole = *launch;
-        profile::stamp(arena);
+        profile::stamp(launch);
         let mut role = Store::new(arena, (*launch).maps);
         let mut n = 0;
         while let Some(published) = ready(arena, n) {

@@ -24,7 +24,7 @@ use crate::hang::{task_name, tile};
 use crate::lower::{Fault, Image, Lowered, MapRequest, Tables};
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
-use crate::profile::record::{self, Recorded};
+use crate::profile::record::{Recorded, Shape};
 use crate::program::Dispatch;
 use crate::report::Report;
 use crate::tensor::HostMemory;
@@ -61,7 +61,7 @@ struct Turn {
 /// Memory of a plan's records.
 struct Recording {
     memory: HostMemory,
-    records: u32,
+    shape: Shape,
 }
 
 /// What workers and schedulers read of a plan.
@@ -218,18 +218,17 @@ impl Executor {
         (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &parts.plan, false))
     }
 
-    /// Later launches record, `records` of each role of a worker at most; 0: none do.
-    pub(crate) fn profile(&self, parts: &Parts, records: u32) -> Result<(), Error> {
+    /// Later launches record so much; without room for any, none do.
+    pub(crate) fn profile(&self, parts: &Parts, shape: Shape) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
-        if records == 0 {
+        if shape.room == 0 {
             parts.set_profile(0, 0);
             return Ok(());
         }
-        let workers = parts.lowered.workers;
         let what = format!("the profile of megakernel `{}`", parts.megakernel());
-        let memory = HostMemory::zeroed(record::bytes(workers, records), &what)?;
-        parts.set_profile(memory.address(), records);
-        turn.recording = Some(Recording { memory, records });
+        let memory = HostMemory::zeroed(shape.bytes(), &what)?;
+        parts.set_profile(memory.address(), shape.room);
+        turn.recording = Some(Recording { memory, shape });
         Ok(())
     }
 
@@ -238,13 +237,13 @@ impl Executor {
         let turn = self.wait_for_turn();
         let mut profile = Profile::of(&parts.plan, parts.device.to_string(), None);
         let filled = turn.recording.as_ref().is_some_and(|recording| {
-            let workers = parts.lowered.workers as usize;
-            let records = workers * abi::ROLES as usize * recording.records as usize;
+            let shape = recording.shape;
+            let (profiles, records) = (shape.profiles() as usize, shape.records() as usize);
             let first = recording.memory.pointer().cast::<abi::Profile>();
-            // SAFETY: the memory was sized for these, is zeroed or was written by workers, and the lock keeps launches away.
+            // SAFETY: the memory was sized for these, is zeroed or was written by those who record, and the lock keeps launches away.
             let (profiles, records) =
-                unsafe { (std::slice::from_raw_parts(first, workers), std::slice::from_raw_parts(first.add(workers).cast(), records)) };
-            Recorded { profiles, records, room: recording.records, gpu: false }.fill(&mut profile)
+                unsafe { (std::slice::from_raw_parts(first, profiles), std::slice::from_raw_parts(first.add(profiles).cast(), records)) };
+            Recorded { profiles, records, shape, gpu: false }.fill(&mut profile)
         });
         if filled { Ok(profile) } else { Err(Error::NoProfile { megakernel: parts.megakernel().into() }) }
     }

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::lower::Fault;
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
-use crate::profile::record::{self, Recorded};
+use crate::profile::record::{Recorded, Shape};
 use crate::program::Program;
 use crate::report::Report;
 use crate::tensor::{Buffer, Rows};
@@ -53,7 +53,7 @@ struct Turn {
 
 struct Recording {
     memory: DeviceMemory,
-    records: u32,
+    shape: Shape,
 }
 
 /// Memory that queued work uses, with the event behind that work.
@@ -230,10 +230,10 @@ impl Executor {
         if parts.profile().0 == 0 { &self.kernel } else { self.profiled.get().unwrap_or(&self.kernel) }
     }
 
-    /// Later launches record, `records` of each role of a worker at most; 0: none do.
-    pub(crate) fn profile(&self, parts: &Parts, records: u32) -> Result<(), Error> {
+    /// Later launches record so much; without room for any, none do.
+    pub(crate) fn profile(&self, parts: &Parts, shape: Shape) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
-        if records == 0 {
+        if shape.room == 0 {
             parts.set_profile(0, 0);
             return Ok(());
         }
@@ -244,13 +244,13 @@ impl Executor {
             // The lock is held: nobody else sets it.
             let _ = self.profiled.set(kernel.ok_or_else(none)?);
         }
-        if turn.recordings.last().is_none_or(|last| last.records != records) {
+        if turn.recordings.last().is_none_or(|last| last.shape != shape) {
             let what = format!("the profile of megakernel `{}`", parts.megakernel());
-            let memory = DeviceMemory::zeroed(&self.context, record::bytes(parts.lowered.workers, records), &what)?;
-            turn.recordings.push(Recording { memory, records });
+            let memory = DeviceMemory::zeroed(&self.context, shape.bytes(), &what)?;
+            turn.recordings.push(Recording { memory, shape });
         }
         if let Some(recording) = turn.recordings.last() {
-            parts.set_profile(recording.memory.address(), records);
+            parts.set_profile(recording.memory.address(), shape.room);
         }
         Ok(())
     }
@@ -262,14 +262,14 @@ impl Executor {
         let none = || Error::NoProfile { megakernel: parts.megakernel().into() };
         let recording = turn.recordings.last().ok_or_else(none)?;
         self.context.settle()?;
-        let workers = parts.lowered.workers as usize;
-        let mut profiles = vec![abi::Profile::default(); workers];
-        let mut records = vec![abi::Record::default(); workers * abi::ROLES as usize * recording.records as usize];
+        let shape = recording.shape;
+        let mut profiles = vec![abi::Profile::default(); shape.profiles() as usize];
+        let mut records = vec![abi::Record::default(); shape.records() as usize];
         let behind = recording.memory.address() + size_of_val(&*profiles) as u64;
         download(&self.context, &mut profiles, recording.memory.address())?;
         download(&self.context, &mut records, behind)?;
         let mut profile = Profile::of(&parts.plan, self.context.to_string(), self.context.roofline());
-        let filled = Recorded { profiles: &profiles, records: &records, room: recording.records, gpu: true }.fill(&mut profile);
+        let filled = Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile);
         if filled { Ok(profile) } else { Err(none()) }
     }
 

@@ -1,5 +1,5 @@
 //! A profile in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and `chrome://tracing` show: a process per worker, a thread
-//! per role, an arrow for each dependency.
+//! per role, an arrow for each dependency; and behind the workers a process per scheduler.
 //!
 //! What else a profile knows is in `otherData.maco`, with the version of its format, so that nothing is lost by writing and reading.
 
@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::{Profile, Role, Span};
+use super::{Profile, Role, SERVE, Span};
 use crate::files::{FileError, TRACE};
 
 /// Version of `otherData.maco`.
@@ -50,6 +50,12 @@ impl Profile {
                 event(json!({"ph": "M", "name": "thread_name", "pid": worker, "tid": role as u32, "args": {"name": role.name()}}))?;
             }
         }
+        for (number, scheduler) in self.schedulers.iter().enumerate() {
+            let pid = self.workers as usize + number;
+            event(json!({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": scheduler.label(number)}}))?;
+            event(json!({"ph": "M", "name": "process_sort_index", "pid": pid, "tid": 0, "args": {"sort_index": pid}}))?;
+            event(json!({"ph": "M", "name": "thread_name", "pid": pid, "tid": 0, "args": {"name": SERVE}}))?;
+        }
         for span in &self.spans {
             let place = &self.tasks[span.task as usize];
             event(json!({
@@ -62,6 +68,19 @@ impl Profile {
                 "dur": micro(span.duration()),
                 "args": {"task": span.task, "tile": place.tile},
             }))?;
+        }
+        for (number, scheduler) in self.schedulers.iter().enumerate() {
+            for busy in &scheduler.busy {
+                event(json!({
+                    "ph": "X",
+                    "name": SERVE,
+                    "cat": SERVE,
+                    "pid": self.workers as usize + number,
+                    "tid": 0,
+                    "ts": micro(busy.start),
+                    "dur": micro(busy.duration()),
+                }))?;
+            }
         }
         for (id, (from, to)) in self.arrows().into_iter().enumerate() {
             let arrow = |ph, span: &Span, at| {
@@ -116,6 +135,7 @@ impl Profile {
         let tasks: Vec<Value> = self.tasks.iter().map(|task| json!({"operation": task.operation, "tile": task.tile})).collect();
         let dependencies: Vec<Value> =
             self.dependencies.iter().map(|group| json!({"producers": group.producers, "consumers": group.consumers})).collect();
+        let schedulers: Vec<Value> = self.schedulers.iter().map(|scheduler| json!({"multiprocessor": scheduler.multiprocessor})).collect();
         json!({
             "version": VERSION,
             "megakernel": self.megakernel,
@@ -123,6 +143,7 @@ impl Profile {
             "schedule": self.schedule,
             "workers": self.workers,
             "multiprocessors": self.multiprocessors,
+            "schedulers": schedulers,
             "elapsed_ns": self.elapsed,
             "dropped": self.dropped,
             "roofline": roofline,

@@ -1,4 +1,4 @@
-//! What a launch did and when: spans of every worker and role, and what they mean in the user's names.
+//! What a launch did and when: spans of every worker, role and scheduler, and what they mean in the user's names.
 //!
 //! How spans are recorded does not belong here (`maco-device`), nor does drawing them (`maco-trace`). All times are nanoseconds from
 //! the first moment of the launch.
@@ -18,9 +18,9 @@ pub use crate::files::FileError;
 pub use chrome::MOST_ARROWS;
 pub use costs::{read_costs, write_costs};
 pub use path::{CriticalPath, Step};
-pub use summary::{OperationSummary, Summary};
+pub use summary::{OperationSummary, SchedulerSummary, Summary};
 
-/// One launch, as its workers noted it.
+/// One launch, as its workers and schedulers noted it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
     /// The megakernel.
@@ -33,7 +33,9 @@ pub struct Profile {
     pub workers: u32,
     /// The multiprocessor of each worker; empty on a CPU.
     pub multiprocessors: Vec<u32>,
-    /// From the first worker's begin to the last one's end, in nanoseconds.
+    /// What each scheduler did; empty where nobody pushes tasks.
+    pub schedulers: Vec<Scheduler>,
+    /// From the first begin of a worker or scheduler to the last end, in nanoseconds.
     pub elapsed: u64,
     /// Records for which there was no room: the spans are not all.
     pub dropped: u64,
@@ -92,6 +94,49 @@ pub struct Group {
     /// They begin after all producers.
     pub consumers: Vec<u32>,
 }
+
+/// A scheduler: a CTA or a spare warp of a GPU, a thread of a CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scheduler {
+    /// Its multiprocessor, that of a worker too if it is a spare warp; none on a CPU.
+    pub multiprocessor: Option<u32>,
+    /// When it served, in order of time; between two of these it looked for messages in vain.
+    pub busy: Vec<Busy>,
+}
+
+impl Scheduler {
+    /// Nanoseconds in which it served.
+    pub fn serving(&self) -> u64 {
+        self.busy.iter().map(Busy::duration).sum()
+    }
+
+    /// `scheduler 0 (SM 7)`
+    pub fn label(&self, number: usize) -> String {
+        match self.multiprocessor {
+            Some(sm) => format!("scheduler {number} (SM {sm})"),
+            None => format!("scheduler {number}"),
+        }
+    }
+}
+
+/// A time in which a scheduler took arrivals and pushed tasks: from the first message that it found until it had done all that there was to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy {
+    /// First nanosecond.
+    pub start: u64,
+    /// End, in nanoseconds.
+    pub end: u64,
+}
+
+impl Busy {
+    /// Nanoseconds.
+    pub const fn duration(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+/// What a scheduler does, in tables and files.
+const SERVE: &str = "serve";
 
 /// Who noted a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -202,6 +247,7 @@ impl Profile {
             schedule: plan.schedule.name().to_owned(),
             workers: plan.workers,
             multiprocessors: Vec::new(),
+            schedulers: Vec::new(),
             elapsed: 0,
             dropped: 0,
             roofline,

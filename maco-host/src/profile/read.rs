@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::chrome::VERSION;
-use super::{Group, Kind, Operation, Profile, Roofline, Span, TaskPlace};
+use super::{Busy, Group, Kind, Operation, Profile, Roofline, SERVE, Scheduler, Span, TaskPlace};
 use crate::files::{At, FileError, Reader, TRACE, json};
 
 const HELP: &str = "record and write the trace again with `Profile::write_chrome`";
@@ -37,7 +37,12 @@ impl Profile {
             let object = event.as_object().ok_or_else(|| reader.field(&place, "", "an object", Some(event)))?;
             let at = At { reader: &reader, place, object };
             if at.text("ph")? == "X" {
-                profile.spans.push(at.span(&profile)?);
+                if at.text("cat")? == SERVE {
+                    let (scheduler, busy) = at.busy(&profile)?;
+                    profile.schedulers[scheduler].busy.push(busy);
+                } else {
+                    profile.spans.push(at.span(&profile)?);
+                }
             }
         }
         Ok(profile)
@@ -71,6 +76,17 @@ impl At<'_> {
         if !multiprocessors.is_empty() && multiprocessors.len() != workers as usize {
             return Err(self.wrong("multiprocessors", format!("none, or one for each of {workers} workers")));
         }
+        // Traces that are older than schedulers' tracks have none.
+        let schedulers = match self.object.get("schedulers") {
+            None => Vec::new(),
+            Some(_) => self.all("schedulers", |at| {
+                let multiprocessor = match at.object.get("multiprocessor") {
+                    Some(Value::Null) => None,
+                    _ => Some(at.below("multiprocessor", WORDS, "a multiprocessor")?),
+                };
+                Ok(Scheduler { multiprocessor, busy: Vec::new() })
+            })?,
+        };
         let roofline = match self.object.get("roofline") {
             Some(Value::Null) => None,
             Some(Value::Object(object)) => {
@@ -89,6 +105,7 @@ impl At<'_> {
             schedule: self.text("schedule")?.to_owned(),
             workers,
             multiprocessors,
+            schedulers,
             elapsed: self.whole("elapsed_ns")?,
             dropped: self.whole("dropped")?,
             roofline,
@@ -102,7 +119,7 @@ impl At<'_> {
     fn span(&self, profile: &Profile) -> Result<Span, FileError> {
         let word = self.text("cat")?;
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
-        let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load` or `store`"))?;
+        let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load`, `store` or `serve`"))?;
         let arguments = self.object.get("args").and_then(Value::as_object).ok_or_else(|| self.wrong("args", "an object"))?;
         let arguments = At { reader: self.reader, place: format!("{}: args", self.place), object: arguments };
         let task = arguments.below("task", profile.tasks.len() as u64, "a task")?;
@@ -112,5 +129,21 @@ impl At<'_> {
         }
         let start = self.micro("ts")?;
         Ok(Span { worker, kind, task, start, end: start + self.micro("dur")? })
+    }
+
+    /// When a scheduler served, and which one.
+    fn busy(&self, profile: &Profile) -> Result<(usize, Busy), FileError> {
+        let (workers, schedulers) = (profile.workers as usize, profile.schedulers.len());
+        let process = self.whole("pid")? as usize;
+        let number = process.checked_sub(workers).filter(|&number| number < schedulers);
+        let number = number.ok_or_else(|| match schedulers {
+            0 => self.wrong("cat", "no `serve` where there are no schedulers"),
+            _ => self.wrong("pid", format!("a scheduler: {workers} to {}", workers + schedulers - 1)),
+        })?;
+        if self.whole("tid")? != 0 {
+            return Err(self.wrong("tid", "0, the track of `serve`"));
+        }
+        let start = self.micro("ts")?;
+        Ok((number, Busy { start, end: start + self.micro("dur")? }))
     }
 }

@@ -1,71 +1,109 @@
 //! From records in ticks of many clocks to spans on one. What spans mean does not belong here.
 
-use maco_device::abi::{self, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record};
+use maco_device::abi::{self, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
 
-use super::{Kind, Profile, Span};
+use super::{Busy, Kind, Profile, Scheduler, Span};
 
 /// Ticks by which the first record of a role may lie before the worker's stamp, which is made meanwhile: far more than it takes.
 const EARLY: u32 = 1 << 24;
 
-/// Bytes of the records of `workers` workers, and of their profiles in front.
-pub(crate) fn bytes(workers: u32, records: u32) -> u64 {
-    u64::from(workers) * (size_of::<abi::Profile>() as u64 + u64::from(ROLES) * u64::from(records) * size_of::<Record>() as u64)
+/// Who records, and how much: what lies where in the memory of a plan's records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) workers: u32,
+    pub(crate) schedulers: u32,
+    /// Most records of each role of a worker.
+    pub(crate) room: u32,
 }
 
-/// Room for each role where nobody asked for more or less: two records for each of twice the tasks that a worker would have if all had
-/// as many, and for all tasks of a small plan, in 64 MB for the whole device.
-pub(crate) fn room(workers: u32, tasks: usize) -> u32 {
-    let most = (64 << 20) / u64::from(workers.max(1)) / u64::from(ROLES) / size_of::<Record>() as u64;
-    let share = (2 * tasks.div_ceil(workers.max(1) as usize)).max(512).min(tasks);
-    (2 * share as u64).clamp(16, most.max(16)) as u32
+impl Shape {
+    /// With room for what is recorded of so many tasks, where nobody asked for more or less: two records for each of twice the tasks that a worker
+    /// would have if all had as many, and for all tasks of a small plan, in 64 MB for the whole device. A scheduler has the room of a role of
+    /// all workers that it pushes to: it notes at most a record for each message.
+    pub(crate) fn of(workers: u32, schedulers: u32, tasks: usize) -> Shape {
+        let one = Shape { workers, schedulers, room: 1 };
+        let most = (64 << 20) / one.records().max(1) / size_of::<Record>() as u64;
+        let share = (2 * tasks.div_ceil(workers.max(1) as usize)).max(512).min(tasks);
+        Shape { room: (2 * share as u64).clamp(16, most.max(16)) as u32, ..one }
+    }
+
+    /// Profiles: of workers, then of schedulers.
+    pub(crate) fn profiles(self) -> u64 {
+        u64::from(self.workers) + u64::from(self.schedulers)
+    }
+
+    /// Records: worker after worker, role after role, then scheduler after scheduler.
+    pub(crate) fn records(self) -> u64 {
+        u64::from(self.workers) * u64::from(ROLES) * u64::from(self.room) + u64::from(self.schedulers) * self.served()
+    }
+
+    /// Most records of a scheduler.
+    fn served(self) -> u64 {
+        u64::from(served(self.room, self.workers, self.schedulers))
+    }
+
+    /// Bytes of the profiles, and of the records behind them.
+    pub(crate) fn bytes(self) -> u64 {
+        self.profiles() * size_of::<abi::Profile>() as u64 + self.records() * size_of::<Record>() as u64
+    }
 }
 
-/// What the workers of one launch wrote.
+/// What the workers and schedulers of one launch wrote.
 pub(crate) struct Recorded<'a> {
     pub(crate) profiles: &'a [abi::Profile],
-    /// Worker after worker, role after role.
     pub(crate) records: &'a [Record],
-    /// Of each role.
-    pub(crate) room: u32,
+    pub(crate) shape: Shape,
     /// Whether workers are multiprocessors.
     pub(crate) gpu: bool,
 }
 
 impl Recorded<'_> {
-    /// Fills in the spans. False if not every worker has ended a launch that recorded.
+    /// Fills in the spans. False if not everybody has ended a launch that recorded.
     pub(crate) fn fill(&self, profile: &mut Profile) -> bool {
-        if self.profiles.is_empty() || self.profiles.iter().any(|worker| worker.written == 0) {
+        if self.profiles.is_empty() || self.profiles.iter().any(|executor| executor.written == 0) {
             return false;
         }
+        let (workers, schedulers) = self.profiles.split_at(self.shape.workers as usize);
         let rate = self.rate();
-        let first = self.profiles.iter().map(|worker| worker.begin.nanoseconds).min().unwrap_or(0);
-        // Nanoseconds, which may be before the first stamp by a little.
+        let first = self.profiles.iter().map(|executor| executor.begin.nanoseconds).min().unwrap_or(0);
+        let room = self.shape.room;
         let mut spans: Vec<(i64, i64, Span)> = Vec::new();
-        for (number, worker) in self.profiles.iter().enumerate() {
-            let begin = (worker.begin.nanoseconds - first) as f64;
-            let time = |ticks: i64| (begin + ticks as f64 * rate).round() as i64;
+        for (number, worker) in workers.iter().enumerate() {
             for role in 0..ROLES as usize {
                 let made = worker.made[role];
-                profile.dropped += u64::from(made.saturating_sub(self.room));
-                let at = (number * ROLES as usize + role) * self.room as usize;
-                let (mut last, mut ticks) = (worker.begin.ticks as u32, 0i64);
-                for (position, record) in self.records[at..at + made.min(self.room) as usize].iter().enumerate() {
-                    let on = record.start.wrapping_sub(last);
-                    ticks += if position == 0 && on > u32::MAX - EARLY { i64::from(on as i32) } else { i64::from(on) };
-                    last = record.start;
+                profile.dropped += u64::from(made.saturating_sub(room));
+                let at = (number * ROLES as usize + role) * room as usize;
+                for (record, start, end) in times(worker, first, rate, &self.records[at..at + made.min(room) as usize]) {
                     let Some(kind) = kind(record.kind) else { continue };
-                    let (start, end) = (time(ticks), time(ticks + i64::from(record.ticks)));
                     spans.push((start, end, Span { worker: number as u32, kind, task: record.task, start: 0, end: 0 }));
                 }
             }
         }
-        let origin = spans.iter().map(|span| span.0).min().unwrap_or(0).min(0);
-        let ends = self.profiles.iter().map(|worker| {
-            let ticks = worker.end.ticks.saturating_sub(worker.begin.ticks);
-            (worker.begin.nanoseconds - first) as i64 + (ticks as f64 * rate).round() as i64
+        let mut busy: Vec<Vec<(i64, i64)>> = Vec::new();
+        let served = self.shape.served() as usize;
+        for (number, scheduler) in schedulers.iter().enumerate() {
+            let made = scheduler.made[0] as usize;
+            profile.dropped += made.saturating_sub(served) as u64;
+            let at = workers.len() * ROLES as usize * room as usize + number * served;
+            let times = times(scheduler, first, rate, &self.records[at..at + made.min(served)]);
+            busy.push(times.map(|(_, start, end)| (start, end)).collect());
+        }
+        let starts = spans.iter().map(|span| span.0).chain(busy.iter().flatten().map(|busy| busy.0));
+        let origin = starts.min().unwrap_or(0).min(0);
+        let ends = self.profiles.iter().map(|executor| {
+            let ticks = executor.end.ticks.saturating_sub(executor.begin.ticks);
+            (executor.begin.nanoseconds - first) as i64 + (ticks as f64 * rate).round() as i64
         });
-        let end = ends.chain(spans.iter().map(|span| span.1)).max().unwrap_or(0);
+        let end = ends.chain(spans.iter().map(|span| span.1)).chain(busy.iter().flatten().map(|busy| busy.1)).max().unwrap_or(0);
         profile.elapsed = (end - origin) as u64;
+        profile.schedulers = schedulers
+            .iter()
+            .zip(busy)
+            .map(|(scheduler, busy)| Scheduler {
+                multiprocessor: self.gpu.then_some(scheduler.sm),
+                busy: busy.into_iter().map(|(start, end)| Busy { start: (start - origin) as u64, end: (end - origin) as u64 }).collect(),
+            })
+            .collect();
         let tasks = profile.tasks.len() as u32;
         profile.spans = spans
             .into_iter()
@@ -73,12 +111,12 @@ impl Recorded<'_> {
             .map(|(start, end, span)| Span { start: (start - origin) as u64, end: (end - origin) as u64, ..span })
             .collect();
         if self.gpu {
-            profile.multiprocessors = self.profiles.iter().map(|worker| worker.sm).collect();
+            profile.multiprocessors = workers.iter().map(|worker| worker.sm).collect();
         }
         true
     }
 
-    /// Nanoseconds per tick. All workers' clocks have one rate. The first stamp of each is made where the shared clock ticks, the last
+    /// Nanoseconds per tick. All clocks have one rate. The first stamp of each is made where the shared clock ticks, the last
     /// one at any time, so that it may be late by part of a tick: the largest quotient is the one nearest to the truth.
     fn rate(&self) -> f64 {
         let of = |worker: &abi::Profile| {
@@ -89,6 +127,19 @@ impl Recorded<'_> {
         let most = self.profiles.iter().filter_map(of).fold(0.0, f64::max);
         if most > 0.0 { most } else { 1.0 }
     }
+}
+
+/// The records of one role of `executor`, from when to when each lasted: in nanoseconds from `first`, which may be before the first stamp by a little.
+fn times<'a>(executor: &abi::Profile, first: u64, rate: f64, records: &'a [Record]) -> impl Iterator<Item = (&'a Record, i64, i64)> {
+    let begin = (executor.begin.nanoseconds - first) as f64;
+    let time = move |ticks: i64| (begin + ticks as f64 * rate).round() as i64;
+    let (mut last, mut ticks) = (executor.begin.ticks as u32, 0i64);
+    records.iter().enumerate().map(move |(position, record)| {
+        let on = record.start.wrapping_sub(last);
+        ticks += if position == 0 && on > u32::MAX - EARLY { i64::from(on as i32) } else { i64::from(on) };
+        last = record.start;
+        (record, time(ticks), time(ticks + i64::from(record.ticks)))
+    })
 }
 
 fn kind(kind: u32) -> Option<Kind> {
@@ -114,6 +165,7 @@ mod tests {
             schedule: "static".into(),
             workers,
             multiprocessors: vec![],
+            schedulers: vec![],
             elapsed: 0,
             dropped: 0,
             roofline: None,
@@ -142,7 +194,8 @@ mod tests {
         // Before the stamp, which was made meanwhile.
         records[ROLES as usize] = record(10);
         let mut profile = empty(2);
-        assert!(Recorded { profiles: &profiles, records: &records, room: 1, gpu: true }.fill(&mut profile));
+        let shape = Shape { workers: 2, schedulers: 0, room: 1 };
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
         let times: Vec<_> = profile.spans.iter().map(|span| (span.worker, span.start, span.end)).collect();
         assert_eq!(times, [(0, 700, 800), (1, 80, 180)]);
         assert_eq!((profile.elapsed, profile.dropped, &profile.multiprocessors[..]), (2100, 0, &[0, 0][..]));
@@ -153,17 +206,59 @@ mod tests {
         let profiles = [abi::Profile { made: [5, 0, 3], written: 1, ..abi::Profile::default() }];
         let records = vec![Record { kind: KIND_RUN, ..Record::default() }; 2 * ROLES as usize];
         let mut profile = empty(1);
-        assert!(Recorded { profiles: &profiles, records: &records, room: 2, gpu: false }.fill(&mut profile));
+        let shape = Shape { workers: 1, schedulers: 0, room: 2 };
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile));
         assert_eq!((profile.dropped, profile.spans.len()), (4, 4));
         let unwritten = [abi::Profile { written: 0, ..profiles[0] }];
-        assert!(!Recorded { profiles: &unwritten, records: &records, room: 2, gpu: false }.fill(&mut empty(1)));
+        assert!(!Recorded { profiles: &unwritten, records: &records, shape, gpu: false }.fill(&mut empty(1)));
+    }
+
+    /// Two schedulers behind a worker, of which the second one's clock shows other numbers and has found no room for its third record.
+    #[test]
+    fn schedulers_have_tracks_of_their_own() {
+        let executor = |ticks: u64, nanoseconds: u64, made: u32, sm: u32| abi::Profile {
+            begin: Stamp { ticks, nanoseconds },
+            end: Stamp { ticks: ticks + 4000, nanoseconds: nanoseconds + 2000 },
+            made: [made, 0, 0],
+            sm,
+            written: 1,
+            ..abi::Profile::default()
+        };
+        let profiles = [executor(0, 7000, 0, 3), executor(100, 7000, 1, 4), executor(1 << 40, 7050, 3, 5)];
+        let shape = Shape { workers: 1, schedulers: 2, room: 2 };
+        assert_eq!((shape.profiles(), shape.records()), (3, 2 * u64::from(ROLES) + 4));
+        let record = |start: u32, ticks: u32| Record { start, ticks, kind: abi::KIND_SERVE, task: 0 };
+        let mut records = vec![Record::default(); shape.records() as usize];
+        let at = 2 * ROLES as usize;
+        records[at] = record(120, 60);
+        records[at + 2..].copy_from_slice(&[record(10, 2), record(400, 1000)]);
+        let mut profile = empty(1);
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        let busy = |start, end| Busy { start, end };
+        let schedulers = [
+            Scheduler { multiprocessor: Some(4), busy: vec![busy(10, 40)] },
+            Scheduler { multiprocessor: Some(5), busy: vec![busy(55, 56), busy(250, 750)] },
+        ];
+        assert_eq!((&profile.schedulers[..], profile.dropped), (&schedulers[..], 1));
+        assert_eq!((&profile.multiprocessors[..], profile.elapsed, profile.spans.len()), (&[3][..], 2050, 0));
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: false }.fill(&mut profile));
+        assert!(profile.schedulers.iter().all(|scheduler| scheduler.multiprocessor.is_none()));
+        // A scheduler that has not ended.
+        let mut unwritten = profiles;
+        unwritten[2].written = 0;
+        assert!(!Recorded { profiles: &unwritten, records: &records, shape, gpu: true }.fill(&mut empty(1)));
     }
 
     #[test]
     fn the_default_has_room_for_every_task_of_a_small_plan() {
-        assert_eq!(room(4, 100), 200);
-        assert!(room(132, 100_000) >= 2 * 2 * 100_000 / 132);
-        assert!(bytes(132, room(132, 1 << 20)) <= 65 << 20);
-        assert!(room(1 << 16, 1 << 20) >= 16);
+        assert_eq!(Shape::of(4, 0, 100).room, 200);
+        assert!(Shape::of(132, 0, 100_000).room >= 2 * 2 * 100_000 / 132);
+        assert!(Shape::of(1 << 16, 0, 1 << 20).room >= 16);
+        for schedulers in [0, 1, 3, 131] {
+            assert!(Shape::of(132, schedulers, 1 << 20).bytes() <= 65 << 20);
+        }
+        // A message for each task and for each that waits for it.
+        assert!(Shape::of(132, 2, 100_000).served() >= 2 * 100_000 / 2);
+        assert!(Shape::of(2, 2, 100).served() >= 200);
     }
 }

@@ -1,4 +1,4 @@
-//! A profile as a table: one row per operation.
+//! A profile as a table: one row per operation, and a line for each scheduler.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,6 +12,8 @@ use super::{Kind, Profile, Role};
 pub struct Summary {
     /// Rows, in program order.
     pub operations: Vec<OperationSummary>,
+    /// Schedulers, which run no tasks and are in none of the rows.
+    pub schedulers: Vec<SchedulerSummary>,
     /// Nanoseconds of the launch.
     pub elapsed: u64,
     /// Part of the workers' time in which tasks ran, in percent.
@@ -43,6 +45,19 @@ pub struct OperationSummary {
     pub overlap: f64,
     /// Workers that ran it.
     pub workers: u32,
+}
+
+/// One scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SchedulerSummary {
+    /// Its name, with its multiprocessor.
+    pub name: String,
+    /// Part of the launch in which it served, in percent; else it looked for messages in vain.
+    pub busy: f64,
+    /// How often it found some behind a vain look.
+    pub times: usize,
+    /// Nanoseconds that it served then, in the mean.
+    pub mean: f64,
 }
 
 impl Profile {
@@ -87,8 +102,15 @@ impl Profile {
                 workers: sum.workers.len() as u32,
             }
         });
+        let schedulers = self.schedulers.iter().enumerate().map(|(number, scheduler)| SchedulerSummary {
+            name: scheduler.label(number),
+            busy: percent(scheduler.serving() as f64, self.elapsed as f64),
+            times: scheduler.busy.len(),
+            mean: scheduler.serving() as f64 / scheduler.busy.len().max(1) as f64,
+        });
         Summary {
             operations: operations.collect(),
+            schedulers: schedulers.collect(),
             elapsed: self.elapsed,
             busy: percent(total as f64, self.elapsed as f64 * f64::from(self.workers)),
             dropped: self.dropped,
@@ -158,7 +180,11 @@ impl fmt::Display for Summary {
         for column in table.column_iter_mut().skip(2) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        writeln!(f, "{table}")
+        writeln!(f, "{table}")?;
+        for row in &self.schedulers {
+            writeln!(f, "{}: busy {:.1} % of the time, {} times, {} in the mean", row.name, row.busy, row.times, time(row.mean))?;
+        }
+        Ok(())
     }
 }
 
