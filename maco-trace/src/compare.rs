@@ -31,6 +31,12 @@ fn sums(profile: &Profile) -> Vec<(String, Sum)> {
     sums
 }
 
+/// Part of the time in which schedulers served, in the mean, in percent; none without schedulers.
+fn schedulers(profile: &Profile) -> Option<f64> {
+    let rows = profile.summary().schedulers;
+    (!rows.is_empty()).then(|| rows.iter().map(|row| row.busy).sum::<f64>() / rows.len() as f64)
+}
+
 /// The table, with the launches above it.
 pub fn table(before: &Profile, after: &Profile) -> String {
     let mut text = String::new();
@@ -47,6 +53,11 @@ pub fn table(before: &Profile, after: &Profile) -> String {
         );
     }
     let _ = writeln!(text, "elapsed: {}", change(before.elapsed as f64, after.elapsed as f64));
+    let (old, new) = (schedulers(before), schedulers(after));
+    if old.is_some() || new.is_some() {
+        let show = |busy: Option<f64>| busy.map_or("–".into(), |busy| format!("{busy:.1}"));
+        let _ = writeln!(text, "schedulers busy: {} → {} % of the time", show(old), show(new));
+    }
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
     table.set_header(["operation", "tasks", "time, µs", "change", "mean, µs", "wait %"]);

@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors
+    /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors; and how busy schedulers were
     #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\n\
                       Example: maco-trace summary trace.json")]
     Summary {
@@ -48,7 +48,7 @@ enum Command {
         /// What it is
         after: PathBuf,
     },
-    /// The timeline as a picture: a row per worker, with a line for each role
+    /// The timeline as a picture: a row per worker, with a line for each role, and one per scheduler
     #[command(after_help = "Colours are operations, light grey is waiting; --critical-path joins the tasks of the longest chain.\n\n\
                       Example: maco-trace draw trace.json -o timeline.svg --critical-path")]
     Draw {

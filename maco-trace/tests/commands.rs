@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use maco_host::profile::{Group, Kind, Operation, Profile, Span, TaskPlace, read_costs};
+use maco_host::profile::{Busy, Group, Kind, Operation, Profile, Scheduler, Span, TaskPlace, read_costs};
 
 /// `a` on two workers, then `b <c>` after both; `factor` makes `a` longer.
 fn profile(factor: u64) -> Profile {
@@ -31,6 +31,13 @@ fn profile(factor: u64) -> Profile {
         ],
         dependencies: vec![Group { producers: vec![0, 1], consumers: vec![2] }],
     }
+}
+
+/// The same with two schedulers, of which the second one served for `factor` times as long.
+fn pushed(factor: u64) -> Profile {
+    let scheduler = |sm, busy| Scheduler { multiprocessor: Some(sm), busy };
+    let second = vec![Busy { start: 0, end: 160 * factor }, Busy { start: 1000, end: 1000 + 160 * factor }];
+    Profile { schedulers: vec![scheduler(6, vec![]), scheduler(7, second)], ..profile(1) }
 }
 
 struct Bench(PathBuf);
@@ -97,6 +104,29 @@ fn compare_tells_what_changed() {
     other.write_chrome(bench.0.join("c.json")).unwrap();
     let text = bench.prints(&["compare", "a.json", "c.json"]);
     assert!(text.contains("2.00 → –") && text.contains("– → 2.00"), "{text}");
+}
+
+#[test]
+fn schedulers_are_told_apart_from_workers() {
+    let bench = Bench::new("schedulers");
+    pushed(1).write_chrome(bench.0.join("p.json")).unwrap();
+    pushed(2).write_chrome(bench.0.join("q.json")).unwrap();
+    let (plain, text) = (bench.prints(&["summary", "a.json"]), bench.prints(&["summary", "p.json"]));
+    let rest = text.strip_prefix(&plain).expect("the same rows");
+    assert_eq!(
+        rest,
+        "scheduler 0 (SM 6): busy 0.0 % of the time, 0 times, 0 ns in the mean\nscheduler 1 (SM 7): busy 10.0 % of the time, 2 times, 160 ns in the mean\n"
+    );
+    assert!(bench.prints(&["compare", "p.json", "q.json"]).contains("schedulers busy: 5.0 → 10.0 % of the time\n"));
+    assert!(bench.prints(&["compare", "a.json", "q.json"]).contains("schedulers busy: – → 10.0 % of the time\n"));
+    assert!(!bench.prints(&["compare", "a.json", "b.json"]).contains("schedulers"));
+    assert_eq!(bench.prints(&["critical-path", "a.json"]), bench.prints(&["critical-path", "p.json"]));
+    bench.prints(&["draw", "a.json", "-o", "a.svg"]);
+    bench.prints(&["draw", "p.json", "-o", "p.svg"]);
+    let svg = |name| String::from_utf8(bench.read(name)).unwrap();
+    assert_eq!(svg("p.svg").matches("<title>").count(), profile(1).spans.len() + 2);
+    assert!(svg("p.svg").contains("serve: 0.160 µs from 1.000 µs on") && svg("p.svg").contains("scheduler 1 (SM 7)"));
+    assert!(svg("p.svg").contains("a scheduler serves") && !svg("a.svg").contains("scheduler"));
 }
 
 #[test]

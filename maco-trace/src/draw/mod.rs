@@ -75,6 +75,7 @@ const WAITING: Colour = [225, 225, 225];
 const INK: Colour = [30, 30, 30];
 const RULE: Colour = [200, 200, 200];
 const PATH: Colour = [220, 20, 20];
+const SERVING: Colour = [90, 90, 90];
 
 /// Height of a letter, and width of one in the picture of pixels.
 const LETTER: f64 = 8.0;
@@ -130,7 +131,8 @@ impl Scene {
         let row = lane * roles.len().max(1) as f64 + 2.0;
         let legend_rows = profile.operations.len() as f64;
         let top = MARGIN + 3.0 * LINE;
-        let bottom = top + row * f64::from(profile.workers);
+        // Schedulers have a line each, as far apart as workers: their names must fit.
+        let bottom = top + row * (f64::from(profile.workers) + profile.schedulers.len() as f64);
         let mut scene = Scene {
             width,
             height: bottom + LINE * (legend_rows + 3.0) + MARGIN,
@@ -154,6 +156,17 @@ impl Scene {
                 None => format!("worker {worker}"),
             };
             scene.label(MARGIN, y(worker, Role::Consume), name);
+        }
+        for (number, scheduler) in profile.schedulers.iter().enumerate() {
+            let y = top + row * (f64::from(profile.workers) + number as f64);
+            if number.is_multiple_of(every) {
+                scene.label(MARGIN, y, scheduler.label(number));
+            }
+            for busy in &scheduler.busy {
+                let (left, right) = (x(busy.start), x(busy.end));
+                let title = format!("serve: {}", when(busy.start, busy.duration()));
+                scene.add(Rectangle { x: left, y, width: (right - left).max(0.5), height: lane, colour: SERVING, title: Some(title) });
+            }
         }
         for span in &profile.spans {
             let role = span.kind.role();
@@ -226,7 +239,8 @@ impl Scene {
 
     fn legend(&mut self, profile: &Profile, roles: &[Role], mut y: f64) {
         let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
-        self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting", names.join(", ")));
+        let serving = if profile.schedulers.is_empty() { "" } else { "; dark grey: a scheduler serves" };
+        self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting{serving}", names.join(", ")));
         for (index, operation) in profile.operations.iter().enumerate() {
             y += LINE;
             let colour = COLOURS[index % COLOURS.len()];
@@ -237,13 +251,11 @@ impl Scene {
 }
 
 fn title(profile: &Profile, span: &Span) -> String {
-    format!(
-        "{} {}: {:.3} µs from {:.3} µs on",
-        span.kind.name(),
-        profile.label(span.task),
-        span.duration() as f64 / 1e3,
-        span.start as f64 / 1e3
-    )
+    format!("{} {}: {}", span.kind.name(), profile.label(span.task), when(span.start, span.duration()))
+}
+
+fn when(start: u64, duration: u64) -> String {
+    format!("{:.3} µs from {:.3} µs on", duration as f64 / 1e3, start as f64 / 1e3)
 }
 
 /// Half way to white.
