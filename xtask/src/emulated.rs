@@ -15,7 +15,7 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 14] = [
+const PROGRAMS: [(&str, &str, &str); 15] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
@@ -26,6 +26,7 @@ const PROGRAMS: [(&str, &str, &str); 14] = [
     ("products", "products", "gpu::sorts"),
     ("products", "products", "gpu::layers"),
     ("delays", "delays", "gpu"),
+    ("profiled", "profile", "gpu_schedulers"),
     ("tasks", "elements", "gpu"),
     ("tasks", "lookups", "gpu"),
     ("tasks", "norms", "gpu"),

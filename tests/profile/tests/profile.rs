@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use maco::profile::{Kind, Profile, Span};
+use maco::profile::{Busy, Kind, Profile, Span};
 use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
 use profiled::kernels::{LINKS, chain, layers};
 
@@ -118,6 +118,82 @@ fn times(device: &Device) {
     if device.is_gpu() {
         assert!(hop.is_some_and(|hop| hop < 10_000), "{hop:?}");
     }
+}
+
+/// Runs `chain` of tasks that take so long; its plan and profile. Without `records` there is room for all.
+fn profile_chain(device: &Device, schedule: Schedule, nanoseconds: u32, records: Option<u32>) -> (Plan, Profile) {
+    const FAN: u64 = 4;
+    let options = PlanOptions::new().schedule(schedule).workers(4);
+    let plan = chain::plan_with(device, chain::Dims { C: 8 * FAN }, &options).unwrap();
+    let x = device.zeros::<u32>([1]).unwrap();
+    let (mut root, mut fan) = (device.zeros::<u32>([8]).unwrap(), device.zeros::<u32>([8 * FAN]).unwrap());
+    let mut links: [Tensor<u32>; LINKS] = std::array::from_fn(|_| device.zeros::<u32>([8]).unwrap());
+    match records {
+        None => plan.profile(true).unwrap(),
+        Some(records) => plan.profile_keeping(records).unwrap(),
+    }
+    plan.run(&x, nanoseconds, &mut root, &mut fan, &mut links).unwrap();
+    let profile = plan.profile_report().unwrap();
+    let plan: &Plan = &plan;
+    (plan.clone(), profile)
+}
+
+/// Schedulers serve between tasks of which one waits for the other, and not while these run.
+fn served(device: &Device) {
+    // Far longer than a scheduler serves, on an emulated GPU too.
+    const ASKED: u32 = 400_000;
+    let apart = apart(device);
+    for schedule in [Schedule::Static, Schedule::Schedulers(1), Schedule::SpareWarps(1), Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
+        let (plan, profile) = profile_chain(device, schedule, ASKED, None);
+        sound(&plan, &profile);
+        let (count, spare) = match schedule {
+            Schedule::Schedulers(count) => (count, false),
+            Schedule::SpareWarps(count) => (count, true),
+            _ => (0, false),
+        };
+        assert_eq!(profile.schedulers.len(), count as usize, "{schedule:?}");
+        let all: Vec<&Busy> = profile.schedulers.iter().flat_map(|scheduler| &scheduler.busy).collect();
+        for (number, scheduler) in profile.schedulers.iter().enumerate() {
+            assert!(!scheduler.busy.is_empty(), "{schedule:?}: scheduler {number} pushes to somebody");
+            assert!(scheduler.busy.iter().all(|busy| busy.end <= profile.elapsed));
+            assert!(scheduler.busy.windows(2).all(|pair| pair[0].end <= pair[1].start), "{schedule:?}: {:?}", scheduler.busy);
+            assert_eq!(scheduler.multiprocessor.is_some(), device.is_gpu());
+            if let Some(sm) = scheduler.multiprocessor {
+                // A spare warp is one of the worker of its number; a CTA has its multiprocessor for itself.
+                let worker = profile.multiprocessors.iter().position(|&of| of == sm);
+                assert_eq!(worker, spare.then_some(number), "{schedule:?}");
+                assert!(2 * scheduler.serving() < profile.elapsed, "{schedule:?}: {:?}", profile.summary().schedulers);
+            }
+        }
+        if count > 0 {
+            let mut runs = vec![None; profile.tasks.len()];
+            profile.runs().for_each(|run| runs[run.task as usize] = Some(run));
+            for (from, to) in profile.edges() {
+                let (end, start) = (runs[from as usize].unwrap().end, runs[to as usize].unwrap().start);
+                let found = all.iter().any(|busy| busy.start <= start + apart && busy.end + apart >= end);
+                assert!(found, "{schedule:?}: nobody served between {end} and {start}: {all:?}");
+            }
+            // While a task runs, nothing comes: most tasks of the chain are ended and pushed in a time of their own.
+            assert!(!device.is_gpu() || all.len() >= LINKS / 2, "{schedule:?}: {all:?}");
+        }
+    }
+    // Four workers have one record of each role, and so their scheduler four.
+    for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
+        let (_, profile) = profile_chain(device, schedule, ASKED, Some(1));
+        assert_eq!(profile.schedulers[0].busy.len(), 4, "{schedule:?}");
+        assert!(profile.dropped >= LINKS as u64, "{schedule:?}: {}", profile.dropped);
+    }
+}
+
+#[test]
+fn cpu_schedulers_serve_between_tasks() {
+    served(&Device::cpu_with(7));
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_schedulers_serve_between_tasks() {
+    served(&Device::gpu(0).expect("a GPU"));
 }
 
 #[test]
