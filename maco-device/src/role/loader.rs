@@ -250,8 +250,12 @@ impl Role for Loader {
                     to += stream::columns(J) * E::BYTES;
                 }
             };
-            // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-            let acquired = unsafe { self.ring.acquire(stream::pages(J), bytes * rows, copy) };
+            // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order. Stages that were begun
+            // in part are of an earlier task, which is loaded.
+            let acquired = unsafe {
+                self.ring.throttle(stream::pages(J));
+                self.ring.acquire(stream::pages(J), bytes * rows, copy)
+            };
             if !acquired || left <= stream::columns(J) {
                 return;
             }

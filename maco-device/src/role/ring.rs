@@ -19,6 +19,10 @@ pub struct Ring {
     parity: u32,
 }
 
+/// Pages of streamed weights that are asked for and have not come: see [`Ring::throttle`]. Those of the whole ring, of all multiprocessors, are
+/// what memory needs 6 µs for, and what a boundary waits for is asked for behind them (docs/internals/gemv.md).
+const UNDER_WAY: u32 = 4;
+
 const LENT: u32 = 16;
 const EXCESS: u32 = 1 << 31;
 const PRECEDES: u32 = 1 << 12;
@@ -195,6 +199,20 @@ impl Ring {
         unsafe { mbarrier::arrive_expect(full, bytes) };
         copy(Room { shared: self.arena.page(first), full });
         true
+    }
+
+    /// Loader: waits until of the stages behind each other, of which the next one will have `pages`, at most as many are on their way as
+    /// [`UNDER_WAY`] pages hold, that one among them. What has come stays in the ring. Whatever began in that place last is waited for, or
+    /// nothing if nothing did: behind stages of another kind, that is not a limit. It comes, unless the CTA no longer waits: its copies have been asked for.
+    ///
+    /// # Safety
+    /// Called by the loader thread before [`Ring::acquire`], with no stage that is asked for in part.
+    #[inline(always)]
+    pub unsafe fn throttle(&self, pages: u32) {
+        let first = self.place(pages);
+        let at = if first >= UNDER_WAY { first - UNDER_WAY } else { first + PAGES - UNDER_WAY };
+        // SAFETY: an initialised barrier of the arena; the last phase of its page had the opposite of the next one's parity.
+        unsafe { self.arena.wait(self.arena.full(at), (self.parity >> at & 1) ^ 1) };
     }
 
     /// Loader: waits until the stages `others` are given back.
