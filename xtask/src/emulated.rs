@@ -15,8 +15,9 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 15] = [
+const PROGRAMS: [(&str, &str, &str); 17] = [
     ("kernels", "dense", "gpu"),
+    ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
     ("kernels", "split", "gpu::chain"),
@@ -27,6 +28,7 @@ const PROGRAMS: [(&str, &str, &str); 15] = [
     ("products", "products", "gpu::layers"),
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
+    ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu"),
     ("tasks", "lookups", "gpu"),
     ("tasks", "norms", "gpu"),

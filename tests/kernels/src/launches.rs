@@ -11,3 +11,8 @@ pub fn successor(cta: &mut Cta, #[read(i, j)] x: Tensor<u32, M, N>, #[write(i, j
 pub fn step(x: In<u32, M, N>, y: Out<u32, M, N>) {
     successor(x, y);
 }
+
+maco::task_set! {
+    /// Little code, which the driver compiles in seconds.
+    pub maps: maco::tasks::relu
+}

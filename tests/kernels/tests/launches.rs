@@ -3,12 +3,15 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use kernels::launches::step;
-use kernels::{dense, inputs, random, regions};
+use kernels::launches::{maps, step};
+use kernels::{dense, inputs, regions};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, scaled};
-use support::{Matrix, poisoned, rounds::rounds};
+use support::{
+    Matrix, poisoned,
+    rounds::{rounds, short},
+};
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 136, H: 264 };
 
@@ -74,17 +77,17 @@ fn gpu_runs_on_a_stream() {
 #[test]
 #[ignore = "gpu"]
 fn gpu_launches_wait_for_the_one_before() {
-    const DIMS: step::Dims = step::Dims { M: 4096, N: 1024 };
+    let dims = step::Dims { M: if short() { 256 } else { 4096 }, N: 1024 };
     let device = Device::gpu(0).unwrap();
     let stream = Stream::new(&device).unwrap();
-    let first: Vec<u32> = (0..DIMS.M as u32 * DIMS.N as u32).collect();
+    let first: Vec<u32> = (0..dims.M as u32 * dims.N as u32).collect();
     let pairs = rounds(10);
     for (cooperative, dependent) in [(true, true), (false, true), (true, false), (false, false)] {
         let options = PlanOptions::new().workers(device.workers() / 3).cooperative(cooperative).dependent_launch(dependent);
         // Two, since the launches of one would wait for each other's state.
-        let plans = [(); 2].map(|()| step::plan_with(&device, DIMS, &options).unwrap());
-        let mut x = device.upload(&first, [DIMS.M, DIMS.N]).unwrap();
-        let mut y = device.zeros::<u32>([DIMS.M, DIMS.N]).unwrap();
+        let plans = [(); 2].map(|()| step::plan_with(&device, dims, &options).unwrap());
+        let mut x = device.upload(&first, [dims.M, dims.N]).unwrap();
+        let mut y = device.zeros::<u32>([dims.M, dims.N]).unwrap();
         let there = plans[0].bind(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
         let back = plans[1].bind(Arguments::new().tensor(&y).tensor_mut(&mut x)).unwrap();
         let both = |stream: &Stream| (0..pairs).try_for_each(|_| there.launch_on(stream).and_then(|()| back.launch_on(stream)));
@@ -480,7 +483,7 @@ fn a_task_runs_on_its_own() {
 fn gpu_machine_code_or_ptx() {
     let device = Device::gpu(0).unwrap();
     let runs = |module: DeviceModule| {
-        let set = random::ops();
+        let set = maps();
         let embedded = Embedded { modules: vec![module].leak(), ..set.embedded };
         let mut graph = TaskGraph::new("positive", TaskSet { embedded, ..set });
         let x = graph.input::<f32>("x", [2, 2]);
@@ -491,7 +494,7 @@ fn gpu_machine_code_or_ptx() {
         assert_eq!(outputs.get::<f32>("y").unwrap().download().unwrap(), [0.0, 2.0, 0.0, 4.0]);
         Ok::<(), Error>(())
     };
-    let [module] = *random::ops().embedded.modules else { panic!("one target") };
+    let [module] = *maps().embedded.modules else { panic!("one target") };
     let no_ptx = ".version 8.0\n.target sm_90a\n.address_size 64\nno instruction;\n";
     if module.cubin.is_some() {
         runs(DeviceModule { ptx: no_ptx, ..module }).expect("machine code is enough");

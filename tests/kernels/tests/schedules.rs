@@ -37,12 +37,17 @@ fn options(device: &Device) -> Vec<PlanOptions> {
     counts.into_iter().flat_map(with).collect()
 }
 
+/// How often each option runs.
+fn times() -> usize {
+    if support::rounds::short() { 1 } else { 3 }
+}
+
 /// `run` gives the same bits under every option, three times each where not everything is slow.
 #[track_caller]
 fn agree(device: &Device, run: impl Fn(&PlanOptions, usize) -> Result<Vec<u64>, Error>) {
     let mut first = None;
     for options in options(device) {
-        for bits in run(&options, support::rounds::rounds(3)).unwrap() {
+        for bits in run(&options, times()).unwrap() {
             assert_eq!(bits, *first.get_or_insert(bits), "{options:?}");
         }
     }
@@ -134,7 +139,7 @@ fn drains(device: &Device) {
         let plan = uneven::counted::plan_with(device, dims, &options).unwrap();
         let drains = &plan.graph().lists.drains;
         assert_eq!(drains.len(), if plan.graph().schedule == Schedule::Static { 3 } else { 0 });
-        for _ in 0..support::rounds::rounds(3) {
+        for _ in 0..times() {
             let [mut found, mut last] = [(); 2].map(|()| poisoned::<f32>(device, m, n));
             reported(plan.run(&x, 2.0, &mut found, &mut last).unwrap(), &plan);
             y.exactly(&found, &format!("{options:?}"));
@@ -169,7 +174,7 @@ fn sums_to(device: &Device, expected: f64, build: impl Fn(&mut TaskGraph, Node, 
         let y = build(&mut graph, x, z);
         graph.output(y, "y");
         let compiled = graph.compile_with(device, &options).unwrap();
-        for _ in 0..3 {
+        for _ in 0..times() {
             let outputs = compiled.execute(Arguments::new().tensor(&ones).tensor(&ones)).unwrap();
             reported(outputs.report(), compiled.plan());
             Matrix::new(5, 9, |_, _| expected).exactly(outputs.get::<f32>("y").unwrap(), &format!("{options:?}"));

@@ -125,7 +125,7 @@ impl Layer {
 /// Random numbers, also NaN and infinities: the same bits, launch after launch, whatever comes late.
 fn layers(place: &Place, shape: [u64; 3], seed: u64) {
     let mut layer = Layer::new(place, shape, seed);
-    for launch in 0..if place.device.is_gpu() { 20 } else { 2 } {
+    for launch in 0..if place.device.is_gpu() { support::rounds::rounds(20) as u32 } else { 2 } {
         layer.plans.iter().for_each(|plan| plan.set_delays(launch * 7 + seed as u32 % 5));
         layer.same(1e-5, &format!("{shape:?}, launch {launch}"));
     }

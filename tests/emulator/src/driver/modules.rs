@@ -42,7 +42,8 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     healthy!();
     // SAFETY: any image has four bytes.
     let magic = unsafe { image.cast::<[u8; 4]>().read() };
-    if magic == *b"\x7FELF" || magic == 0xBA55_ED50u32.to_le_bytes() {
+    // Texts begin with a comment or a directive; all else is machine code, or nothing.
+    if !(magic[0].is_ascii_whitespace() || b"./".contains(&magic[0])) {
         return NO_BINARY_FOR_GPU;
     }
     // SAFETY: other images are terminated texts.

@@ -7,7 +7,7 @@ pub fn short() -> bool {
 
 /// How often a test repeats something: `full` times, or a few.
 pub fn rounds(full: usize) -> usize {
-    if short() { (full / 20).clamp(2, 100) } else { full }
+    if short() { (full / 50).clamp(2, 100) } else { full }
 }
 
 /// Seeds of a test's `nth` shape: every second one has special numbers.
