@@ -189,7 +189,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
-    /// come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, 192 KiB ahead of the products, and if no task of the graph
+    /// come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, up to 192 KiB ahead of the products, and if no task of the graph
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]
