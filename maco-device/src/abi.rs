@@ -36,14 +36,6 @@ pub const BOX: u32 = 64;
 /// Bytes of a row of a box: what the swizzle is made for.
 pub const ROW_BYTES: u32 = 128;
 
-/// Boxes of weights that stream, of two-byte elements: so many rows of pieces of [`PIECE`] columns, as they lie in a stage. Their tensor maps are those of pieces
-/// × pieces in a row × rows, without a swizzle.
-pub const STREAMED_ROWS: u32 = 8;
-/// See [`STREAMED_ROWS`].
-pub const STREAMED_PIECES: u32 = 8;
-/// Columns of a piece of a row: as many as an axis of a box has at most (CUDA driver API, `cuTensorMapEncodeTiled`).
-pub const PIECE: u32 = 256;
-
 /// Columns of a box of elements of `bytes` bytes, and elements of one step of a contraction.
 pub const fn columns(bytes: u32) -> u32 {
     ROW_BYTES / bytes

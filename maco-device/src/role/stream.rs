@@ -5,7 +5,7 @@
 //! through the ring, and how much of it in a stage.
 
 use super::ring::{Ring, Room};
-use crate::abi::{self, PAGE_BYTES, PAGES};
+use crate::abi::{PAGE_BYTES, PAGES};
 use crate::element::Element;
 use crate::hardware::tma;
 use crate::row::{RowInputs, RowOutputs};
@@ -21,11 +21,6 @@ pub const fn pages(rows: usize) -> u32 {
 /// Columns of a stage of `rows` rows of two-byte elements.
 pub const fn columns(rows: usize) -> u32 {
     pages(rows) * PAGE_BYTES / 2 / rows as u32
-}
-
-/// Whether a stage of `rows` rows has those that a box of weights in pieces has.
-pub const fn boxed(rows: usize) -> bool {
-    columns(rows) == abi::STREAMED_PIECES * abi::PIECE && (rows as u32).is_multiple_of(abi::STREAMED_ROWS)
 }
 
 /// Most pages of a stage of whole rows.
