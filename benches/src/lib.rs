@@ -1,4 +1,6 @@
 //! Kernels, peers and rows that the bench binaries share.
+use anyhow::Context;
+
 pub mod cublas;
 pub mod cublaslt;
 pub mod decode;
@@ -17,6 +19,12 @@ pub mod pytorch;
 pub mod rows;
 pub mod tasks;
 pub mod timing;
+
+/// Writes what the plan's last launch recorded to a file in `folder`, which is made if it is missing: `maco-trace` reads it.
+pub fn write_trace(plan: &maco::Plan, folder: &std::path::Path, case: &str) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("`{}` cannot be made", folder.display()))?;
+    Ok(plan.profile_report()?.write_chrome(folder.join(format!("{case}.json")))?)
+}
 
 /// Of plans that are measured beside launches of kernels: plain launches, as those are. Cooperative ones, the default, begin together or not at
 /// all, and each takes a microsecond longer (docs/decisions/0024-dependent-launches.md).

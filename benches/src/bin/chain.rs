@@ -36,6 +36,9 @@ struct Options {
     /// Tasks wait for counters, also where their data could carry flags.
     #[arg(long)]
     counters: bool,
+    /// Write what a launch did here: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    #[arg(long)]
+    traces: Option<PathBuf>,
     /// Norms are tasks of their own, also where products could make them.
     #[arg(long)]
     norms: bool,
@@ -71,6 +74,11 @@ fn main() -> anyhow::Result<()> {
         let error = error(&result.download()?, &expected);
         eprintln!("{system}: relative error {error:.1e}");
         ensure!(error < ROUNDED, "{system} computed something else than the host: relative error {error:.1e}");
+    }
+    if let Some(folder) = &options.traces {
+        plan.profile(true)?;
+        (*plan).run(given.arguments().tensor_mut(&mut ours))?;
+        benches::write_trace(&plan, folder, "layers")?;
     }
     let row = |name, theirs| Row::against("chain", format!("{LAYERS} layers"), "time", times[0], name, theirs);
     // One row: a product and a sum for each weight of two bytes.

@@ -107,7 +107,7 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
     if let Some(folder) = &options.traces {
         plan.profile(true)?;
         plan.run(&x, &up, &down, &mut ours)?;
-        plan.profile_report()?.write_chrome(folder.join(format!("M{m}-N{n}-K{k}.json")))?;
+        benches::write_trace(&plan, folder, &format!("M{m}-N{n}-K{k}"))?;
     }
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
     let (case, work) = (format!("M{m} N{n} K{k}"), Work::product(m, n, k));

@@ -155,7 +155,7 @@ impl Bench {
             plan.profile(true)?;
             let set = &mut sets[0];
             plan.run(&set.x, &set.up, &set.down, &mut set.ours)?;
-            plan.profile_report()?.write_chrome(folder.join(format!("M{m}-H{h}-K{k}.json")))?;
+            benches::write_trace(&plan, folder, &format!("M{m}-H{h}-K{k}"))?;
         }
         // What lies between the products need not be in memory.
         let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };
