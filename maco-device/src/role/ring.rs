@@ -20,8 +20,9 @@ pub struct Ring {
 }
 
 /// Pages of streamed weights that are asked for and have not come: see [`Ring::throttle`]. Those of the whole ring, of all multiprocessors, are
-/// what memory needs 6 µs for, and what a boundary waits for is asked for behind them (docs/internals/gemv.md).
+/// what memory needs 6 µs for; with fewer, products that wait for each other are faster (docs/internals/gemv.md).
 const UNDER_WAY: u32 = 4;
+const _: () = assert!(UNDER_WAY <= PAGES);
 
 const LENT: u32 = 16;
 const EXCESS: u32 = 1 << 31;

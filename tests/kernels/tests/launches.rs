@@ -8,10 +8,8 @@ use kernels::{dense, inputs, regions};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, scaled};
-use support::{
-    Matrix, poisoned,
-    rounds::{rounds, short},
-};
+use support::rounds::{rounds, short};
+use support::{Matrix, poisoned};
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 136, H: 264 };
 
