@@ -125,6 +125,12 @@ impl<'a, const STAGES: usize> Producer<'a, STAGES> {
         full
     }
 
+    /// Goes to the next stage, which another lane commits: all lanes of a warp have acquired it, and one of them fills it.
+    #[inline(always)]
+    pub fn skip(&mut self) {
+        self.at.advance::<STAGES>();
+    }
+
     /// Arrives, having written the present stage by itself, and goes to the next one. What tensor cores or copies will read of it needs a
     /// fence before this, by whoever wrote it, which [`crate::Warpgroup::sync_copies`] has.
     #[inline(always)]
@@ -176,12 +182,13 @@ mod tests {
         // SAFETY: one thread; barriers are behind the elements; all copies are waited for.
         unsafe {
             cta.pipeline::<64, 3>(1, 1, |_, pipeline| {
-                let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
+                let (mut producer, mut beside, mut consumer) = (pipeline.producer(), pipeline.producer(), pipeline.consumer());
                 let mut produced = 0;
                 for step in 0..20 {
                     while produced < 20.min(step + 2) {
                         let stage = producer.acquire().unwrap();
-                        assert_eq!(stage as usize, produced % 3);
+                        assert_eq!((stage as usize, beside.acquire()), (produced % 3, Some(stage)));
+                        beside.skip();
                         let full = producer.commit_copies(16);
                         place.load(4 * stage, from.as_ptr().add(produced).cast(), 4, &full);
                         produced += 1;

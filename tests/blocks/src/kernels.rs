@@ -401,11 +401,16 @@ unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1,
             let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
             let (mut asked, mut n) = (0, 0);
             while n < parts {
-                // The first thread is three stages ahead.
-                while first == 0 && asked < parts.min(n + STAGES as u32 - 1) {
+                // The first warp is three stages ahead: all of its lanes wait, since racecheck stands still where one of them does, and the
+                // first one asks.
+                while first < 32 && asked < parts.min(n + STAGES as u32 - 1) {
                     let Some(stage) = producer.acquire() else { break };
-                    let full = producer.commit_copies(2 * count(asked));
-                    places.load(stage * PART, x.pointer(0, (asked * PART) as i32), count(asked), &full);
+                    if first == 0 {
+                        let full = producer.commit_copies(2 * count(asked));
+                        places.load(stage * PART, x.pointer(0, (asked * PART) as i32), count(asked), &full);
+                    } else {
+                        producer.skip();
+                    }
                     asked += 1;
                 }
                 if let Some(stage) = consumer.acquire() {
