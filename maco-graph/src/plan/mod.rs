@@ -11,6 +11,7 @@
 mod beside;
 pub mod carried;
 mod check;
+mod deal;
 mod dependence;
 mod display;
 mod draft;
@@ -473,7 +474,11 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {
             list::lists(&graph, &calls, &events, drains, options, costs)
         }
-        _ => schedule::lists(events.tasks.len() as u32, drains, options)?,
+        _ => {
+            let dealt = options.schedule == Schedule::Static && options.placement.is_none() && drains.is_empty();
+            let alike = if dealt { deal::alike(&graph, &calls, &order, &events, options.workers) } else { None };
+            schedule::lists(events.tasks.len() as u32, drains, options, alike.as_deref())?
+        }
     };
     let mut plan = Plan {
         graph,

@@ -87,10 +87,11 @@ pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedu
     drains
 }
 
-/// Deals tasks `0..tasks`, which are in global order, but for those that workers claim from `drains`.
-pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options) -> Result<Lists, PlanError> {
+/// Deals tasks `0..tasks`, which are in global order, but for those that workers claim from `drains`: to the workers that the options name, or
+/// `alike` ([`super::deal`]), or round robin.
+pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, alike: Option<&[u32]>) -> Result<Lists, PlanError> {
     let refuse = |what: String| Err(PlanError::Placement { what: what.into() });
-    let (workers, placement) = (options.workers, options.placement.as_deref());
+    let (workers, placement) = (options.workers, options.placement.as_deref().or(alike));
     if options.schedule != Schedule::Static {
         return match placement {
             None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains, places: Vec::new() }),
@@ -177,34 +178,34 @@ mod tests {
 
     #[test]
     fn lists_are_dealt_round_robin() {
-        let lists = lists(7, vec![], &Options::new(3)).unwrap();
+        let lists = lists(7, vec![], &Options::new(3), None).unwrap();
         assert_eq!(lists.order, [0, 3, 6, 1, 4, 2, 5]);
         assert_eq!(lists.starts, [0, 3, 5, 7]);
-        let idle = super::lists(2, vec![], &Options::new(4)).unwrap();
+        let idle = super::lists(2, vec![], &Options::new(4), None).unwrap();
         assert_eq!(idle.starts, [0, 1, 2, 2, 2]);
     }
 
     #[test]
     fn lists_follow_a_placement() {
         let options = Options { placement: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
-        let lists = lists(5, vec![], &options).unwrap();
+        let lists = lists(5, vec![], &options, None).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 5, 5]));
         for wrong in [vec![0; 4], vec![0, 1, 2, 3, 4]] {
-            assert_eq!(super::lists(5, vec![], &Options { placement: Some(wrong), ..Options::new(4) }).unwrap_err().code(), 21);
+            assert_eq!(super::lists(5, vec![], &Options { placement: Some(wrong), ..Options::new(4) }, None).unwrap_err().code(), 21);
         }
-        assert!(super::lists(5, vec![], &Options { schedule: Schedule::Tickets, ..options }).is_err());
+        assert!(super::lists(5, vec![], &Options { schedule: Schedule::Tickets, ..options }, None).is_err());
     }
 
     #[test]
     fn drains_stand_in_every_list() {
-        let lists = lists(10, vec![0..2, 5..8], &Options::new(3)).unwrap();
+        let lists = lists(10, vec![0..2, 5..8], &Options::new(3), None).unwrap();
         assert_eq!((&lists.order[..], &lists.starts[..]), (&[2, 8, 3, 9, 4][..], &[0, 2, 4, 5][..]));
         let entries = |list| lists.entries(list).collect::<Vec<_>>();
         assert_eq!(entries(1), [Entry::Drain(0), Entry::Task(3), Entry::Drain(1), Entry::Task(9)]);
         assert_eq!(entries(2), [Entry::Drain(0), Entry::Task(4), Entry::Drain(1)]);
         // Where a drained task is placed is nobody's concern.
         let placement = Some(vec![9, 9, 0, 1, 0, 9, 9, 9, 1, 1]);
-        let lists = super::lists(10, vec![0..2, 5..8], &Options { placement, ..Options::new(3) }).unwrap();
+        let lists = super::lists(10, vec![0..2, 5..8], &Options { placement, ..Options::new(3) }, None).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![2, 4, 3, 8, 9], vec![0, 2, 5, 5]));
     }
 }

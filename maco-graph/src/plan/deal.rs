@@ -1,0 +1,64 @@
+//! Deals the tasks of products with few rows to the workers that have what they need.
+//!
+//! Where nobody says what tasks cost, they are dealt round robin (`schedule`). A product whose every tile needs one tile of an earlier call, as
+//! the operand of its epilogue, is dealt as that call was: such an edge never leaves its worker (`local`). A signal to another one
+//! waits behind a fence, and a fence behind the weights that are on their way (`docs/internals/gemv.md`).
+
+use super::PlannedCall;
+use super::events::Events;
+use crate::ir::Graph;
+
+/// Of the places in the last round of a call, at most one in so many may stay empty: calls that are dealt alike leave out the same workers.
+const EMPTY: u32 = 8;
+
+/// The worker of every task, if any call is dealt as another one was; `order` is that of the calls.
+pub(super) fn alike(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, workers: u32) -> Option<Vec<u32>> {
+    // The one task that fills a counter; MANY: there are several.
+    const MANY: u32 = u32::MAX;
+    if !graph.calls.iter().any(|call| call.task.streamed().is_some()) {
+        return None;
+    }
+    let mut filler: Vec<Option<u32>> = vec![None; events.counters as usize];
+    for (task, node) in (0..).zip(&events.tasks) {
+        for &counter in &events.signals[node.first_signal as usize..][..usize::from(node.signals)] {
+            let filler = &mut filler[counter as usize];
+            *filler = Some(if filler.is_none() { task } else { MANY });
+        }
+    }
+    // The latest call of which each task of `call` needs the one of the same number.
+    let before = |call: u32| {
+        let own = &calls[call as usize].tasks;
+        let needs = |task: u32| {
+            let node = &events.tasks[task as usize];
+            let waits = &events.waits[node.first_wait as usize..][..usize::from(node.waits)];
+            waits.iter().filter_map(|wait| filler[wait.counter as usize].filter(|&task| task != MANY))
+        };
+        let producers = needs(own.start).map(|task| events.tasks[task as usize].call);
+        let all = |&producer: &u32| {
+            let theirs = &calls[producer as usize].tasks;
+            theirs.len() == own.len() && own.clone().zip(theirs.clone()).all(|(task, other)| needs(task).any(|need| need == other))
+        };
+        producers.filter(all).max_by_key(|&producer| calls[producer as usize].tasks.start)
+    };
+    let fills = |tasks: u32| tasks.next_multiple_of(workers) - tasks <= tasks.next_multiple_of(workers) / EMPTY;
+    let mut placement = vec![0; events.tasks.len()];
+    let (mut begins, mut next, mut any) = (vec![0; calls.len()], 0, false);
+    for &call in order {
+        let tasks = calls[call as usize].tasks.clone();
+        if tasks.is_empty() {
+            continue;
+        }
+        let streamed = graph.calls[call as usize].task.streamed().is_some();
+        let beside = if streamed && fills(tasks.len() as u32) { before(call) } else { None };
+        any |= beside.is_some();
+        let begin = beside.map_or(next, |producer| begins[producer as usize]);
+        begins[call as usize] = begin;
+        for (number, task) in (0..).zip(tasks.clone()) {
+            placement[task as usize] = (begin + number) % workers;
+        }
+        if beside.is_none() {
+            next = (begin + tasks.len() as u32) % workers;
+        }
+    }
+    any.then_some(placement)
+}
