@@ -64,10 +64,18 @@ sanitize_one() {{
     esac
     printf '%-10s %-32s %5d  %s\n' "$1" "$2" $(($(date +%s) - begin)) "$result" > "$3/row"
 }}
+# Racecheck loses launches of two host threads ("failure to track a kernel launch"), and may then wait for ever.
+left_out() {{
+    case "$1 $2" in
+        "racecheck "*_from_two_threads) return 0 ;;
+        *) return 1 ;;
+    esac
+}}
 # All that nobody else has begun, as long as there is time. What takes longest comes first: races.
 sanitize_every() {{
     for tool in $tools; do
         for test in $units; do
+            left_out "$tool" "$test" && continue
             left=$((until - $(date +%s)))
             [ "$left" -gt 0 ] || return
             own="$folder/$tool-$test"
@@ -114,6 +122,7 @@ sanitize() {{
     failed=0
     for tool in $tools; do
         for test in $units; do
+            left_out "$tool" "$test" && continue
             row=$(cat "$folder/$tool-$test/row" 2> /dev/null || printf '%-10s %-32s %5d  %s' "$tool" "$test" 0 "not begun")
             table="$table$row
 "
