@@ -119,6 +119,8 @@ impl Ahead {
             }
             let lane = found.trailing_zeros();
             let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
+            // All lanes have read what the first one writes: a vote orders no accesses.
+            machine.converge();
             scheduler.push_ahead(idle, task, scheduler.worker(first + lane), ended);
             self.base = idle - idle % machine.lanes();
             self.begin(scheduler);
