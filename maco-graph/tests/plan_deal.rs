@@ -3,7 +3,7 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
-use maco_graph::spec::{Access, Index, Param, TaskKind, TaskSpec};
+use maco_graph::spec::{Access, Index, TaskKind, TaskSpec};
 use plan_graphs::{Build, GEMM, axis, tensor};
 
 /// As `skinny_linear` of the library.
@@ -15,11 +15,10 @@ static WITH: TaskSpec = TaskSpec {
         tensor("x", Access::Read, &[Index::Tile(0), Index::All]),
         tensor("w", Access::Read, &[Index::Tile(1), Index::All]),
         tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]),
-        R,
+        tensor("r", Access::Read, &[Index::Tile(0), Index::Tile(1)]),
     ],
     ..PRODUCT
 };
-const R: Param = tensor("r", Access::Read, &[Index::Tile(0), Index::Tile(1)]);
 
 /// The wide half of a decoder's layer, of one row: x → gate, up with gate → down with x, where `gate` and `up` have `tiles` tiles; `with` makes `up`.
 fn layer(tiles: u64, with: &'static TaskSpec) -> Graph {
@@ -74,10 +73,10 @@ fn all_others_are_dealt_round_robin() {
         let tasks = plan.tasks.len() as u32;
         (0..plan.workers).all(|worker| plan.lists.of(worker as usize).iter().copied().eq((worker..tasks).step_by(plan.workers as usize)))
     };
-    // Half of the last round would be empty; many need one, which others read too; tasks have no list; a placement is a placement.
+    // Half of the places would be empty; tasks have no list; a placement is a placement.
     assert!(round(&plan(layer(12, &WITH), &Options::new(24)).unwrap()));
-    let costly = Options { schedule: Schedule::Tickets, ..Options::new(8) };
-    assert_eq!(plan(layer(8, &WITH), &costly).unwrap().lists.starts.len(), 2);
+    let tickets = Options { schedule: Schedule::Tickets, ..Options::new(8) };
+    assert_eq!(plan(layer(8, &WITH), &tickets).unwrap().lists.starts.len(), 2);
     let dealt = plan(layer(8, &WITH), &Options::new(8)).unwrap();
     let placed = Options { placement: Some(vec![3; dealt.tasks.len()]), ..Options::new(8) };
     assert_eq!(workers(&plan(layer(8, &WITH), &placed).unwrap(), 2), [3; 8]);

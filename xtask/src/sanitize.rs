@@ -179,6 +179,8 @@ mod tests {
         assert_eq!((&rows[5][..2], rows[5][3]), (&["| racecheck", "test-c::gpu::one"][..], "failed (3) |"));
         let (code, text) = with(&tests, &["test-a", "test-b"], &[("MACO_TOOLS", "memcheck")]);
         assert!(code == Some(0) && !text.contains("racecheck "), "{text}");
+        let (code, text) = run(&tests, &["test-a::gpu::one_from_two_threads"]);
+        assert!(code == Some(0) && text.contains("memcheck   test-a::gpu::one_from_two_threads") && !text.contains("racecheck "), "{text}");
         let (code, text) = with(&tests[..1], &[], &[("MACO_SECONDS", "0")]);
         assert_eq!((code, text.matches("not begun").count()), (Some(1), 2), "{text}");
     }

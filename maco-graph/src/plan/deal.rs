@@ -8,7 +8,7 @@ use super::PlannedCall;
 use super::events::Events;
 use crate::ir::Graph;
 
-/// Of the places in the last round of a call, at most one in so many may stay empty: calls that are dealt alike leave out the same workers.
+/// Of the places in all rounds of a call, at most one in so many may stay empty: calls that are dealt alike leave out the same workers.
 const EMPTY: u32 = 8;
 
 /// The worker of every task, if any call is dealt as another one was; `order` is that of the calls.
