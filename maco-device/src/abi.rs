@@ -36,6 +36,14 @@ pub const BOX: u32 = 64;
 /// Bytes of a row of a box: what the swizzle is made for.
 pub const ROW_BYTES: u32 = 128;
 
+/// Boxes of weights that stream, of two-byte elements: so many rows of pieces of [`PIECE`] columns, as they lie in a stage. Their tensor maps are those of pieces
+/// × pieces in a row × rows, without a swizzle.
+pub const STREAMED_ROWS: u32 = 8;
+/// See [`STREAMED_ROWS`].
+pub const STREAMED_PIECES: u32 = 4;
+/// Columns of a piece of a row: as many as an axis of a box has at most (CUDA driver API, `cuTensorMapEncodeTiled`).
+pub const PIECE: u32 = 256;
+
 /// Columns of a box of elements of `bytes` bytes, and elements of one step of a contraction.
 pub const fn columns(bytes: u32) -> u32 {
     ROW_BYTES / bytes
@@ -65,6 +73,12 @@ pub const fn carried_stride(rows: u32, cols: u32) -> u32 {
 /// eight elements added up, and each row's factor.
 pub const fn norm_bytes(rows: u32, cols: u32) -> u32 {
     rows * (cols / 8 + 1) * 4
+}
+
+/// Bytes from the first row of a carried tile to the weights of its norm, if consumers have room for those.
+pub const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
+    let behind = (rows * carried_stride(rows, cols) * 2 + norm_bytes(rows, cols)).next_multiple_of(16);
+    if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
 }
 
 /// What is above the two bytes of every element that launch `launch` carries: another number than that of 65,535 launches before and behind

@@ -36,21 +36,43 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// If `condition` holds, `at` is valid for reads.
     #[inline(always)]
     unsafe fn read_if(condition: bool, at: *const Self) -> Self {
+        // SAFETY: passed on from the caller; of `BYTES` bytes, any bits are an element.
+        unsafe { core::mem::transmute_copy(&Self::bits_if(condition, at)) }
+    }
+    /// The same as bits, which nobody waits for until they are [made a value](Element::of_bits).
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn bits_if(condition: bool, at: *const Self) -> u32 {
         #[cfg(target_arch = "nvptx64")]
-        // SAFETY: passed on from the caller; any bits are an element.
+        // SAFETY: passed on from the caller.
         unsafe {
-            let bits = match size_of::<Self>() {
+            match size_of::<Self>() {
                 1 => crate::ptx::memory::load_if::<1>(condition, at.cast()),
                 2 => crate::ptx::memory::load_if::<2>(condition, at.cast()),
                 _ => crate::ptx::memory::load_if::<4>(condition, at.cast()),
-            };
-            core::mem::transmute_copy(&bits)
+            }
         }
         #[cfg(not(target_arch = "nvptx64"))]
         // SAFETY: as above.
         unsafe {
-            if condition { at.read() } else { core::mem::zeroed() }
+            match (condition, size_of::<Self>()) {
+                (false, _) => 0,
+                (_, 1) => at.cast::<u8>().read().into(),
+                (_, 2) => at.cast::<u16>().read().into(),
+                _ => at.cast::<u32>().read(),
+            }
         }
+    }
+    /// The value of an element with these bits.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn of_bits(bits: u32) -> Self::Value {
+        const { assert!(Self::BYTES <= 4) };
+        // SAFETY: no larger than a word; any bits are an element.
+        unsafe { core::mem::transmute_copy::<u32, Self>(&bits) }.value()
     }
     /// The same of any memory: rows that came through the ring are in shared memory.
     ///

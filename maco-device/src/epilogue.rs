@@ -224,26 +224,29 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
 }
 
 /// One element of a result.
-struct Spot {
+pub(crate) struct Spot {
     task: Task,
     anchor: Anchor,
     plane: i32,
     row: i32,
     col: i32,
+    /// Whether there is such an element.
+    inside: bool,
 }
 
 impl Source for Spot {
-    type Elements = f32;
+    /// Bits: what is read ahead is not waited for where it is asked for.
+    type Elements = u32;
     #[inline(always)]
-    fn tensor<O: MmaElement>(&self, n: usize) -> f32 {
+    fn tensor<O: MmaElement>(&self, n: usize) -> u32 {
         let tile: Tile<O, 0, 0> = self.task.tile(self.anchor.tensors + n, self.plane, 0, 0);
         let row = inside(self.row, tile.view.rows);
         // SAFETY: an operand has the shape of the result, or is one row of it; nobody writes it while the task runs.
-        unsafe { tile.pointer(row, self.col).read() }.value()
+        unsafe { O::bits_if(self.inside, tile.pointer(row, self.col)) }
     }
     #[inline(always)]
-    fn element<O: MmaElement>(element: &f32, _: usize) -> f32 {
-        *element
+    fn element<O: MmaElement>(element: &u32, _: usize) -> f32 {
+        O::of_bits(*element)
     }
     #[inline(always)]
     fn scalar(&self, n: usize) -> f32 {
@@ -259,17 +262,31 @@ pub(crate) fn inside(at: i32, extent: u32) -> i32 {
     if at < last { at } else { last }
 }
 
-/// The value of the element at (`row`, `col`) of `y`'s tile after the epilogue `T` of `task`.
-#[inline(always)]
-pub(crate) fn finish<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
-    value: f32,
-    task: Task,
-    y: Tile<E, I, J>,
-    (row, col): (u32, u32),
-) -> f32 {
-    let (plane, row, col) = (y.plane, y.row + row as i32, y.col + col as i32);
-    let spot = Spot { task, anchor: T::ANCHOR, plane, row, col };
-    T::apply::<Spot>(value, &T::read(&spot), 0)
+/// What the epilogue `T` of a task takes beside one element of its result.
+pub(crate) struct Beside<T: Epilogue>(T::Operands<Spot>);
+
+impl<T: Epilogue> Clone for Beside<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Epilogue> Copy for Beside<T> {}
+
+impl<T: Epilogue> Beside<T> {
+    /// Of the element at (`row`, `col`) of `y`'s tile, if there is one; asked for here, and waited for in [`Beside::finish`].
+    #[inline(always)]
+    pub(crate) fn read<E: MmaElement, const I: usize, const J: usize>(task: Task, y: Tile<E, I, J>, (row, col): (u32, u32)) -> Self {
+        let inside = row < y.rows() && col < y.cols();
+        let (plane, row, col) = (y.plane, y.row + row as i32, y.col + col as i32);
+        Beside(T::read(&Spot { task, anchor: T::ANCHOR, plane, row, col, inside }))
+    }
+
+    /// The element, of which the task has made `value`.
+    #[inline(always)]
+    pub(crate) fn finish(self, value: f32) -> f32 {
+        T::apply::<Spot>(value, &self.0, 0)
+    }
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]

@@ -11,13 +11,13 @@ use crate::element::tf32;
 type Row = [u8; ROW_BYTES as usize];
 
 /// The map of a tensor for modelled copies of boxes of `rows` rows: extents are columns, of `bytes` bytes each, rows and planes, strides the
-/// bytes from row to row and from plane to plane. With `rounds` elements of `f32` become tf32 on their way to shared memory.
-pub fn tensor_map(address: u64, extents: [u64; 3], strides: [u64; 2], bytes: u32, rows: u32, rounds: bool) -> TensorMap {
+/// bytes from row to row and from plane to plane. With `pieces` the extents are columns of a piece, pieces and rows, and a box has so many pieces of each of its rows. With `rounds` elements of `f32` become tf32 on their way to shared memory.
+pub fn tensor_map(address: u64, extents: [u64; 3], strides: [u64; 2], bytes: u32, (rows, pieces): (u32, u32), rounds: bool) -> TensorMap {
     let mut words = [0; 16];
     words[0] = address;
     words[1..4].copy_from_slice(&extents);
     words[4..6].copy_from_slice(&strides);
-    words[6..9].copy_from_slice(&[bytes.into(), rows.into(), rounds.into()]);
+    words[6..10].copy_from_slice(&[bytes.into(), rows.into(), rounds.into(), pieces.into()]);
     TensorMap(words)
 }
 
@@ -64,6 +64,33 @@ impl Place {
     }
 }
 
+/// A piece of a row.
+const PIECE_BYTES: u32 = abi::PIECE * 2;
+
+impl Place {
+    /// How many rows a box in pieces has, and how many pieces of each; none of another kind.
+    ///
+    /// # Safety
+    /// `map` is live.
+    unsafe fn pieces(self) -> Option<(u32, u32)> {
+        // SAFETY: the caller promises a live map.
+        let TensorMap([_, _, _, _, _, _, _, rows, _, pieces, ..]) = unsafe { (self.map as *const TensorMap).read() };
+        (pieces > 0).then_some((rows as u32, pieces as u32))
+    }
+
+    /// The host's address of piece `piece` of row `row` of the box; none outside the tensor.
+    ///
+    /// # Safety
+    /// `map` is live, and of a box in pieces.
+    unsafe fn piece(self, row: u32, piece: u32) -> Option<*const u8> {
+        // SAFETY: the caller promises a live map.
+        let TensorMap([address, _, pieces, rows, stride, row_stride, ..]) = unsafe { (self.map as *const TensorMap).read() };
+        let (row, piece) = (i64::from(self.plane) + i64::from(row), i64::from(self.row) + i64::from(piece));
+        let inside = (0..rows as i64).contains(&row) && (0..pieces as i64).contains(&piece);
+        inside.then(|| (address + row as u64 * row_stride + piece as u64 * stride) as *const u8)
+    }
+}
+
 /// What is copied to shared memory.
 pub(super) enum Source {
     Box(Place),
@@ -96,6 +123,21 @@ impl Load {
                 return;
             }
         };
+        // SAFETY: passed on from the caller.
+        if let Some((rows, pieces)) = unsafe { place.pieces() } {
+            for at in 0..rows * pieces {
+                let to = shared.pointer(self.to + at * PIECE_BYTES, PIECE_BYTES).cast::<u8>();
+                // SAFETY: (of all) passed on from the caller; the piece is inside the tensor.
+                unsafe {
+                    match place.piece(at / pieces, at % pieces) {
+                        Some(from) => std::ptr::copy_nonoverlapping(from, to, PIECE_BYTES as usize),
+                        None => to.write_bytes(0, PIECE_BYTES as usize),
+                    }
+                }
+            }
+            mbarrier::complete(shared, self.mbarrier, rows * pieces * PIECE_BYTES);
+            return;
+        }
         // SAFETY: passed on from the caller.
         let (rows, rounds) = unsafe { place.shape() };
         for row in 0..rows {

@@ -107,6 +107,16 @@ pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
 pub fn prefetch(_: *const u32) {}
 
 /// # Safety
+/// `from` is 16 readable bytes of the host's memory and `to` as many of this CTA's shared memory, which nobody else uses.
+pub unsafe fn fetch4(to: u32, from: *const u32) {
+    // SAFETY: inside shared memory; the caller promises the rest.
+    with(|thread| unsafe { thread.shared.pointer(to, 16).cast::<[u32; 4]>().write(from.cast::<[u32; 4]>().read()) });
+}
+
+/// All is there at once.
+pub fn fetched() {}
+
+/// # Safety
 /// `at` is an aligned word of this CTA's shared memory, which nobody else uses before a barrier.
 pub unsafe fn store_part(at: u32, value: f32) {
     // SAFETY: inside shared memory; the caller promises the rest. Not atomic: it is the barrier that makes it known.

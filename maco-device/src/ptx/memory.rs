@@ -107,6 +107,24 @@ pub unsafe fn load4_if(condition: bool, at: *const u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
+/// Has four words of global memory on their way to shared memory, through no register (PTX ISA §9.7.9.25.3 `cp.async`); they are there, for this
+/// thread, behind [`fetched`].
+///
+/// # Safety
+/// `from` is 16 readable bytes of global memory and `to` 16 bytes of shared memory, which nobody else uses until then; both at a 16-byte boundary.
+#[inline(always)]
+pub unsafe fn fetch4(to: u32, from: *const u32) {
+    // SAFETY: the caller promises the addresses.
+    unsafe { asm!("cp.async.cg.shared.global [{0}], [{1}], 16;", in(reg32) to, in(reg64) from, options(nostack)) }
+}
+
+/// Waits for all that this thread has had on its way by [`fetch4`].
+#[inline(always)]
+pub fn fetched() {
+    // SAFETY: waits only.
+    unsafe { asm!("cp.async.wait_all;", options(nostack)) }
+}
+
 /// Has the line at `at`, of global memory, on its way to the L2 cache (PTX ISA §9.7.9.15 `prefetch`); where nothing is, nothing happens.
 #[inline(always)]
 pub fn prefetch(at: *const u32) {

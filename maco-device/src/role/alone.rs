@@ -7,7 +7,7 @@ use super::store::{columns, place};
 use crate::abi::{self, BOX};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
-use crate::epilogue::{Epilogue, finish};
+use crate::epilogue::{Beside, Epilogue};
 use crate::hardware::scratch;
 use crate::split::{LATE, Split};
 use crate::task::Task;
@@ -93,7 +93,9 @@ fn put<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(task: Task, y
         let (row, col) = (at / J, at % J);
         if row < y.rows() as usize && col < y.cols() as usize {
             // SAFETY: the position is inside the tile; tiles of one grid do not overlap, and each element of one is written once.
-            unsafe { y.pointer(row as i32, col as i32).write(E::element(finish::<T, E, I, J>(sum, task, y, (row as u32, col as u32)))) };
+            unsafe {
+                y.pointer(row as i32, col as i32).write(E::element(Beside::<T>::read(task, y, (row as u32, col as u32)).finish(sum)))
+            };
         }
     }
 }
@@ -174,7 +176,7 @@ impl Role for Alone {
                 for k in 0..w.cols() {
                     sum += x.at(row, k) * w.at(col, k);
                 }
-                let value = finish::<T, T::Result<E>, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col));
+                let value = Beside::<T>::read(task, y, (row, col)).finish(f(sum, inputs.at(row, col)));
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
                 unsafe { y.pointer(row as i32, col as i32).write(T::Result::<E>::element(value)) };
             }

@@ -92,16 +92,34 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
     };
     if !warp::all(arena.is_copied(factor())) {
         if let Some(norm) = task.norm::<E>() {
-            normed::prefetch(norm, cols, thread);
+            // SAFETY: passed on from the caller; nobody uses what the rows' copy and what is behind it lie in.
+            unsafe { normed::fetch(norm, to, rows, cols, thread) };
         }
         let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
         let all = rows * across;
-        // As often for all.
+        let first = thread / (CONSUMERS / ELEMENTWISE);
+        let eight = |n: u32| Eight::of(x, words, n, across, (to, stride));
+        // As often for all. What a thread runs is what it needs: its instructions come late, too.
         let mut before = 0;
+        if all <= ELEMENTWISE {
+            let mut a = eight(first);
+            loop {
+                // SAFETY: passed on from the caller.
+                unsafe { a.poll() };
+                a.note(epoch);
+                let found = warp::all(a.missing == 0);
+                special::polled(found);
+                if found || warp::any(arena.halted() >= FALL_THROUGH) {
+                    break;
+                }
+            }
+            // SAFETY: as above.
+            unsafe { a.put() };
+            before = all;
+        }
         while before < all {
-            let n = before + thread / (CONSUMERS / ELEMENTWISE);
-            let eight = |turn: u32| Eight::of(x, words, n + turn * ELEMENTWISE, across, (to, stride));
-            let [mut a, mut b, mut c, mut d] = [eight(0), eight(1), eight(2), eight(3)];
+            let n = before + first;
+            let [mut a, mut b, mut c, mut d] = [eight(n), eight(n + ELEMENTWISE), eight(n + 2 * ELEMENTWISE), eight(n + 3 * ELEMENTWISE)];
             loop {
                 // SAFETY: (of all) passed on from the caller.
                 unsafe {
@@ -129,6 +147,7 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
             }
             before += 4 * ELEMENTWISE;
         }
+        memory::fetched();
         barrier::sync_consumers();
         if thread == 0 {
             arena.set_copied(factor());
@@ -138,6 +157,14 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
             unsafe { normed::make::<E>(task, to, rows, cols) };
         }
     }
+    copy(arena, x)
+}
+
+/// Where consumers keep `x` when they have received it.
+#[inline(always)]
+pub fn copy<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0>) -> Tile<E, I, 0> {
+    let (rows, cols) = (x.rows(), x.cols());
+    let (stride, to) = (carried_stride(rows, cols), arena.chunk(0));
     let view = View { base: special::generic(to), rows, cols, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };
     Tile::new(view, 0, 0, 0)
 }

@@ -4,16 +4,16 @@ use super::Role;
 use super::arena::{self, Arena, CHUNKS};
 use super::carried;
 use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
-use super::dots::{self, Columns, Dots};
+use super::dots;
 use super::gate::Gate;
 use super::ring::{Ring, Stage, pages, scratch_pages};
 use super::share::Share;
 use super::store::{buffer, columns, parity};
-use super::stream;
+use super::streamed;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
-use crate::epilogue::{Epilogue, finish};
+use crate::epilogue::{Beside, Epilogue};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
 use crate::split::{LATE, Owned, Split};
 use crate::task::Task;
@@ -420,8 +420,8 @@ impl Role for Consumer {
         let (thread, lane) = (self.again(), self.lane());
         let arena = self.arena;
         let y = y.of::<T::Result<E>>();
-        let put = |row: u32, col: u32, sum: f32| {
-            let value = finish::<T, T::Result<E>, I, J>(f(sum, inputs.at(row, col)), task, y, (row, col));
+        let put = |row: u32, col: u32, sum: f32, beside: Beside<T>| {
+            let value = beside.finish(f(sum, inputs.at(row, col)));
             let at = y.pointer(row as i32, col as i32);
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
             unsafe {
@@ -435,16 +435,28 @@ impl Role for Consumer {
                 at.write(T::Result::<E>::element(value));
             }
         };
-        let places = || (thread / (CONSUMERS / ELEMENTWISE)..(I * J) as u32).step_by(ELEMENTWISE as usize);
-        let x = if arena.word(x.pointer(0, 0) as u64).is_null() {
-            x
-        } else {
+        let first = thread / (CONSUMERS / ELEMENTWISE);
+        let places = || (first..(I * J) as u32).step_by(ELEMENTWISE as usize);
+        let beside = |at: u32| Beside::<T>::read(task, y, (at / J as u32, at % J as u32));
+        // Of a thread with one place, what stands beside it comes while the factor does.
+        let alone = const { I * J <= ELEMENTWISE as usize };
+        let ahead = if alone { Some(beside(first)) } else { None };
+        let carried = !arena.word(x.pointer(0, 0) as u64).is_null();
+        if carried {
             self.wait_sent();
-            // SAFETY: all consumers run the task, which is published; a copy is not read behind the barriers of a product.
-            unsafe { carried::receive(arena, x, task, self.staged, thread) }
+        }
+        let streams = x.streams() && w.streams();
+        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
+        let word = self.staged | bit(carried, streamed::CARRIED) | bit(streams, streamed::STREAMS);
+        // SAFETY: all consumers run the task, which is published, and the same outline as the loader; a copy is not read behind the barriers of a
+        // product.
+        let packed = unsafe {
+            let (base, shape, of_w) = (x.pointer(0, 0) as u64, streamed::pair(x.rows(), x.cols()), streamed::pair(w.rows(), w.cols()));
+            streamed::sum::<E, I, J>(task, self.ring.packed(), arena.0, word, base, shape, x.row_stride(), of_w)
         };
-        // What is carried streams as its copy does.
-        if !(x.streams() && w.streams()) {
+        self.ring = Ring::unpack(arena, packed);
+        if !streams {
+            let x = if carried { carried::copy(arena, x) } else { x };
             // Nothing comes through the ring.
             for at in places() {
                 let (row, col) = (at / J as u32, at % J as u32);
@@ -454,61 +466,14 @@ impl Role for Consumer {
                         sum += x.at(row, k) * w.at(col, k);
                         k += 1;
                     }
-                    put(row, col, sum);
+                    put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
                 }
             }
             // The next task may have a copy of its factor.
             barrier::sync_consumers();
             return;
         }
-        let cols = w.cols();
-        let mut sums = Dots::<I, J>::new();
-        // SAFETY: (of calls) the task has waited for its inputs, or has a copy, and nobody writes them while it runs.
-        let load = |col: u32| unsafe { dots::columns::<E, I, J>(x, col, thread) };
-        // Adds the stage that begins with column `col`, to which `now` belongs; the stage if it is the last one.
-        let mut add = |now: Columns, col: u32| {
-            // SAFETY: all consumers run the same outline as the loader; whole warps run it.
-            unsafe {
-                let (stage, at_stage) = self.ring.wait_full(stream::pages(J));
-                sums.add::<E>(now, x, w, col, at_stage, thread);
-                if col + stream::columns(J) >= cols {
-                    return Some((stage, at_stage));
-                }
-                warp::sync();
-                if arena::arrives(lane) {
-                    self.ring.release(stage);
-                }
-            }
-            None
-        };
-        let (mut col, mut now) = (0, load(0));
-        let (stage, at_stage) = loop {
-            if I == 8 {
-                // What is read of memory is one stage ahead, if there are registers for it: they take turns, without moves.
-                let then = load(col + stream::columns(J));
-                if let Some(last) = add(now, col) {
-                    break last;
-                }
-                col += stream::columns(J);
-                now = load(col + stream::columns(J));
-                if let Some(last) = add(then, col) {
-                    break last;
-                }
-                col += stream::columns(J);
-            } else {
-                if let Some(last) = add(now, col) {
-                    break last;
-                }
-                col += stream::columns(J);
-                now = load(col);
-            }
-        };
-        // SAFETY: (of calls) between barriers the last stage is the consumers', who have all read it.
-        unsafe {
-            barrier::sync_consumers();
-            sums.write(at_stage, thread);
-            barrier::sync_consumers();
-        }
+        let (stage, at_stage) = Ring::unpack_stage(arena, packed);
         for at in places() {
             let (row, col) = (at / J as u32, at % J as u32);
             if row < y.rows() && col < y.cols() {
@@ -518,11 +483,9 @@ impl Role for Consumer {
                     sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
                     part += 1;
                 }
-                put(row, col, sum);
+                put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
             }
         }
-        // The stage's next bytes come through the other proxy.
-        fence::proxy_async_shared();
         warp::sync();
         if arena::arrives(lane) {
             // SAFETY: the warp no longer reads the stage.

@@ -89,8 +89,8 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     /// # Safety
     /// Called by whole converged warps. The stage is full, and `now` is what [`columns`] gave for it; `x` is as there.
     #[inline(always)]
-    pub unsafe fn add<E: HalfElement>(&mut self, now: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
-        let left = w.cols() as i32 - k as i32;
+    pub unsafe fn add<E: HalfElement>(&mut self, now: Columns, x: Tile<E, I, 0>, w: (u32, u32), k: u32, stage: u32, thread: u32) {
+        let left = w.1 as i32 - k as i32;
         // SAFETY: (of all) passed on from the caller.
         unsafe {
             if left < stream::columns(J) as i32 {

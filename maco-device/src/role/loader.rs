@@ -5,7 +5,7 @@ use super::arena::Arena;
 use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
 use super::stream;
-use crate::abi::{self, PAGES, ROW_BYTES, UNWRITTEN};
+use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
@@ -235,12 +235,26 @@ impl Role for Loader {
         }
         let (rows, cols) = (w.rows(), w.cols());
         let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() * E::BYTES);
+        // Rows in pieces come in boxes: one copy for eight rows.
+        let boxed = const { stream::boxed(J) } && w.view.map != NO_MAP;
+        let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {
             let left = cols - col;
             let count = if left < stream::columns(J) { left } else { stream::columns(J) };
             let bytes = count * E::BYTES;
             let copy = |room: Room| {
+                if boxed {
+                    let mut row = 0;
+                    while row < J as u32 {
+                        let (to, piece) = (room.shared + row * stream::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
+                        // SAFETY: the map is that of the weights in pieces; the stage has space for all boxes, and expects them, also what of
+                        // them is outside.
+                        unsafe { tma::load(to, map, 0, piece, w.row + row as i32, room.full) };
+                        row += abi::STREAMED_ROWS;
+                    }
+                    return;
+                }
                 let mut from = first + (col * E::BYTES) as u64;
                 let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
                 while bytes > 0 && to < end {
@@ -254,7 +268,7 @@ impl Role for Loader {
             // in part are of an earlier task, which is loaded.
             let acquired = unsafe {
                 self.ring.throttle(stream::pages(J));
-                self.ring.acquire(stream::pages(J), bytes * rows, copy)
+                self.ring.acquire(stream::pages(J), if boxed { stream::pages(J) * PAGE_BYTES } else { bytes * rows }, copy)
             };
             if !acquired || left <= stream::columns(J) {
                 return;

@@ -36,6 +36,7 @@ mod scatter;
 mod share;
 pub mod store;
 mod stream;
+mod streamed;
 pub mod waits;
 
 /// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`], [`Role::store`]

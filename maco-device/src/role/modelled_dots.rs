@@ -31,12 +31,12 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     ///
     /// # Safety
     /// The stage is full, and the tensors are live; nobody writes the tiles.
-    pub unsafe fn add<E: HalfElement>(&mut self, columns: Columns, x: Tile<E, I, 0>, w: Tile<E, J, 0>, k: u32, stage: u32, thread: u32) {
+    pub unsafe fn add<E: HalfElement>(&mut self, columns: Columns, x: Tile<E, I, 0>, w: (u32, u32), k: u32, stage: u32, thread: u32) {
         assert_eq!(columns.0, k, "columns of another stage");
         let half = stream::columns(J) / 2;
         let first = k + thread / 128 * half;
-        for col in first..(first + half).min(w.cols()) {
-            for n in 0..w.rows() {
+        for col in first..(first + half).min(w.1) {
+            for n in 0..w.0 {
                 // SAFETY: inside the stage.
                 let b = unsafe { cores::factor::<E>(stage + (n * stream::columns(J) + (col - k)) * 2) };
                 for m in 0..x.rows() {

@@ -7,24 +7,37 @@
 //! A function of its own, called where the product holds nearly nothing: inlined, its registers made products spill.
 
 use super::cores::ELEMENTWISE;
-use crate::abi::{CONSUMERS, carried_stride};
+use crate::abi::{CONSUMERS, carried_stride, norm_weights};
 use crate::element::HalfElement;
 use crate::exchange::{across, eight};
 use crate::hardware::{barrier, memory, special, warp};
 use crate::norm;
 use crate::task::{Norm, Task};
 
-/// Blocks of eight elements of a thread that are worked on together.
-const TOGETHER: u32 = 4;
 /// Sums of blocks that a lane has on their way together.
 const SUMS: u32 = 8;
 
 /// Elements of weights that are fetched together.
 const LINE: u32 = 32;
 
-/// Has the weights of `norm`, `cols`, on their way to the L2 cache while rows are polled for; by all consumers.
+/// Has the weights of the norm that `rows` rows become, which will lie at `at`, on their way to where they are read behind them, or if there is no room,
+/// to the L2 cache, while the rows are polled for; by all consumers, who meet behind [`memory::fetched`].
+///
+/// # Safety
+/// As of [`make`], but nobody uses what is at `at` and behind.
 #[inline(always)]
-pub fn prefetch<E: HalfElement>(norm: Norm<E>, cols: u32, thread: u32) {
+pub unsafe fn fetch<E: HalfElement>(norm: Norm<E>, at: u32, rows: u32, cols: u32, thread: u32) {
+    if norm.weights.wide()
+        && let Some(behind) = norm_weights(rows, cols)
+    {
+        let mut col = thread / (CONSUMERS / ELEMENTWISE) * 8;
+        while col < cols {
+            // SAFETY: eight weights, and room for them, at 16-byte boundaries.
+            unsafe { memory::fetch4(at + behind + col * 2, norm.weights.pointer(0, col as i32).cast()) };
+            col += ELEMENTWISE * 8;
+        }
+        return;
+    }
     let mut col = thread * LINE;
     while col < cols {
         memory::prefetch(norm.weights.pointer(0, col as i32).cast());
@@ -36,8 +49,8 @@ pub fn prefetch<E: HalfElement>(norm: Norm<E>, cols: u32, thread: u32) {
 /// consumers have met when it ends.
 ///
 /// # Safety
-/// All consumers call, whole converged warps, behind a barrier that has made the rows known. Behind these is room for
-/// [`crate::abi::norm_bytes`]. Weights are of a live tensor, and nobody writes them.
+/// All consumers call, whole converged warps, behind a barrier that has made the rows known, and the weights that [`fetch`] has brought. Behind these is
+/// room for [`crate::abi::norm_bytes`]. Weights are of a live tensor, and nobody writes them.
 #[inline(never)]
 pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
     if let Some(norm) = task.norm() {
@@ -91,21 +104,19 @@ impl<E: HalfElement> Rows<E> {
         self.at + (row * carried_stride(self.rows, self.cols) + col) * 2
     }
 
-    /// The weights of those blocks, from block `first` on, that a thread has together; zeros behind the last one.
+    /// The weights of block `n`; zeros if there is none.
     ///
     /// # Safety
     /// Weights are of a live tensor, and nobody writes them; they are wide ([`crate::Tile::wide`]).
     #[inline(always)]
-    unsafe fn weights(self, first: u32) -> [[u32; 4]; TOGETHER as usize] {
-        let weights = self.norm.weights;
-        let block = |turn: u32| {
-            let n = first + turn * ELEMENTWISE;
-            let (row, col) = self.place(n);
-            (row < self.rows, weights.pointer(0, col as i32))
+    unsafe fn weights(self, n: u32) -> [u32; 4] {
+        let from = match norm_weights(self.rows, self.cols) {
+            Some(behind) => special::generic(self.at + behind) as *const E,
+            None => self.norm.weights.pointer(0, 0).cast_const(),
         };
+        let (row, col) = self.place(n);
         // SAFETY: eight weights, at a 16-byte boundary.
-        let load = |(inside, at): (bool, *mut E)| unsafe { memory::load4_if(inside, at.cast()) };
-        [load(block(0)), load(block(1)), load(block(2)), load(block(3))]
+        unsafe { memory::load4_if(row < self.rows, from.wrapping_add(col as usize).cast()) }
     }
 
     /// The weights of block `n`, one by one.
@@ -133,9 +144,9 @@ impl<E: HalfElement> Rows<E> {
     #[inline(always)]
     unsafe fn make(self, first: u32) {
         let wide = self.norm.weights.wide();
-        // On their way while squares are added up.
+        // Of global memory, they are on their way while squares are added up.
         // SAFETY: passed on from the caller.
-        let mut weights = if wide { unsafe { self.weights(first) } } else { [[0; 4]; TOGETHER as usize] };
+        let mut weights = if wide { unsafe { self.weights(first) } } else { [0; 4] };
         let (all, mut before) = (self.rows * self.across(), 0);
         // As often for all, who meet behind it.
         while before < all {
@@ -172,16 +183,13 @@ impl<E: HalfElement> Rows<E> {
         }
         while wide && before < all {
             let n = before + first;
-            // SAFETY: (of all) blocks of this thread; factors are there.
+            // SAFETY: (of all) passed on from the caller; blocks of this thread, whose factors are there.
             unsafe {
-                self.scale(n, weights[0]);
-                self.scale(n + ELEMENTWISE, weights[1]);
-                self.scale(n + 2 * ELEMENTWISE, weights[2]);
-                self.scale(n + 3 * ELEMENTWISE, weights[3]);
+                let then = self.weights(n + ELEMENTWISE);
+                self.scale(n, weights);
+                weights = then;
             }
-            before += TOGETHER * ELEMENTWISE;
-            // SAFETY: passed on from the caller; there are none behind the last ones.
-            weights = unsafe { self.weights(before + first) };
+            before += ELEMENTWISE;
         }
         barrier::sync_consumers();
     }

@@ -19,10 +19,15 @@ pub struct Ring {
     parity: u32,
 }
 
-/// Pages of streamed weights that are asked for and have not come: see [`Ring::throttle`]. Those of the whole ring, of all multiprocessors, are
+/// Pages of streamed weights that are asked for and have not come, at most: see [`Ring::throttle`]. Those of the whole ring, of all multiprocessors, are
 /// what memory needs 6 µs for; with fewer, products that wait for each other are faster (docs/internals/gemv.md).
 const UNDER_WAY: u32 = 4;
-const _: () = assert!(UNDER_WAY <= PAGES);
+/// The same, if what began [`ROOM`] pages behind the next stage's first one has not been given back: then consumers wait for something else than weights,
+/// and what they wait for is not to stand behind these.
+const FULL_UNDER_WAY: u32 = 2;
+/// See [`FULL_UNDER_WAY`].
+const ROOM: u32 = 4;
+const _: () = assert!(FULL_UNDER_WAY <= UNDER_WAY && UNDER_WAY <= PAGES && ROOM < PAGES);
 
 const LENT: u32 = 16;
 const EXCESS: u32 = 1 << 31;
@@ -90,10 +95,23 @@ impl Ring {
         self.next as u64 | (self.parity as u64) << 32
     }
 
-    /// From [`Ring::packed`].
+    /// From [`Ring::packed`], or [`Ring::packed_stage`].
     #[inline(always)]
     pub fn unpack(arena: Arena, packed: u64) -> Ring {
-        Ring { arena, next: packed as u32, parity: (packed >> 32) as u32 }
+        Ring { arena, next: packed as u32 & 0xff, parity: (packed >> 32) as u32 }
+    }
+
+    /// The same, with a stage of `pages` pages that was taken last.
+    #[inline(always)]
+    pub fn packed_stage(self, stage: Stage, pages: u32) -> u64 {
+        self.packed() | ((self.next - pages) as u64) << 8 | (!stage.is_some() as u64) << 16
+    }
+
+    /// The stage of [`Ring::packed_stage`], and its shared address.
+    #[inline(always)]
+    pub fn unpack_stage(arena: Arena, packed: u64) -> (Stage, u32) {
+        let page = packed as u32 >> 8 & 0xff;
+        (if packed as u32 >> 16 & 1 == 0 { Stage(page) } else { Stage::NONE }, arena.page(page))
     }
 
     /// The first page of the next stage of `pages`.
@@ -203,17 +221,25 @@ impl Ring {
     }
 
     /// Loader: waits until of the stages behind each other, of which the next one will have `pages`, at most as many are on their way as
-    /// [`UNDER_WAY`] pages hold, that one among them. What has come stays in the ring. Whatever began in that place last is waited for, or
-    /// nothing if nothing did: behind stages of another kind, that is not a limit. It comes, unless the CTA no longer waits: its copies have been asked for.
+    /// [`UNDER_WAY`] pages hold, that one among them, or [`FULL_UNDER_WAY`] if the ring is nearly full. What has come stays in the ring. Whatever began in
+    /// those places last is waited for, or nothing if nothing did: behind stages of another kind, that is not a limit. It comes, unless the CTA no longer
+    /// waits: its copies have been asked for.
     ///
     /// # Safety
     /// Called by the loader thread before [`Ring::acquire`], with no stage that is asked for in part.
     #[inline(always)]
     pub unsafe fn throttle(&self, pages: u32) {
         let first = self.place(pages);
-        let at = if first >= UNDER_WAY { first - UNDER_WAY } else { first + PAGES - UNDER_WAY };
-        // SAFETY: an initialised barrier of the arena; the last phase of its page had the opposite of the next one's parity.
-        unsafe { self.arena.wait(self.arena.full(at), (self.parity >> at & 1) ^ 1) };
+        let before = |pages: u32| if first >= pages { first - pages } else { first + PAGES - pages };
+        let ahead = if first + pages + ROOM > PAGES { 0 } else { first + ROOM };
+        // SAFETY: (of all) an initialised barrier of the arena; the last phase of its page had the opposite of the next one's parity.
+        unsafe {
+            let wait = |page: u32| self.arena.wait(self.arena.full(page), (self.parity >> page & 1) ^ 1);
+            wait(before(UNDER_WAY));
+            if !mbarrier::test(self.arena.empty(ahead), (self.parity >> ahead & 1) ^ 1) {
+                wait(before(FULL_UNDER_WAY));
+            }
+        }
     }
 
     /// Loader: waits until the stages `others` are given back.

@@ -5,22 +5,27 @@
 //! through the ring, and how much of it in a stage.
 
 use super::ring::{Ring, Room};
-use crate::abi::{PAGE_BYTES, PAGES};
+use crate::abi::{self, PAGE_BYTES, PAGES};
 use crate::element::Element;
 use crate::hardware::tma;
 use crate::row::{RowInputs, RowOutputs};
 use crate::task::Task;
 use crate::tile::{Inputs, Tile};
 
-/// Pages of a stage of `rows` rows. One thread copies row by row, which takes it as long for a short row as for a long one: more rows
-/// get more space.
+/// Pages of a stage of `rows` rows. Small stages come and go evenly, which counts where products wait for each other (docs/internals/gemv.md); but rows that
+/// one thread copies one by one take it as long if they are short: many get more space.
 pub const fn pages(rows: usize) -> u32 {
-    if rows > 8 { 4 } else { 2 }
+    if rows > 16 { 4 } else { 2 }
 }
 
 /// Columns of a stage of `rows` rows of two-byte elements.
 pub const fn columns(rows: usize) -> u32 {
     pages(rows) * PAGE_BYTES / 2 / rows as u32
+}
+
+/// Whether a stage of `rows` rows has those that a box of weights in pieces has.
+pub const fn boxed(rows: usize) -> bool {
+    columns(rows) == abi::STREAMED_PIECES * abi::PIECE && (rows as u32).is_multiple_of(abi::STREAMED_ROWS)
 }
 
 /// Most pages of a stage of whole rows.

@@ -21,7 +21,7 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::hang::{task_name, tile};
-use crate::lower::{Fault, Image, Lowered, MapRequest, Tables};
+use crate::lower::{Boxes, Fault, Image, Lowered, MapRequest, Tables};
 use crate::parts::{Key, Parts};
 use crate::profile::Profile;
 use crate::profile::record::{Recorded, Shape};
@@ -373,7 +373,8 @@ pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
 }
 
 fn modelled(map: &MapRequest) -> TensorMap {
-    tensor_map(map.address, map.extents, map.strides, map.element.bytes(), map.boxes.rows, map.boxes.rounds)
+    let Boxes { rows, rounds, pieces, .. } = map.boxes;
+    tensor_map(map.address, map.extents, map.strides, map.element.bytes(), (rows, pieces), rounds)
 }
 
 fn message(payload: &(dyn Any + Send)) -> &str {

@@ -3,14 +3,14 @@
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys;
-use maco_device::abi::TensorMap;
+use maco_device::abi::{PIECE, TensorMap};
 use maco_graph::spec::Element;
 
 use super::context::Context;
 use crate::error::Error;
-use crate::lower::MapRequest;
+use crate::lower::{Boxes, MapRequest};
 
-/// Boxes of one plane, as wide as their swizzle, zeros outside: of outlines 128 bytes × 64 or 32 rows, of bodies what they declare. Maps that round have the type `TFLOAT32`: copies to shared
+/// Boxes of one plane, as wide as their swizzle, zeros outside: of outlines 128 bytes × 64 or 32 rows, of bodies what they declare, of weights that stream rows in pieces. Maps that round have the type `TFLOAT32`: copies to shared
 /// memory are converted on their way, to the nearest and ties to even, which the driver API does not say. It has been seen by others:
 /// CUTLASS gives tf32 operands of `float` this type, and Triton tests its rounding (`round_f32_to_tf32`).
 ///
@@ -35,6 +35,8 @@ pub(super) fn encode(context: &Context, request: &MapRequest, zeros: u64) -> Res
         16 => Swizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
         _ => Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,
     };
+    let Boxes { swizzle: width, rows, pieces, .. } = request.boxes;
+    let boxes = if pieces > 0 { [PIECE, pieces, rows] } else { [width / request.element.bytes(), rows, 1] };
     let mut map = MaybeUninit::<sys::CUtensorMap>::uninit();
     // SAFETY: all arrays have as many entries as rank 3 asks for, and `map` is aligned as its type says. The driver checks values.
     unsafe {
@@ -45,7 +47,7 @@ pub(super) fn encode(context: &Context, request: &MapRequest, zeros: u64) -> Res
             request.address as *mut _,
             request.extents.as_ptr(),
             request.strides.as_ptr(),
-            [request.boxes.swizzle / request.element.bytes(), request.boxes.rows, 1].as_ptr(),
+            boxes.as_ptr(),
             [1u32; 3].as_ptr(),
             sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle,

@@ -15,7 +15,7 @@ use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
-pub(crate) use plane::MapRequest;
+pub(crate) use plane::{Boxes, MapRequest};
 pub(crate) use share::Image;
 pub(crate) use view::Tables;
 

@@ -53,17 +53,21 @@ pub(crate) struct Boxes {
     pub(crate) rounds: bool,
     /// Bytes of a row of a box, and of its swizzle; 16 for none.
     pub(crate) swizzle: u32,
+    /// Pieces of [`abi::PIECE`] columns that a row of a box has, of weights that stream; 0: rows are not in pieces.
+    pub(crate) pieces: u32,
 }
 
 impl Boxes {
     /// Of results, and of operands of two-byte elements.
-    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES };
+    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
+    /// Of weights that stream: whole rows of a stage.
+    pub(crate) const STREAMED: Boxes = Boxes { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
 
     /// Of tensor parameter `param` of a call with tiles of `tile`, which holds `element`, and if a body copies it the boxes that it declares. A factor that is
     /// contracted along its columns has one box for all rows of its tile.
     pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> Boxes {
         if let Some(BoxSpec { rows, swizzle, .. }) = declared {
-            return Boxes { rows, rounds: false, swizzle };
+            return Boxes { rows, rounds: false, swizzle, pieces: 0 };
         }
         if !param.staged || param.access.writes() {
             return Boxes::PLAIN;
@@ -82,14 +86,19 @@ impl Boxes {
 pub(crate) struct MapRequest {
     pub(crate) address: u64,
     pub(crate) element: Element,
-    /// Columns, rows, planes.
+    /// Columns, rows, planes; or columns of a piece, pieces of a row, rows.
     pub(crate) extents: [u64; 3],
-    /// Bytes from row to row and from plane to plane.
+    /// Bytes from one to the next, of the second and of the third.
     pub(crate) strides: [u64; 2],
     pub(crate) boxes: Boxes,
 }
 
 impl MapRequest {
+    /// A place in the table that no view names.
+    pub(super) fn nothing(element: Element) -> MapRequest {
+        MapRequest { address: 0, element, extents: [0; 3], strides: [MAP_ALIGN; 2], boxes: Boxes::PLAIN }
+    }
+
     /// Whether the view has no element, so that every copy is of zeros.
     pub(crate) fn empty(&self) -> bool {
         self.extents.contains(&0)
@@ -144,6 +153,16 @@ impl Plane {
             plane_stride: fit("a plane stride of", stride(self.planes), u32::MAX as u64)?,
             map: NO_MAP,
         })
+    }
+
+    /// Its tensor map in pieces of rows, if its rows consist of whole pieces, and TMA can copy them; else they come one by one.
+    pub(super) fn pieces(&self, base: u64, element: Element) -> Option<MapRequest> {
+        let (bytes, piece) = (element.bytes() as u64, u64::from(abi::PIECE));
+        let whole = bytes == 2 && self.planes.extent == 1 && self.cols.extent > 0 && self.cols.extent.is_multiple_of(piece);
+        let plain = whole.then(|| self.map(base, element, Boxes::STREAMED).ok()).flatten()?;
+        let (extents, strides) = ([piece, self.cols.extent / piece, self.rows.extent], [piece * bytes, plain.strides[0]]);
+        // Each stride is a multiple of the one before (CUDA driver API, `cuTensorMapEncodeTiled`).
+        (!plain.empty() && strides[1].is_multiple_of(strides[0])).then_some(MapRequest { extents, strides, ..plain })
     }
 
     /// Its tensor map.
@@ -291,5 +310,31 @@ mod tests {
         let unpadded = Layout::strided(Shape::new(&[7, 10]).unwrap(), 10, 2).unwrap();
         assert!(matches!(map(&view(&[0, 0], &[(0, 1, 7), (1, 1, 10)]), &unpadded), Err(Fault::Staging { .. })));
         assert!(map(&view(&[0, 0], &[(0, 1, 7), (1, 1, 0)]), &l).unwrap().empty());
+    }
+
+    /// Rows of whole pieces, where TMA can copy them.
+    #[test]
+    fn rows_in_pieces() {
+        let l = layout(&[40, 768]);
+        let pieces = |offset: &[u64], axes: &[(u8, u64, u64)], base: u64, l: &Layout| {
+            Plane::of(&view(offset, axes), l).unwrap().pieces(base, Element::Bf16)
+        };
+        let all = pieces(&[0, 0], &[(0, 1, 40), (1, 1, 768)], 0x1000, &l).unwrap();
+        assert_eq!((all.address, all.extents, all.strides, all.boxes), (0x1000, [256, 3, 40], [512, 1536], Boxes::STREAMED));
+        // Some rows, and some columns of each.
+        let some = pieces(&[8, 8], &[(0, 1, 17), (1, 1, 512)], 0x1000, &l).unwrap();
+        assert_eq!((some.address, some.extents, some.strides), (0x1000 + 8 * 1536 + 16, [256, 2, 17], [512, 1536]));
+        let one = pieces(&[39, 0], &[(0, 1, 1), (1, 1, 768)], 0x1000, &l).unwrap();
+        assert_eq!((one.extents, one.strides), ([256, 3, 1], [512, 1536]));
+        // Columns that are no whole pieces, none, or not side by side; rows that are not whole pieces apart, or begin anywhere; planes.
+        let odd = |offset: &[u64], axes: &[(u8, u64, u64)], base: u64, l: &Layout| assert_eq!(pieces(offset, axes, base, l), None);
+        odd(&[0, 0], &[(0, 1, 40), (1, 1, 760)], 0x1000, &l);
+        odd(&[0, 0], &[(0, 1, 40), (1, 1, 0)], 0x1000, &l);
+        odd(&[0, 0], &[(0, 1, 0), (1, 1, 768)], 0x1000, &l);
+        odd(&[0, 0], &[(0, 1, 40), (1, 3, 256)], 0x1000, &l);
+        odd(&[0, 0], &[(0, 1, 40), (1, 1, 768)], 0x1000, &layout(&[40, 776]));
+        odd(&[0, 4], &[(0, 1, 40), (1, 1, 256)], 0x1000, &l);
+        odd(&[0, 0], &[(0, 1, 40), (1, 1, 768)], 0x1008, &l);
+        odd(&[0, 0, 0], &[(0, 1, 2), (1, 1, 40), (2, 1, 768)], 0x1000, &layout(&[2, 40, 768]));
     }
 }

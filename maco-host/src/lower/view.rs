@@ -91,13 +91,14 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let element = graph.tensors[view.tensor as usize].element;
             let tile = calls.get(by).map_or(&[][..], |call| &call.tile);
-            let boxes = Boxes::of(param, tile, declared, element);
+            let streams = by == call_index && call.task.streamed() == Some(operand);
+            let boxes = if streams { Boxes::STREAMED } else { Boxes::of(param, tile, declared, element) };
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, epsilon)).or_insert_with(|| {
                 made.views.push(Template { view: view.clone(), map: None, boxes, names, epsilon, call: by as u32, operand });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
-            if (param.staged || declared.is_some()) && template.map.is_none() {
+            if (param.staged || declared.is_some() || streams) && template.map.is_none() {
                 template.map = Some(made.maps as u32);
                 (template.call, template.operand) = (by as u32, operand);
                 made.maps += 1;
@@ -148,8 +149,14 @@ impl Views {
                 view.plane_stride = 8 * number;
             }
             if let Some(map) = template.map.filter(|_| staging) {
-                view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
-                maps[map as usize] = Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?);
+                let request = match template.boxes.pieces {
+                    0 => Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?),
+                    _ => plane.pieces(tensor.address, element),
+                };
+                if request.is_some() {
+                    view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
+                }
+                maps[map as usize] = Some(request.unwrap_or_else(|| MapRequest::nothing(element)));
             }
             views.push(view);
         }

@@ -28,6 +28,10 @@ fn shapes(device: &Device) {
             (17, 9, 24),
             (33, 31, 129),
             (4, 16, 0),
+            // Rows in pieces: fewer than a box has, more, and rows that do not fill one.
+            (1, 40, 256),
+            (3, 13, 768),
+            (9, 20, 4352),
         ] {
             let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
             let plan = one::plan_with(device, one::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();

@@ -40,19 +40,24 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
 
 /// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
 /// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
-/// there, the fence of its proxy. The norm of a factor is made by all consumers, who meet in it.
+/// there, the fence of its proxy. The norm of a factor, and sums of products of few rows, are made by all consumers, who meet in them.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
-    const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.bulk", "fence.proxy", "bar.sync"];
+    const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
     const OF_THE_RING: [&str; 3] =
         ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
-    let norm = function.body.iter().any(SQUARES);
+    let (norm, sums) = (function.body.iter().any(SQUARES), function.body.iter().any(PRODUCT));
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        if !(norm && MET(statement) || OF_THE_RING.contains(&statement.opcode())) {
+        let together = (norm || sums) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
+        if !(together || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
     }
+    let mut rules = Rules { flow: Flow::new(function), report };
     if norm {
-        Rules { flow: Flow::new(function), report }.norms();
+        rules.norms();
+    }
+    if sums {
+        rules.sums();
     }
 }
 
@@ -195,25 +200,32 @@ impl Rules<'_, '_, '_> {
         let consumers = self.consumers();
         for at in consumers {
             let statement = &self.flow.statements[at];
-            if SUMS(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, ARRIVE) {
-                self.broken(
-                    at,
-                    "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the arrival that gives it back",
-                );
-            } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
+            if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
                 self.broken(
                     at,
                     "tensor cores may not see what was transposed: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
-                );
-            } else if RECEIVED(statement) && !self.flow.meets(at, Way::Forward, MET, |s| ARRIVE(s) || PRODUCT(s)) {
-                self.broken(
-                    at,
-                    "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product",
                 );
             } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
                 self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
+    }
+
+    /// The sums of a product of few rows, in a function of its own.
+    fn sums(&mut self) {
+        let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product";
+        self.always(RECEIVED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), received);
+        let fetched =
+            "weights of a norm may not have come: `cp.async.wait_all` belongs before the barrier behind which consumers read them";
+        self.always(FETCH, Way::Forward, FETCHED, |s| MET(s) || CALL(s) || ARRIVE(s), fetched);
+        let of_others = "other warps may not have received their weights of a norm: consumers meet (`bar.sync`) between that and the norm";
+        self.always(FETCHED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), of_others);
+        let read = "other warps may still read the stage in which sums are left: consumers meet (`bar.sync`) between products and that";
+        self.always(SUMS, Way::Backward, MET, |s| PRODUCT(s) || WAIT(s), read);
+        let overtaken = "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the barrier behind which it is given back";
+        self.always(SUMS, Way::Forward, PROXY_SHARED, |s| MET(s) || ARRIVE(s), overtaken);
+        let left = "other warps may not have left their sums: consumers meet (`bar.sync`) before the function ends";
+        self.always(SUMS, Way::Forward, MET, ARRIVE, left);
     }
 
     /// The norm of a factor, in a function of its own. Its caller has met before it calls.

@@ -30,6 +30,9 @@ pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global") && !part(s, "b32");
 /// Elements with flags of their own, which nobody acquires (`ld.relaxed.gpu.global.v4` and `st.relaxed.gpu.global.b32`), as consumers keep them.
 pub(super) const RECEIVED: Is = |s| s.opcode() == "st.shared.v4.u32";
+/// Weights of a norm on their way to shared memory, and a thread's wait for its own.
+pub(super) const FETCH: Is = |s| s.opcode() == "cp.async.cg.shared.global";
+pub(super) const FETCHED: Is = |s| s.opcode() == "cp.async.wait_all";
 /// Of rows that consumers make the norm of: squares of a part of a row, and what the row is multiplied by.
 pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
 pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";
@@ -56,7 +59,7 @@ pub(super) const COMMIT: Is = |s| op(s, "cp.async.bulk.commit_group");
 pub(super) const COPIED: Is = |s| op(s, "cp.async.bulk.wait_group");
 pub(super) const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.text.ends_with(" 0");
 pub(super) const STAGED: Is = |s| op(s, "stmatrix");
-/// Sums of several warps, which consumers leave in a stage of the ring.
+/// Sums of several warps, which consumers leave in a stage of the ring: of a function with a [`PRODUCT`].
 pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
 /// Operands of tf32 in a stage of the ring, which consumers have transposed.
 pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";

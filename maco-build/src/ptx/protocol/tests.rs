@@ -36,9 +36,6 @@ ld.relaxed.gpu.global.u32 %r46, [%rd21];
 @%p15 bra $NEXT;
 fence.acquire.gpu; // of the next gate
 bar.warp.sync -1; // of the next gate
-st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
-bar.sync 5, 256; // of received elements
-mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2};
 st.shared.v4.b32 [%r39], {%r9, %r10, %r11, %r12};
 fence.proxy.async.shared::cta; // of transposed operands
 bar.sync 5, 256; // of transposed operands
@@ -92,12 +89,10 @@ atom.relaxed.gpu.global.or.b32 %r35, [%rd16], %r36;
 fence.acquire.gpu; // of late parts
 bar.warp.sync -1;
 bar.sync 5, 256;
-st.shared.v2.b32 [%r38], {%r9, %r10};
 st.global.v4.b32 [%rd4], {%r9, %r10, %r11, %r12};
 @%p13 bra $ENDED;
 call.uni panics, ();
 $ENDED:
-fence.proxy.async.shared::cta; // of sums
 mbarrier.arrive.shared::cta.b64 _, [%r14];
 fence.proxy.async.global;
 mbarrier.arrive.shared::cta.b64 _, [%r14];
@@ -207,10 +202,8 @@ fn every_rule_sees_its_mistake() {
         ("fence.proxy.async.global;", 1, "", "the task's body and its end"),
         ("fence.proxy.async.global;", 2, "", "its completion and the signal"),
         ("fence.proxy.async.shared::cta;", 0, "", "`stmatrix` wrote"),
-        ("fence.proxy.async.shared::cta; // of sums", 0, "", "next bytes"),
         ("fence.proxy.async.shared::cta; // of transposed operands", 0, "", "what was transposed"),
         ("bar.sync 5, 256; // of transposed operands", 0, "", "other warps"),
-        ("bar.sync 5, 256; // of received elements", 0, "", "have received"),
         ("fence.mbarrier_init.release.cluster; // of a body", 0, "", "`mbarrier.init` and the barrier"),
         ("fence.proxy.async.global; // of a load", 0, "", "before the loads"),
         ("fence.proxy.async.global; // of boxes", 0, "", "the fence of a tensor map and the first copy"),
@@ -277,7 +270,54 @@ fn every_rule_sees_its_mistake() {
     }
 }
 
-/// What an entry calls to make the norm of a factor: consumers meet there, and nowhere else in a function.
+/// What the lint says of a function that an entry calls.
+fn called(body: &str) -> Vec<String> {
+    let ptx = format!(
+        ".version 8.6\n.func called(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni called, (p);\nret;\n}}\n"
+    );
+    let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "called");
+    findings.map(|finding| finding.text).collect()
+}
+
+/// What an entry calls to make the sums of a product of few rows: consumers meet there.
+#[test]
+fn sums_keep_to_their_barriers() {
+    const SUMS: &str = "\
+cp.async.cg.shared.global [%r41], [%rd20], 16;
+st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
+cp.async.wait_all;
+bar.sync 5, 256; // of received elements
+call.uni norm, (p);
+$STAGE:
+mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r13], %r15;
+mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2};
+@%p6 bra $LAST;
+mbarrier.arrive.shared::cta.b64 _, [%r14];
+bra.uni $STAGE;
+$LAST:
+bar.sync 5, 256; // of the last stage
+st.shared.v2.b32 [%r38], {%r9, %r10};
+fence.proxy.async.shared::cta;
+bar.sync 5, 256; // of sums
+";
+    assert_eq!(called(SUMS), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("cp.async.wait_all;", "", "weights of a norm may not have come"),
+        ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
+        ("bar.sync 5, 256; // of received elements", "", "their weights of a norm"),
+        ("bar.sync 5, 256; // of the last stage", "", "may still read the stage"),
+        ("fence.proxy.async.shared::cta;", "", "next bytes"),
+        ("bar.sync 5, 256; // of sums", "", "left their sums"),
+        ("bar.sync 5, 256; // of sums", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("cp.async.wait_all;", "cp.async.wait_all;\ncp.async.bulk.commit_group;", "belongs into the entry"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2};", "", "belongs into the entry"),
+    ] {
+        let broken = SUMS.replacen(line, instead, 1);
+        assert!(broken != SUMS && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
+    }
+}
+
+/// What an entry calls to make the norm of a factor: consumers meet there.
 #[test]
 fn a_norm_keeps_to_its_barriers() {
     const NORM: &str = "\
@@ -292,14 +332,7 @@ ld.shared.u32 %r2, [%r1];
 st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
 bar.sync 5, 256; // of the norm
 ";
-    let found = |body: &str| -> Vec<String> {
-        let ptx = format!(
-            ".version 8.6\n.func norm(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni norm, (p);\nret;\n}}\n"
-        );
-        let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "norm");
-        findings.map(|finding| finding.text).collect()
-    };
-    assert_eq!(found(NORM), Vec::<String>::new());
+    assert_eq!(called(NORM), Vec::<String>::new());
     for (line, instead, word) in [
         ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
         ("bar.sync 5, 256; // of factors", "", "a row's factor"),
@@ -308,6 +341,6 @@ bar.sync 5, 256; // of the norm
         ("st.shared.f32 [%r1], %r2;", "", "belongs into the entry"),
     ] {
         let broken = NORM.replacen(line, instead, 1);
-        assert!(broken != NORM && found(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", found(&broken));
+        assert!(broken != NORM && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
     }
 }
