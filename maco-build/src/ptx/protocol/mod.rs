@@ -57,6 +57,7 @@ pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
         rules.norms();
     }
     if sums {
+        rules.scopes();
         rules.sums();
     }
 }

@@ -283,6 +283,7 @@ fn called(body: &str) -> Vec<String> {
 #[test]
 fn sums_keep_to_their_barriers() {
     const SUMS: &str = "\
+ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
 cp.async.cg.shared.global [%r41], [%rd20], 16;
 st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
 cp.async.wait_all;
@@ -302,6 +303,7 @@ bar.sync 5, 256; // of sums
 ";
     assert_eq!(called(SUMS), Vec::<String>::new());
     for (line, instead, word) in [
+        ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
         ("cp.async.wait_all;", "", "weights of a norm may not have come"),
         ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
         ("bar.sync 5, 256; // of received elements", "", "their weights of a norm"),
