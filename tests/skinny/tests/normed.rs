@@ -67,8 +67,8 @@ fn plans<P>(place: &Place, plan: impl Fn(&PlanOptions) -> P) -> [P; 2] {
 }
 
 /// Whole eights, rows that end anywhere; more blocks than all threads have at a time, in rows of more blocks than lanes; more rows than warps,
-/// and than a tile.
-const LAYERS: [[u64; 3]; 11] = [
+/// and than a tile; rows beside which there is no room for the norm's weights.
+const LAYERS: [[u64; 3]; 12] = [
     [1, 8, 8],
     [1, 64, 24],
     [1, 2048, 8],
@@ -77,6 +77,7 @@ const LAYERS: [[u64; 3]; 11] = [
     [8, 72, 16],
     [9, 72, 16],
     [16, 640, 8],
+    [16, 760, 8],
     [17, 40, 8],
     [5, 37, 11],
     [1, 1, 1],
