@@ -67,6 +67,8 @@ pub trait Epilogue {
     const ANCHOR: Anchor = Anchor { tensors: 0, scalars: 0, axes: [NO_AXIS; 3] };
     /// Words of its operands beside 32 columns of a thread of the tensor cores.
     const WORDS: u32 = 0;
+    /// Whether it takes so many instructions for each value that they are written once for several chunks of a tile.
+    const ROLLED: bool;
     /// What a task whose signature says `E` rounds its results to.
     type Result<E: MmaElement>: MmaElement;
     /// Its operands, beside the values that a source is for.
@@ -81,6 +83,7 @@ pub trait Epilogue {
 pub enum Identity {}
 
 impl Epilogue for Identity {
+    const ROLLED: bool = false;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = ();
     #[inline(always)]
@@ -95,6 +98,7 @@ impl Epilogue for Identity {
 pub struct Each<F: Elementwise>(PhantomData<F>);
 
 impl<F: Elementwise> Epilogue for Each<F> {
+    const ROLLED: bool = true;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = ();
     #[inline(always)]
@@ -110,6 +114,7 @@ pub struct WithTensor<F: Combine, const N: usize, O: MmaElement>(PhantomData<(F,
 
 impl<F: Combine, const N: usize, O: MmaElement> Epilogue for WithTensor<F, N, O> {
     const WORDS: u32 = if O::BYTES == 2 { 8 } else { 16 };
+    const ROLLED: bool = false;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = S::Elements;
     #[inline(always)]
@@ -126,6 +131,7 @@ impl<F: Combine, const N: usize, O: MmaElement> Epilogue for WithTensor<F, N, O>
 pub struct WithScalar<F: Combine, const N: usize>(PhantomData<F>);
 
 impl<F: Combine, const N: usize> Epilogue for WithScalar<F, N> {
+    const ROLLED: bool = false;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = f32;
     #[inline(always)]
@@ -143,6 +149,7 @@ pub struct Then<A, B>(PhantomData<(A, B)>);
 
 impl<A: Epilogue, B: Epilogue> Epilogue for Then<A, B> {
     const WORDS: u32 = A::WORDS + B::WORDS;
+    const ROLLED: bool = A::ROLLED || B::ROLLED;
     type Result<E: MmaElement> = E;
     type Operands<S: Source> = (A::Operands<S>, B::Operands<S>);
     #[inline(always)]
@@ -160,6 +167,7 @@ pub struct Rounded<T, C>(PhantomData<(T, C)>);
 
 impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     const WORDS: u32 = T::WORDS;
+    const ROLLED: bool = T::ROLLED;
     type Result<E: MmaElement> = C::Of<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]
@@ -211,6 +219,7 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
 {
     const ANCHOR: Anchor = Anchor { tensors: TENSORS, scalars: SCALARS, axes: [PLANE, ROW, COLUMN] };
     const WORDS: u32 = T::WORDS;
+    const ROLLED: bool = T::ROLLED;
     type Result<E: MmaElement> = T::Result<E>;
     type Operands<S: Source> = T::Operands<S>;
     #[inline(always)]

@@ -3,7 +3,7 @@
 use super::Role;
 use super::arena::{self, Arena, CHUNKS};
 use super::carried;
-use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum};
+use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum, Turning};
 use super::dots;
 use super::gate::Gate;
 use super::ring::{Ring, Stage, pages, scratch_pages};
@@ -209,6 +209,26 @@ impl Consumer {
         const { assert!(CHUNKS == 4, "two chunks of a warpgroup find room, and two more can wait") };
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let thread = self.again();
+        if const { T::ROLLED && E::BYTES == 2 } {
+            let (mut turning, mut n) = (Turning::of(sum), 0);
+            let last = loop {
+                let words = turning.front::<T, E, I, J>(n, task, thread);
+                // Opaque, or each turn would be written out.
+                n = special::opaque(n + 1);
+                if n <= 2 {
+                    self.stage(words.clone());
+                }
+                if n >= chunks {
+                    break words;
+                }
+                turning.turn(words);
+            };
+            if chunks > 2 {
+                self.pending = Pending::of(turning.behind(), last);
+                self.waiting = 2;
+            }
+            return;
+        }
         macro_rules! chunk {
             ($n:literal) => {
                 cores::chunk::<T, E, I, J, $n>(sum, task, thread)

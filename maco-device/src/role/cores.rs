@@ -382,6 +382,49 @@ pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N
     packed::<T, E, I, J, N, 128>(sum, N as u32, task, thread)
 }
 
+/// A sum whose chunks come to the front one after another, so that one code is for all of them: a register has no number that could be chosen.
+pub struct Turning(Sum);
+
+impl Turning {
+    #[inline(always)]
+    pub fn of(sum: &Sum) -> Turning {
+        Turning(*sum)
+    }
+
+    /// [`chunk`] of the one at the front, the `number`-th.
+    #[inline(always)]
+    pub fn front<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&self, number: u32, task: Task, thread: u32) -> Chunk {
+        packed::<T, E, I, J, 0, 128>(&self.0, number, task, thread)
+    }
+
+    /// The next 64 columns come to the front, and what was made of those before may wait behind the last ones.
+    #[inline(always)]
+    pub fn turn(&mut self, words: Chunk) {
+        let sum = &mut self.0;
+        macro_rules! columns {
+            ($($at:literal)*) => {$(
+                sum[$at] = sum[$at + 32];
+                sum[$at + 32] = sum[$at + 64];
+                sum[$at + 64] = sum[$at + 96];
+            )*};
+        }
+        columns!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+        macro_rules! words {
+            ($($at:literal)*) => {$( sum[$at + 96] = f32::from_bits(words[$at]); )*};
+        }
+        words!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    }
+
+    /// What waits there.
+    #[inline(always)]
+    pub fn behind(&self) -> Chunk {
+        macro_rules! words {
+            ($($at:literal)*) => { [$( self.0[$at + 96].to_bits() ),*] };
+        }
+        words!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    }
+}
+
 /// This thread's part of 64 columns of a sum that is added up from parts.
 pub type Columns = [f32; 32];
 

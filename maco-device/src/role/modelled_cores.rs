@@ -256,6 +256,30 @@ pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N
     packed::<T, E, I, J>(&sum.borrow(), N, N, task, thread)
 }
 
+/// A sum whose chunks are asked for one after another.
+pub struct Turning(Sum, Chunk);
+
+impl Turning {
+    pub fn of(sum: &Sum) -> Turning {
+        Turning(sum.clone(), Chunk::default())
+    }
+
+    /// [`chunk`] `number`.
+    pub fn front<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&self, number: u32, task: Task, thread: u32) -> Chunk {
+        packed::<T, E, I, J>(&self.0.borrow(), number as usize, number as usize, task, thread)
+    }
+
+    /// Keeps what was made of the last one.
+    pub fn turn(&mut self, words: Chunk) {
+        self.1 = words;
+    }
+
+    /// What is kept.
+    pub fn behind(&self) -> Chunk {
+        self.1.clone()
+    }
+}
+
 /// 64 rows of 64 columns of a sum that is added up from parts.
 pub type Columns = Vec<f32>;
 
