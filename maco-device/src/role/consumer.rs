@@ -209,7 +209,7 @@ impl Consumer {
         const { assert!(CHUNKS == 4, "two chunks of a warpgroup find room, and two more can wait") };
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let thread = self.again();
-        if const { T::ROLLED && E::BYTES == 2 } {
+        if const { T::ROLLED && T::WORDS == 0 && E::BYTES == 2 } {
             let (mut turning, mut n) = (Turning::of(sum), 0);
             let last = loop {
                 let words = turning.front::<T, E, I, J>(n, task, thread);
