@@ -75,12 +75,6 @@ pub const fn norm_bytes(rows: u32, cols: u32) -> u32 {
     rows * (cols / 8 + 1) * 4
 }
 
-/// Bytes from the first row of a carried tile to the weights of its norm, if consumers have room for those.
-pub const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
-    let behind = (rows * carried_stride(rows, cols) * 2 + norm_bytes(rows, cols)).next_multiple_of(16);
-    if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
-}
-
 /// What is above the two bytes of every element that launch `launch` carries: another number than that of 65,535 launches before and behind
 /// it. Zeros are of the launch before launch 0.
 pub const fn epoch(launch: u32) -> u32 {

@@ -7,7 +7,7 @@
 //! A function of its own, called where the product holds nearly nothing: inlined, its registers made products spill.
 
 use super::cores::ELEMENTWISE;
-use crate::abi::{CONSUMERS, carried_stride, norm_weights};
+use crate::abi::{CONSUMERS, STAGING_BYTES, carried_stride, norm_bytes};
 use crate::element::HalfElement;
 use crate::exchange::{across, eight};
 use crate::hardware::{barrier, memory, special, warp};
@@ -19,6 +19,12 @@ const SUMS: u32 = 8;
 
 /// Elements of weights that are fetched together.
 const LINE: u32 = 32;
+
+/// Bytes from the first row of a carried tile to the weights of its norm, if there is room for those.
+const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
+    let behind = (rows * carried_stride(rows, cols) * 2 + norm_bytes(rows, cols)).next_multiple_of(16);
+    if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
+}
 
 /// Has the weights of the norm that `rows` rows become, which will lie at `at`, on their way to where they are read behind them, or if there is no room,
 /// to the L2 cache, while the rows are polled for; by all consumers, who meet behind [`memory::fetched`].
