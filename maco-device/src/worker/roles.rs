@@ -113,7 +113,7 @@ unsafe fn is_published(arena: Arena, n: u32) -> bool {
 /// Everything that a consumer warp does before it runs task `n`; its instance, or `None` if it does not run: the list ends, or the CTA
 /// stops.
 #[inline(always)]
-unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u16> {
+unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u32> {
     let (at, parity) = place(n);
     // SAFETY: a consumer warp, converged; passed on from the caller.
     unsafe {
@@ -147,7 +147,7 @@ unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u16> {
                 return None;
             }
         }
-        Some(op)
+        Some(op.into())
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
         let mut n = 0;
         let Some(mut op) = prepare(arena, &mut role, n) else { return };
         loop {
-            tasks.run(&mut role, task(arena, launch, place(n).0), op.into());
+            tasks.run(&mut role, task(arena, launch, place(n).0), op);
             let ran = profile::ran_unless(arena, n, role.gate.ends_first());
             // Read anew: a register across all tasks is worth more.
             let lane = warp::lane_again();
@@ -171,7 +171,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                 warp::sync();
                 arena::arrive(arena.done(place(n).0), lane);
                 ran.note(arena);
-                op = next.op();
+                op = next.op().into();
                 if next.after() != 0 {
                     // All warps have ended every task before this one.
                     barrier::sync_consumers();
