@@ -7,6 +7,7 @@ use core::marker::PhantomData;
 use crate::cta::Simt;
 use crate::exchange::{Exchange, across};
 use crate::math;
+use crate::role::gate::Gate;
 
 /// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
 ///
@@ -81,6 +82,47 @@ impl Warp<'_> {
     #[inline(always)]
     pub fn sync(&self) {
         crate::hardware::warp::sync();
+    }
+}
+
+/// The warp that runs the body of a `#[task(simt, warp)]`: what [`Simt`] is to a body of all consumers, and all that a [`Warp`] can do. A worker runs
+/// up to eight such tasks at a time, a warp each, which look for their inputs and signal their ends by themselves: for tasks so small, or so many, that
+/// what happens between them counts. The warps of a worker share nothing but memory.
+pub struct SimtWarp<'a> {
+    warp: Warp<'a>,
+    /// None on a host thread that plays all roles: it has waited before.
+    gate: Option<&'a mut Gate>,
+}
+
+impl<'a> SimtWarp<'a> {
+    #[inline(always)]
+    pub(crate) fn new(gate: Option<&'a mut Gate>) -> Self {
+        SimtWarp { warp: Warp::of_thread(), gate }
+    }
+
+    /// As [`Simt::wait_for_inputs`], in a body of a `#[task(simt, warp, prologue)]`.
+    #[inline(always)]
+    #[must_use]
+    pub fn wait_for_inputs(&mut self) -> bool {
+        // SAFETY: the consumer lends the gate of the task it runs.
+        self.gate.as_mut().is_none_or(|gate| unsafe { gate.pass() })
+    }
+
+    /// As [`Simt::wait_until`]: `condition` is asked in lane 0.
+    #[inline(always)]
+    pub fn wait_until(&self, condition: impl FnMut() -> bool) -> bool {
+        #[cfg(target_arch = "nvptx64")]
+        return self.any(self.lane == 0 && crate::cta::poll(condition));
+        #[cfg(not(target_arch = "nvptx64"))]
+        crate::role::cpu::wait_until(condition)
+    }
+}
+
+impl<'a> core::ops::Deref for SimtWarp<'a> {
+    type Target = Warp<'a>;
+    #[inline(always)]
+    fn deref(&self) -> &Warp<'a> {
+        &self.warp
     }
 }
 

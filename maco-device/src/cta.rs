@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use crate::collective::SimtWarp;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Epilogue, Identity};
 use crate::hardware::scratch;
@@ -73,22 +74,22 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     #[inline(always)]
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> bool {
         #[cfg(target_arch = "nvptx64")]
-        {
-            let mut condition = condition;
-            let arena = crate::role::arena::Arena(crate::ptx::special::shared_base());
-            let mut holds = false;
-            if self.thread == 0 {
-                loop {
-                    holds = condition();
-                    if holds || arena.halted() >= crate::role::arena::FALL_THROUGH {
-                        break;
-                    }
-                }
-            }
-            crate::ptx::barrier::any_user(holds)
-        }
+        return crate::ptx::barrier::any_user(self.thread == 0 && poll(condition));
         #[cfg(not(target_arch = "nvptx64"))]
         crate::role::cpu::wait_until(condition)
+    }
+}
+
+/// Asks until `condition` holds; false when the launch is aborted first. One thread calls.
+#[cfg(target_arch = "nvptx64")]
+#[inline(always)]
+pub(crate) fn poll(mut condition: impl FnMut() -> bool) -> bool {
+    let arena = crate::role::arena::Arena(crate::ptx::special::shared_base());
+    loop {
+        let holds = condition();
+        if holds || arena.halted() >= crate::role::arena::FALL_THROUGH {
+            return holds;
+        }
     }
 }
 
@@ -355,6 +356,12 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[inline(always)]
     pub fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         self.role.simt(early, f);
+    }
+
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
+        self.role.simt_warp(early, f);
     }
 }
 

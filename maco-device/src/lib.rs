@@ -46,7 +46,7 @@ use model as hardware;
 use ptx as hardware;
 
 pub use acc::{Acc, Fragments};
-pub use collective::Warp;
+pub use collective::{SimtWarp, Warp};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]

@@ -84,6 +84,13 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, block: u32) {
     }
 }
 
+/// Whether this launch is recorded, as a worker's roles see it.
+#[inline(always)]
+pub fn records(arena: Arena) -> bool {
+    // SAFETY: a word of the arena, written before any role begins.
+    ON && unsafe { memory::load_shared(arena.profile() + CAPACITY) } != 0
+}
+
 /// The scheduler in CTA `block`, if there is one of such a number: the CTA itself, or the spare warp of a worker.
 #[inline(always)]
 fn scheduler(launch: &Launch, block: u32) -> u32 {

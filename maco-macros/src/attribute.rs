@@ -49,6 +49,7 @@ pub struct Arguments {
     pub elementwise: Option<Ident>,
     pub simt: Option<Ident>,
     pub prologue: Option<Ident>,
+    pub warp: Option<Ident>,
     pub cpu: Option<Path>,
     /// `few = skinny_linear`: the same task for few rows.
     pub few: Option<Path>,
@@ -74,8 +75,8 @@ pub struct Grammar {
 
 pub const TASK: Grammar = Grammar {
     what: "task",
-    keys: &["tile", "elements", "where", "elementwise", "simt", "prologue", "shared", "boxes", "cpu", "few", "crate"],
-    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `prologue`, `shared = 32768`, `boxes(x = 128)`, `cpu = function`, `few = task`, `crate = path`",
+    keys: &["tile", "elements", "where", "elementwise", "simt", "warp", "prologue", "shared", "boxes", "cpu", "few", "crate"],
+    help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `warp`, `prologue`, `shared = 32768`, `boxes(x = 128)`, `cpu = function`, `few = task`, `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -150,6 +151,10 @@ impl Arguments {
             name @ "simt" => {
                 allowed(grammar, name, &key)?;
                 once(&mut self.simt, key.clone(), &key)
+            }
+            name @ "warp" => {
+                allowed(grammar, name, &key)?;
+                once(&mut self.warp, key.clone(), &key)
             }
             name @ "prologue" => {
                 allowed(grammar, name, &key)?;

@@ -25,6 +25,7 @@ use proc_macro::TokenStream;
 /// | `where M == N` | these dimensions are the same |
 /// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)`; `fn f(v: f32, r: f32) -> f32`: in `.then(f(r))`, and as `f(x, r, y)` |
 /// | `simt` | an `unsafe fn` with a body for the device only |
+/// | `warp` | a `simt` body of one warp, `cta: &mut SimtWarp`: a worker runs eight such tasks at a time |
 /// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `shared = 32768` | a `simt` body with so many bytes of shared memory, 1 to 196608: `cta.shared::<f32, 0, 1024>()` |
 /// | `boxes(x = 128, w = 64 swizzle 32)` | a `simt` body with shared memory that copies boxes of so many rows of these tensors, swizzled by 128 bytes or what is said: `tile.load(&x, row, col, &barrier)` |

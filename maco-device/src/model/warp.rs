@@ -12,6 +12,9 @@ pub fn lane_again() -> u32 {
     0
 }
 
+/// Consumer warps that a thread stands for.
+pub const CONSUMERS: u32 = 4;
+
 /// The first of the consumer warps that this thread stands for.
 pub fn consumer() -> u32 {
     (super::special::thread() - 128) / 32

@@ -18,6 +18,9 @@ pub fn lane_again() -> u32 {
     super::special::thread_again() % LANES
 }
 
+/// Consumer warps that a thread stands for: its own.
+pub const CONSUMERS: u32 = 1;
+
 /// This warp among the consumers.
 #[inline(always)]
 pub fn consumer() -> u32 {

@@ -5,6 +5,7 @@ use super::ring::Ring;
 use super::share::Share;
 use super::store::{columns, place};
 use crate::abi::{self, BOX};
+use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Beside, Epilogue};
@@ -219,5 +220,9 @@ impl Role for Alone {
 
     fn simt<const SHARED: usize>(&mut self, _early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         f(&mut Simt { thread: 0, threads: 1, gate: None, scratch: scratch::NOWHERE });
+    }
+
+    fn simt_warp(&mut self, _early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
+        f(&mut SimtWarp::new(None));
     }
 }

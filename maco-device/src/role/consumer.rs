@@ -11,6 +11,7 @@ use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::streamed;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
+use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Beside, Epilogue};
@@ -553,6 +554,15 @@ impl Role for Consumer {
         if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {
             // SAFETY: the body has ended.
             unsafe { self.gate.end_first() };
+        }
+    }
+
+    #[inline(always)]
+    fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
+        f(&mut SimtWarp::new(Some(&mut self.gate)));
+        if early {
+            // SAFETY: the gate is that of this task. A body may end without having waited, and a reference on the CPU does not wait.
+            unsafe { self.gate.pass() };
         }
     }
 }

@@ -6,6 +6,7 @@ use super::consumer::Consumer;
 use super::loader::Loader;
 use super::share::Share;
 use super::store::Store;
+use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
@@ -261,5 +262,9 @@ impl Role for Cpu {
 
     fn simt<const SHARED: usize>(&mut self, early: bool, f: impl FnOnce(&mut Simt<'_, SHARED>)) {
         play!(self, |role| role.simt(early, f));
+    }
+
+    fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
+        play!(self, |role| role.simt_warp(early, f));
     }
 }

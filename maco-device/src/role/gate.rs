@@ -7,14 +7,15 @@
 //!
 //! All warps must agree on which tasks run, or those that do would wait at a barrier for those that do not. So when a CTA stops, it first
 //! closes: each warp says at its gate whether it still looks ([`LOOKS`]), has gone through ([`BEGUN`]), or was closed out; whoever stops
-//! the CTA waits until none looks, and then publishes what any warp has begun. A warp announces that it looks before it reads the halt
+//! the CTA waits until none looks, and then publishes what any warp has begun. A narrow task concerns its own warp alone: closed out, that goes on without
+//! having run it, and so do warps whose narrow tasks are published behind others that have begun. A warp announces that it looks before it reads the halt
 //! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10).
 
-use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};
+use super::arena::{self, ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::notice;
 use super::waits::Waits;
-use crate::abi::{Descriptor, LIGHT, QUICK, SLOTS, SOLE};
+use crate::abi::{Descriptor, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, PASSED, QUICK, SLOTS, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
 use crate::profile;
 
@@ -28,6 +29,13 @@ const BEGUN: u32 = 2;
 const FEW: u32 = 8;
 
 const SIGNALS: u32 = core::mem::offset_of!(Descriptor, signal) as u32;
+/// What is above the half of this word is [`Descriptor::split`].
+const SPLIT: u32 = core::mem::offset_of!(Descriptor, indirect) as u32;
+const _: () = assert!(core::mem::offset_of!(Descriptor, split) as u32 == SPLIT + 2 && SPLIT.is_multiple_of(4));
+/// Words of a slot that say where signals are that do not fit it.
+const OVERFLOW: u32 = core::mem::offset_of!(Descriptor, overflow) as u32;
+const EXTRA: u32 = core::mem::offset_of!(Descriptor, extra_waits) as u32;
+const _: () = assert!(core::mem::offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2 && EXTRA.is_multiple_of(4));
 
 /// Below: places to the worker's own task that this one comes after; 0 for none.
 const AFTER: u32 = 15;
@@ -41,9 +49,54 @@ const ENDED: u32 = 1 << 6;
 const STOPPED: u32 = 1 << 7;
 /// The task is more than a body, see [`super::notice`], or is ended first.
 const SPECIAL: u32 = 1 << 8;
+/// Other warps do not come by the task, a narrow one: this one arrives for them.
+const ALONE: u32 = 1 << 9;
+/// From here on: places from a narrow task to the next that this warp looks at, less one.
+const STEP: u32 = 10;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
-const _: () = assert!(SLOTS <= AFTER + 1);
+const _: () = assert!(SLOTS <= AFTER + 1 && (SLOTS - 1) << STEP < 1 << FLAGS);
+
+/// Whether this thread's warp runs narrow task `n`. Where a launch is recorded, one warp runs all: notes are those of one thread.
+#[inline(always)]
+fn is_own(arena: Arena, n: u32) -> bool {
+    if profile::records(arena) { warp::consumer() == 0 } else { n.wrapping_sub(warp::consumer()) % SLOTS < warp::CONSUMERS }
+}
+
+/// Of the narrow task in the slot of task `n`: whether all warps come by it, and places to the next task that this one looks at.
+#[inline(always)]
+unsafe fn way(arena: Arena, n: u32) -> (bool, u32) {
+    const _: () = assert!(SLOTS == WARPS);
+    // SAFETY: the caller promises that the slot holds the task.
+    let run = unsafe { memory::read_shared(arena.slot(place(n).0) + SPLIT) } >> 16;
+    let left = run & !(PASSED as u32);
+    if left == 1 || profile::records(arena) {
+        return (true, 1);
+    }
+    // Its own next one; the last of the run, if that is behind it.
+    let before = (n + 1).wrapping_sub(warp::consumer()) % SLOTS;
+    let own = if before < warp::CONSUMERS { 1 } else { 1 + SLOTS - before };
+    (run & PASSED as u32 != 0, if own < left { own } else { left - 1 })
+}
+
+/// Goes by narrow task `n` if another warp runs it: arrives at its end. Places to the next task that this warp looks at; 0 if the task is its own.
+///
+/// # Safety
+/// A whole consumer warp calls, having ended all of its tasks before; the slot holds the task.
+#[inline(always)]
+pub unsafe fn go_by(arena: Arena, n: u32) -> u32 {
+    if is_own(arena, n) {
+        return 0;
+    }
+    // SAFETY: passed on from the caller. All warps come by this one: else it would be this one's.
+    unsafe {
+        let (_, step) = way(arena, n);
+        // Behind it the slot may hold another task.
+        warp::sync();
+        arena::arrive(arena.done(place(n).0), warp::lane_again());
+        step
+    }
+}
 
 /// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
 /// the body runs.
@@ -65,6 +118,27 @@ impl Gate {
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
         let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
         Gate { arena, n, word }
+    }
+
+    /// The gate of narrow task `n`, which this warp runs.
+    ///
+    /// # Safety
+    /// The slot holds the task.
+    #[inline(always)]
+    pub unsafe fn of_narrow(arena: Arena, n: u32, flags: u16, published: bool) -> Gate {
+        // SAFETY: passed on from the caller.
+        let (passed, step) = unsafe { way(arena, n) };
+        // Published by whoever stops the CTA, it may not run.
+        let published = published && (flags & LIGHT == 0 || arena.halted() < CLOSE);
+        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
+        let word = bit(!published, SHUT) | bit(!passed, ALONE) | SPECIAL | (step - 1) << STEP | (flags as u32) << FLAGS;
+        Gate { arena, n, word }
+    }
+
+    /// Places to the next task that this warp looks at.
+    #[inline(always)]
+    pub fn step(&self) -> u32 {
+        (self.word >> STEP) % SLOTS + 1
     }
 
     /// A gate that nobody waits at, of a task that is nothing but a body.
@@ -153,6 +227,51 @@ impl Gate {
         self.word & ENDED != 0
     }
 
+    /// This warp has ended its narrow task, or does not begin it: arrives, for others too if they do not come by, and sends its signals itself unless
+    /// tasks are pushed.
+    ///
+    /// # Safety
+    /// A whole warp calls, once for each of its narrow tasks, of a live launch.
+    #[inline(always)]
+    pub unsafe fn end_narrow(&self, launch: *const Launch) {
+        warp::sync();
+        let (at, slot) = (place(self.n).0, self.arena.slot(place(self.n).0));
+        if ARRIVALS > 1 || warp::lane_again() == 0 {
+            // SAFETY: an initialised barrier; the slot stays until this warp has arrived.
+            unsafe {
+                let [signal, second] = memory::read_shared2(slot + SIGNALS);
+                // One lane: the second time would count twice.
+                if signal != NO_COUNTER && self.has(LIGHT) && !self.stopped() && warp::lane_again() == 0 {
+                    fence::release_gpu();
+                    self.send(signal);
+                    if second != NO_COUNTER {
+                        self.send(second);
+                        let extra = memory::read_shared(slot + EXTRA);
+                        let first = memory::read_shared(slot + OVERFLOW) + 2 * (extra & 0xffff);
+                        let mut n = 0;
+                        while n < extra >> 16 {
+                            self.send(((*launch).overflow as *const u32).wrapping_add((first + n) as usize).read());
+                            n += 1;
+                        }
+                    }
+                }
+                if !self.has(LOST_ARRIVE) {
+                    mbarrier::arrive_for(self.arena.done(at), if self.word & ALONE != 0 { WARPS } else { warp::CONSUMERS });
+                }
+            }
+        }
+    }
+
+    /// Sends one signal, behind a release fence.
+    #[inline(always)]
+    unsafe fn send(&self, signal: u32) {
+        // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
+        unsafe {
+            let counter = self.arena.counters().add((signal & !SOLE) as usize);
+            if signal & SOLE != 0 { local::store_relaxed(counter, 1) } else { local::add_relaxed(counter, 1) }
+        }
+    }
+
     #[inline(always)]
     unsafe fn wait(&self) -> bool {
         let (at, parity) = place(self.n);
@@ -202,8 +321,13 @@ impl Gate {
                 if lane == 0 {
                     memory::store_shared(own, self.n << 2);
                 }
+                if self.has(NARROW) {
+                    return false;
+                }
             }
-            self.arena.wait_unless_stopped(ready, parity)
+            let published = self.arena.wait_unless_stopped(ready, parity);
+            // Whoever stops the CTA publishes what others have begun, having closed it.
+            published && !(self.has(NARROW) && self.arena.halted() >= CLOSE)
         }
     }
 }

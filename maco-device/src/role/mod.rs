@@ -1,5 +1,6 @@
 //! Roles: who runs the outline of a task, and what each operation means to it.
 
+use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
@@ -157,4 +158,8 @@ pub trait Role: Sized {
     /// has a part in it agrees on the ring.
     #[inline(always)]
     fn simt<const SHARED: usize>(&mut self, _early: bool, _f: impl FnOnce(&mut Simt<'_, SHARED>)) {}
+
+    /// One of a single warp: whoever runs the task is that warp.
+    #[inline(always)]
+    fn simt_warp(&mut self, _early: bool, _f: impl FnOnce(&mut SimtWarp<'_>)) {}
 }

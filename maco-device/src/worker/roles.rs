@@ -2,13 +2,15 @@
 
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED};
+use crate::abi::{
+    EARLY, EXTRA_BYTES, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
+};
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
-use crate::role::gate::Gate;
+use crate::role::gate::{self, Gate};
 use crate::role::loader::Loader;
 use crate::role::notice;
 use crate::role::store::Store;
@@ -110,44 +112,65 @@ unsafe fn is_published(arena: Arena, n: u32) -> bool {
     }
 }
 
-/// Everything that a consumer warp does before it runs task `n`; its instance, or `None` if it does not run: the list ends, or the CTA
-/// stops.
+/// Everything that a consumer warp does before it runs task `n`, or the next one behind it that it has a part in: which that is, and its instance;
+/// `None` if there is none: the list ends, or the CTA stops.
 #[inline(always)]
-unsafe fn prepare(arena: Arena, role: &mut Consumer, n: u32) -> Option<u32> {
-    let (at, parity) = place(n);
-    // SAFETY: a consumer warp, converged; passed on from the caller.
-    unsafe {
-        // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
-        // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
-        // has gone on stages them only as it gets loads, which come when all have given back what they read.
-        while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
-            role.stage_if_free();
-        }
-        profile::turn(arena);
-        // Lanes that see different things act as one: they meet at barriers.
-        let published = warp::all(is_published(arena, n));
-        if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
-            return None;
-        }
-        let Posted { op, flags, after } = read(arena, n);
-        if op == OP_END {
-            return None;
-        }
-        role.gate = Gate::of(arena, n, flags, after, published);
-        if flags & STAGED != 0 {
-            // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
-            if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+unsafe fn prepare(arena: Arena, launch: *const Launch, role: &mut Consumer, mut n: u32) -> Option<(u32, u32)> {
+    loop {
+        let (at, parity) = place(n);
+        // SAFETY: a consumer warp, converged; passed on from the caller.
+        unsafe {
+            // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
+            // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
+            // has gone on stages them only as it gets loads, which come when all have given back what they read.
+            while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
+                role.stage_if_free();
+            }
+            profile::turn(arena);
+            // Lanes that see different things act as one: they meet at barriers.
+            let published = warp::all(is_published(arena, n));
+            if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
                 return None;
             }
-            profile::waited_unless(arena, n, published);
-        } else {
-            role.settle();
-            // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
-            if flags & EARLY == 0 && !role.gate.pass() {
+            let Posted { op, flags, after } = read(arena, n);
+            if op == OP_END {
                 return None;
             }
+            if flags & NARROW != 0 {
+                let step = gate::go_by(arena, n);
+                if step != 0 {
+                    n += step;
+                    continue;
+                }
+                role.settle();
+                role.gate = Gate::of_narrow(arena, n, flags, published);
+                if flags & EARLY == 0 && !role.gate.pass() {
+                    if flags & LIGHT == 0 {
+                        return None;
+                    }
+                    // It stays undone; others may have begun tasks behind it that this warp has a part in.
+                    role.gate.end_narrow(launch);
+                    n += role.gate.step();
+                    continue;
+                }
+                return Some((n, op.into()));
+            }
+            role.gate = Gate::of(arena, n, flags, after, published);
+            if flags & STAGED != 0 {
+                // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
+                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                    return None;
+                }
+                profile::waited_unless(arena, n, published);
+            } else {
+                role.settle();
+                // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
+                if flags & EARLY == 0 && !role.gate.pass() {
+                    return None;
+                }
+            }
+            return Some((n, op.into()));
         }
-        Some(op.into())
     }
 }
 
@@ -157,8 +180,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(arena, thread);
-        let mut n = 0;
-        let Some(mut op) = prepare(arena, &mut role, n) else { return };
+        let Some((mut n, mut op)) = prepare(arena, launch, &mut role, 0) else { return };
         loop {
             tasks.run(&mut role, task(arena, launch, place(n).0), op);
             let ran = profile::ran_unless(arena, n, role.gate.ends_first());
@@ -177,26 +199,30 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                     barrier::sync_consumers();
                 }
                 role.gate = Gate::open(arena);
+                n += 1;
             } else {
-                if role.gate.stopped() {
+                let narrow = role.gate.has(NARROW);
+                if role.gate.stopped() && !(narrow && role.gate.has(LIGHT)) {
                     break;
                 }
                 if role.gate.has(READ_BY_TMA) {
                     fence::proxy_async_global();
                 }
-                if !role.gate.end_first() {
+                if narrow {
+                    role.gate.end_narrow(launch);
+                } else if !role.gate.end_first() {
                     warp::sync();
                     if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
                         arena::arrive(arena.done(place(n).0), lane);
                     }
                 }
                 ran.note(arena);
-                op = match prepare(arena, &mut role, n + 1) {
-                    Some(op) => op,
+                n += role.gate.step();
+                (n, op) = match prepare(arena, launch, &mut role, n) {
+                    Some(next) => next,
                     None => break,
                 };
             }
-            n += 1;
         }
         role.settle();
     }
@@ -232,15 +258,20 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
                 }
                 warp::sync();
             } else if !pushed && !warp::all(!mbarrier::test(arena.done(at), parity)) {
-                // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step.
+                // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step. Consumers that
+                // look at counters themselves may have ended one that the controller has still to read in its slot.
                 let (at, parity) = place(n + lane);
-                let done = lane < SLOTS && mbarrier::test(arena.done(at), parity);
+                let done = lane < SLOTS && mbarrier::test(arena.done(at), parity) && mbarrier::test(arena.ready(at), parity);
                 let direct = done && memory::read_shared(arena.slot(at) + WAYS) as u16 & STAGED == 0;
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
-            let [signal, second] =
+            let [mut signal, mut second] =
                 if lane < ended { memory::read_shared2(arena.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
+            if lane < ended && memory::read_shared(arena.slot(place(n + lane).0) + WAYS) & OWN == OWN {
+                // Its warp sends them.
+                [signal, second] = [NO_COUNTER; 2];
+            }
             // Nothing else of its slot is needed if there is only one.
             let brief = !pushed && warp::all(second == NO_COUNTER);
             let any = warp::ballot(signal != NO_COUNTER);
@@ -287,6 +318,9 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
         }
     }
 }
+
+/// [`crate::abi::Descriptor::flags`] of a narrow task that nobody pushes: its warp signals its end.
+const OWN: u32 = (NARROW | LIGHT) as u32;
 
 /// The store warp needs the slots of the `ended` tasks from `n` on no more.
 #[inline(always)]

@@ -5,6 +5,9 @@
 //! that travel through the ring are left out: copies by TMA are ordered through device memory only. So are drained tasks, whose
 //! worker nobody knows.
 //!
+//! Tasks of one warp are left out as those that wait: a worker runs several at a time, each by another warp, and they would meet at barriers. Others
+//! may wait for them so, at the barrier of all warps that such a wait is.
+//!
 //! Places are counted without what the worker claims in between, which may be any number of tasks. A task then waits for one that is
 //! less far before it than the one it must come after, or is that one: tasks of a worker end in order, since each of its consumer
 //! warps arrives at the end of one task after the other. And one that is too far before it to be waited for is no nearer.
@@ -48,7 +51,7 @@ impl Local {
             for (at, &task) in plan.lists.of(worker as usize).iter().enumerate() {
                 let direct = direct[plan.tasks[task as usize].call as usize];
                 position[task as usize] = at as u32;
-                if direct {
+                if direct && !plan.graph.calls[plan.tasks[task as usize].call as usize].task.is_narrow() {
                     list[task as usize] = worker;
                 }
                 for &counter in plan.signals_of(task) {

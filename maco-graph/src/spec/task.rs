@@ -258,6 +258,8 @@ pub enum TaskKind {
         cpu: bool,
         /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
         prologue: bool,
+        /// `#[task(simt, warp)]`: one warp runs the body, and a worker several such tasks at a time.
+        warp: bool,
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
         shared: u32,
         /// `boxes(x = 128)`: the tensor parameters that the body copies in boxes.
@@ -340,6 +342,11 @@ impl TaskSpec {
     /// Most parts that a tile's sum can be made in.
     pub const fn most_parts(&self) -> u32 {
         if self.splits() { MOST_PARTS } else { 1 }
+    }
+
+    /// Whether one warp runs the body.
+    pub const fn is_narrow(&self) -> bool {
+        matches!(self.kind, TaskKind::Simt { warp: true, .. })
     }
 
     /// Bytes of shared memory that a `simt` body has to itself: it may copy what it reads and writes in bulk.

@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
-    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
+    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait, run,
 };
 use maco_graph::ir;
 use maco_graph::plan::tiled::RING_BYTES;
@@ -46,6 +46,9 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         let call = plan.tasks[task as usize].call as usize;
         let mut descriptor =
             Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
+        if flags[call] & NARROW != 0 {
+            descriptor.split = run(0, 1);
+        }
         if let Some((chunk, split, flags)) = partials.of(plan, task) {
             (descriptor.coord[2], descriptor.split) = (chunk, split);
             descriptor.flags |= flags;
@@ -77,6 +80,9 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
                 Entry::Drain(drain) => made.descriptors.push(entries[drain as usize]),
             }
         }
+        if plan.schedule == Schedule::Static {
+            runs(&mut made.descriptors[made.starts[list] as usize..]);
+        }
         made.descriptors.push(Descriptor::END);
     }
     made.starts.push(made.descriptors.len() as u32);
@@ -88,6 +94,16 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     }
     made.descriptors.extend([Descriptor::END; PREFETCHED]);
     Ok(made)
+}
+
+/// Numbers the narrow tasks of a list that follow one another.
+fn runs(list: &mut [Descriptor]) {
+    for tasks in list.chunk_by_mut(|a, b| a.flags & b.flags & NARROW != 0).filter(|tasks| tasks[0].flags & NARROW != 0) {
+        for tasks in tasks.chunks_mut(LONGEST_RUN as usize) {
+            let count = tasks.len() as u32;
+            (0..).zip(tasks).for_each(|(n, task)| task.split = run(n, count));
+        }
+    }
 }
 
 /// Bytes that a task may write for its consumers to signal its end: a release waits until all that is written has arrived, and
@@ -137,6 +153,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
         let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY } else { 0 };
+        let narrow = if call.task.is_narrow() { NARROW } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
@@ -155,9 +172,14 @@ fn flags(plan: &Plan) -> Vec<u16> {
         };
         let weighted = if copied == STAGED { weighted(call, &written) } else { 0 };
         // Pushed tasks wait for nothing themselves, and their signals are messages.
-        let quick = if !pushed && copied != STAGED && bytes_written(plan, index) <= SMALL { LIGHT | QUICK } else { 0 };
+        let quick = match () {
+            () if pushed || copied == STAGED => 0,
+            () if narrow != 0 => LIGHT,
+            () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
+            () => 0,
+        };
         let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };
-        early | copied | streamed | weighted | normed | quick
+        early | narrow | copied | streamed | weighted | normed | quick
     });
     flags.collect()
 }

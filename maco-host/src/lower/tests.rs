@@ -423,11 +423,11 @@ fn factors_that_nobody_writes_come_first() {
 fn a_body_with_scratch_takes_pages_and_copies() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[] },
+        kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
-    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, shared: 0, boxes: &[] }, ..BODY };
+    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
     for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
@@ -451,13 +451,13 @@ fn a_body_has_maps_of_its_boxes() {
     static BODIES: [TaskSpec; 2] = [
         TaskSpec {
             name: "body",
-            kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
+            kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
         TaskSpec {
             name: "other",
-            kind: TaskKind::Simt { cpu: true, prologue: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
+            kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },

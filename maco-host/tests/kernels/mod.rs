@@ -83,7 +83,7 @@ pub static SPIN: TaskSpec = task(
     ],
 );
 /// Raw device code without a CPU reference.
-pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, prologue: false, shared: 0, boxes: &[] }, ..DOUBLE };
+pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, prologue: false, warp: false, shared: 0, boxes: &[] }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
 pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN];

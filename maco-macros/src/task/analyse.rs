@@ -46,6 +46,8 @@ pub enum Kind {
     Simt {
         cpu: bool,
         prologue: bool,
+        /// The body is one warp's.
+        warp: bool,
         /// Bytes of scratch.
         shared: u32,
     },
@@ -121,6 +123,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
         (Some(_), cpu) => Kind::Simt {
             cpu: cpu.is_some(),
             prologue: task.arguments.prologue.is_some(),
+            warp: task.arguments.warp.is_some(),
             shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
         },
         // A plane that is not there has no steps to divide.

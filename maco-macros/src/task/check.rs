@@ -72,6 +72,10 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
                     "remove it: other tasks wait where they first need to",
                 );
             }
+            if let Some(warp) = &arguments.warp {
+                let help = "remove it: the blocks of other tasks divide their work among all threads";
+                errors.push(Code::Attribute, warp, "`warp` is for `simt` tasks", help);
+            }
             if let Some(shared) = &arguments.shared {
                 let help = "remove it: the blocks of other tasks take of shared memory what they need";
                 errors.push(Code::Attribute, &shared.key, "`shared = ..` is for `simt` tasks", help);
@@ -103,6 +107,10 @@ fn shared(task: &Task<'_>, errors: &mut Errors) {
     } else if u64::from(shared.bytes) > MOST {
         let message = format!("{} bytes of shared memory, but there are {MOST}", shared.bytes);
         errors.push(Code::SharedMemory, &shared.literal, message, "work on a part of the tile at a time, or use smaller tiles");
+    }
+    if arguments.warp.is_some() {
+        let help = "remove one of them: a worker runs eight tasks of a warp at a time, and its shared memory is that of one task";
+        errors.push(Code::Attribute, &shared.key, "a task of one warp has no shared memory", help);
     }
     if arguments.prologue.is_some() {
         // Threads begin a prologue while others may never: they cannot meet in it, so they cannot share anything either.

@@ -128,7 +128,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
     let user = &task.function.body;
     let head = quote! { <__R: #p::Role, __T: #p::Epilogue, #element #(const #consts: usize),*> };
-    let Kind::Simt { shared, .. } = model.kind else {
+    let Kind::Simt { shared, warp, .. } = model.kind else {
         return quote! {
             #lints
             #[inline(always)]
@@ -148,8 +148,13 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     };
     let early = task.arguments.prologue.is_some();
     let shared = Literal::u32_unsuffixed(shared);
+    // Who runs it, and how.
+    let (threads, simt) = match warp {
+        true => (quote! { #p::SimtWarp<'_> }, quote! { simt_warp }),
+        false => (quote! { #p::Simt<'_, #shared> }, quote! { simt::<#shared> }),
+    };
     let on_host = match &task.arguments.cpu {
-        Some(reference) => quote! { #p::Cta::simt::<#shared>(__cta, #early, |_| #reference(#(#names),*)); },
+        Some(reference) => quote! { #p::Cta::#simt(__cta, #early, |_| #reference(#(#names),*)); },
         // The CPU device refuses the task when a plan is made.
         None => quote! { let _ = (__cta, #(#names),*); },
     };
@@ -161,8 +166,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             {
                 #lints
                 #[inline(always)]
-                unsafe fn __device #device_head (#cta: &mut #p::Simt<'_, #shared>, #(#params),*) #user
-                #p::Cta::simt::<#shared>(__cta, #early, |__simt| {
+                unsafe fn __device #device_head (#cta: &mut #threads, #(#params),*) #user
+                #p::Cta::#simt(__cta, #early, |__simt| {
                     // SAFETY: the task's author has promised that it stays inside its regions; `unsafe fn` says so.
                     unsafe { __device #turbofish (__simt, #(#names),*) }
                 });

@@ -98,6 +98,9 @@ fn check(arguments: &Arguments, function: &Function, errors: &mut Errors) {
             "remove it: an elementwise task has no body of its own",
         );
     }
+    if let Some(warp) = &arguments.warp {
+        errors.push(Code::Attribute, warp, "`warp` is for `simt` tasks", "remove it: an elementwise task has no body of its own");
+    }
     if let Some(prologue) = &arguments.prologue {
         errors.push(Code::Attribute, prologue, "`prologue` is for `simt` tasks", "remove it: an elementwise task has no body of its own");
     }

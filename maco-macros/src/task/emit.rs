@@ -132,13 +132,13 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             quote! { Streamed { operand: #operand, factor: #factor } }
         }
         Kind::Norm { x, weight, y, epsilon } => quote! { Norm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
-        Kind::Simt { cpu, prologue, shared } => {
+        Kind::Simt { cpu, prologue, warp, shared } => {
             let boxes = task.tensors().enumerate().filter_map(|(operand, tensor)| {
                 let boxes = task.boxes(tensor)?;
                 let (operand, rows, swizzle) = (operand as u8, boxes.rows.1, boxes.swizzle.1);
                 Some(quote! { #p::spec::BoxSpec { operand: #operand, rows: #rows, swizzle: #swizzle } })
             });
-            quote! { Simt { cpu: #cpu, prologue: #prologue, shared: #shared, boxes: &[#(#boxes),*] } }
+            quote! { Simt { cpu: #cpu, prologue: #prologue, warp: #warp, shared: #shared, boxes: &[#(#boxes),*] } }
         }
         Kind::Elementwise => quote! { Elementwise },
     };

@@ -95,7 +95,7 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut 
 fn is_cta(ty: &Type) -> bool {
     let Type::Reference(reference) = ty else { return false };
     let Type::Path(path) = &*reference.elem else { return false };
-    reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| last.ident == "Cta" || last.ident == "Simt")
+    reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| ["Cta", "Simt", "SimtWarp"].iter().any(|name| last.ident == name))
 }
 
 fn param(typed: &PatType) -> syn::Result<Param> {

@@ -40,7 +40,7 @@ fn pick_reference<const R: usize, const C: usize>(ids: maco::Tile<u32, 1, R>, x:
 ///
 /// # Safety
 /// `ids` are rows of `x`, which has as many columns as `y`.
-#[maco::task(simt, tile(i = 8), cpu = pick_reference)]
+#[maco::task(simt, warp, tile(i = 8), cpu = pick_reference)]
 pub unsafe fn pick(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, M>,
@@ -48,12 +48,30 @@ pub unsafe fn pick(
     #[write(i, ..)] y: Tensor<bf16, M, N>,
 ) {
     let (rows, cols) = (y.rows(), y.cols());
-    let mut at = cta.thread;
+    let mut at = cta.lane;
     while at < rows * cols {
         let (row, col) = ((at / cols) as i32, (at % cols) as i32);
         // SAFETY: as promised by the author; each thread has its own element of `y`.
         unsafe { y.pointer(row, col).write(x.pointer(ids.pointer(0, row).read() as i32, col).read()) };
-        at += cta.threads;
+        at += maco::Warp::LANES;
+    }
+}
+
+/// x += 1, a row at a time, by a warp that begins before the row is there.
+///
+/// # Safety
+/// Rows of the tensor do not overlap.
+#[maco::task(simt, warp, prologue, tile(i = 1), cpu = shift_reference)]
+pub unsafe fn step(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
+    if !cta.wait_for_inputs() {
+        return;
+    }
+    let mut at = cta.lane;
+    while at < x.cols() {
+        let place = x.pointer(0, at as i32);
+        // SAFETY: the position lies in the tile, and each lane has its own.
+        unsafe { place.write(bf16::from_f32(place.read().to_f32() + 1.0)) };
+        at += maco::Warp::LANES;
     }
 }
 
@@ -76,9 +94,12 @@ pub fn mixed(
     // A chain in place, which one worker may run or several.
     shift(tape);
     shift(tape).drain();
+    step(tape);
+    step(tape);
     shift(part);
     let picked = temp::<bf16, M, K>();
     pick(ids, part, picked);
+    step(picked).drain();
     add(picked, tape, part);
     // Written again after it was read: tiles of another shape.
     shift(part);
