@@ -53,7 +53,32 @@ pub unsafe fn mirror(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(
     }
 }
 
-/// A task of every kind: through the ring, element-wise, rows, rows by index, SIMT; then one that waits for the last.
+/// What `negate` does, one element after another.
+fn negate_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+    for r in 0..I as i32 {
+        for c in 0..J as i32 {
+            // SAFETY: as for `mirror_reference`.
+            unsafe { y.pointer(r, c).write(-x.pointer(r, c).read()) };
+        }
+    }
+}
+
+/// y = -x, by a warp.
+///
+/// # Safety
+/// The tensors have a multiple of 8 rows and of 32 columns.
+#[maco::task(simt, warp, tile(i = 8, j = 32), cpu = negate_reference)]
+pub unsafe fn negate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    let at = cta.lane as i32;
+    let mut r = 0;
+    while r < 8 {
+        // SAFETY: one lane for each column of the tile.
+        unsafe { y.pointer(r, at).write(-x.pointer(r, at).read()) };
+        r += 1;
+    }
+}
+
+/// A task of every kind: through the ring, element-wise, rows, rows by index, SIMT, of one warp; then one that waits for the last.
 #[maco::megakernel]
 pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, M, N>) {
     let product = temp::<bf16, M, N>();
@@ -66,7 +91,9 @@ pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, 
     lookup(ids, centred, picked);
     let turned = temp::<f32, M, N>();
     mirror(picked, turned);
-    copy(turned, y);
+    let negative = temp::<f32, M, N>();
+    negate(turned, negative);
+    copy(negative, y);
 }
 
 /// What `until` does, on the CPU.
@@ -97,6 +124,30 @@ pub unsafe fn until(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read(i)] 
         let at = cta.thread as i32;
         y.pointer(0, at).write(x.pointer(0, at).read());
     }
+}
+
+/// As `until`, by a warp.
+///
+/// # Safety
+/// The tensors have a multiple of 32 elements.
+#[maco::task(simt, warp, tile(i = 32), cpu = until_reference)]
+pub unsafe fn until_warp(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read(i)] x: Tensor<f32, N>, #[write(i)] y: Tensor<f32, N>) {
+    // SAFETY: the flag is one element; one lane for each element of the tile.
+    unsafe {
+        if !cta.wait_until(|| flag.pointer(0, 0).read_volatile() != 0) {
+            return;
+        }
+        let at = cta.lane as i32;
+        y.pointer(0, at).write(x.pointer(0, at).read());
+    }
+}
+
+/// As `gated`, of tasks of one warp.
+#[maco::megakernel]
+pub fn gated_warps(flag: In<u32, 1>, x: In<f32, N>, y: Out<f32, N>) {
+    let h = temp::<f32, N>();
+    until_warp(flag, x, h);
+    until_warp(flag, h, y);
 }
 
 /// Every task of the first call waits for a flag, and every task of the second for the first call.

@@ -4,7 +4,7 @@ use maco::prelude::*;
 maco::task_set! {
     /// Every task a random graph may call.
     pub ops: linear, matmul, add, mul, scale, bias, copy, relu, sum_rows, column_sums, wrap, widen, narrow, stencil, nudge, accumulate,
-        merge, transpose, pick
+        merge, transpose, pick, negate, lift
 }
 
 /// The remainder of v / 8, with the sign of v: keeps chains of products small.
@@ -82,4 +82,58 @@ pub fn column_sums(cta: &mut Cta, #[read(.., j)] x: Tensor<f32, M, N>, #[write(j
 #[maco::task(tile(i = 4 | 32))]
 pub fn pick(cta: &mut Cta, #[read(i)] ids: Tensor<u32, M>, #[read(ids[i], ..)] x: Tensor<f32, V, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
     cta.generate((ids, x), y, |(ids, x), r, c| x.at(ids.at(0, r) as i32, c))
+}
+
+fn negate_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+    for row in 0..y.rows() as i32 {
+        for col in 0..y.cols() as i32 {
+            // SAFETY: the position lies in both tiles.
+            unsafe { y.pointer(row, col).write(-x.pointer(row, col).read()) };
+        }
+    }
+}
+
+/// y = -x, by a warp.
+///
+/// # Safety
+/// None is needed.
+#[maco::task(simt, warp, tile(i = 4 | 32, j = 16), cpu = negate_reference)]
+pub unsafe fn negate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    let (rows, cols) = (y.rows(), y.cols());
+    let mut at = cta.lane;
+    while at < rows * cols {
+        let (row, col) = ((at / cols) as i32, (at % cols) as i32);
+        // SAFETY: the position lies in both tiles, and each lane has its own.
+        unsafe { y.pointer(row, col).write(-x.pointer(row, col).read()) };
+        at += maco::Warp::LANES;
+    }
+}
+
+fn lift_reference<const I: usize>(x: maco::Tile<f32, I, 0>, by: i32) {
+    for row in 0..x.rows() as i32 {
+        for col in 0..x.cols() as i32 {
+            let at = x.pointer(row, col);
+            // SAFETY: the position lies in the tile, which is this task's.
+            unsafe { at.write(at.read() + by as f32) };
+        }
+    }
+}
+
+/// x += by, in place, by a warp that begins before x is there.
+///
+/// # Safety
+/// None is needed.
+#[maco::task(simt, warp, prologue, tile(i = 1 | 16), cpu = lift_reference)]
+pub unsafe fn lift(cta: &mut Cta, #[update(i, ..)] x: Tensor<f32, M, N>, by: i32) {
+    if !cta.wait_for_inputs() {
+        return;
+    }
+    let (rows, cols) = (x.rows(), x.cols());
+    let mut at = cta.lane;
+    while at < rows * cols {
+        let place = x.pointer((at / cols) as i32, (at % cols) as i32);
+        // SAFETY: the position lies in the tile, and each lane has its own.
+        unsafe { place.write(place.read() + by as f32) };
+        at += maco::Warp::LANES;
+    }
 }

@@ -10,7 +10,7 @@ use support::gpu::Neighbour;
 use support::hangs::{SCHEDULES, SHORT, aborted, awaited, hang, told};
 use support::{Matrix, poisoned};
 
-on_every_device!(lost_signals, lost_arrivals, too_many_bytes, lost_pushes, a_flag_that_is_never_raised);
+on_every_device!(lost_signals, lost_arrivals, too_many_bytes, lost_pushes, a_flag_that_is_never_raised, a_flag_that_no_warp_sees);
 
 const DEADLINE: Duration = SHORT.checked_div(4).unwrap();
 
@@ -18,7 +18,7 @@ const DEADLINE: Duration = SHORT.checked_div(4).unwrap();
 const WATCHED: Duration = Duration::from_millis(5);
 
 /// The kinds, by call of `kinds`.
-const KINDS: [&str; 6] = ["linear", "widen", "centre", "lookup", "mirror", "copy"];
+const KINDS: [&str; 7] = ["linear", "widen", "centre", "lookup", "mirror", "negate", "copy"];
 
 struct Kinds {
     plan: faults::kinds::Plan,
@@ -60,7 +60,7 @@ impl Kinds {
         let ids: Vec<u32> = (0..m as u32).map(|row| row * 7 % m as u32).collect();
         let product = x.times(&w.t());
         let centred = Matrix::new(m, n, |r, c| product.at(r, c) - product.data[r * n..][..n].iter().sum::<f64>());
-        let expected = Matrix::new(m, n, |r, c| centred.at(ids[r] as usize, n - 1 - c));
+        let expected = Matrix::new(m, n, |r, c| -centred.at(ids[r] as usize, n - 1 - c));
         let dims = faults::kinds::Dims { M: m as u64, N: n as u64, K: k as u64 };
         let options = PlanOptions::new().deadline(DEADLINE).schedule(schedule);
         let mut plan = faults::kinds::plan_with(device, dims, &options).unwrap();
@@ -190,37 +190,47 @@ fn lost_pushes(device: &Device) {
 }
 
 /// A body that waits for a flag in memory, longer than the deadline.
-fn a_flag_that_is_never_raised(device: &Device) {
-    let n = 256 * 300;
-    let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
-    let (x, watch) = (device.upload(&data, [n]).unwrap(), Watch::new(device));
-    let [down, up] = [0u32, 1].map(|flag| device.upload(&[flag], [1]).unwrap());
-    let dims = faults::gated::Dims { N: n as u64 };
-    for schedule in SCHEDULES {
-        let plan = faults::gated::plan_with(device, dims, &PlanOptions::new().deadline(DEADLINE).schedule(schedule)).unwrap();
-        let run = |flag: &Tensor<u32>| {
-            let mut y = device.upload(&vec![-1f32; n], [n]).unwrap();
-            match &watch {
-                None => plan.run(flag, &x, &mut y).map(drop)?,
-                Some(watch) => watch.run(|stream| plan.run_on(stream, flag, &x, &mut y))?,
+macro_rules! a_flag_that_is_never_raised {
+    ($device:ident, $kernel:ident, $task:literal) => {{
+        let n = 256 * 300;
+        let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
+        let (x, watch) = ($device.upload(&data, [n]).unwrap(), Watch::new($device));
+        let [down, up] = [0u32, 1].map(|flag| $device.upload(&[flag], [1]).unwrap());
+        let dims = faults::$kernel::Dims { N: n as u64 };
+        for schedule in SCHEDULES {
+            let plan = faults::$kernel::plan_with($device, dims, &PlanOptions::new().deadline(DEADLINE).schedule(schedule)).unwrap();
+            let run = |flag: &Tensor<u32>| {
+                let mut y = $device.upload(&vec![-1f32; n], [n]).unwrap();
+                match &watch {
+                    None => plan.run(flag, &x, &mut y).map(drop)?,
+                    Some(watch) => watch.run(|stream| plan.run_on(stream, flag, &x, &mut y))?,
+                }
+                y.download()
+            };
+            assert_eq!(run(&up).unwrap(), data);
+            for _ in 0..2 {
+                let hang = hang(DEADLINE, || run(&down));
+                told(&hang, &plan);
+                // On static lists, a task of the second call may have been waiting for the first as long.
+                let waited = hang.symptom == Symptom::Waited && hang.call == 1;
+                assert!((hang.symptom == Symptom::DidNotEnd && hang.call == 0) || waited, "{hang}");
+                assert_eq!(hang.task, $task);
+                aborted(&plan, &hang, || run(&up));
+                plan.recover().unwrap();
             }
-            y.download()
-        };
-        assert_eq!(run(&up).unwrap(), data);
-        for _ in 0..2 {
-            let hang = hang(DEADLINE, || run(&down));
-            told(&hang, &plan);
-            // On static lists, a task of the second call may have been waiting for the first as long.
-            let waited = hang.symptom == Symptom::Waited && hang.call == 1;
-            assert!((hang.symptom == Symptom::DidNotEnd && hang.call == 0) || waited, "{hang}");
-            assert_eq!(hang.task, "until");
-            aborted(&plan, &hang, || run(&up));
-            plan.recover().unwrap();
+            for _ in 0..3 {
+                assert_eq!(run(&up).unwrap(), data, "{schedule}");
+            }
         }
-        for _ in 0..3 {
-            assert_eq!(run(&up).unwrap(), data, "{schedule}");
-        }
-    }
+    }};
+}
+
+fn a_flag_that_is_never_raised(device: &Device) {
+    a_flag_that_is_never_raised!(device, gated, "until");
+}
+
+fn a_flag_that_no_warp_sees(device: &Device) {
+    a_flag_that_is_never_raised!(device, gated_warps, "until_warp");
 }
 
 /// The watch sees a word that changes: else it would prove nothing.

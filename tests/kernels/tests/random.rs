@@ -205,7 +205,7 @@ fn random_graphs_are_of_every_kind() {
         schedules.insert(recipe.schedule);
         workers.insert(dealt(&CPU, &recipe).1);
     }
-    assert_eq!(operations.len(), 19, "{operations:?}");
+    assert_eq!(operations.len(), 21, "{operations:?}");
     let rich = fan_out > 10 && fan_in > 10 && rewritten > 10 && drained > 10 && deepest > 12;
     assert!(rich, "{fan_out} {fan_in} {rewritten} {drained} {deepest}");
     let of = |is: fn(&How) -> bool| schedules.iter().filter(|how| is(how)).count();

@@ -254,7 +254,7 @@ fn arguments(step: &recipe::Step, reads: &[Handle], write: Handle) -> Vec<Operan
     match step.op {
         Op::Pick => arguments.swap(0, 1),
         Op::Scale => arguments.push((step.number as f32).into()),
-        Op::Nudge => arguments.push((step.number as i32).into()),
+        Op::Nudge | Op::Lift => arguments.push((step.number as i32).into()),
         _ => {}
     }
     if !step.op.in_place() {

@@ -40,6 +40,10 @@ pub enum Op {
     Scale,
     /// x += number
     Nudge,
+    /// y = -x, by tasks of one warp
+    Negate,
+    /// x += number, by tasks of one warp
+    Lift,
     /// x += b in every row
     Bias,
     /// x += a
@@ -47,7 +51,7 @@ pub enum Op {
 }
 
 /// For tensors of `f32`; the more often, the more likely.
-pub const OF_F32: [Op; 20] = [
+pub const OF_F32: [Op; 24] = [
     Op::Add,
     Op::Add,
     Op::Mul,
@@ -68,6 +72,10 @@ pub const OF_F32: [Op; 20] = [
     Op::Nudge,
     Op::Bias,
     Op::Accumulate,
+    Op::Negate,
+    Op::Negate,
+    Op::Lift,
+    Op::Lift,
 ];
 /// For tensors of bf16.
 pub const OF_BF16: [Op; 12] =
@@ -93,6 +101,8 @@ impl Op {
             Op::ColumnSums => &random::column_sums::SPEC,
             Op::Scale => &tasks::scale::SPEC,
             Op::Nudge => &random::nudge::SPEC,
+            Op::Negate => &random::negate::SPEC,
+            Op::Lift => &random::lift::SPEC,
             Op::Bias => &tasks::bias::SPEC,
             Op::Accumulate => &random::accumulate::SPEC,
         }
@@ -100,7 +110,7 @@ impl Op {
 
     /// Whether it changes its first argument instead of making a tensor.
     pub fn in_place(self) -> bool {
-        matches!(self, Op::Scale | Op::Nudge | Op::Bias | Op::Accumulate)
+        matches!(self, Op::Scale | Op::Nudge | Op::Lift | Op::Bias | Op::Accumulate)
     }
 
     /// Largest magnitude of a result, from those of what is read. `[rows, cols]` are those of `x`.
@@ -116,8 +126,8 @@ impl Op {
             Op::SumRows => x * cols as f64,
             Op::ColumnSums => x * rows as f64,
             Op::Scale => x * number.abs() as f64,
-            Op::Nudge => x + number.abs() as f64,
-            Op::Copy | Op::Relu | Op::Widen | Op::Narrow | Op::Transpose | Op::Pick => x,
+            Op::Nudge | Op::Lift => x + number.abs() as f64,
+            Op::Copy | Op::Relu | Op::Widen | Op::Narrow | Op::Transpose | Op::Pick | Op::Negate => x,
         }
     }
 }

@@ -92,7 +92,8 @@ fn apply(program: &Program, step: &Step, values: &[Vec<f64>]) -> Vec<f64> {
         Op::Relu => map(&|x| x.max(0.0)),
         Op::Wrap => map(&|x| x % 8.0),
         Op::Scale => map(&|x| x * number),
-        Op::Nudge => map(&|x| x + number),
+        Op::Nudge | Op::Lift => map(&|x| x + number),
+        Op::Negate => map(&|x| -x),
         Op::Bias => x.chunks(cols).flat_map(|x| x.iter().zip(read(1)).map(|(x, b)| x + b)).collect(),
         Op::Transpose => (0..cols).flat_map(|c| (0..rows).map(move |r| x[r * cols + c])).collect(),
         Op::Merge => {
