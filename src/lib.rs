@@ -8,8 +8,8 @@
 pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
     Elementwise, Entry, Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Mapped, Mbarrier, Mbarriers, MmaElement, Multiplicand,
-    Pipeline, Producer, Products, Queue, Row, RowMut, S8, Scratch, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp,
-    Warpgroup, bf16, f16, math,
+    Pipeline, Producer, Products, Queue, Row, RowMut, S8, Scratch, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile, U8,
+    Warp, Warpgroup, bf16, f16, math,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
@@ -39,7 +39,8 @@ pub mod prelude {
 pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Share, Simt, SimtWarp, Task, Then, Tile, WithScalar, WithTensor, bf16, f16,
+        MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Share, Simt, SimtWarp, Task, Then, Tile, WithScalar, WithTensor,
+        bf16, f16,
     };
     pub use maco_graph::spec;
 

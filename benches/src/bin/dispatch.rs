@@ -104,7 +104,7 @@ impl Bench {
         plans.iter().map(|plan| self.system(plan, Arguments::new().tensor_mut(x))).collect()
     }
 
-    /// Every worker has 1,000 or 4,000 tasks; each waits for a task of another worker, met long ago, and signals one.
+    /// Every worker has 1,000 or 4,000 tasks, of one warp or of all threads; each waits for a task of another worker, met long ago, and signals one.
     fn empty_task(&mut self, _: &Options) -> anyhow::Result<Vec<Row>> {
         const TILES: u32 = 250;
         let workers = self.device.workers();
@@ -112,10 +112,15 @@ impl Bench {
         let tiles = TILES * workers + 1;
         let (kernel, stream) = (&Kernel::load("peer_empty")?, &self.clock.stream);
         let mut rows = Vec::new();
-        for (case, schedule) in [("empty task", Schedule::Static), ("empty task tickets", Schedule::Tickets)] {
+        let cases = [
+            ("empty task", &dispatch::empty::SPEC, Schedule::Static),
+            ("empty task 256 threads", &dispatch::idle::SPEC, Schedule::Static),
+            ("empty task tickets", &dispatch::empty::SPEC, Schedule::Tickets),
+        ];
+        for (case, task, schedule) in cases {
             let options = PlanOptions::new().schedule(schedule);
             let plans = [SHORT, LONG]
-                .map(|tasks| self.plan(graphs::chain(&dispatch::empty::SPEC, tiles.into(), tasks / TILES), &options))
+                .map(|tasks| self.plan(graphs::chain(task, tiles.into(), tasks / TILES), &options))
                 .into_iter()
                 .collect::<Result<Vec<_>, _>>()?;
             let mut x = self.device.zeros::<u32>([u64::from(tiles)])?;

@@ -24,12 +24,21 @@ pub unsafe fn start(cta: &mut Cta, #[write(i)] x: Tensor<u32, N>) {
 
 fn empty_reference(_: Tile<u32, 1, 1>) {}
 
-/// An empty body.
+/// An empty body of a warp.
+///
+/// # Safety
+/// Nothing is accessed.
+#[maco::task(simt, warp, tile(i = 1), cpu = empty_reference)]
+pub unsafe fn empty(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
+    let _ = (&cta, x);
+}
+
+/// An empty body of all threads.
 ///
 /// # Safety
 /// Nothing is accessed.
 #[maco::task(simt, tile(i = 1), cpu = empty_reference)]
-pub unsafe fn empty(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
+pub unsafe fn idle(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
     let _ = (&cta, x);
 }
 
@@ -37,7 +46,7 @@ pub unsafe fn empty(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
 ///
 /// # Safety
 /// Nothing is accessed.
-#[maco::task(simt, prologue, tile(i = 1), cpu = empty_reference)]
+#[maco::task(simt, warp, prologue, tile(i = 1), cpu = empty_reference)]
 pub unsafe fn awaited(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
     let _ = (cta.wait_for_inputs(), x);
 }
@@ -70,9 +79,9 @@ fn relay_reference(x: Tile<u32, 1, 4>) {
 ///
 /// # Safety
 /// The tensor has four words for every tile, at a 16-byte boundary.
-#[maco::task(simt, prologue, tile(i = 4), cpu = relay_reference)]
+#[maco::task(simt, warp, prologue, tile(i = 4), cpu = relay_reference)]
 pub unsafe fn relay(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
-    if cta.wait_for_inputs() && cta.thread == 0 {
+    if cta.wait_for_inputs() && cta.lane == 0 {
         // SAFETY: one tile is 16 aligned bytes of a live tensor, and one thread touches them.
         unsafe { body::relay(x.pointer(0, 0)) }
     }
@@ -107,5 +116,5 @@ fn transfer_reference(x: Tile<u32, 1, 0>, y: Tile<u32, 1, 0>) {
 #[maco::task(simt, tile(i = 1), cpu = transfer_reference)]
 pub unsafe fn transfer(cta: &mut Cta, #[read(i, ..)] x: Tensor<u32, T, C>, #[write(i, ..)] y: Tensor<u32, T, C>) {
     // SAFETY: a tile is a row of `TILE` words; rows lie at 16-byte boundaries.
-    unsafe { body::gather(cta.thread, [x.pointer(0, 0)], y.pointer(0, 0), 0) }
+    unsafe { body::gather::<{ super::plain::THREADS }, _>(cta.thread, [x.pointer(0, 0)], y.pointer(0, 0), 0) }
 }

@@ -57,26 +57,40 @@ const STEP: u32 = 10;
 const FLAGS: u32 = 16;
 const _: () = assert!(SLOTS <= AFTER + 1 && (SLOTS - 1) << STEP < 1 << FLAGS);
 
+/// Whether narrow task `n` is that of one of `each` consumer warps from `first` on.
+#[inline(always)]
+fn belongs(n: u32, first: u32, each: u32) -> bool {
+    const _: () = assert!(SLOTS == WARPS);
+    n.wrapping_sub(first) % SLOTS < each
+}
+
+/// Places from narrow task `n`, behind which its run has `left - 1` more, to the next task that these warps look at: their own next one, or the last of the
+/// run; behind that, whatever follows.
+#[inline(always)]
+fn step(n: u32, left: u32, first: u32, each: u32) -> u32 {
+    if left == 1 {
+        return 1;
+    }
+    let before = (n + 1).wrapping_sub(first) % SLOTS;
+    let own = if before < each { 1 } else { 1 + SLOTS - before };
+    if own < left { own } else { left - 1 }
+}
+
 /// Whether this thread's warp runs narrow task `n`. Where a launch is recorded, one warp runs all: notes are those of one thread.
 #[inline(always)]
 fn is_own(arena: Arena, n: u32) -> bool {
-    if profile::records(arena) { warp::consumer() == 0 } else { n.wrapping_sub(warp::consumer()) % SLOTS < warp::CONSUMERS }
+    if profile::records(arena) { warp::consumer() == 0 } else { belongs(n, warp::consumer(), warp::CONSUMERS) }
 }
 
 /// Of the narrow task in the slot of task `n`: whether all warps come by it, and places to the next task that this one looks at.
 #[inline(always)]
 unsafe fn way(arena: Arena, n: u32) -> (bool, u32) {
-    const _: () = assert!(SLOTS == WARPS);
     // SAFETY: the caller promises that the slot holds the task.
     let run = unsafe { memory::read_shared(arena.slot(place(n).0) + SPLIT) } >> 16;
-    let left = run & !(PASSED as u32);
-    if left == 1 || profile::records(arena) {
+    if profile::records(arena) {
         return (true, 1);
     }
-    // Its own next one; the last of the run, if that is behind it.
-    let before = (n + 1).wrapping_sub(warp::consumer()) % SLOTS;
-    let own = if before < warp::CONSUMERS { 1 } else { 1 + SLOTS - before };
-    (run & PASSED as u32 != 0, if own < left { own } else { left - 1 })
+    (run & PASSED as u32 != 0, step(n, run & !(PASSED as u32), warp::consumer(), warp::CONSUMERS))
 }
 
 /// Goes by narrow task `n` if another warp runs it: arrives at its end. Places to the next task that this warp looks at; 0 if the task is its own.
@@ -360,10 +374,52 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::NO_COUNTER;
+    use crate::abi::run;
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::role::arena::STOP;
     use crate::role::waits::WAITS;
+
+    /// Of any list, each narrow task is run by one warp, every end gets eight arrivals, and nobody looks at a task whose slot may have another by then:
+    /// one at whose end others arrive for it.
+    #[test]
+    fn every_narrow_task_is_run_once_and_ended_by_all() {
+        let mut state = 1u64;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            (state >> 33) % below
+        };
+        for case in 0..2000 {
+            // A run of narrow tasks, or none: a task of all warps.
+            let mut list = Vec::new();
+            for _ in 0..1 + random(8) {
+                let tasks = if random(3) == 0 { 0 } else { 1 + random(if case % 2 == 0 { 4 } else { 40 }) as u32 };
+                list.extend((0..tasks).map(|n| Some(run(n, tasks))));
+                list.extend((random(2) == 0).then_some(None));
+            }
+            for each in [1, 4] {
+                let (mut arrivals, mut ran) = (vec![0; list.len()], vec![0; list.len()]);
+                for first in (0..WARPS).step_by(each as usize) {
+                    let mut n = 0u32;
+                    while let Some(task) = list.get(n as usize) {
+                        let at = n as usize;
+                        let Some(run) = task else {
+                            arrivals[at] += each;
+                            n += 1;
+                            continue;
+                        };
+                        let passed = run & PASSED != 0;
+                        let own = belongs(n, first, each);
+                        assert!(own || passed, "task {n} of {list:?} may be gone");
+                        ran[at] += u32::from(own);
+                        arrivals[at] += if passed { each } else { WARPS };
+                        n += step(n, u32::from(run & !PASSED), first, each);
+                    }
+                }
+                assert!(arrivals.iter().all(|&arrivals| arrivals == WARPS), "{each} warps a thread, {list:?}: {arrivals:?}");
+                assert!(ran.iter().zip(&list).all(|(&ran, task)| ran == u32::from(task.is_some())), "{list:?}: {ran:?}");
+            }
+        }
+    }
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]

@@ -1,8 +1,8 @@
 //! Tasks as descriptors, list after list, then those that are claimed.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES, PRELOADED, QUICK, READ_BY_TMA,
-    ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait, run,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
+    PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait, run,
 };
 use maco_graph::ir;
 use maco_graph::plan::tiled::RING_BYTES;

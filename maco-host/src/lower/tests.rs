@@ -427,7 +427,8 @@ fn a_body_with_scratch_takes_pages_and_copies() {
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
-    static BARE: TaskSpec = TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
+    static BARE: TaskSpec =
+        TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
     for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
@@ -439,6 +440,41 @@ fn a_body_with_scratch_takes_pages_and_copies() {
             let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
             assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
         }
+    }
+}
+
+/// x → map → h → a body of one warp → y: who looks and signals, how the tasks of a list follow one another, and that no wait of theirs is local.
+#[test]
+fn bodies_of_a_warp_are_numbered_in_runs() {
+    static BODY: TaskSpec = TaskSpec {
+        name: "body",
+        kind: TaskKind::Simt { cpu: true, prologue: false, warp: true, shared: 0, boxes: &[] },
+        params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+        ..ROWS
+    };
+    for (schedule, workers) in [(Schedule::Static, 1), (Schedule::Static, 3), (Schedule::Tickets, 3), (Schedule::Schedulers(1), 3)] {
+        let mut graph = chain(1024, 64);
+        graph.calls[1] = call(&graph, &BODY, 7, &[2, 1], &[]);
+        let plan = planned(graph, workers, schedule);
+        let lowered = Lowered::new(&plan, true).unwrap();
+        let looks = if schedule == Schedule::Schedulers(1) { 0 } else { abi::LIGHT };
+        let narrow = |descriptor: &Descriptor| descriptor.op < OP_DRAIN && plan.tasks[descriptor.task as usize].call == 1;
+        let mut runs = Vec::new();
+        for tasks in lowered.descriptors.chunk_by(|a, b| narrow(a) == narrow(b)) {
+            if !narrow(&tasks[0]) {
+                assert!(tasks.iter().all(|task| task.flags & abi::NARROW == 0));
+                continue;
+            }
+            runs.push(tasks.len());
+            for (n, task) in (0..).zip(tasks) {
+                assert_eq!(task.flags & (abi::NARROW | abi::LIGHT | abi::QUICK), abi::NARROW | looks);
+                let numbered = if schedule == Schedule::Static { abi::run(n, tasks.len() as u32) } else { abi::run(0, 1) };
+                assert_eq!(task.split, numbered, "{schedule}");
+                assert!(looks == 0 || task.wait[0].counter != NO_COUNTER && task.after == 0, "{task:?}");
+            }
+        }
+        assert_eq!(runs.len(), if schedule == Schedule::Static { workers as usize } else { 1 });
+        assert!(runs.iter().sum::<usize>() > 16 && runs.iter().all(|&run| run > 2), "{runs:?}");
     }
 }
 

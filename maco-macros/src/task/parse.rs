@@ -95,7 +95,8 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut 
 fn is_cta(ty: &Type) -> bool {
     let Type::Reference(reference) = ty else { return false };
     let Type::Path(path) = &*reference.elem else { return false };
-    reference.mutability.is_some() && path.path.segments.last().is_some_and(|last| ["Cta", "Simt", "SimtWarp"].iter().any(|name| last.ident == name))
+    reference.mutability.is_some()
+        && path.path.segments.last().is_some_and(|last| ["Cta", "Simt", "SimtWarp"].iter().any(|name| last.ident == name))
 }
 
 fn param(typed: &PatType) -> syn::Result<Param> {
