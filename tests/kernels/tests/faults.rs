@@ -191,8 +191,8 @@ fn lost_pushes(device: &Device) {
 
 /// A body that waits for a flag in memory, longer than the deadline.
 macro_rules! a_flag_that_is_never_raised {
-    ($device:ident, $kernel:ident, $task:literal) => {{
-        let n = 256 * 300;
+    ($device:ident, $kernel:ident, $task:literal, $tile:literal) => {{
+        let n = $tile * 300;
         let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
         let (x, watch) = ($device.upload(&data, [n]).unwrap(), Watch::new($device));
         let [down, up] = [0u32, 1].map(|flag| $device.upload(&[flag], [1]).unwrap());
@@ -226,11 +226,11 @@ macro_rules! a_flag_that_is_never_raised {
 }
 
 fn a_flag_that_is_never_raised(device: &Device) {
-    a_flag_that_is_never_raised!(device, gated, "until");
+    a_flag_that_is_never_raised!(device, gated, "until", 256);
 }
 
 fn a_flag_that_no_warp_sees(device: &Device) {
-    a_flag_that_is_never_raised!(device, gated_warps, "until_warp");
+    a_flag_that_is_never_raised!(device, gated_warps, "until_warp", 32);
 }
 
 /// The watch sees a word that changes: else it would prove nothing.
