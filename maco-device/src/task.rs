@@ -229,8 +229,16 @@ pub trait Callable {
     const SLOTS: u32;
     /// Which argument of a call is a result of another element than the signature says, if it is one; [`usize::MAX`]: none is.
     const RESULT: usize = usize::MAX;
+    /// The instances whose bodies one warp runs, as [`Filter::MASK`]; of a task, all or none. What that takes, no other kernel has in its code.
+    const NARROW: u128 = 0;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
+}
+
+/// [`Callable::NARROW`] of callee `C`, whose first instance is `base`, as that of its caller.
+pub const fn narrow<C: Callable>(base: u32) -> u128 {
+    let own = if C::SLOTS < u128::BITS { C::NARROW & ((1 << C::SLOTS) - 1) } else { C::NARROW };
+    if base < u128::BITS { own << base } else { 0 }
 }
 
 /// Most instances of a megakernel: the bits of [`Filter::MASK`].

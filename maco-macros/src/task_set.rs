@@ -64,6 +64,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
         #[automatically_derived]
         impl #p::Callable for #program {
             const SLOTS: u32 = #program::BASE[#count];
+            const NARROW: u128 = 0 #(| #p::narrow::<#tasks>(#program::BASE[#index]))*;
             #[inline(always)]
             fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(

@@ -23,6 +23,8 @@ const FIRST_LINES: u32 = 32;
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
+    const NARROW: bool = C::NARROW & F::MASK != 0;
+
     #[inline(always)]
     fn run(&mut self, role: &mut R, task: Task, op: u32) {
         dispatch::<C, R, F>(role, task, op);

@@ -60,18 +60,24 @@ impl Part {
 struct Played<D>(D);
 
 impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Loader> for Played<D> {
+    const NARROW: bool = true;
+
     fn run(&mut self, role: &mut Loader, task: Task, op: u32) {
         Cpu::loading(role, |cpu| (self.0)(cpu, task, op));
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Consumer> for Played<D> {
+    const NARROW: bool = true;
+
     fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
         Cpu::consuming(role, |cpu| (self.0)(cpu, task, op));
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
+    const NARROW: bool = true;
+
     fn run(&mut self, role: &mut Store, task: Task, op: u32) {
         Cpu::storing(role, |cpu| (self.0)(cpu, task, op));
     }

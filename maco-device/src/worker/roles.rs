@@ -18,6 +18,8 @@ use crate::task::Task;
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
+    /// Whether one warp runs some of them.
+    const NARROW: bool;
     /// Runs instance `op` as `role`.
     fn run(&mut self, role: &mut R, task: Task, op: u32);
 }
@@ -115,7 +117,7 @@ unsafe fn is_published(arena: Arena, n: u32) -> bool {
 /// Everything that a consumer warp does before it runs task `n`, or the next one behind it that it has a part in: which that is, and its instance;
 /// `None` if there is none: the list ends, or the CTA stops.
 #[inline(always)]
-unsafe fn prepare(arena: Arena, launch: *const Launch, role: &mut Consumer, mut n: u32) -> Option<(u32, u32)> {
+unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role: &mut Consumer, mut n: u32) -> Option<(u32, u32)> {
     loop {
         let (at, parity) = place(n);
         // SAFETY: a consumer warp, converged; passed on from the caller.
@@ -136,7 +138,7 @@ unsafe fn prepare(arena: Arena, launch: *const Launch, role: &mut Consumer, mut 
             if op == OP_END {
                 return None;
             }
-            if flags & NARROW != 0 {
+            if T::NARROW && flags & NARROW != 0 {
                 let step = gate::go_by(arena, n);
                 if step != 0 {
                     n += step;
@@ -175,12 +177,12 @@ unsafe fn prepare(arena: Arena, launch: *const Launch, role: &mut Consumer, mut 
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: impl Tasks<Consumer>) {
+pub(super) unsafe fn consume<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, mut tasks: T) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(arena, thread);
-        let Some((mut n, mut op)) = prepare(arena, launch, &mut role, 0) else { return };
+        let Some((mut n, mut op)) = prepare::<T>(arena, launch, &mut role, 0) else { return };
         loop {
             tasks.run(&mut role, task(arena, launch, place(n).0), op);
             let ran = profile::ran_unless(arena, n, role.gate.ends_first());
@@ -201,7 +203,7 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                 role.gate = Gate::open(arena);
                 n += 1;
             } else {
-                let narrow = role.gate.has(NARROW);
+                let narrow = T::NARROW && role.gate.has(NARROW);
                 if role.gate.stopped() && !(narrow && role.gate.has(LIGHT)) {
                     break;
                 }
@@ -217,8 +219,8 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
                     }
                 }
                 ran.note(arena);
-                n += role.gate.step();
-                (n, op) = match prepare(arena, launch, &mut role, n) {
+                n += if T::NARROW { role.gate.step() } else { 1 };
+                (n, op) = match prepare::<T>(arena, launch, &mut role, n) {
                     Some(next) => next,
                     None => break,
                 };
@@ -230,12 +232,12 @@ pub(super) unsafe fn consume(arena: Arena, launch: *const Launch, mut tasks: imp
 
 /// Sends staged results and signals ended tasks: as many at once as have ended, since a release fence costs more than the rest.
 #[inline(always)]
-pub(super) unsafe fn store<W: Machine, L: Machine>(
+pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
     machine: &W,
     one: &L,
     arena: Arena,
     launch: *const Launch,
-    mut tasks: impl Tasks<Store>,
+    mut tasks: T,
 ) {
     let lane = warp::lane();
     // SAFETY: the store warp.
@@ -268,7 +270,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine>(
             // Somebody may wait for this one: what it signals is known before it ends.
             let [mut signal, mut second] =
                 if lane < ended { memory::read_shared2(arena.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
-            if lane < ended && memory::read_shared(arena.slot(place(n + lane).0) + WAYS) & OWN == OWN {
+            if T::NARROW && lane < ended && memory::read_shared(arena.slot(place(n + lane).0) + WAYS) & OWN == OWN {
                 // Its warp sends them.
                 [signal, second] = [NO_COUNTER; 2];
             }

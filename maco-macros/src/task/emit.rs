@@ -18,6 +18,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let dispatch = super::dispatch::dispatch(task, model, &p);
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, few) = (groups(task, &p), few(task, &p));
+    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const NARROW: u128 = u128::MAX; });
     quote! {
         #documentation
         #conditions
@@ -32,6 +33,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
         impl #p::Callable for #name {
             const SLOTS: u32 = #name::SPEC.slots();
             const RESULT: usize = #name::SPEC.rounded();
+            #narrow
             #dispatch
         }
 
