@@ -561,8 +561,13 @@ impl Role for Consumer {
     fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
         f(&mut SimtWarp::new(Some(&mut self.gate)));
         if early {
-            // SAFETY: the gate is that of this task. A body may end without having waited, and a reference on the CPU does not wait.
-            unsafe { self.gate.pass() };
+            // SAFETY: the gate is that of this task, and the body has ended. It may have ended without having waited, and a reference on the CPU does
+            // not wait.
+            unsafe {
+                if self.gate.pass() {
+                    self.gate.signal_first();
+                }
+            }
         }
     }
 }

@@ -15,7 +15,7 @@
 use super::arena::{self, ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::notice;
 use super::waits::Waits;
-use crate::abi::{Descriptor, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, PASSED, QUICK, SLOTS, SOLE};
+use crate::abi::{Descriptor, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, PASSED, QUICK, READ_BY_TMA, SLOTS, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
 use crate::profile;
 
@@ -176,7 +176,7 @@ impl Gate {
     /// Whether [`Gate::end_first`] ends the task.
     #[inline(always)]
     pub fn ends_first(&self) -> bool {
-        self.word & (FIRST | ENDED) != 0
+        self.word & (FIRST | ENDED) != 0 && !self.has(NARROW)
     }
 
     /// Whether the task was not begun, since the CTA stops.
@@ -241,6 +241,29 @@ impl Gate {
         self.word & ENDED != 0
     }
 
+    /// This warp has ended the body of its narrow task, whose one signal, if it has one, somebody may wait for: sends it before anything else, unless
+    /// what was written has to be fenced first.
+    ///
+    /// # Safety
+    /// As [`Gate::end_narrow`], which comes after it.
+    #[inline(always)]
+    pub unsafe fn signal_first(&mut self) {
+        if !self.has(LIGHT) || self.has(READ_BY_TMA) {
+            return;
+        }
+        warp::sync();
+        // SAFETY: the slot stays until this warp has arrived.
+        let [signal, second] = unsafe { memory::read_shared2(self.arena.slot(place(self.n).0) + SIGNALS) };
+        if second == NO_COUNTER {
+            self.word |= ENDED;
+            if signal != NO_COUNTER && warp::lane_again() == 0 {
+                fence::release_gpu();
+                // SAFETY: passed on from the caller.
+                unsafe { self.send(signal) };
+            }
+        }
+    }
+
     /// This warp has ended its narrow task, or does not begin it: arrives, for others too if they do not come by, and sends its signals itself unless
     /// tasks are pushed.
     ///
@@ -255,7 +278,8 @@ impl Gate {
             unsafe {
                 let [signal, second] = memory::read_shared2(slot + SIGNALS);
                 // One lane: the second time would count twice.
-                if signal != NO_COUNTER && self.has(LIGHT) && !self.stopped() && warp::lane_again() == 0 {
+                let owes = signal != NO_COUNTER && self.has(LIGHT) && self.word & (ENDED | STOPPED) == 0;
+                if owes && warp::lane_again() == 0 {
                     fence::release_gpu();
                     self.send(signal);
                     if second != NO_COUNTER {
