@@ -114,11 +114,15 @@ unsafe fn is_published(arena: Arena, n: u32) -> bool {
     }
 }
 
-/// Everything that a consumer warp does before it runs task `n`, or the next one behind it that it has a part in: which that is, and its instance;
-/// `None` if there is none: the list ends, or the CTA stops.
+/// What [`prepare`] gives where there is no task.
+const NO_TASK: u32 = OP_END as u32;
+
+/// Everything that a consumer warp does before it runs task `n`, or the next one behind it that it has a part in, which `n` is then: its instance;
+/// [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
 #[inline(always)]
-unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role: &mut Consumer, mut n: u32) -> Option<(u32, u32)> {
+unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role: &mut Consumer, next: &mut u32) -> u32 {
     loop {
+        let n = *next;
         let (at, parity) = place(n);
         // SAFETY: a consumer warp, converged; passed on from the caller.
         unsafe {
@@ -132,46 +136,46 @@ unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role:
             // Lanes that see different things act as one: they meet at barriers.
             let published = warp::all(is_published(arena, n));
             if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
-                return None;
+                return NO_TASK;
             }
             let Posted { op, flags, after } = read(arena, n);
             if op == OP_END {
-                return None;
+                return NO_TASK;
             }
             if T::NARROW && flags & NARROW != 0 {
                 let step = gate::go_by(arena, n);
                 if step != 0 {
-                    n += step;
+                    *next = n + step;
                     continue;
                 }
                 role.settle();
                 role.gate = Gate::of_narrow(arena, n, flags, published);
                 if flags & EARLY == 0 && !role.gate.pass() {
                     if flags & LIGHT == 0 {
-                        return None;
+                        return NO_TASK;
                     }
                     // It stays undone; others may have begun tasks behind it that this warp has a part in.
                     role.gate.end_narrow(launch);
-                    n += role.gate.step();
+                    *next = n + role.gate.step();
                     continue;
                 }
-                return Some((n, op.into()));
+                return op.into();
             }
             role.gate = Gate::of(arena, n, flags, after, published);
             if flags & STAGED != 0 {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
-                    return None;
+                    return NO_TASK;
                 }
                 profile::waited_unless(arena, n, published);
             } else {
                 role.settle();
                 // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
                 if flags & EARLY == 0 && !role.gate.pass() {
-                    return None;
+                    return NO_TASK;
                 }
             }
-            return Some((n, op.into()));
+            return op.into();
         }
     }
 }
@@ -182,7 +186,11 @@ pub(super) unsafe fn consume<T: Tasks<Consumer>>(arena: Arena, launch: *const La
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(arena, thread);
-        let Some((mut n, mut op)) = prepare::<T>(arena, launch, &mut role, 0) else { return };
+        let mut n = 0;
+        let mut op = prepare::<T>(arena, launch, &mut role, &mut n);
+        if op == NO_TASK {
+            return;
+        }
         loop {
             tasks.run(&mut role, task(arena, launch, place(n).0), op);
             let ran = profile::ran_unless(arena, n, role.gate.ends_first());
@@ -220,10 +228,10 @@ pub(super) unsafe fn consume<T: Tasks<Consumer>>(arena: Arena, launch: *const La
                 }
                 ran.note(arena);
                 n += if T::NARROW { role.gate.step() } else { 1 };
-                (n, op) = match prepare::<T>(arena, launch, &mut role, n) {
-                    Some(next) => next,
-                    None => break,
-                };
+                op = prepare::<T>(arena, launch, &mut role, &mut n);
+                if op == NO_TASK {
+                    break;
+                }
             }
         }
         role.settle();

@@ -51,7 +51,26 @@ pub fn chain(x: In<u32, 1>, nanoseconds: u32, root: Out<u32, 8>, fan: Out<u32, C
     }
 }
 
-/// Two layers, with element-wise work between and behind.
+fn keep_reference<const I: usize>(x: maco::Tile<bf16, I, 0>) {
+    let _ = x;
+}
+
+/// x = x, by a warp.
+///
+/// # Safety
+/// None is needed.
+#[maco::task(simt, warp, tile(i = 8), cpu = keep_reference)]
+pub unsafe fn keep(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
+    let mut at = cta.lane;
+    while at < x.rows() * x.cols() {
+        let place = x.pointer((at / x.cols()) as i32, (at % x.cols()) as i32);
+        // SAFETY: the position lies in the tile, and each lane has its own.
+        unsafe { place.write(place.read()) };
+        at += maco::Warp::LANES;
+    }
+}
+
+/// Two layers, with element-wise work between and behind, some of it by tasks of one warp.
 #[maco::megakernel]
 pub fn layers(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, by: f32, y: Out<bf16, M, K>) {
     let h = temp::<bf16, M, H>();
@@ -60,5 +79,6 @@ pub fn layers(x: In<bf16, M, K>, up: In<bf16, H, K>, down: In<bf16, K, H>, by: f
     let part = temp::<bf16, M, K>();
     linear(h, down, part);
     scale(part, by).drain();
+    keep(part);
     add(x, part, y);
 }
