@@ -2,7 +2,7 @@
 
 use maco::{CompiledGraph, Device, Error, Node, Operand, PlanOptions, TaskGraph, TensorElement, bf16};
 
-use crate::tasks::plain::{TILE, WARP_TILE};
+use crate::tasks::plain::TILE;
 use crate::tasks::{boundary, dispatch, ops};
 
 /// A chain of calls of one task on one tensor, which `start` sets to zero.
@@ -82,16 +82,6 @@ impl Pattern {
         matches!(self, Pattern::Weights | Pattern::All)
     }
 
-    /// Words of a tile: a row that all threads of a worker make, or a warp.
-    pub fn tile(self) -> u32 {
-        if self.sums() { TILE } else { WARP_TILE }
-    }
-
-    /// Tiles that a CTA has at a time.
-    pub fn at_a_time(self) -> u32 {
-        TILE / self.tile()
-    }
-
     /// Words of weights that a tile reads.
     pub fn weights(self) -> u32 {
         if self == Pattern::Weights { TILE / 4 * 3 } else { 0 }
@@ -112,7 +102,7 @@ impl Pattern {
 /// Inputs: `x`, `parts` if the pattern sums, then `ids` of each phase, and `w` of each phase if it has weights. Output: the last `y`.
 pub fn phases(pattern: Pattern, tiles: u32, phases: u32, seed: u32) -> TaskGraph {
     let mut graph = TaskGraph::new(pattern.name(), ops());
-    let mut x = graph.input::<u32>("x", [tiles.into(), pattern.tile().into()]);
+    let mut x = graph.input::<u32>("x", [tiles.into(), TILE.into()]);
     let mut parts = pattern.sums().then(|| graph.input::<u32>("parts", [tiles.into()]));
     let ids: Vec<Node> = (0..phases).map(|_| ids(&mut graph, pattern, tiles)).collect();
     let w: Vec<Option<Node>> = (0..phases).map(|_| weights(&mut graph, pattern, tiles)).collect();
@@ -127,7 +117,7 @@ pub fn phases(pattern: Pattern, tiles: u32, phases: u32, seed: u32) -> TaskGraph
 /// phases in one tensor, and the weights too.
 pub fn one_phase(pattern: Pattern, tiles: u32, phases: u32, seed: u32) -> TaskGraph {
     let mut graph = TaskGraph::new(pattern.name(), ops());
-    let x = graph.input::<u32>("x", [tiles.into(), pattern.tile().into()]);
+    let x = graph.input::<u32>("x", [tiles.into(), TILE.into()]);
     let parts = pattern.sums().then(|| graph.input::<u32>("parts", [tiles.into()]));
     let ids = ids(&mut graph, pattern, tiles * phases);
     let w = weights(&mut graph, pattern, tiles * phases);
@@ -158,7 +148,7 @@ fn call(
     parts: Option<Node>,
     salt: u32,
 ) -> (Node, Option<Node>) {
-    let y = graph.temp::<u32>("y", [tiles.into(), pattern.tile().into()]);
+    let y = graph.temp::<u32>("y", [tiles.into(), TILE.into()]);
     let part = parts.map(|_| graph.temp::<u32>("part", [u64::from(tiles)]));
     let operands = [Some(ids), Some(x), w, parts, Some(y), part].into_iter().flatten().map(Operand::from);
     graph.custom(pattern.task(), operands.chain([salt.into()]));

@@ -1,7 +1,8 @@
 //! What the phases must compute, by a loop on the host.
 
 use crate::graphs::Pattern;
-use crate::tasks::boundary::{chunk, mix, salt};
+use crate::tasks::boundary::{CHUNK, mix, salt};
+use crate::tasks::plain::TILE;
 use crate::timing::Random;
 
 /// The data of a run: it arrives when everything is planned.
@@ -20,7 +21,7 @@ impl Data {
     /// Random words, and a random permutation of the tiles in every phase.
     pub fn random(pattern: Pattern, tiles: u32, phases: u32, random: &mut Random) -> Data {
         let mut words = |count: usize| (0..count).map(|_| random.word()).collect::<Vec<u32>>();
-        let x = words((tiles * pattern.tile()) as usize);
+        let x = words((tiles * TILE) as usize);
         let parts = words(tiles as usize);
         let w = words((tiles * phases * pattern.weights()) as usize);
         let mut ids = Vec::with_capacity((tiles * phases * pattern.needs()) as usize);
@@ -37,8 +38,8 @@ impl Data {
 
     /// Rows and their words after all phases.
     pub fn expected(&self, pattern: Pattern, tiles: u32, phases: u32, seed: u32) -> (Vec<u32>, Vec<u32>) {
-        let (tile, needs, weights) = (pattern.tile() as usize, pattern.needs() as usize, pattern.weights() as usize);
-        let (own, part) = (tile - weights, chunk(pattern.tile()) as usize);
+        let (tile, needs, weights) = (TILE as usize, pattern.needs() as usize, pattern.weights() as usize);
+        let own = tile - weights;
         let (mut x, mut parts) = (self.x.clone(), self.parts.clone());
         let (mut y, mut next) = (vec![0; x.len()], parts.clone());
         for phase in 0..phases {
@@ -47,8 +48,8 @@ impl Data {
             for (n, row) in y.chunks_exact_mut(tile).enumerate() {
                 let place = phase as usize * tiles as usize + n;
                 let ids = &self.ids[place * needs..][..needs];
-                for (chunk, words) in row[..own].chunks_mut(part).enumerate() {
-                    let from = ids[chunk % needs] as usize * tile + chunk * part;
+                for (chunk, words) in row[..own].chunks_mut(CHUNK as usize).enumerate() {
+                    let from = ids[chunk % needs] as usize * tile + chunk * CHUNK as usize;
                     for (word, x) in words.iter_mut().zip(&x[from..]) {
                         *word = mix(x.wrapping_add(add), salt);
                     }

@@ -15,7 +15,7 @@ const PHASES: u32 = 4;
 fn inputs(device: &Device, pattern: Pattern, data: &Data, calls: u32) -> Vec<Tensor<u32>> {
     let tiles = TILES * PHASES / calls;
     let upload = |data: &[u32], shape: Vec<u64>| device.upload(data, shape.as_slice()).unwrap();
-    let mut inputs = vec![upload(&data.x, vec![TILES.into(), pattern.tile().into()])];
+    let mut inputs = vec![upload(&data.x, vec![TILES.into(), TILE.into()])];
     if pattern.sums() {
         inputs.push(upload(&data.parts, vec![TILES.into()]));
     }

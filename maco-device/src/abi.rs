@@ -118,9 +118,12 @@ pub const NORMED: u16 = 1024;
 /// [`Descriptor::flags`]: a staged task that waits for a factor, and another that it multiplies is written by no task of the graph: what the ring has room
 /// for of that one is loaded before the task may run.
 pub const WEIGHTED: u16 = 2048;
-/// [`Descriptor::flags`]: a SIMT body of one warp, which consumer warp `n % SLOTS` runs if the task is the worker's `n`-th; the others go on. If no
-/// scheduler pushes tasks it is [`LIGHT`] too, and the warp signals its end itself.
+/// [`Descriptor::flags`]: a SIMT body of one warp. In a slot of its own, a worker's `n`-th, it is run by consumer warp `n % 8`, and otherwise as any task; see
+/// also [`RUN`].
 pub const NARROW: u16 = 4096;
+/// [`Descriptor::flags`], with [`NARROW`]: an entry of a list that stands for several tasks of a call, see [`Descriptor::run`]. It waits for nothing and signals
+/// nothing: the warps do so by themselves, for each of the tasks.
+pub const RUN: u16 = 8192;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.
@@ -152,16 +155,8 @@ pub const LOST_PUSH: u32 = 1 << 31;
 /// See [`Descriptor::split`].
 pub const PARTS_SHIFT: u32 = 8;
 
-/// Bit of the [`run`] of a [`NARROW`] task: all consumer warps come by, and arrive at its end one by one.
-pub const PASSED: u16 = 1 << 15;
-/// Most [`NARROW`] tasks of a run.
-pub const LONGEST_RUN: u32 = PASSED as u32 - 1;
-
-/// [`Descriptor::split`] of the `n`-th of `tasks` [`NARROW`] tasks that a worker is sure to have one after the other: how many there are from it on. A
-/// warp goes from one of its own to the next, and looks at those of other warps only where a run begins and ends: so these two are [`PASSED`].
-pub const fn run(n: u32, tasks: u32) -> u16 {
-    (tasks - n) as u16 | if n == 0 || n + 1 == tasks { PASSED } else { 0 }
-}
+/// Most tasks of a [`RUN`]: each worker ends what it was dealt of a call with one that may be short.
+pub const LONGEST_RUN: u32 = 32;
 
 /// One task, 64 bytes. Indices only: no pointers.
 #[repr(C, align(64))]
@@ -171,7 +166,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], [`RUN`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
@@ -195,8 +190,7 @@ pub struct Descriptor {
     pub extra_signals: u16,
     /// Waits whose counters are named by data.
     pub indirect: u16,
-    /// Which part of its tile's sum the task makes, and above [`PARTS_SHIFT`] how many there are; 0 if it makes all of it. Of a [`NARROW`] task
-    /// its [`run`].
+    /// Which part of its tile's sum the task makes, and above [`PARTS_SHIFT`] how many there are; 0 if it makes all of it.
     pub split: u16,
 }
 
@@ -223,6 +217,20 @@ impl Descriptor {
     /// descriptor `first + n`; there are `tasks` of them.
     pub const fn drain(ticket: u32, tasks: u32, first: u32) -> Descriptor {
         Descriptor { op: OP_DRAIN, coord: [ticket, tasks, first], ..Descriptor::END }
+    }
+
+    /// The entry for `tasks` [`NARROW`] tasks of one call, the descriptors from `at` on, of which the first one is this: the tasks that consumer warps take, each
+    /// every eighth one, in this order.
+    pub const fn run(&self, at: u32, tasks: u32) -> Descriptor {
+        Descriptor {
+            op: self.op,
+            scalar: self.scalar,
+            flags: self.flags | RUN,
+            views: self.views,
+            coord: [at, tasks, 0],
+            task: self.task,
+            ..Descriptor::END
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use core::marker::PhantomData;
 use crate::cta::Simt;
 use crate::exchange::{Exchange, across};
 use crate::math;
-use crate::role::gate::Gate;
+#[cfg(target_arch = "nvptx64")]
+use crate::role::narrow::Narrow;
 
 /// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
 ///
@@ -90,22 +91,33 @@ impl Warp<'_> {
 /// what happens between them counts. The warps of a worker share nothing but memory.
 pub struct SimtWarp<'a> {
     warp: Warp<'a>,
-    /// None on a host thread that plays all roles: it has waited before.
-    gate: Option<&'a mut Gate>,
+    /// Who waits.
+    #[cfg(target_arch = "nvptx64")]
+    role: &'a mut Narrow,
 }
 
 impl<'a> SimtWarp<'a> {
+    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn new(gate: Option<&'a mut Gate>) -> Self {
-        SimtWarp { warp: Warp::of_thread(), gate }
+    pub(crate) fn new(role: &'a mut Narrow) -> Self {
+        SimtWarp { warp: Warp::of_thread(), role }
+    }
+
+    /// On a host thread, which has waited before.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn new() -> Self {
+        SimtWarp { warp: Warp::of_thread() }
     }
 
     /// As [`Simt::wait_for_inputs`], in a body of a `#[task(simt, warp, prologue)]`.
     #[inline(always)]
     #[must_use]
     pub fn wait_for_inputs(&mut self) -> bool {
-        // SAFETY: the consumer lends the gate of the task it runs.
-        self.gate.as_mut().is_none_or(|gate| unsafe { gate.pass() })
+        #[cfg(target_arch = "nvptx64")]
+        // SAFETY: the warp runs the task of this role.
+        return unsafe { self.role.pass() };
+        #[cfg(not(target_arch = "nvptx64"))]
+        true
     }
 
     /// As [`Simt::wait_until`]: `condition` is asked in lane 0.

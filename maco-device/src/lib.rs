@@ -22,6 +22,8 @@ mod epilogue;
 mod exchange;
 mod halves;
 mod largest;
+#[cfg(target_arch = "nvptx64")]
+mod machine;
 mod mapped;
 mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]

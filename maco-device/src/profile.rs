@@ -195,6 +195,18 @@ pub unsafe fn waited(arena: Arena, n: u32) {
     }
 }
 
+/// This warp has waited until a task might run, whose number in the plan is this.
+///
+/// # Safety
+/// As [`waited`].
+#[inline(always)]
+pub unsafe fn waited_alone(arena: Arena, task: u32) {
+    if ON && special::thread_again() == CONSUMER {
+        // SAFETY: passed on from the caller.
+        unsafe { Span::of(ROLE_CONSUME, KIND_WAIT, task).write(arena) }
+    }
+}
+
 /// The same, if they had not known that it might.
 ///
 /// # Safety
@@ -228,6 +240,19 @@ pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
 pub unsafe fn ran_unless(arena: Arena, n: u32, noted: bool) -> Ran {
     // SAFETY: passed on from the caller.
     if ON && !noted { unsafe { ran(arena, n) } } else { Ran::NOTHING }
+}
+
+/// This warp has run a task, whose number in the plan is this.
+///
+/// # Safety
+/// As [`ran`].
+#[inline(always)]
+pub unsafe fn ran_alone(task: u32) -> Ran {
+    if ON && special::thread_again() == CONSUMER {
+        Ran { noting: true, span: Span::of(ROLE_CONSUME, KIND_RUN, task) }
+    } else {
+        Ran::NOTHING
+    }
 }
 
 /// See [`ran`]. Not an option: of what is undefined when nothing is noted, ptxas keeps the registers through the next task
@@ -370,10 +395,15 @@ impl Span {
     /// Ends now, with task `n`.
     #[inline(always)]
     unsafe fn new(arena: Arena, role: u32, kind: u32, n: u32) -> Span {
-        let now = special::clock() as u32;
+        let span = Span::of(role, kind, 0);
         // SAFETY: the caller promises that the slot holds the task.
-        let task = unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) };
-        Span { role, now, kind, task }
+        Span { task: unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) }, ..span }
+    }
+
+    /// Ends now, with the task that has this number in the plan.
+    #[inline(always)]
+    fn of(role: u32, kind: u32, task: u32) -> Span {
+        Span { role, now: special::clock() as u32, kind, task }
     }
 
     /// Writes it, if there is room; the role's next one begins where it ended.

@@ -9,16 +9,16 @@ use benches::graphs::{self, Pattern};
 use benches::oracle::Data;
 use benches::peer::{Driver, Edge, Grid, Kernel};
 use benches::rows::{Row, Run};
-use benches::tasks::plain::{PARTS, Phases, THREADS};
+use benches::tasks::plain::{PARTS, Phases, THREADS, TILE};
 use benches::timing::{Clock, Measured, Random, System};
 use clap::Parser;
 use maco::{Arguments, CudaGraph, Device, PlanOptions, Tensor};
 
 /// Measures the exposed time per boundary between phases of copies on all multiprocessors, beside CUDA graphs and a grid barrier.
 ///
-/// A phase copies (and mixes) 4 or 12 MiB: 32 or 96 KiB per multiprocessor (4.1 and 12.4 MiB with 132), into fresh memory, in tiles of 4 KiB by a
-/// warp each, or where a tile needs all others, of 32 KiB by 256 threads. Which tiles a tile needs is data, random in every run, that arrives when
-/// all is planned: `identity` one tile, `halo` three neighbours, `all` all tiles, `weights` all tiles but for three quarters of the bytes. exposed = (T100 − T1) / 99, where T1 is the best of all systems for
+/// A phase copies (and mixes) 4 or 12 MiB: 1 or 3 tiles of 32 KiB per multiprocessor (4.1 and 12.4 MiB with 132), into fresh memory. Which
+/// tiles a tile needs is data, random in every run, that arrives when all is planned: `identity` one tile, `halo` three neighbours, `all`
+/// all tiles, `weights` all tiles but for three quarters of the bytes. exposed = (T100 − T1) / 99, where T1 is the best of all systems for
 /// the same bytes in one phase without waits. Systems take turns; figures are medians of the rounds; results are compared with the host's.
 #[derive(Parser)]
 struct Options {
@@ -54,8 +54,8 @@ fn main() -> anyhow::Result<()> {
     let mut cases = Vec::new();
     for pattern in Pattern::ALL {
         for per_multiprocessor in [1, 3] {
-            let tiles = per_multiprocessor * multiprocessors * pattern.at_a_time();
-            let name = format!("{} {} MiB", pattern.name(), (u64::from(tiles) * u64::from(pattern.tile()) * 4) >> 20);
+            let tiles = per_multiprocessor * multiprocessors;
+            let name = format!("{} {} MiB", pattern.name(), (u64::from(tiles) * u64::from(TILE) * 4) >> 20);
             if name.contains(&options.only) {
                 cases.push(Case { name, pattern, tiles, phases: options.phases, seed: seed as u32 });
             }
@@ -190,7 +190,7 @@ struct Ours {
 impl Ours {
     fn new(device: &Device, case: &Case, data: &Data) -> anyhow::Result<Ours> {
         let &Case { pattern, tiles, phases, .. } = case;
-        let mut first = vec![device.upload(&data.x, [tiles.into(), u64::from(pattern.tile())])?];
+        let mut first = vec![device.upload(&data.x, [tiles.into(), u64::from(TILE)])?];
         if pattern.sums() {
             first.push(device.upload(&data.parts, [u64::from(tiles)])?);
         }
@@ -210,7 +210,7 @@ impl Ours {
             Ok(tensors)
         };
         let outputs = |tiles: u32| -> anyhow::Result<Vec<Tensor<u32>>> {
-            let mut tensors = vec![device.zeros([u64::from(tiles), pattern.tile().into()])?];
+            let mut tensors = vec![device.zeros([u64::from(tiles), TILE.into()])?];
             if pattern.sums() {
                 tensors.push(device.zeros([u64::from(tiles)])?);
             }
@@ -270,7 +270,7 @@ impl Theirs {
         Ok(Theirs {
             ids: device.upload(&data.ids, [data.ids.len() as u64])?,
             w: filled(data.w.len().max(1) as u64, &data.w)?,
-            y: filled(tiles * u64::from(case.pattern.tile()), &data.x)?,
+            y: filled(tiles * u64::from(TILE), &data.x)?,
             part: filled(tiles, &data.parts)?,
             words: device.zeros([128])?,
         })
@@ -315,13 +315,13 @@ impl Peers<'_> {
     /// Phases from `first` on.
     fn parameter(&self, first: u32) -> Phases {
         let (m, case) = (&self.memory, self.case);
-        let (before, words) = ((first * case.tiles) as usize, case.pattern.tile() as usize);
+        let before = (first * case.tiles) as usize;
         Phases {
             ids: m.ids.wrapping_add(before * case.pattern.needs() as usize),
-            x: m.y.wrapping_add(before * words),
+            x: m.y.wrapping_add(before * TILE as usize),
             w: m.w.wrapping_add(before * case.pattern.weights() as usize),
             parts: m.part.wrapping_add(before),
-            y: m.y.wrapping_add((before + case.tiles as usize) * words),
+            y: m.y.wrapping_add((before + case.tiles as usize) * TILE as usize),
             part: m.part.wrapping_add(before + case.tiles as usize),
             barrier: m.barrier,
             fault: m.fault,
@@ -336,14 +336,14 @@ impl Peers<'_> {
 
     /// One phase by a kernel of its own.
     fn phase(&self, phase: u32, edge: Edge) -> anyhow::Result<()> {
-        let grid = Grid::new(self.case.tiles / self.case.pattern.at_a_time(), THREADS);
+        let grid = Grid::new(self.case.tiles, THREADS);
         // SAFETY: the memory holds all phases and outlives the launches.
         unsafe { self.step.launch(&self.clock.stream, grid, edge, self.parameter(phase)) }
     }
 
     /// The tiles of all phases by one kernel; all read what the first phase reads.
     fn at_once(&self) -> anyhow::Result<()> {
-        let grid = Grid::new(self.case.tiles * self.case.phases / self.case.pattern.at_a_time(), THREADS);
+        let grid = Grid::new(self.case.tiles * self.case.phases, THREADS);
         // SAFETY: as for `phase`.
         unsafe { self.step.launch(&self.clock.stream, grid, Edge::Ended, Phases { advance: 0, ..self.parameter(0) }) }
     }
@@ -373,7 +373,7 @@ impl Peers<'_> {
         let (last, tiles) = self.last();
         // SAFETY: rows and words of the last phase.
         unsafe {
-            driver.fill(last.y, 0, tiles * self.case.pattern.tile() as usize)?;
+            driver.fill(last.y, 0, tiles * TILE as usize)?;
             driver.fill(last.part, 0, tiles)
         }
     }
@@ -383,6 +383,6 @@ impl Peers<'_> {
     unsafe fn results(&self, driver: &Driver) -> anyhow::Result<(Vec<u32>, Vec<u32>)> {
         let (last, tiles) = self.last();
         // SAFETY: as for `clear`.
-        unsafe { Ok((driver.download(last.y, tiles * self.case.pattern.tile() as usize)?, driver.download(last.part, tiles)?)) }
+        unsafe { Ok((driver.download(last.y, tiles * TILE as usize)?, driver.download(last.part, tiles)?)) }
     }
 }

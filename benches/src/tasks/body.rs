@@ -1,11 +1,11 @@
 //! Bodies that tasks and plain kernels share, so that every system does the same work.
 //!
-//! [`THREADS`] threads run each, or a warp; whoever calls them has waited for what they read.
+//! [`THREADS`] threads run each; whoever calls them has waited for what they read.
 
 use maco_device::ptx::memory::{load, load4, store, store4};
 use maco_device::ptx::special;
 
-use super::boundary::mix;
+use super::boundary::{CHUNK, mix};
 use super::plain::{PARTS, THREADS};
 use super::ptx;
 
@@ -52,11 +52,13 @@ pub unsafe fn busy(thread: u32, cycles: *const u32, done: *mut u32) {
     }
 }
 
-/// A thread's part of a row of `N` threads: 16 bytes of each chunk.
+/// A thread's part of a row: 16 bytes of each chunk.
 #[inline(always)]
-unsafe fn at<const N: u32>(row: *const u32, chunk: u32, thread: u32) -> *const u32 {
-    row.wrapping_add(((chunk * N + thread) * 4) as usize)
+unsafe fn at(row: *const u32, chunk: u32, thread: u32) -> *const u32 {
+    row.wrapping_add((chunk * CHUNK + thread * 4) as usize)
 }
+
+const _: () = assert!(CHUNK == THREADS * 4);
 
 /// An array of one expression for every number: a loop would keep the array in local memory.
 macro_rules! each {
@@ -70,25 +72,25 @@ macro_rules! each {
 
 /// y = mix(words + add), a row of eight chunks.
 #[inline(always)]
-unsafe fn finish<const N: u32>(thread: u32, words: [[u32; 4]; 8], add: u32, y: *mut u32, salt: u32) {
+unsafe fn finish(thread: u32, words: [[u32; 4]; 8], add: u32, y: *mut u32, salt: u32) {
     let store = |chunk: usize| {
         let mixed = words[chunk].map(|word| mix(word.wrapping_add(add), salt));
         // SAFETY: the row has eight chunks.
-        unsafe { store4(at::<N>(y, chunk as u32, thread).cast_mut(), mixed) };
+        unsafe { store4(at(y, chunk as u32, thread).cast_mut(), mixed) };
     };
     each!(|n| store(n); 0 1 2 3 4 5 6 7);
 }
 
-/// y = mix(x), by `N` threads, a chunk from each of the rows in turn; all eight loads are in flight together.
+/// y = mix(x), a chunk from each of the rows in turn; all eight loads are in flight together.
 ///
 /// # Safety
-/// Rows of 32 words for every thread in global memory, at 16-byte boundaries.
+/// Rows of [`super::plain::TILE`] words in global memory, at 16-byte boundaries.
 #[inline(always)]
-pub unsafe fn gather<const N: u32, const ROWS: usize>(thread: u32, rows: [*const u32; ROWS], y: *mut u32, salt: u32) {
+pub unsafe fn gather<const N: usize>(thread: u32, rows: [*const u32; N], y: *mut u32, salt: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
-        let words = each!(|n| load4(at::<N>(rows[n % ROWS], n as u32, thread)); 0 1 2 3 4 5 6 7);
-        finish::<N>(thread, words, 0, y, salt);
+        let words = each!(|n| load4(at(rows[n % N], n as u32, thread)); 0 1 2 3 4 5 6 7);
+        finish(thread, words, 0, y, salt);
     }
 }
 
@@ -119,15 +121,15 @@ unsafe fn stand_in(thread: u32, first: u32, add: u32, part: *mut u32, salt: u32)
 /// y = mix(x + sum(parts)).
 ///
 /// # Safety
-/// Rows of [`super::plain::TILE`] words in global memory, at 16-byte boundaries; `parts` and `count` are such that PARTS holds them: a multiple of 4, at a 16-byte boundary.
+/// As for [`gather`]; `parts` and `count` are such that PARTS holds them: a multiple of 4, at a 16-byte boundary.
 #[inline(always)]
 pub unsafe fn all(thread: u32, x: *const u32, parts: *const u32, count: u32, y: *mut u32, part: *mut u32, salt: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
-        let words = each!(|n| load4(at::<THREADS>(x, n, thread)); 0 1 2 3 4 5 6 7);
+        let words = each!(|n| load4(at(x, n, thread)); 0 1 2 3 4 5 6 7);
         let add = sum(thread, parts, count);
         stand_in(thread, words[0][0], add, part, salt);
-        finish::<THREADS>(thread, words, add, y, salt);
+        finish(thread, words, add, y, salt);
     }
 }
 
@@ -138,7 +140,7 @@ pub unsafe fn all(thread: u32, x: *const u32, parts: *const u32, count: u32, y: 
 #[inline(always)]
 pub unsafe fn load_weights(thread: u32, w: *const u32) -> [[u32; 4]; 6] {
     // SAFETY: passed on from the caller.
-    unsafe { each!(|n| load4(at::<THREADS>(w, n, thread)); 0 1 2 3 4 5) }
+    unsafe { each!(|n| load4(at(w, n, thread)); 0 1 2 3 4 5) }
 }
 
 /// y = mix((two chunks of x, w) + sum(parts)).
@@ -149,9 +151,9 @@ pub unsafe fn load_weights(thread: u32, w: *const u32) -> [[u32; 4]; 6] {
 pub unsafe fn weights(thread: u32, w: [[u32; 4]; 6], x: *const u32, parts: *const u32, count: u32, y: *mut u32, part: *mut u32, salt: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
-        let x = [load4(at::<THREADS>(x, 0, thread)), load4(at::<THREADS>(x, 1, thread))];
+        let x = [load4(at(x, 0, thread)), load4(at(x, 1, thread))];
         let add = sum(thread, parts, count);
         stand_in(thread, x[0][0], add, part, salt);
-        finish::<THREADS>(thread, [x[0], x[1], w[0], w[1], w[2], w[3], w[4], w[5]], add, y, salt);
+        finish(thread, [x[0], x[1], w[0], w[1], w[2], w[3], w[4], w[5]], add, y, salt);
     }
 }

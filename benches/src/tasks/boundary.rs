@@ -19,15 +19,13 @@ pub const fn salt(phase: u32, seed: u32) -> u32 {
     phase.wrapping_mul(0x85eb_ca77) ^ seed
 }
 
-/// Words of a row of so many that come from one row before the next of several follows.
-pub const fn chunk(words: u32) -> u32 {
-    words / 8
-}
+/// Words that come from one row before the next of several follows.
+pub const CHUNK: u32 = super::plain::TILE / 8;
 
 /// y = mix(x\[ids\]), a chunk of columns from each of the rows in turn.
 fn gather_reference<const C: usize>(ids: Tile<u32, 1, C>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, add: u32, salt: u32) {
     for column in 0..y.cols() {
-        let row = word(ids, column / chunk(y.cols()) % ids.cols());
+        let row = word(ids, column / CHUNK % ids.cols());
         // SAFETY: the numbers of rows are rows of `x`; the tensors are live and have as many columns.
         unsafe {
             let word = x.pointer(row as i32, column as i32).read();
@@ -48,8 +46,8 @@ fn identity_reference(ids: Tile<u32, 1, 1>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 
 /// y\[i\] = mix(x\[ids\[i\]\]): a tile needs one tile of the phase before.
 ///
 /// # Safety
-/// C is [`super::plain::WARP_TILE`]; `ids` are rows of `x`.
-#[maco::task(simt, warp, prologue, tile(i = 1), cpu = identity_reference)]
+/// C is [`super::plain::TILE`]; `ids` are rows of `x`.
+#[maco::task(simt, prologue, tile(i = 1), cpu = identity_reference)]
 pub unsafe fn identity(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, T>,
@@ -57,13 +55,13 @@ pub unsafe fn identity(
     #[write(i, ..)] y: Tensor<u32, T, C>,
     salt: u32,
 ) {
-    // SAFETY: the author promises rows of so many words; rows lie at 16-byte boundaries.
+    // SAFETY: the author promises rows of `TILE` words; rows lie at 16-byte boundaries.
     unsafe {
         let row = memory::load(ids.pointer(0, 0));
         if !cta.wait_for_inputs() {
             return;
         }
-        body::gather::<32, _>(cta.lane, [x.pointer(row as i32, 0)], y.pointer(0, 0), salt)
+        body::gather(cta.thread, [x.pointer(row as i32, 0)], y.pointer(0, 0), salt)
     }
 }
 
@@ -74,8 +72,8 @@ fn halo_reference(ids: Tile<u32, 1, 0>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, 
 /// y\[i\] = mix of chunks of three rows of x: a tile needs three tiles of the phase before.
 ///
 /// # Safety
-/// C is [`super::plain::WARP_TILE`], N is 3; `ids` are rows of `x`.
-#[maco::task(simt, warp, prologue, tile(i = 1), cpu = halo_reference)]
+/// C is [`super::plain::TILE`], N is 3; `ids` are rows of `x`.
+#[maco::task(simt, prologue, tile(i = 1), cpu = halo_reference)]
 pub unsafe fn halo(
     cta: &mut Cta,
     #[read(i, ..)] ids: Tensor<u32, T, N>,
@@ -90,7 +88,7 @@ pub unsafe fn halo(
         if !cta.wait_for_inputs() {
             return;
         }
-        body::gather::<32, _>(cta.lane, rows, y.pointer(0, 0), salt)
+        body::gather(cta.thread, rows, y.pointer(0, 0), salt)
     }
 }
 

@@ -116,5 +116,5 @@ fn transfer_reference(x: Tile<u32, 1, 0>, y: Tile<u32, 1, 0>) {
 #[maco::task(simt, tile(i = 1), cpu = transfer_reference)]
 pub unsafe fn transfer(cta: &mut Cta, #[read(i, ..)] x: Tensor<u32, T, C>, #[write(i, ..)] y: Tensor<u32, T, C>) {
     // SAFETY: a tile is a row of `TILE` words; rows lie at 16-byte boundaries.
-    unsafe { body::gather::<{ super::plain::THREADS }, _>(cta.thread, [x.pointer(0, 0)], y.pointer(0, 0), 0) }
+    unsafe { body::gather(cta.thread, [x.pointer(0, 0)], y.pointer(0, 0), 0) }
 }

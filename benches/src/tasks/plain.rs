@@ -4,10 +4,6 @@
 
 /// Words of a tile: a row of 32 KiB.
 pub const TILE: u32 = 8192;
-/// Words of a tile that a warp makes: a row of 4 KiB.
-pub const WARP_TILE: u32 = TILE / WARPS;
-/// Warps of a CTA.
-pub const WARPS: u32 = THREADS / 32;
 /// Most tiles that `all` and `weights` can sum over.
 pub const PARTS: u32 = 512;
 /// Threads of a body.
@@ -84,7 +80,7 @@ mod kernels {
 
     use super::super::boundary::salt;
     use super::super::{body, ptx};
-    use super::{Chain, Flags, Phases, THREADS, TILE, WARPS};
+    use super::{Chain, Flags, Phases, TILE};
 
     /// Nanoseconds after which a wait is given up.
     const PATIENCE: u64 = 2_000_000_000;
@@ -185,10 +181,10 @@ mod kernels {
             let before = phase as usize * p.advance as usize;
             Tile {
                 ids: p.ids.wrapping_add(place * P::NEEDS),
-                x: p.x.wrapping_add(before * P::WORDS),
+                x: p.x.wrapping_add(before * TILE as usize),
                 w: p.w.wrapping_add(place * (TILE / 4 * 3) as usize),
                 parts: p.parts.wrapping_add(before),
-                y: p.y.wrapping_add(place * P::WORDS),
+                y: p.y.wrapping_add(place * TILE as usize),
                 part: p.part.wrapping_add(place),
                 tiles: p.tiles,
                 salt: salt(p.first + phase, p.seed),
@@ -200,9 +196,9 @@ mod kernels {
         /// # Safety
         /// The tile has so many ids, and they are rows.
         #[inline(always)]
-        unsafe fn row<P: Pattern>(&self, n: usize) -> *const u32 {
+        unsafe fn row(&self, n: usize) -> *const u32 {
             // SAFETY: passed on from the caller.
-            self.x.wrapping_add(unsafe { memory::load(self.ids.add(n)) } as usize * P::WORDS)
+            self.x.wrapping_add(unsafe { memory::load(self.ids.add(n)) } as usize * TILE as usize)
         }
     }
 
@@ -210,13 +206,9 @@ mod kernels {
     trait Pattern {
         /// Ids of a tile.
         const NEEDS: usize;
-        /// Tiles that a CTA has at a time: one, or one for each warp.
-        const TILES: u32;
-        /// Words of a tile.
-        const WORDS: usize = (TILE / Self::TILES) as usize;
         type Early;
         /// # Safety
-        /// `THREADS / TILES` threads are here with a live tile.
+        /// `THREADS` threads are here with a live tile.
         unsafe fn early(thread: u32, tile: Tile) -> Self::Early;
         /// # Safety
         /// As above, and what the tile reads has been waited for.
@@ -232,46 +224,43 @@ mod kernels {
     enum Identity {}
     impl Pattern for Identity {
         const NEEDS: usize = 1;
-        const TILES: u32 = WARPS;
         type Early = *const u32;
         #[inline(always)]
         unsafe fn early(_: u32, tile: Tile) -> *const u32 {
             // SAFETY: passed on from the kernel.
-            unsafe { tile.row::<Identity>(0) }
+            unsafe { tile.row(0) }
         }
         #[inline(always)]
         unsafe fn run(thread: u32, tile: Tile, row: *const u32) {
             // SAFETY: passed on from the kernel.
-            unsafe { body::gather::<32, _>(thread, [row], tile.y, tile.salt) }
+            unsafe { body::gather(thread, [row], tile.y, tile.salt) }
         }
     }
 
     enum Halo {}
     impl Pattern for Halo {
         const NEEDS: usize = 3;
-        const TILES: u32 = WARPS;
         type Early = [*const u32; 3];
         #[inline(always)]
         unsafe fn early(_: u32, tile: Tile) -> [*const u32; 3] {
             // SAFETY: passed on from the kernel.
-            unsafe { [tile.row::<Halo>(0), tile.row::<Halo>(1), tile.row::<Halo>(2)] }
+            unsafe { [tile.row(0), tile.row(1), tile.row(2)] }
         }
         #[inline(always)]
         unsafe fn run(thread: u32, tile: Tile, rows: [*const u32; 3]) {
             // SAFETY: passed on from the kernel.
-            unsafe { body::gather::<32, _>(thread, rows, tile.y, tile.salt) }
+            unsafe { body::gather(thread, rows, tile.y, tile.salt) }
         }
     }
 
     enum All {}
     impl Pattern for All {
         const NEEDS: usize = 1;
-        const TILES: u32 = 1;
         type Early = *const u32;
         #[inline(always)]
         unsafe fn early(_: u32, tile: Tile) -> *const u32 {
             // SAFETY: passed on from the kernel.
-            unsafe { tile.row::<All>(0) }
+            unsafe { tile.row(0) }
         }
         #[inline(always)]
         unsafe fn run(thread: u32, t: Tile, row: *const u32) {
@@ -283,12 +272,11 @@ mod kernels {
     enum Weights {}
     impl Pattern for Weights {
         const NEEDS: usize = 1;
-        const TILES: u32 = 1;
         type Early = (*const u32, [[u32; 4]; 6]);
         #[inline(always)]
         unsafe fn early(thread: u32, tile: Tile) -> Self::Early {
             // SAFETY: passed on from the kernel.
-            unsafe { (tile.row::<Weights>(0), body::load_weights(thread, tile.w)) }
+            unsafe { (tile.row(0), body::load_weights(thread, tile.w)) }
         }
         #[inline(always)]
         unsafe fn run(thread: u32, t: Tile, (row, w): Self::Early) {
@@ -305,21 +293,12 @@ mod kernels {
         }
     }
 
-    /// This thread among those of its tile, and the tile's number among those that the grid has at a time.
-    #[inline(always)]
-    fn own<P: Pattern>() -> (u32, u32) {
-        const { assert!(P::TILES == 1 || P::TILES == WARPS) };
-        let (thread, block) = (special::thread(), special::block());
-        let threads = THREADS / P::TILES;
-        (thread % threads, block * P::TILES + thread / threads)
-    }
-
-    /// As many tiles for every CTA as it has at a time: one phase, or several that do not wait for each other.
+    /// A tile for every CTA: one phase, or several that do not wait for each other.
     #[inline(always)]
     unsafe fn step<P: Pattern>(p: Phases) {
         ptx::launch_dependents();
-        let (thread, own) = own::<P>();
-        let tile = Tile::new::<P>(p, own.checked_div(p.tiles).unwrap_or(0), own.checked_rem(p.tiles).unwrap_or(0));
+        let (thread, block) = (special::thread(), special::block());
+        let tile = Tile::new::<P>(p, block.checked_div(p.tiles).unwrap_or(0), block.checked_rem(p.tiles).unwrap_or(0));
         // SAFETY: passed on from the kernel; what is read early, no kernel writes.
         unsafe {
             let early = P::early(thread, tile);
@@ -331,38 +310,37 @@ mod kernels {
     /// All phases by a grid that stays, with a barrier among all CTAs between two.
     #[inline(always)]
     unsafe fn loops<P: Pattern>(p: Phases) {
-        let ((thread, own), blocks) = (own::<P>(), special::blocks());
-        let all = blocks * P::TILES;
+        let (thread, block, blocks) = (special::thread(), special::block(), special::blocks());
         let mut phase = 0;
-        // SAFETY: passed on from the kernel; there is a tile for everybody, and what is read early, no kernel writes.
-        let mut early = unsafe { P::early(thread, Tile::new::<P>(p, 0, own)) };
+        // SAFETY: passed on from the kernel; there is a tile for every CTA, and what is read early, no kernel writes.
+        let mut early = unsafe { P::early(thread, Tile::new::<P>(p, 0, block)) };
         loop {
             // SAFETY: passed on from the kernel; the barrier has waited for what is read.
-            unsafe { P::run(thread, Tile::new::<P>(p, phase, own), early) };
-            let mut n = own + all;
+            unsafe { P::run(thread, Tile::new::<P>(p, phase, block), early) };
+            let mut n = block + blocks;
             while n < p.tiles {
                 let tile = Tile::new::<P>(p, phase, n);
                 // SAFETY: as above.
                 unsafe { P::run(thread, tile, P::early(thread, tile)) };
-                n += all;
+                n += blocks;
             }
             phase += 1;
             if phase >= p.phases {
                 return;
             }
             // SAFETY: as for the first tile.
-            early = unsafe { P::early(thread, Tile::new::<P>(p, phase, own)) };
+            early = unsafe { P::early(thread, Tile::new::<P>(p, phase, block)) };
             if p.base == Phases::NO_BARRIER {
                 continue;
             }
-            let mut n = own + all;
+            let mut n = block + blocks;
             while n < p.tiles {
                 // SAFETY: as for the first tile.
                 unsafe { P::prefetch(thread, Tile::new::<P>(p, phase, n)) };
-                n += all;
+                n += blocks;
             }
             ptx::sync();
-            if special::thread() == 0 {
+            if thread == 0 {
                 // SAFETY: the words are live; the barrier above makes the CTA's writes this thread's to release.
                 unsafe {
                     fence::release_gpu();

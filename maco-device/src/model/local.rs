@@ -18,13 +18,6 @@ pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
 
 /// # Safety
 /// As [`load_relaxed`].
-pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { fetch_add_relaxed(at, value) };
-}
-
-/// # Safety
-/// As [`load_relaxed`].
 pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.fetch_add(value, Ordering::Relaxed)

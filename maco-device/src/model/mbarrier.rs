@@ -106,21 +106,6 @@ pub unsafe fn arrive(at: u32) {
     });
 }
 
-/// Arrives `count` times, whatever the thread stands for.
-///
-/// # Safety
-/// `at` is an initialised mbarrier.
-pub unsafe fn arrive_for(at: u32, count: u32) {
-    with(|thread| {
-        thread.delay();
-        for _ in 0..count {
-            if arrive_at(thread.shared.double_word(at), at) {
-                thread.shared.wake();
-            }
-        }
-    });
-}
-
 /// Expects `bytes` more in this phase, and arrives.
 ///
 /// # Safety

@@ -1,7 +1,7 @@
 //! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
 
 use super::{Machine, Outcome, Queue, Run, enter, leave, notify, schedule, signal, wait};
-use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_END, ROLE_CONSUME, ROLE_STORE, Share, View};
+use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_DRAIN, OP_END, ROLE_CONSUME, ROLE_STORE, RUN, Share, View};
 use crate::profile::Recorder;
 use crate::profile::served::Served;
 
@@ -25,27 +25,43 @@ pub unsafe fn work<M: Machine>(
         let mut recorder = Recorder::new(launch, worker);
         let mut ended = 0;
         while let Some((index, until)) = queue.next(machine, &run) {
-            let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
-            if (*descriptor).op == OP_END || run.aborted(machine) {
+            let descriptor = |index: u32| (launch.descriptors as *const Descriptor).add(index as usize);
+            let entry = descriptor(index);
+            if (*entry).op == OP_END || run.aborted(machine) || until.wait(machine, &run) == Outcome::Abort {
                 break;
             }
-            let views = (launch.views as *const View).add((*descriptor).views as usize);
-            let task = (*descriptor).task;
-            if until.wait(machine, &run) == Outcome::Abort || wait(machine, &run, descriptor, views) == Outcome::Abort {
+            let mut one = |descriptor: *const Descriptor| {
+                let views = (launch.views as *const View).add((*descriptor).views as usize);
+                let task = (*descriptor).task;
+                if wait(machine, &run, descriptor, views) == Outcome::Abort {
+                    return Outcome::Abort;
+                }
+                recorder.note(ROLE_CONSUME, KIND_WAIT, task);
+                if body(&run, descriptor) == Outcome::Abort {
+                    return Outcome::Abort;
+                }
+                recorder.note(ROLE_CONSUME, KIND_RUN, task);
+                ended += 1;
+                if !queue.is_pushed() {
+                    signal(machine, &run, descriptor);
+                } else if notify(machine, launch, &run, descriptor, ended, tails.as_mut_ptr()) == Outcome::Abort {
+                    return Outcome::Abort;
+                }
+                recorder.note(ROLE_STORE, KIND_STORE, task);
+                Outcome::Ready
+            };
+            let outcome = if (*entry).op < OP_DRAIN && (*entry).flags & RUN != 0 {
+                let [first, tasks, _] = (*entry).coord;
+                match (first..first + tasks).all(|index| one(descriptor(index)) == Outcome::Ready) {
+                    true => Outcome::Ready,
+                    false => Outcome::Abort,
+                }
+            } else {
+                one(entry)
+            };
+            if outcome == Outcome::Abort {
                 break;
             }
-            recorder.note(ROLE_CONSUME, KIND_WAIT, task);
-            if body(&run, descriptor) == Outcome::Abort {
-                break;
-            }
-            recorder.note(ROLE_CONSUME, KIND_RUN, task);
-            ended += 1;
-            if !queue.is_pushed() {
-                signal(machine, &run, descriptor);
-            } else if notify(machine, launch, &run, descriptor, ended, tails.as_mut_ptr()) == Outcome::Abort {
-                break;
-            }
-            recorder.note(ROLE_STORE, KIND_STORE, task);
         }
         recorder.finish();
         leave(machine, run.state, worker, launch.executors);

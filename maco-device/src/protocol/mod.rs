@@ -25,7 +25,7 @@ pub use parts::{LATE, Meeting, OWNERS, Part};
 pub use queue::{CLAIMED, Drain, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
-pub use wait::{Look, Names, Outcome, Patience, late, wait};
+pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for};
 
 use crate::abi::{BlackBox, LAUNCH, Launch, State};
 

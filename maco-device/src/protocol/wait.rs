@@ -91,6 +91,12 @@ impl Patience {
         Look::Again
     }
 
+    /// Whether the next [`Patience::look`] asks clock and abort word.
+    #[inline(always)]
+    pub fn asks<M: Machine>(&self, _: &M) -> bool {
+        self.polls.wrapping_add(1).is_multiple_of(M::LOOK)
+    }
+
     /// Sets the abort word and writes `report`, unless somebody else was first. One lane calls.
     ///
     /// # Safety
@@ -177,10 +183,9 @@ pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descri
     Outcome::Ready
 }
 
-/// The rows that a task's part of a tensor names.
+/// The rows that a task's part of a tensor names: where their numbers are.
 #[derive(Clone, Copy)]
 pub struct Names {
-    record: *const Indirect,
     /// The first name.
     at: *const u32,
     rows: u32,
@@ -191,26 +196,20 @@ pub struct Names {
 }
 
 impl Names {
-    /// What `record`, one of the records of `descriptor`, is about. It is read again where it is needed: it would take many registers.
-    ///
-    /// # Safety
-    /// `descriptor` and `views` are a valid task's, and `record` is one of its records while this is used.
+    /// What a record of a task is about, which says `operand`, `axis` and `rows`; `coord` is the task's coordinate along an axis, `view` its view of an operand.
     #[inline(always)]
-    pub unsafe fn of(record: *const Indirect, descriptor: *const Descriptor, views: *const View) -> Names {
-        // SAFETY: the caller promises valid views; the plan checked the operand.
-        unsafe {
-            let Indirect { operand, axis, rows, .. } = *record;
-            let flat = operand & FLAT != 0;
-            let operand = (operand & !(FLAT | KNOWN)) as usize;
-            let view = views.add(if operand < OPERANDS { operand } else { 0 }).read();
-            // A view of rank 1 is one row.
-            let count = if flat { view.cols } else { view.rows };
-            let first = if axis < 3 { (*descriptor).coord[axis as usize] * rows } else { 0 };
-            let end = if axis < 3 { first.saturating_add(rows).min(count) } else { count };
-            let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
-            let at = (view.base as *const u32).wrapping_add(first as usize * along as usize);
-            Names { record, at, rows: end.saturating_sub(first), cols: if flat { 1 } else { view.cols }, along, across }
-        }
+    pub fn of([operand, axis, rows]: [u32; 3], coord: impl Fn(u32) -> u32, view: impl Fn(usize) -> View) -> Names {
+        let flat = operand & FLAT != 0;
+        let operand = (operand & !(FLAT | KNOWN)) as usize;
+        // The plan checked the operand.
+        let view = view(if operand < OPERANDS { operand } else { 0 });
+        // A view of rank 1 is one row.
+        let count = if flat { view.cols } else { view.rows };
+        let first = if axis < 3 { coord(axis) * rows } else { 0 };
+        let end = if axis < 3 { first.saturating_add(rows).min(count) } else { count };
+        let (along, across) = if flat { (view.col_stride, 0) } else { (view.row_stride, view.col_stride) };
+        let at = (view.base as *const u32).wrapping_add(first as usize * along as usize);
+        Names { at, rows: end.saturating_sub(first), cols: if flat { 1 } else { view.cols }, along, across }
     }
 
     /// How many.
@@ -219,25 +218,44 @@ impl Names {
         self.rows * self.cols
     }
 
-    /// The wait for the `n`-th of them, which `load` loads; for none beyond the last.
+    /// Where the `n`-th of them is, if there are so many.
+    #[inline(always)]
+    pub fn place(&self, n: u32) -> *const u32 {
+        let (row, column) = match self.cols {
+            // Most tasks name one row, or one in every row: a division less.
+            1 => (n, 0),
+            // No panic: it is not 0, which the device would have to be told.
+            cols => (n.checked_div(cols).unwrap_or(0), n.checked_rem(cols).unwrap_or(0)),
+        };
+        self.at.wrapping_add(row as usize * self.along as usize + column as usize * self.across as usize)
+    }
+
+    /// The wait for the `n`-th of them, which `load` loads; for none beyond the last. The record is read again here: it would take many registers.
     ///
     /// # Safety
-    /// The names are live memory, and whoever writes them has done so.
+    /// The names are live memory, and whoever writes them has done so; `record` is the one that they are of.
     #[inline(always)]
-    pub unsafe fn wait(&self, n: u32, load: impl Fn(*const u32) -> u32) -> Wait {
+    pub unsafe fn wait(&self, record: *const Indirect, n: u32, load: impl Fn(*const u32) -> u32) -> Wait {
         if n < self.count() {
-            // No panic: neither is 0, which the device would have to be told.
-            let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
-            let offset = row as usize * self.along as usize + column as usize * self.across as usize;
-            // SAFETY: passed on from the caller; the row and the column are inside the view.
-            let (row, record) = unsafe { (load(self.at.add(offset)), *self.record) };
-            if row < record.limit {
-                let group = (record.first + row).checked_div(record.size).unwrap_or(0);
-                return Wait { counter: record.base + group, need: record.need };
-            }
+            // SAFETY: passed on from the caller.
+            let Indirect { base, size, limit, need, first, .. } = unsafe { *record };
+            return wait_for([base, size, limit, need, first], load(self.place(n)));
         }
         Wait { counter: NO_COUNTER, need: 0 }
     }
+}
+
+/// The wait for row `row`, of a record that says `base`, `size`, `limit`, `need` and `first`.
+#[inline(always)]
+pub fn wait_for([base, size, limit, need, first]: [u32; 5], row: u32) -> Wait {
+    if row >= limit {
+        return Wait { counter: NO_COUNTER, need: 0 };
+    }
+    let group = match size {
+        1 => first + row,
+        size => (first + row).checked_div(size).unwrap_or(0),
+    };
+    Wait { counter: base + group, need }
 }
 
 /// Waits for all of them.
@@ -245,10 +263,11 @@ impl Names {
 unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View, record: *const Indirect) -> Outcome {
     // SAFETY: the caller promises valid views, and has waited for the names.
     unsafe {
-        let names = Names::of(record, descriptor, views);
+        let Indirect { operand, axis, rows, .. } = *record;
+        let names = Names::of([operand, axis, rows], |axis| (*descriptor).coord[axis as usize], |operand| views.add(operand).read());
         let mut at = 0;
         while at < names.count() {
-            let wait = names.wait(at + machine.lane(), |at| machine.load(at));
+            let wait = names.wait(record, at + machine.lane(), |at| machine.load(at));
             if poll(machine, run, descriptor, wait) == Outcome::Abort {
                 return Outcome::Abort;
             }

@@ -23,17 +23,6 @@ pub unsafe fn arrive(at: u32) {
     unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}];", in(reg32) at, options(nostack)) }
 }
 
-/// Arrives `count` times at once, for as many warps (release, CTA scope).
-///
-/// # Safety
-/// `at` is an initialised mbarrier.
-#[inline(always)]
-pub unsafe fn arrive_for(at: u32, count: u32) {
-    super::delay::delay();
-    // SAFETY: the caller promises the mbarrier.
-    unsafe { asm!("mbarrier.arrive.shared::cta.b64 _, [{0}], {1};", in(reg32) at, in(reg32) count, options(nostack)) }
-}
-
 /// Arrives and expects `bytes` of bulk copies in this phase.
 ///
 /// # Safety

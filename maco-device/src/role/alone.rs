@@ -223,6 +223,6 @@ impl Role for Alone {
     }
 
     fn simt_warp(&mut self, _early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
-        f(&mut SimtWarp::new(None));
+        f(&mut SimtWarp::new());
     }
 }

@@ -45,6 +45,8 @@ pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
+/// Bit of the word in which a warp says which task it runs ([`Arena::total`]): it waits for its inputs, and reports itself if they do not come.
+pub const WAITING: u32 = 1 << 31;
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
 /// [`Arena::halt`]: no task is published any more.
@@ -251,8 +253,7 @@ impl Arena {
         unsafe { memory::read_shared(self.base() + EPOCH) }
     }
 
-    /// What warp `warp` of a SIMT body has to combine with the others.
-    #[cfg(target_arch = "nvptx64")]
+    /// What warp `warp` of a SIMT body has to combine with the others; of one that runs tasks of its own, the task that it runs.
     #[inline(always)]
     pub fn total(self, warp: u32) -> u32 {
         self.base() + TOTALS + warp * 4

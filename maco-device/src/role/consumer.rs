@@ -11,7 +11,6 @@ use super::share::Share;
 use super::store::{buffer, columns, parity};
 use super::streamed;
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Beside, Epilogue};
@@ -554,20 +553,6 @@ impl Role for Consumer {
         if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {
             // SAFETY: the body has ended.
             unsafe { self.gate.end_first() };
-        }
-    }
-
-    #[inline(always)]
-    fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
-        f(&mut SimtWarp::new(Some(&mut self.gate)));
-        if early {
-            // SAFETY: the gate is that of this task, and the body has ended. It may have ended without having waited, and a reference on the CPU does
-            // not wait.
-            unsafe {
-                if self.gate.pass() {
-                    self.gate.signal_first();
-                }
-            }
         }
     }
 }

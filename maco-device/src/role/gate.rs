@@ -7,15 +7,13 @@
 //!
 //! All warps must agree on which tasks run, or those that do would wait at a barrier for those that do not. So when a CTA stops, it first
 //! closes: each warp says at its gate whether it still looks ([`LOOKS`]), has gone through ([`BEGUN`]), or was closed out; whoever stops
-//! the CTA waits until none looks, and then publishes what any warp has begun. A narrow task concerns its own warp alone: closed out, that goes on without
-//! having run it, and so do warps whose narrow tasks are published behind others that have begun. A warp announces that it looks before it reads the halt
-//! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
+//! the CTA waits until none looks, and then publishes what any warp has begun. A warp announces that it looks before it reads the halt word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10).
 
-use super::arena::{self, ARRIVALS, Arena, CLOSE, WARPS, place};
+use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::notice;
 use super::waits::Waits;
-use crate::abi::{Descriptor, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, PASSED, QUICK, READ_BY_TMA, SLOTS, SOLE};
+use crate::abi::{Descriptor, LIGHT, QUICK, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
 use crate::profile;
 
@@ -29,14 +27,6 @@ const BEGUN: u32 = 2;
 const FEW: u32 = 8;
 
 const SIGNALS: u32 = core::mem::offset_of!(Descriptor, signal) as u32;
-/// What is above the half of this word is [`Descriptor::split`].
-const SPLIT: u32 = core::mem::offset_of!(Descriptor, indirect) as u32;
-const _: () = assert!(core::mem::offset_of!(Descriptor, split) as u32 == SPLIT + 2 && SPLIT.is_multiple_of(4));
-/// Words of a slot that say where signals are that do not fit it.
-const OVERFLOW: u32 = core::mem::offset_of!(Descriptor, overflow) as u32;
-const EXTRA: u32 = core::mem::offset_of!(Descriptor, extra_waits) as u32;
-const _: () = assert!(core::mem::offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2 && EXTRA.is_multiple_of(4));
-
 /// Below: places to the worker's own task that this one comes after; 0 for none.
 const AFTER: u32 = 15;
 /// The task is not known to be published.
@@ -49,68 +39,9 @@ const ENDED: u32 = 1 << 6;
 const STOPPED: u32 = 1 << 7;
 /// The task is more than a body, see [`super::notice`], or is ended first.
 const SPECIAL: u32 = 1 << 8;
-/// Other warps do not come by the task, a narrow one: this one arrives for them.
-const ALONE: u32 = 1 << 9;
-/// From here on: places from a narrow task to the next that this warp looks at, less one.
-const STEP: u32 = 10;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
-const _: () = assert!(SLOTS <= AFTER + 1 && (SLOTS - 1) << STEP < 1 << FLAGS);
-
-/// Whether narrow task `n` is that of one of `each` consumer warps from `first` on.
-#[inline(always)]
-fn belongs(n: u32, first: u32, each: u32) -> bool {
-    const _: () = assert!(SLOTS == WARPS);
-    n.wrapping_sub(first) % SLOTS < each
-}
-
-/// Places from narrow task `n`, behind which its run has `left - 1` more, to the next task that these warps look at: their own next one, or the last of the
-/// run; behind that, whatever follows.
-#[inline(always)]
-fn step(n: u32, left: u32, first: u32, each: u32) -> u32 {
-    if left == 1 {
-        return 1;
-    }
-    let before = (n + 1).wrapping_sub(first) % SLOTS;
-    let own = if before < each { 1 } else { 1 + SLOTS - before };
-    if own < left { own } else { left - 1 }
-}
-
-/// Whether this thread's warp runs narrow task `n`. Where a launch is recorded, one warp runs all: notes are those of one thread.
-#[inline(always)]
-fn is_own(arena: Arena, n: u32) -> bool {
-    if profile::records(arena) { warp::consumer() == 0 } else { belongs(n, warp::consumer(), warp::CONSUMERS) }
-}
-
-/// Of the narrow task in the slot of task `n`: whether all warps come by it, and places to the next task that this one looks at.
-#[inline(always)]
-unsafe fn way(arena: Arena, n: u32) -> (bool, u32) {
-    // SAFETY: the caller promises that the slot holds the task.
-    let run = unsafe { memory::read_shared(arena.slot(place(n).0) + SPLIT) } >> 16;
-    if profile::records(arena) {
-        return (true, 1);
-    }
-    (run & PASSED as u32 != 0, step(n, run & !(PASSED as u32), warp::consumer(), warp::CONSUMERS))
-}
-
-/// Goes by narrow task `n` if another warp runs it: arrives at its end. Places to the next task that this warp looks at; 0 if the task is its own.
-///
-/// # Safety
-/// A whole consumer warp calls, having ended all of its tasks before; the slot holds the task.
-#[inline(always)]
-pub unsafe fn go_by(arena: Arena, n: u32) -> u32 {
-    if is_own(arena, n) {
-        return 0;
-    }
-    // SAFETY: passed on from the caller. All warps come by this one: else it would be this one's.
-    unsafe {
-        let (_, step) = way(arena, n);
-        // Behind it the slot may hold another task.
-        warp::sync();
-        arena::arrive(arena.done(place(n).0), warp::lane_again());
-        step
-    }
-}
+const _: () = assert!(crate::abi::SLOTS <= AFTER + 1);
 
 /// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
 /// the body runs.
@@ -134,27 +65,6 @@ impl Gate {
         Gate { arena, n, word }
     }
 
-    /// The gate of narrow task `n`, which this warp runs.
-    ///
-    /// # Safety
-    /// The slot holds the task.
-    #[inline(always)]
-    pub unsafe fn of_narrow(arena: Arena, n: u32, flags: u16, published: bool) -> Gate {
-        // SAFETY: passed on from the caller.
-        let (passed, step) = unsafe { way(arena, n) };
-        // Published by whoever stops the CTA, it may not run.
-        let published = published && (flags & LIGHT == 0 || arena.halted() < CLOSE);
-        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = bit(!published, SHUT) | bit(!passed, ALONE) | SPECIAL | (step - 1) << STEP | (flags as u32) << FLAGS;
-        Gate { arena, n, word }
-    }
-
-    /// Places to the next task that this warp looks at.
-    #[inline(always)]
-    pub fn step(&self) -> u32 {
-        (self.word >> STEP) % SLOTS + 1
-    }
-
     /// A gate that nobody waits at, of a task that is nothing but a body.
     #[inline(always)]
     pub fn open(arena: Arena) -> Gate {
@@ -176,7 +86,7 @@ impl Gate {
     /// Whether [`Gate::end_first`] ends the task.
     #[inline(always)]
     pub fn ends_first(&self) -> bool {
-        self.word & (FIRST | ENDED) != 0 && !self.has(NARROW)
+        self.word & (FIRST | ENDED) != 0
     }
 
     /// Whether the task was not begun, since the CTA stops.
@@ -241,75 +151,6 @@ impl Gate {
         self.word & ENDED != 0
     }
 
-    /// This warp has ended the body of its narrow task, whose one signal, if it has one, somebody may wait for: sends it before anything else, unless
-    /// what was written has to be fenced first.
-    ///
-    /// # Safety
-    /// As [`Gate::end_narrow`], which comes after it.
-    #[inline(always)]
-    pub unsafe fn signal_first(&mut self) {
-        if !self.has(LIGHT) || self.has(READ_BY_TMA) {
-            return;
-        }
-        warp::sync();
-        // SAFETY: the slot stays until this warp has arrived.
-        let [signal, second] = unsafe { memory::read_shared2(self.arena.slot(place(self.n).0) + SIGNALS) };
-        if second == NO_COUNTER {
-            self.word |= ENDED;
-            if signal != NO_COUNTER && warp::lane_again() == 0 {
-                fence::release_gpu();
-                // SAFETY: passed on from the caller.
-                unsafe { self.send(signal) };
-            }
-        }
-    }
-
-    /// This warp has ended its narrow task, or does not begin it: arrives, for others too if they do not come by, and sends its signals itself unless
-    /// tasks are pushed.
-    ///
-    /// # Safety
-    /// A whole warp calls, once for each of its narrow tasks, of a live launch.
-    #[inline(always)]
-    pub unsafe fn end_narrow(&self, launch: *const Launch) {
-        warp::sync();
-        let (at, slot) = (place(self.n).0, self.arena.slot(place(self.n).0));
-        if ARRIVALS > 1 || warp::lane_again() == 0 {
-            // SAFETY: an initialised barrier; the slot stays until this warp has arrived.
-            unsafe {
-                let [signal, second] = memory::read_shared2(slot + SIGNALS);
-                // One lane: the second time would count twice.
-                let owes = signal != NO_COUNTER && self.has(LIGHT) && self.word & (ENDED | STOPPED) == 0;
-                if owes && warp::lane_again() == 0 {
-                    fence::release_gpu();
-                    self.send(signal);
-                    if second != NO_COUNTER {
-                        self.send(second);
-                        let extra = memory::read_shared(slot + EXTRA);
-                        let first = memory::read_shared(slot + OVERFLOW) + 2 * (extra & 0xffff);
-                        let mut n = 0;
-                        while n < extra >> 16 {
-                            self.send(((*launch).overflow as *const u32).wrapping_add((first + n) as usize).read());
-                            n += 1;
-                        }
-                    }
-                }
-                if !self.has(LOST_ARRIVE) {
-                    mbarrier::arrive_for(self.arena.done(at), if self.word & ALONE != 0 { WARPS } else { warp::CONSUMERS });
-                }
-            }
-        }
-    }
-
-    /// Sends one signal, behind a release fence.
-    #[inline(always)]
-    unsafe fn send(&self, signal: u32) {
-        // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
-        unsafe {
-            let counter = self.arena.counters().add((signal & !SOLE) as usize);
-            if signal & SOLE != 0 { local::store_relaxed(counter, 1) } else { local::add_relaxed(counter, 1) }
-        }
-    }
-
     #[inline(always)]
     unsafe fn wait(&self) -> bool {
         let (at, parity) = place(self.n);
@@ -359,13 +200,8 @@ impl Gate {
                 if lane == 0 {
                     memory::store_shared(own, self.n << 2);
                 }
-                if self.has(NARROW) {
-                    return false;
-                }
             }
-            let published = self.arena.wait_unless_stopped(ready, parity);
-            // Whoever stops the CTA publishes what others have begun, having closed it.
-            published && !(self.has(NARROW) && self.arena.halted() >= CLOSE)
+            self.arena.wait_unless_stopped(ready, parity)
         }
     }
 }
@@ -398,52 +234,10 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::run;
+    use crate::abi::{NO_COUNTER, SLOTS};
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::role::arena::STOP;
     use crate::role::waits::WAITS;
-
-    /// Of any list, each narrow task is run by one warp, every end gets eight arrivals, and nobody looks at a task whose slot may have another by then:
-    /// one at whose end others arrive for it.
-    #[test]
-    fn every_narrow_task_is_run_once_and_ended_by_all() {
-        let mut state = 1u64;
-        let mut random = |below: u64| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            (state >> 33) % below
-        };
-        for case in 0..2000 {
-            // A run of narrow tasks, or none: a task of all warps.
-            let mut list = Vec::new();
-            for _ in 0..1 + random(8) {
-                let tasks = if random(3) == 0 { 0 } else { 1 + random(if case % 2 == 0 { 4 } else { 40 }) as u32 };
-                list.extend((0..tasks).map(|n| Some(run(n, tasks))));
-                list.extend((random(2) == 0).then_some(None));
-            }
-            for each in [1, 4] {
-                let (mut arrivals, mut ran) = (vec![0; list.len()], vec![0; list.len()]);
-                for first in (0..WARPS).step_by(each as usize) {
-                    let mut n = 0u32;
-                    while let Some(task) = list.get(n as usize) {
-                        let at = n as usize;
-                        let Some(run) = task else {
-                            arrivals[at] += each;
-                            n += 1;
-                            continue;
-                        };
-                        let passed = run & PASSED != 0;
-                        let own = belongs(n, first, each);
-                        assert!(own || passed, "task {n} of {list:?} may be gone");
-                        ran[at] += u32::from(own);
-                        arrivals[at] += if passed { each } else { WARPS };
-                        n += step(n, u32::from(run & !PASSED), first, each);
-                    }
-                }
-                assert!(arrivals.iter().all(|&arrivals| arrivals == WARPS), "{each} warps a thread, {list:?}: {arrivals:?}");
-                assert!(ran.iter().zip(&list).all(|(&ran, task)| ran == u32::from(task.is_some())), "{list:?}: {ran:?}");
-            }
-        }
-    }
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]

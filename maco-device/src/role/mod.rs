@@ -30,6 +30,8 @@ mod dots;
 pub mod gate;
 pub mod loader;
 mod maps;
+#[cfg(target_arch = "nvptx64")]
+pub mod narrow;
 mod normed;
 pub mod notice;
 pub mod ring;
@@ -48,6 +50,12 @@ pub trait Role: Sized {
 
     /// Where a sum lives: registers of a consumer, nothing for the others.
     type Accumulator<const I: usize, const J: usize>;
+
+    /// A task's tile coordinate along one grid axis.
+    #[inline(always)]
+    fn coord(&self, task: Task, axis: usize) -> i32 {
+        task.coord(axis)
+    }
 
     /// All zero.
     fn zeros<const I: usize, const J: usize>(&mut self) -> Self::Accumulator<I, J>;

@@ -41,6 +41,16 @@ pub unsafe fn give(arena: Arena, n: u32, notice: u32) {
     unsafe { memory::store_release_shared(arena.notice(n % SLOTS), notice) }
 }
 
+/// Of tasks of one warp in the slot of task `n`, which are not announced: leaves a word that differs with the task, and is no notice.
+///
+/// # Safety
+/// A word of the arena that only publishers write, and those who run such a task of the slot meanwhile.
+#[inline(always)]
+pub unsafe fn progress(arena: Arena, n: u32, task: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { memory::store_shared(arena.notice(n % SLOTS), task & (GIVEN - 1)) };
+}
+
 /// What consumers have found of a task, in one register.
 #[derive(Clone, Copy)]
 pub struct Notice(u32);

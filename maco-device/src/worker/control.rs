@@ -2,9 +2,10 @@
 
 use core::mem::offset_of;
 
-use super::machine::{Lane, Warp};
+use super::flight::Stall;
 use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
 use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use crate::machine::{Lane, Warp};
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
@@ -87,7 +88,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         let (at, sub) = (lane / LANES, lane % LANES);
         let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, notice: 0 };
         let mut seen = 0;
-        let mut patience = Patience::new();
+        let (mut patience, mut stall) = (Patience::new(), Stall::new());
         loop {
             // Under way while posted tasks are read.
             let looks = !own.arrived && own.wait.counter != NO_COUNTER;
@@ -154,6 +155,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 patience = Patience::new();
                 continue;
             }
+            stall.look(&Warp, arena, &mut patience);
             match patience.look(&Warp, &run) {
                 Look::Again => {}
                 Look::Abort => {

@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::machine::{Lane, SharedWarp, Warp};
-use super::{control, fetch, flight, roles};
+use super::{control, fetch, flight, narrow, roles};
 use crate::abi::{Launch, SHARED_BYTES, Share};
+use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
@@ -23,11 +23,19 @@ const FIRST_LINES: u32 = 32;
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
-    const NARROW: bool = C::NARROW & F::MASK != 0;
-
     #[inline(always)]
     fn run(&mut self, role: &mut R, task: Task, op: u32) {
         dispatch::<C, R, F>(role, task, op);
+    }
+}
+
+impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
+    const NARROW: bool = C::NARROW & F::MASK != 0;
+
+    #[inline(always)]
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { narrow::run::<C, F>(launch, n) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
-use super::machine::{Lane, Warp};
 use super::{admitted, place, stop, supervise, waits};
 use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
+use crate::machine::{Lane, Warp};
 use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::arena::{self, ARRIVALS, Arena};

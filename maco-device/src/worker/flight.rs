@@ -2,10 +2,10 @@
 
 use core::mem::offset_of;
 
-use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, Wait};
-use crate::hardware::{mbarrier, special};
+use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, RUN, SLOTS, Wait};
+use crate::hardware::{mbarrier, memory, special, warp};
 use crate::protocol::{Look, Machine, Patience, Run};
-use crate::role::arena::{self, Arena, FALL_THROUGH, STOP, place};
+use crate::role::arena::{self, Arena, FALL_THROUGH, STOP, WAITING, WARPS, place};
 use crate::role::gate;
 use crate::task::{Slot, Task};
 
@@ -46,12 +46,13 @@ pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published
     let mut n = published.saturating_sub(SLOTS);
     while n < published {
         let (at, parity) = place(n);
-        let mut patience = Patience::new();
+        let (mut patience, mut stall) = (Patience::new(), Stall::new());
         let mut aborted = 0;
         // SAFETY: initialised barriers, a live launch.
         unsafe {
             // Not `try_wait`: the deadline counts polls, and that one may sleep for long.
             while !warp.all(mbarrier::test(arena.vacant(at), parity)) {
+                stall.look(warp, arena, &mut patience);
                 match patience.look(warp, run) {
                     Look::Again => {}
                     Look::Late => stuck(warp, arena, run, &patience, at),
@@ -79,23 +80,83 @@ pub unsafe fn polled(arena: Arena, at: u32) -> Wait {
     unsafe { (&raw const (*slot(arena, at)).descriptor.wait).cast::<Wait>().read() }
 }
 
-/// Reports that the task in a slot does not end; that it waits, if it polls for what has not come.
+/// Whether anything moves in the slots: what is published, and tasks of one warp that begin, of which one publication may be about many.
+#[derive(Clone, Copy)]
+pub struct Stall {
+    seen: u32,
+}
+
+impl Stall {
+    /// Nothing has been seen.
+    #[inline(always)]
+    pub fn new() -> Stall {
+        Stall { seen: 0 }
+    }
+
+    /// Called at each vain poll, before [`Patience::look`]: who has seen something move has patience anew.
+    ///
+    /// # Safety
+    /// The CTA's arena; all lanes call together.
+    #[inline(always)]
+    pub unsafe fn look<M: Machine>(&mut self, machine: &M, arena: Arena, patience: &mut Patience) {
+        if !patience.asks(machine) {
+            return;
+        }
+        let (mut at, mut seen) = (machine.lane(), 0u32);
+        while at < SLOTS {
+            // SAFETY: words of the arena.
+            seen = seen.wrapping_mul(SLOTS + 1).wrapping_add(unsafe { memory::load_shared(arena.notice(at)) });
+            at += machine.lanes();
+        }
+        if !machine.all(seen == self.seen) {
+            self.seen = seen;
+            *patience = Patience::new();
+        }
+    }
+}
+
+/// No task.
+const NO_TASK: u32 = u32::MAX;
+
+/// Reports that the task in a slot does not end; that it waits, if it polls for what has not come. Of a run, that one of those tasks does not which warps have
+/// begun; what one waits for its warp reports.
 #[inline(always)]
-pub unsafe fn stuck<M: Machine>(warp: &M, arena: Arena, run: &Run, patience: &Patience, at: u32) {
+pub unsafe fn stuck<M: Machine>(machine: &M, arena: Arena, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: a live launch; the slot holds a task that was published.
     unsafe {
-        if warp.lane() == 0 {
-            let task = (&raw const (*slot(arena, at)).descriptor.task).read();
+        if machine.lane() == 0 {
+            let mut task = (&raw const (*slot(arena, at)).descriptor.task).read();
+            if memory::load_shared(arena.slot(at) + WAYS) as u16 & RUN != 0 {
+                let [first, tasks, _] = (&raw const (*slot(arena, at)).descriptor.coord).read();
+                let (mut begun, mut waits) = (NO_TASK, false);
+                let descriptors = (*run.launch).descriptors as *const Descriptor;
+                let mut n = 0;
+                while n < tasks {
+                    let one = (&raw const (*descriptors.add((first + n) as usize)).task).read();
+                    let mut at = 0;
+                    while at < WARPS {
+                        let said = memory::load_shared(arena.total(at));
+                        begun = if said == one { one } else { begun };
+                        waits |= said == one | WAITING;
+                        at += warp::CONSUMERS;
+                    }
+                    n += 1;
+                }
+                if begun == NO_TASK && waits {
+                    return;
+                }
+                task = if begun == NO_TASK { task } else { begun };
+            }
             let Wait { counter, need } = polled(arena, at);
             let mut report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
             if need & CARRIED != 0 {
                 // Adds nothing. Not a poll, behind which there would be something to acquire.
-                let (need, seen) = (need & !CARRIED, warp.claim(run.counters.add(counter as usize), 0));
+                let (need, seen) = (need & !CARRIED, machine.claim(run.counters.add(counter as usize), 0));
                 if seen < need {
                     report = BlackBox { report: REPORT_DEADLINE, counter, expected: need, seen, ..report };
                 }
             }
-            patience.report(warp, run, report);
+            patience.report(machine, run, report);
         }
     }
 }

@@ -14,10 +14,9 @@ mod cta;
 #[cfg(target_arch = "nvptx64")]
 mod fetch;
 mod flight;
-#[cfg(target_arch = "nvptx64")]
-mod machine;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod modelled;
+mod narrow;
 mod roles;
 mod waits;
 

@@ -5,7 +5,8 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::{flight, place, roles, waits};
+use super::flight::Stall;
+use super::{flight, narrow, place, roles, waits};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 pub use crate::model::{Surroundings, tensor_map};
@@ -60,24 +61,33 @@ impl Part {
 struct Played<D>(D);
 
 impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Loader> for Played<D> {
-    const NARROW: bool = true;
-
     fn run(&mut self, role: &mut Loader, task: Task, op: u32) {
         Cpu::loading(role, |cpu| (self.0)(cpu, task, op));
     }
 }
 
-impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Consumer> for Played<D> {
+/// The same of consumers, who wait for counters where one warp runs a task.
+struct Consuming<'a, D, M> {
+    dispatch: D,
+    machine: &'a M,
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, D, M> {
+    fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
+        Cpu::consuming(role, |cpu| (self.dispatch)(cpu, task, op));
+    }
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
     const NARROW: bool = true;
 
-    fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
-        Cpu::consuming(role, |cpu| (self.0)(cpu, task, op));
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { narrow::run(self.machine, arena(), launch, n, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
-    const NARROW: bool = true;
-
     fn run(&mut self, role: &mut Store, task: Task, op: u32) {
         Cpu::storing(role, |cpu| (self.0)(cpu, task, op));
     }
@@ -128,7 +138,7 @@ impl Cta {
             match part {
                 Part::Control => control(machine, launch, self.block),
                 Part::Load => roles::load(arena(), launch, Played(dispatch)),
-                Part::Consume(_) => roles::consume(arena(), launch, Played(dispatch)),
+                Part::Consume(_) => roles::consume(arena(), launch, Consuming { dispatch, machine }),
                 Part::Store => roles::store(machine, machine, arena(), launch, Played(dispatch)),
             }
         });
@@ -227,10 +237,11 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
 /// Waits until the slot of the `n`-th task is vacant; false after an abort.
 unsafe fn vacant<M: Machine>(machine: &M, run: &Run, n: u32) -> bool {
     let (at, parity) = place(n);
-    let mut patience = Patience::new();
+    let (mut patience, mut stall) = (Patience::new(), Stall::new());
     // SAFETY: an initialised barrier, a live launch.
     unsafe {
         while !mbarrier::try_wait(arena().vacant(at), parity ^ 1) {
+            stall.look(machine, arena(), &mut patience);
             match patience.look(machine, run) {
                 Look::Again => {}
                 Look::Late => flight::stuck(machine, arena(), run, &patience, at),

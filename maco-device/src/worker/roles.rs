@@ -3,14 +3,14 @@
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{
-    EARLY, EXTRA_BYTES, LIGHT, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
+    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
 };
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
-use crate::role::gate::{self, Gate};
+use crate::role::gate::Gate;
 use crate::role::loader::Loader;
 use crate::role::notice;
 use crate::role::store::Store;
@@ -18,10 +18,19 @@ use crate::task::Task;
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
-    /// Whether one warp runs some of them.
-    const NARROW: bool;
     /// Runs instance `op` as `role`.
     fn run(&mut self, role: &mut R, task: Task, op: u32);
+}
+
+/// The code of tasks of one warp.
+pub(super) trait Warps {
+    /// Whether there are any.
+    const NARROW: bool;
+    /// Goes through the slot of task `n`, and runs those of the tasks in it that are this thread's warps', see [`super::narrow`]. What comes behind it.
+    ///
+    /// # Safety
+    /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32;
 }
 
 /// A task as a role sees it.
@@ -117,10 +126,10 @@ unsafe fn is_published(arena: Arena, n: u32) -> bool {
 /// What [`prepare`] gives where there is no task.
 const NO_TASK: u32 = OP_END as u32;
 
-/// Everything that a consumer warp does before it runs task `n`, or the next one behind it that it has a part in, which `n` is then: its instance;
-/// [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
+/// Everything that a consumer warp does before it runs task `next`, or, behind tasks of one warp, which it runs here, the next one, which `next` is then: its
+/// instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
 #[inline(always)]
-unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role: &mut Consumer, next: &mut u32) -> u32 {
+unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, role: &mut Consumer, next: &mut u32) -> u32 {
     loop {
         let n = *next;
         let (at, parity) = place(n);
@@ -143,23 +152,13 @@ unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role:
                 return NO_TASK;
             }
             if T::NARROW && flags & NARROW != 0 {
-                let step = gate::go_by(arena, n);
-                if step != 0 {
-                    *next = n + step;
-                    continue;
+                // Here whatever it waits for is waited for by its warps, or has been.
+                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                    return NO_TASK;
                 }
                 role.settle();
-                role.gate = Gate::of_narrow(arena, n, flags, published);
-                if flags & EARLY == 0 && !role.gate.pass() {
-                    if flags & LIGHT == 0 {
-                        return NO_TASK;
-                    }
-                    // It stays undone; others may have begun tasks behind it that this warp has a part in.
-                    role.gate.end_narrow(launch);
-                    *next = n + role.gate.step();
-                    continue;
-                }
-                return op.into();
+                *next = tasks.run_by_warps(launch, n);
+                continue;
             }
             role.gate = Gate::of(arena, n, flags, after, published);
             if flags & STAGED != 0 {
@@ -181,57 +180,54 @@ unsafe fn prepare<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, role:
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume<T: Tasks<Consumer>>(arena: Arena, launch: *const Launch, mut tasks: T) {
+pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps>(arena: Arena, launch: *const Launch, mut tasks: T) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(arena, thread);
         let mut n = 0;
-        let mut op = prepare::<T>(arena, launch, &mut role, &mut n);
-        if op == NO_TASK {
-            return;
-        }
         loop {
-            tasks.run(&mut role, task(arena, launch, place(n).0), op);
-            let ran = profile::ran_unless(arena, n, role.gate.ends_first());
-            // Read anew: a register across all tasks is worth more.
-            let lane = warp::lane_again();
-            // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
-            // costs little is bound by the branches between bodies.
-            let next = notice::take(arena, n + 1);
-            if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
-                warp::sync();
-                arena::arrive(arena.done(place(n).0), lane);
-                ran.note(arena);
-                op = next.op().into();
-                if next.after() != 0 {
-                    // All warps have ended every task before this one.
-                    barrier::sync_consumers();
+            let mut op = prepare(arena, launch, &mut tasks, &mut role, &mut n);
+            if op == NO_TASK {
+                break;
+            }
+            loop {
+                tasks.run(&mut role, task(arena, launch, place(n).0), op);
+                let ran = profile::ran_unless(arena, n, role.gate.ends_first());
+                // Read anew: a register across all tasks is worth more.
+                let lane = warp::lane_again();
+                // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
+                // costs little is bound by the branches between bodies.
+                let next = notice::take(arena, n + 1);
+                if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
+                    warp::sync();
+                    arena::arrive(arena.done(place(n).0), lane);
+                    ran.note(arena);
+                    op = next.op().into();
+                    if next.after() != 0 {
+                        // All warps have ended every task before this one.
+                        barrier::sync_consumers();
+                    }
+                    role.gate = Gate::open(arena);
+                    n += 1;
+                    continue;
                 }
-                role.gate = Gate::open(arena);
-                n += 1;
-            } else {
-                let narrow = T::NARROW && role.gate.has(NARROW);
-                if role.gate.stopped() && !(narrow && role.gate.has(LIGHT)) {
-                    break;
+                if role.gate.stopped() {
+                    role.settle();
+                    return;
                 }
                 if role.gate.has(READ_BY_TMA) {
                     fence::proxy_async_global();
                 }
-                if narrow {
-                    role.gate.end_narrow(launch);
-                } else if !role.gate.end_first() {
+                if !role.gate.end_first() {
                     warp::sync();
                     if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
                         arena::arrive(arena.done(place(n).0), lane);
                     }
                 }
                 ran.note(arena);
-                n += if T::NARROW { role.gate.step() } else { 1 };
-                op = prepare::<T>(arena, launch, &mut role, &mut n);
-                if op == NO_TASK {
-                    break;
-                }
+                n += 1;
+                break;
             }
         }
         role.settle();
@@ -276,12 +272,8 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
-            let [mut signal, mut second] =
+            let [signal, second] =
                 if lane < ended { memory::read_shared2(arena.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
-            if T::NARROW && lane < ended && memory::read_shared(arena.slot(place(n + lane).0) + WAYS) & OWN == OWN {
-                // Its warp sends them.
-                [signal, second] = [NO_COUNTER; 2];
-            }
             // Nothing else of its slot is needed if there is only one.
             let brief = !pushed && warp::all(second == NO_COUNTER);
             let any = warp::ballot(signal != NO_COUNTER);
@@ -328,9 +320,6 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
         }
     }
 }
-
-/// [`crate::abi::Descriptor::flags`] of a narrow task that nobody pushes: its warp signals its end.
-const OWN: u32 = (NARROW | LIGHT) as u32;
 
 /// The store warp needs the slots of the `ended` tasks from `n` on no more.
 #[inline(always)]

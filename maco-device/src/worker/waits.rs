@@ -15,6 +15,7 @@ use crate::role::arena::Arena;
 use crate::role::waits::{LONG, WAITS};
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
+const COORD: u32 = offset_of!(Descriptor, coord) as u32;
 const OVERFLOW: u32 = offset_of!(Descriptor, overflow) as u32;
 const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
 const _: () = assert!(EXTRA.is_multiple_of(8) && offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
@@ -77,10 +78,13 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
         if indirect == 1 && !long {
             let skip = 2 * extra_waits as usize + (extras >> 16) as usize;
             let record = overflow.add(skip).cast::<Indirect>();
-            let names = Names::of(record, &raw const (*slot(arena, at)).descriptor, (&raw const (*slot(arena, at)).views).cast::<View>());
+            let Indirect { operand, axis, rows, .. } = *record;
+            let views = (&raw const (*slot(arena, at)).views).cast::<View>();
+            let coord = |axis| memory::read_shared(place + COORD + axis * 4);
+            let names = Names::of([operand, axis, rows], coord, |operand| views.add(operand).read());
             // Names that a task writes are not there yet.
-            long = (*record).operand & KNOWN == 0 || inline + names.count() > WAITS;
-            named = Some(names);
+            long = operand & KNOWN == 0 || inline + names.count() > WAITS;
+            named = Some((names, record));
         }
         // Opaque: the place that the lane has in the overflow would be kept across all tasks.
         let mut n = special::opaque(machine.lane());
@@ -94,9 +98,9 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
             } else if n < inline {
                 let at = overflow.add(2 * (n as usize - 2));
                 wait = Wait { counter: at.read(), need: at.add(1).read() };
-            } else if let Some(names) = named {
+            } else if let Some((names, record)) = named {
                 // No task writes them.
-                wait = names.wait(n - inline, |at| at.read());
+                wait = names.wait(record, n - inline, |at| at.read());
             }
             memory::store_shared2(arena.waits(at) + n * 8, looked_at([wait.counter, wait.need]));
             n += machine.lanes();

@@ -1,8 +1,8 @@
-//! Tasks as descriptors, list after list, then those that are claimed.
+//! Tasks as descriptors, list after list, then those that are claimed and those of runs.
 
 use maco_device::abi::{
     AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
-    PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait, run,
+    PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
 };
 use maco_graph::ir;
 use maco_graph::plan::tiled::RING_BYTES;
@@ -29,7 +29,8 @@ pub(super) struct Lists {
 pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: &Partials, tickets: u32) -> Result<Lists, Error> {
     let count = plan.lists.starts.len().saturating_sub(1);
     let drains = &plan.lists.drains;
-    let total = plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
+    // A run takes an entry of its own.
+    let total = 2 * plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
     if u32::try_from(total).is_err() {
         return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
     }
@@ -46,9 +47,6 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         let call = plan.tasks[task as usize].call as usize;
         let mut descriptor =
             Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
-        if flags[call] & NARROW != 0 {
-            descriptor.split = run(0, 1);
-        }
         if let Some((chunk, split, flags)) = partials.of(plan, task) {
             (descriptor.coord[2], descriptor.split) = (chunk, split);
             descriptor.flags |= flags;
@@ -64,46 +62,73 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         made.descriptors.push(descriptor);
         Ok::<(), Error>(())
     };
-    // Behind the lists: as many entries as there are tasks in lists, and ends and drains.
-    let mut behind = (plan.lists.order.len() + count * (1 + drains.len())) as u32;
-    let entries = drains.iter().zip(tickets..).map(|(drain, ticket)| {
-        let tasks = drain.end - drain.start;
-        behind += tasks;
-        Descriptor::drain(ticket, tasks, behind - tasks)
-    });
-    let entries: Vec<Descriptor> = entries.collect();
+    // Behind the lists come what is claimed, then the tasks of runs: entries that name them are written when it is known where they are.
+    let (mut runs, mut claims) = (Vec::new(), Vec::new());
+    // The slot in which a task of a list is, counted without what the worker claims.
+    let mut slot = vec![0u32; plan.tasks.len()];
     for list in 0..count {
         made.starts.push(made.descriptors.len() as u32);
-        for entry in plan.lists.entries(list) {
-            match entry {
-                Entry::Task(task) => add(&mut made, task)?,
-                Entry::Drain(drain) => made.descriptors.push(entries[drain as usize]),
+        let (mut entries, mut slots, mut listed) = (plan.lists.entries(list).peekable(), 0, 0);
+        while let Some(entry) = entries.next() {
+            let at = made.descriptors.len();
+            let Entry::Task(task) = entry else {
+                claims.push((at, entry));
+                made.descriptors.push(Descriptor::END);
+                continue;
+            };
+            let call = plan.tasks[task as usize].call;
+            slot[task as usize] = slots;
+            if plan.schedule == Schedule::Static && flags[call as usize] & NARROW != 0 {
+                let same = |entry: &Entry| matches!(*entry, Entry::Task(other) if plan.tasks[other as usize].call == call);
+                let mut run = vec![task];
+                while run.len() < LONGEST_RUN as usize
+                    && let Some(Entry::Task(other)) = entries.next_if(same)
+                {
+                    slot[other as usize] = slots;
+                    run.push(other);
+                }
+                listed += run.len();
+                runs.push((at, run));
+                made.descriptors.push(Descriptor::END);
+            } else {
+                add(&mut made, task)?;
+                let after = plan.local.after(task) as usize;
+                if after > 0 {
+                    let distance = slots - slot[plan.lists.of(list)[listed - after] as usize];
+                    // A slot is refilled only when its tasks have ended, so older ones have ended anyway.
+                    made.descriptors[at].after = if distance < SLOTS { distance as u16 } else { 0 };
+                }
+                listed += 1;
             }
-        }
-        if plan.schedule == Schedule::Static {
-            runs(&mut made.descriptors[made.starts[list] as usize..]);
+            slots += 1;
         }
         made.descriptors.push(Descriptor::END);
     }
     made.starts.push(made.descriptors.len() as u32);
-    for task in drains.iter().cloned().flatten() {
-        add(&mut made, task)?;
+    let mut claimed = Vec::with_capacity(drains.len());
+    for (drain, ticket) in drains.iter().zip(tickets..) {
+        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32));
+        for task in drain.clone() {
+            add(&mut made, task)?;
+        }
+    }
+    for (at, entry) in claims {
+        if let Entry::Drain(drain) = entry {
+            made.descriptors[at] = claimed[drain as usize];
+        }
+    }
+    for (at, tasks) in runs {
+        let first = made.descriptors.len();
+        for &task in &tasks {
+            add(&mut made, task)?;
+        }
+        made.descriptors[at] = made.descriptors[first].run(first as u32, tasks.len() as u32);
     }
     if plan.schedule != Schedule::Static {
         made.starts = vec![0; plan.workers as usize + 1];
     }
     made.descriptors.extend([Descriptor::END; PREFETCHED]);
     Ok(made)
-}
-
-/// Numbers the narrow tasks of a list that follow one another.
-fn runs(list: &mut [Descriptor]) {
-    for tasks in list.chunk_by_mut(|a, b| a.flags & b.flags & NARROW != 0).filter(|tasks| tasks[0].flags & NARROW != 0) {
-        for tasks in tasks.chunks_mut(LONGEST_RUN as usize) {
-            let count = tasks.len() as u32;
-            (0..).zip(tasks).for_each(|(n, task)| task.split = run(n, count));
-        }
-    }
 }
 
 /// Bytes that a task may write for its consumers to signal its end: a release waits until all that is written has arrived, and
@@ -171,10 +196,9 @@ fn flags(plan: &Plan) -> Vec<u16> {
             None => STREAMED | PRELOADED,
         };
         let weighted = if copied == STAGED { weighted(call, &written) } else { 0 };
-        // Pushed tasks wait for nothing themselves, and their signals are messages.
+        // Pushed tasks wait for nothing themselves, and their signals are messages. Those of one warp always look, or never.
         let quick = match () {
-            () if pushed || copied == STAGED => 0,
-            () if narrow != 0 => LIGHT,
+            () if pushed || copied == STAGED || narrow != 0 => 0,
             () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
             () => 0,
         };
@@ -214,13 +238,10 @@ fn empty(plan: &Plan, task: u32, overflow: &[u32]) -> Result<Descriptor, Error> 
         .ok()
         .filter(|&op| op < OP_DRAIN)
         .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_DRAIN as u64))?;
-    let after = plan.local.after(task);
     Ok(Descriptor {
         op,
         coord: node.coord,
         task,
-        // A slot is refilled only when its task has ended, so older tasks have ended anyway.
-        after: if after < SLOTS { after as u16 } else { 0 },
         overflow: u32::try_from(overflow.len())
             .map_err(|_| too_many(&plan.graph, "waits and signals", overflow.len() as u64, u32::MAX as u64))?,
         ..Descriptor::END

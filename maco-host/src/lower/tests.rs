@@ -443,9 +443,10 @@ fn a_body_with_scratch_takes_pages_and_copies() {
     }
 }
 
-/// x → map → h → a body of one warp → y: who looks and signals, how the tasks of a list follow one another, and that no wait of theirs is local.
+/// x → map → h → a body of one warp → y: in a static list its tasks are runs, none longer than one may be; they wait by counters, also where a task of all warps
+/// would not, and nobody else looks. Under other schedules each is an entry as any other.
 #[test]
-fn bodies_of_a_warp_are_numbered_in_runs() {
+fn bodies_of_a_warp_are_in_runs() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
         kind: TaskKind::Simt { cpu: true, prologue: false, warp: true, shared: 0, boxes: &[] },
@@ -457,25 +458,67 @@ fn bodies_of_a_warp_are_numbered_in_runs() {
         graph.calls[1] = call(&graph, &BODY, 7, &[2, 1], &[]);
         let plan = planned(graph, workers, schedule);
         let lowered = Lowered::new(&plan, true).unwrap();
-        let looks = if schedule == Schedule::Schedulers(1) { 0 } else { abi::LIGHT };
-        let narrow = |descriptor: &Descriptor| descriptor.op < OP_DRAIN && plan.tasks[descriptor.task as usize].call == 1;
-        let mut runs = Vec::new();
-        for tasks in lowered.descriptors.chunk_by(|a, b| narrow(a) == narrow(b)) {
-            if !narrow(&tasks[0]) {
-                assert!(tasks.iter().all(|task| task.flags & abi::NARROW == 0));
-                continue;
-            }
-            runs.push(tasks.len());
-            for (n, task) in (0..).zip(tasks) {
-                assert_eq!(task.flags & (abi::NARROW | abi::LIGHT | abi::QUICK), abi::NARROW | looks);
-                let numbered = if schedule == Schedule::Static { abi::run(n, tasks.len() as u32) } else { abi::run(0, 1) };
-                assert_eq!(task.split, numbered, "{schedule}");
-                assert!(looks == 0 || task.wait[0].counter != NO_COUNTER && task.after == 0, "{task:?}");
-            }
+        let narrow = |task: u32| plan.tasks[task as usize].call == 1;
+        let of = |flag: u16| lowered.descriptors.iter().filter(move |d| d.op < OP_DRAIN && d.flags & flag != 0);
+        assert!(of(abi::NARROW).all(|d| narrow(d.task) && d.flags & (abi::LIGHT | abi::QUICK) == 0));
+        if schedule != Schedule::Static {
+            assert_eq!((of(abi::RUN).count(), of(abi::NARROW).count()), (0, plan.calls[1].tasks.len()));
+            continue;
         }
-        assert_eq!(runs.len(), if schedule == Schedule::Static { workers as usize } else { 1 });
-        assert!(runs.iter().sum::<usize>() > 16 && runs.iter().all(|&run| run > 2), "{runs:?}");
+        let mut listed = Vec::new();
+        for list in 0..workers as usize {
+            let entries = &lowered.descriptors[lowered.starts[list] as usize..lowered.starts[list + 1] as usize];
+            let mut tasks = Vec::new();
+            let (mut last, mut runs) = (usize::MAX, 0);
+            for entry in entries.iter().filter(|entry| entry.op < OP_DRAIN) {
+                if entry.flags & abi::RUN == 0 {
+                    assert!(!narrow(entry.task));
+                    tasks.push(entry.task);
+                    continue;
+                }
+                let [first, count, _] = entry.coord;
+                let run = &lowered.descriptors[first as usize..][..count as usize];
+                assert!(count > 0 && count <= abi::LONGEST_RUN && (waits(&lowered, entry), signals(&lowered, entry)) == (vec![], vec![]));
+                // Only the last run of a call may be short.
+                assert!(runs == 0 || last == abi::LONGEST_RUN as usize);
+                (last, runs) = (run.len(), runs + 1);
+                for task in run {
+                    let head = |d: &Descriptor| (d.op, d.scalar, d.views, d.flags | abi::RUN);
+                    assert_eq!(head(task), head(entry));
+                    assert!(task.after == 0 && task.wait[0].counter != NO_COUNTER, "{task:?}");
+                    assert_eq!(lowered.descriptors[lowered.place[task.task as usize] as usize], *task);
+                }
+                tasks.extend(run.iter().map(|task| task.task));
+            }
+            assert!(runs > 1, "{runs}");
+            assert_eq!(tasks, plan.lists.of(list));
+            listed.extend(tasks);
+        }
+        assert_eq!(listed.len(), plan.tasks.len());
     }
+}
+
+/// A task of all warps comes after a run of its own worker that fills one slot, however many tasks that has.
+#[test]
+fn a_run_is_one_place() {
+    static BODY: TaskSpec = TaskSpec {
+        name: "body",
+        kind: TaskKind::Simt { cpu: true, prologue: false, warp: true, shared: 0, boxes: &[] },
+        params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+        ..ROWS
+    };
+    static DIRECT: TaskSpec = TaskSpec { name: "direct", kind: TaskKind::Direct, ..BODY };
+    let mut graph = chain(1024, 64);
+    graph.calls[0] = call(&graph, &BODY, 7, &[0, 2], &[]);
+    graph.calls[1] = call(&graph, &DIRECT, 3, &[2, 1], &[]);
+    let plan = planned(graph, 1, Schedule::Static);
+    let lowered = Lowered::new(&plan, true).unwrap();
+    let entries: Vec<_> = lowered.descriptors[..lowered.starts[1] as usize].iter().filter(|entry| entry.op < OP_DRAIN).collect();
+    let runs = entries.iter().take_while(|entry| entry.flags & abi::RUN != 0).count();
+    let tasks: u32 = entries[..runs].iter().map(|run| run.coord[1]).sum();
+    assert!(runs > 0 && tasks as usize == plan.calls[0].tasks.len() && tasks > runs as u32);
+    // The first one needs the first task of the first run.
+    assert_eq!(entries[runs].after as usize, runs);
 }
 
 /// What a body copies has the boxes that it declares, beside those of outlines; what it does not declare has none.

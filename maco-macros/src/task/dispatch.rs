@@ -38,7 +38,18 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let sizes = quote! { #element #(#sizes),* };
             let arguments = arguments(task, &variant, &descriptor);
-            let here = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            let call = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            // Where a warp runs the task, what its tile is only the role knows.
+            let here = match task.arguments.warp.is_some() {
+                true => {
+                    let coord = hidden("coord");
+                    quote! {{
+                        let #coord = [0, 1, 2].map(|axis| #p::Role::coord(#role, #descriptor, axis));
+                        #call
+                    }}
+                }
+                false => call,
+            };
             let apart = called.then(|| {
                 quote! {
                     #[cfg(target_arch = "nvptx64")]
@@ -264,7 +275,13 @@ fn origin(task: &Task<'_>, index: &Index, variant: &[u32], descriptor: &Ident) -
     let Some(extent) = extent(task, &index.kind) else { return quote! { 0 } };
     let axis = Literal::usize_unsuffixed(extent.axis);
     let tile = Literal::u32_unsuffixed(variant[extent.axis]);
-    let coord = quote! { #descriptor.coord(#axis) };
+    let coord = match task.arguments.warp.is_some() {
+        true => {
+            let coord = hidden("coord");
+            quote! { #coord[#axis] }
+        }
+        false => quote! { #descriptor.coord(#axis) },
+    };
     match &index.kind {
         IndexKind::Over(_, group) => quote! { #coord / const { #p::spec::group((#group) as u64) as i32 } * #tile },
         IndexKind::Halo(_, before, _) => {

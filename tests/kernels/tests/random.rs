@@ -168,7 +168,7 @@ fn a_hundred_thousand_tasks(device: &Device) {
         let (case, seed) = loop {
             seed += 1;
             assert!(seed < 500, "no graph of 10⁵ tasks");
-            let recipe = Recipe { small: true, sizes: [700, 640, 720], schedule, workers: 1, ..Recipe::from_seed(seed, 20, 200) };
+            let recipe = Recipe { small: true, sizes: [700, 640, 720], schedule, workers: 1, ..Recipe::from_seed(seed, 40, 200) };
             // Sums of that many products would take the oracle minutes.
             if recipe.program().steps.iter().any(|step| matches!(step.op, graphs::op::Op::Linear | graphs::op::Op::Matmul)) {
                 continue;

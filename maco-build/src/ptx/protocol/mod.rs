@@ -347,7 +347,9 @@ impl Rules<'_, '_, '_> {
         let far: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait");
         // A look whether other parts of a sum are there, in the midst of a task.
         let in_task = |flow: &Flow<'_>, at| flow.meets(at, Way::Backward, PART, far);
-        for at in consumers.into_iter().filter(|&at| LOAD(&self.flow.statements[at])).collect::<Vec<_>>() {
+        for at in
+            consumers.into_iter().filter(|&at| LOAD(&self.flow.statements[at]) && !ALONE(&self.flow.statements[at])).collect::<Vec<_>>()
+        {
             if !in_task(&self.flow, at) && !self.flow.meets(at, Way::Backward, SEQUENTIAL, far) {
                 self.broken(
                     at,

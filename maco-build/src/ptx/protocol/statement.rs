@@ -25,7 +25,10 @@ pub(super) const WAIT: Is = |s| (op(s, "mbarrier.try_wait") || op(s, "mbarrier.t
 pub(super) const BARRIER: Is = |s| op(s, "mbarrier.arrive") || op(s, "mbarrier.try_wait") || op(s, "mbarrier.test_wait");
 pub(super) const INVALIDATE: Is = |s| op(s, "mbarrier.inval");
 pub(super) const ALL_THREADS: Is = |s| op(s, "bar.sync") && s.text.ends_with(" 0");
-pub(super) const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global") && !part(s, "v4");
+/// Not those ahead of a task that is not turned to yet, which are asked about where that waits.
+pub(super) const LOAD: Is = |s| op(s, "ld.relaxed.gpu.global") && !part(s, "v4") && !part(s, "s32");
+/// Of a warp that runs a published task by itself: it looks at no gate.
+pub(super) const ALONE: Is = |s| LOAD(s) && part(s, "b32");
 pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global") && !part(s, "b32");
 /// Elements with flags of their own, which nobody acquires (`ld.relaxed.gpu.global.v4` and `st.relaxed.gpu.global.b32`), as consumers keep them.

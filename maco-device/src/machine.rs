@@ -5,14 +5,16 @@ use crate::protocol::Machine;
 use crate::ptx::{fence, local, own, shared, special, system, warp};
 
 /// A whole warp: lanes vote.
-pub(super) struct Warp;
+pub(crate) struct Warp;
 /// A whole warp whose own words are in shared memory, named by 32-bit shared addresses.
-pub(super) struct SharedWarp;
+pub(crate) struct SharedWarp;
+/// A whole warp that runs a task by itself.
+pub(crate) struct Narrow;
 /// One lane of a warp, alone.
-pub(super) struct Lane;
+pub(crate) struct Lane;
 
 macro_rules! machine {
-    ($ty:ident, $own:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
+    ($ty:ident, $own:ident, $load:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
         // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns); a warp's lanes meet at a
         // warp barrier after the fence.
         unsafe impl Machine for $ty {
@@ -67,7 +69,7 @@ macro_rules! machine {
             #[inline(always)]
             unsafe fn load(&self, at: *const u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { local::load_relaxed(at) }
+                unsafe { local::$load(at) }
             }
             #[inline(always)]
             unsafe fn store(&self, at: *mut u32, value: u32) {
@@ -131,6 +133,18 @@ macro_rules! machine {
 machine!(
     Warp,
     own,
+    load_relaxed,
+    false,
+    special::thread() % 32,
+    32,
+    |condition| warp::ballot(condition),
+    |value, from| warp::broadcast(value, from),
+    warp::sync()
+);
+machine!(
+    Narrow,
+    own,
+    load_alone,
     false,
     special::thread() % 32,
     32,
@@ -141,6 +155,7 @@ machine!(
 machine!(
     SharedWarp,
     shared,
+    load_relaxed,
     true,
     special::thread() % 32,
     32,
@@ -148,6 +163,6 @@ machine!(
     |value, from| warp::broadcast(value, from),
     warp::sync()
 );
-machine!(Lane, own, false, 0, 1, |condition| condition as u32, |value, _from| value, ());
+machine!(Lane, own, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, ());
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

@@ -1,0 +1,394 @@
+//! The role of a warp that runs a task by itself: waits for its inputs, and signals its end. Which tasks these are does not belong here: see
+//! `worker/narrow.rs`.
+//!
+//! What the warp has of a task is a descriptor in registers: nothing of it is in shared memory, where there is no room for as many tasks as eight warps run.
+
+use core::mem::offset_of;
+
+use super::Role;
+use super::arena::{Arena, WAITING};
+use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, View, Wait};
+use crate::collective::SimtWarp;
+use crate::element::MmaElement;
+use crate::epilogue::Epilogue;
+use crate::hardware::{fence, local, memory, special, warp};
+use crate::machine;
+use crate::profile;
+use crate::protocol::{self, Names, Outcome, Run};
+use crate::split::Split;
+use crate::task::{Slot, Task};
+use crate::tile::{Parts, Tile};
+
+const SIGNAL: usize = offset_of!(Descriptor, signal);
+
+/// Looks at counters before the deadline counts: how long ago the first one was is not asked before.
+const LOOKS: u32 = 256;
+
+/// Not known to be ready.
+const SHUT: u32 = 0;
+/// Its inputs are there.
+const OPEN: u32 = 1;
+/// It must not begin: the launch is aborted.
+const STOPPED: u32 = 2;
+/// It has ended, and has signalled it.
+const ENDED: u32 = 3;
+
+/// No wait of this lane.
+const NONE: Wait = Wait { counter: NO_COUNTER, need: 0 };
+
+/// A descriptor, the same in every lane: words that are broadcast when they are asked for cost more than registers.
+#[derive(Clone, Copy)]
+pub struct Words([[u32; 4]; 4]);
+
+const _: () = assert!(size_of::<Descriptor>() == 64);
+
+impl Words {
+    /// Of no task.
+    pub const NONE: Words = Words([[0; 4]; 4]);
+
+    /// Those of `descriptor`.
+    ///
+    /// # Safety
+    /// It is one of a live launch.
+    #[inline(always)]
+    pub unsafe fn load(descriptor: *const Descriptor) -> Words {
+        let at = descriptor.cast::<u32>();
+        // SAFETY: passed on from the caller; descriptors lie at 64-byte boundaries.
+        unsafe {
+            Words([
+                memory::load4(at),
+                memory::load4(at.wrapping_add(4)),
+                memory::load4(at.wrapping_add(8)),
+                memory::load4(at.wrapping_add(12)),
+            ])
+        }
+    }
+
+    /// Those of the descriptor in a slot.
+    ///
+    /// # Safety
+    /// The slot holds a task.
+    #[inline(always)]
+    pub unsafe fn read(slot: u32) -> Words {
+        // SAFETY: passed on from the caller; slots lie at 256-byte boundaries.
+        unsafe {
+            Words([
+                memory::read_shared4(slot),
+                memory::read_shared4(slot + 16),
+                memory::read_shared4(slot + 32),
+                memory::read_shared4(slot + 48),
+            ])
+        }
+    }
+
+    /// The word at byte `byte` of the descriptor.
+    #[inline(always)]
+    const fn at(&self, byte: usize) -> u32 {
+        self.0[byte / 16][byte / 4 % 4]
+    }
+
+    /// Extra waits, and extra signals.
+    #[inline(always)]
+    fn extra(&self) -> [u32; 2] {
+        const { assert!(offset_of!(Descriptor, extra_signals) == offset_of!(Descriptor, extra_waits) + 2) };
+        let word = self.at(offset_of!(Descriptor, extra_waits));
+        [word & 0xffff, word >> 16]
+    }
+
+    /// Waits that data names.
+    #[inline(always)]
+    fn indirect(&self) -> u32 {
+        self.at(offset_of!(Descriptor, indirect)) & 0xffff
+    }
+
+    /// The wait of lane `lane`, if the task has no others than those in the descriptor.
+    #[inline(always)]
+    fn inline(&self, lane: u32) -> Wait {
+        const WAIT: usize = offset_of!(Descriptor, wait);
+        // Choices, no branches: lanes that go apart meet late.
+        let of = |first: u32, second: u32| if lane == 0 { first } else { second };
+        let counter = of(self.at(WAIT), self.at(WAIT + 8));
+        Wait { counter: if lane < 2 { counter } else { NO_COUNTER }, need: of(self.at(WAIT + 4), self.at(WAIT + 12)) }
+    }
+
+    /// Whether it has none.
+    #[inline(always)]
+    fn is_brief(&self) -> bool {
+        self.extra()[0] | self.indirect() == 0
+    }
+}
+
+/// A wait as those see it who look at counters: none where flags are polled.
+#[inline(always)]
+fn looked_at(wait: Wait) -> Wait {
+    if wait.need & CARRIED != 0 { NONE } else { wait }
+}
+
+/// One look of this lane, by `load`.
+#[inline(always)]
+unsafe fn look(counters: *const u32, wait: Wait, load: unsafe fn(*const u32) -> u32) -> u32 {
+    // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
+    if wait.counter == NO_COUNTER { wait.need } else { unsafe { load(counters.wrapping_add(wait.counter as usize)) } }
+}
+
+/// A task that a warp runs by itself.
+pub struct Narrow {
+    launch: *const Launch,
+    counters: *mut u32,
+    lane: u32,
+    /// The slot in which the views of its call are.
+    slot: u32,
+    /// Its place among all descriptors.
+    index: u32,
+    words: Words,
+    /// What an early look of this lane has seen of its wait, and whether there was one.
+    seen: u32,
+    looked: bool,
+    /// Its end takes no more than a release and at most one signal.
+    brief: bool,
+    /// [`SHUT`], [`OPEN`], [`STOPPED`] or [`ENDED`].
+    state: u32,
+}
+
+impl Narrow {
+    /// The task whose descriptor is the one at `index`, `words`; `slot` is where the views of its call are. If it is `ready`, its inputs have been waited for.
+    /// `seen` is what [`Narrow::end`] of the task before has seen of it.
+    ///
+    /// # Safety
+    /// A whole consumer warp calls, of a live launch; the slot stays valid while the value is used.
+    #[inline(always)]
+    pub unsafe fn new(launch: *const Launch, slot: u32, index: u32, words: Words, ready: bool, (seen, looked): (u32, bool)) -> Narrow {
+        let state = if ready { OPEN } else { SHUT };
+        let flags = words.at(offset_of!(Descriptor, flags));
+        let brief = !ready && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
+        Narrow { launch, counters: arena().counters(), lane: warp::lane_again(), slot, index, words, seen, looked, brief, state }
+    }
+
+    /// Its number in the plan.
+    #[inline(always)]
+    pub fn task(&self) -> u32 {
+        self.words.at(offset_of!(Descriptor, task))
+    }
+
+    /// Whether it has a flag.
+    #[inline(always)]
+    pub fn has(&self, flag: u16) -> bool {
+        self.words.at(offset_of!(Descriptor, flags)) & flag as u32 != 0
+    }
+
+    /// Waits until the task may run; once it has, returns at once. False if the launch is aborted before.
+    ///
+    /// # Safety
+    /// The whole warp calls, and runs the task.
+    #[inline(always)]
+    pub unsafe fn pass(&mut self) -> bool {
+        if self.state == SHUT {
+            // SAFETY: passed on from the caller.
+            self.state = if unsafe { self.wait() } { OPEN } else { STOPPED };
+            // SAFETY: a consumer.
+            unsafe { profile::waited_alone(arena(), self.task()) };
+        }
+        self.state != STOPPED
+    }
+
+    /// Says what the warp does, for who finds that it does not end.
+    #[inline(always)]
+    unsafe fn say(&self, word: u32) {
+        if self.lane == 0 {
+            // SAFETY: a word of the arena that this warp alone writes.
+            unsafe { memory::store_shared(arena().total(warp::consumer()), word) };
+        }
+    }
+
+    /// This lane's wait, and whether those of all lanes are all that there are, and known.
+    #[inline(always)]
+    unsafe fn waits(&self) -> (Wait, bool) {
+        let (mut wait, lane) = (self.words.inline(self.lane), self.lane);
+        if self.words.is_brief() {
+            return (looked_at(wait), true);
+        }
+        let [extra, signals] = self.words.extra();
+        let inline = warp::ballot(wait.counter != NO_COUNTER).count_ones();
+        let listed = inline + extra;
+        let mut known = listed <= warp::LANES;
+        // SAFETY: the caller promises a live launch; the plan wrote the overflow.
+        unsafe {
+            let overflow = ((*self.launch).overflow as *const u32).wrapping_add(self.words.at(offset_of!(Descriptor, overflow)) as usize);
+            if lane >= inline && lane < listed {
+                let at = overflow.wrapping_add(2 * (lane - inline) as usize);
+                wait = Wait { counter: memory::load(at), need: memory::load(at.wrapping_add(1)) };
+            }
+            if self.words.indirect() != 0 {
+                let record = overflow.wrapping_add((2 * extra + signals) as usize).cast::<Indirect>();
+                let Indirect { operand, axis, rows, .. } = *record;
+                const COORD: usize = offset_of!(Descriptor, coord);
+                let coord = [self.words.at(COORD), self.words.at(COORD + 4), self.words.at(COORD + 8)];
+                let along = |axis| {
+                    if axis == 0 {
+                        coord[0]
+                    } else if axis == 1 {
+                        coord[1]
+                    } else {
+                        coord[2]
+                    }
+                };
+                let names = Names::of([operand, axis, rows], along, |operand| views(self.slot).add(operand).read());
+                // Names that a task writes are not there yet.
+                known &= self.words.indirect() == 1 && operand & KNOWN != 0 && listed + names.count() <= warp::LANES;
+                if known && lane >= listed {
+                    wait = names.wait(record, lane - listed, |at| memory::load(at));
+                }
+            }
+        }
+        (looked_at(wait), known)
+    }
+
+    #[inline(always)]
+    unsafe fn wait(&self) -> bool {
+        // SAFETY: passed on from the caller; the plan keeps every counter inside the bank.
+        unsafe {
+            let (wait, known) = self.waits();
+            if known {
+                if warp::all(wait.counter == NO_COUNTER) {
+                    // Nothing to acquire.
+                    return true;
+                }
+                let counters = self.counters.cast_const();
+                let (mut seen, mut looks) = (if self.looked { self.seen } else { look(counters, wait, local::load_alone) }, 0);
+                // One look at a time: the release behind a short body would wait for another one that is under way.
+                while looks < LOOKS {
+                    if warp::all(seen >= wait.need) {
+                        fence::acquire_gpu();
+                        warp::sync();
+                        return true;
+                    }
+                    seen = look(counters, wait, local::load_alone);
+                    looks += 1;
+                }
+            }
+            let run = Run::new(&machine::Narrow, &*self.launch, special::block());
+            let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
+            self.say(self.task() | WAITING);
+            let outcome = protocol::wait(&machine::Narrow, &run, descriptor, views(self.slot));
+            self.say(self.task());
+            outcome == Outcome::Ready
+        }
+    }
+
+    /// The body has ended: signals it, and looks meanwhile for what the task behind it waits for, if there is a `next` one. Whether it has run, and what has
+    /// been seen.
+    ///
+    /// # Safety
+    /// The whole warp calls, once; the task is one that signals its end itself.
+    #[inline(always)]
+    pub unsafe fn end(&mut self, next: Option<&Words>) -> (bool, (u32, bool)) {
+        let mut seen = (0, false);
+        if self.state == STOPPED {
+            return (false, seen);
+        }
+        if self.has(READ_BY_TMA) {
+            fence::proxy_async_global();
+        }
+        warp::sync();
+        if let Some(next) = next
+            && next.is_brief()
+        {
+            // SAFETY: passed on from the caller.
+            seen = (unsafe { look(self.counters, looked_at(next.inline(self.lane)), local::load_ahead) }, true);
+        }
+        let [signal, second] = [self.words.at(SIGNAL), self.words.at(SIGNAL + 4)];
+        // One lane: a second addition would count twice.
+        if self.state != ENDED && signal != NO_COUNTER && self.lane == 0 {
+            fence::release_gpu();
+            // SAFETY: passed on from the caller; the plan wrote the overflow.
+            unsafe {
+                send(self.counters, signal);
+                if second != NO_COUNTER {
+                    send(self.counters, second);
+                    let [waits, signals] = self.words.extra();
+                    let first = self.words.at(offset_of!(Descriptor, overflow)) + 2 * waits;
+                    let mut n = 0;
+                    while n < signals {
+                        send(self.counters, ((*self.launch).overflow as *const u32).wrapping_add((first + n) as usize).read());
+                        n += 1;
+                    }
+                }
+            }
+        }
+        (true, seen)
+    }
+}
+
+/// Sends one signal, behind a release fence.
+#[inline(always)]
+unsafe fn send(counters: *mut u32, signal: u32) {
+    // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
+    unsafe {
+        let counter = counters.add((signal & !SOLE) as usize);
+        if signal & SOLE != 0 { local::store_relaxed(counter, 1) } else { local::add_relaxed(counter, 1) }
+    }
+}
+
+#[inline(always)]
+fn arena() -> Arena {
+    Arena(special::shared_base())
+}
+
+#[inline(always)]
+fn views(slot: u32) -> *const View {
+    let slot = special::generic(slot) as *const Slot;
+    // SAFETY: only an address.
+    unsafe { (&raw const (*slot).views).cast() }
+}
+
+impl Role for Narrow {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn coord(&self, _: Task, axis: usize) -> i32 {
+        // A literal below 3 in generated code.
+        self.words.at(offset_of!(Descriptor, coord) + if axis < 3 { axis * 4 } else { 0 }) as i32
+    }
+
+    #[inline(always)]
+    fn simt_warp(&mut self, early: bool, f: impl FnOnce(&mut SimtWarp<'_>)) {
+        // What does not wait itself has been waited for.
+        if early || self.state != STOPPED {
+            f(&mut SimtWarp::new(self));
+        }
+        // SAFETY: the warp runs this task. It may have ended without having waited.
+        if early && unsafe { self.pass() } && self.brief {
+            // Here, and not where all tasks end: whoever begins early is waited for.
+            warp::sync();
+            let signal = self.words.at(SIGNAL);
+            if signal != NO_COUNTER && self.lane == 0 {
+                fence::release_gpu();
+                // SAFETY: one signal, as for all.
+                unsafe { send(self.counters, signal) };
+            }
+            self.state = ENDED;
+        }
+    }
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
+
+    #[inline(always)]
+    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
+
+    #[inline(always)]
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
+
+    #[inline(always)]
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        _: Tile<E, I, J>,
+        _: Task,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+    }
+}

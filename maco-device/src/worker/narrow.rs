@@ -1,0 +1,210 @@
+//! Tasks of one warp: which of those in a slot are whose, and how a warp goes through its own.
+//!
+//! Tasks of one call that follow one another in a static list are one entry of it, a run ([`Descriptor::run`]), so that a worker has many more of them in flight
+//! than it has slots, and the service warps have work once for all of them. A run is published as soon as it is posted, and the slot is given back when all
+//! consumer warps have gone through it; between two of its tasks no warp meets another. What workers claim and schedulers push is in a slot alone: it has been
+//! waited for when it is published, one warp runs it, and the store warp signals its end.
+
+use super::flight::WAYS;
+use crate::abi::{Descriptor, LOST_ARRIVE, Launch, RUN};
+use crate::hardware::{memory, warp};
+use crate::profile;
+use crate::role::arena::{self, Arena, WARPS, place};
+use crate::role::notice;
+
+/// Byte of a slot: of a run, its first descriptor and how many there are.
+const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32;
+
+/// No task; no run.
+const NONE: u32 = u32::MAX;
+
+/// The tasks of a slot that a thread's warps run.
+#[derive(Clone, Copy)]
+struct Own {
+    /// The first descriptor, or [`NONE`] if it is no run.
+    first: u32,
+    /// How many there are.
+    tasks: u32,
+}
+
+impl Own {
+    /// Whether it is a run.
+    #[inline(always)]
+    fn is_run(self) -> bool {
+        self.first != NONE
+    }
+
+    /// Those in the slot of task `n`.
+    ///
+    /// # Safety
+    /// The slot holds tasks of one warp.
+    #[inline(always)]
+    unsafe fn of(arena: Arena, n: u32) -> Own {
+        let slot = arena.slot(place(n).0);
+        // SAFETY: passed on from the caller.
+        unsafe {
+            if memory::read_shared(slot + WAYS) as u16 & RUN == 0 {
+                return Own { first: NONE, tasks: 1 };
+            }
+            Own { first: memory::read_shared(slot + COORD), tasks: memory::read_shared(slot + COORD + 4) }
+        }
+    }
+}
+
+/// Whether this thread's warps run the `k`-th task in the slot of task `n`. Where a launch is recorded, one warp runs all: notes are those of one thread.
+#[inline(always)]
+fn is_own(recorded: bool, n: u32, k: u32) -> bool {
+    if recorded { warp::consumer() == 0 } else { n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS }
+}
+
+/// Says which task the warp runs, for who finds that it does not end: see [`super::flight::Stall`].
+#[inline(always)]
+unsafe fn say(arena: Arena, n: u32, task: u32) {
+    if warp::lane_again() == 0 {
+        // SAFETY: a word of the arena that this warp alone writes, and one that all write who run tasks of the slot, to be seen to change.
+        unsafe {
+            memory::store_shared(arena.total(warp::consumer()), task);
+            notice::progress(arena, n, task);
+        }
+    }
+}
+
+/// The warp has gone through the slot of task `n`.
+#[inline(always)]
+unsafe fn leave(arena: Arena, n: u32) {
+    warp::sync();
+    // SAFETY: an initialised barrier; a converged consumer warp, once for each slot.
+    unsafe { arena::arrive(arena.done(place(n).0), warp::lane_again()) };
+}
+
+#[cfg(target_arch = "nvptx64")]
+pub(super) use device::run;
+
+#[cfg(target_arch = "nvptx64")]
+mod device {
+    use core::marker::PhantomData;
+
+    use super::*;
+    use crate::abi::EARLY;
+    use crate::ptx::special;
+    use crate::role::narrow::{Narrow, Words};
+    use crate::task::{Callable, Filter, Task, dispatch};
+
+    /// The tasks of `C` in `F` that one warp runs.
+    struct Narrowed<C, F>(PhantomData<(C, F)>);
+
+    impl<C: Callable, F: Filter> Filter for Narrowed<C, F> {
+        const MASK: u128 = C::NARROW & F::MASK;
+    }
+
+    /// See [`super::super::roles::Warps::run_by_warps`].
+    #[inline(always)]
+    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32) -> u32 {
+        let arena = Arena(special::shared_base());
+        let slot = arena.slot(place(n).0);
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let own = Own::of(arena, n);
+            let op = memory::read_shared(slot) & 0xffff;
+            let recorded = profile::records(arena);
+            let step = if recorded { 1 } else { WARPS };
+            let mut k = if recorded { 0 } else { warp::consumer().wrapping_sub(n) % WARPS };
+            if !is_own(recorded, n, k) {
+                k = own.tasks;
+            }
+            // Of a run.
+            let words = |k: u32| Words::load(((*launch).descriptors as *const Descriptor).wrapping_add(own.first.wrapping_add(k) as usize));
+            let (mut next, mut seen, mut whole) = (Words::NONE, (0, false), true);
+            if k < own.tasks {
+                next = if own.is_run() { words(k) } else { Words::read(slot) };
+            }
+            while k < own.tasks {
+                let (index, task) = (own.first.wrapping_add(k), next);
+                k += step;
+                // On its way while this one is run.
+                next = if k < own.tasks { words(k) } else { Words::NONE };
+                let mut role = Narrow::new(launch, slot, index, task, !own.is_run(), seen);
+                say(arena, n, role.task());
+                if role.has(EARLY) || role.pass() {
+                    dispatch::<C, Narrow, Narrowed<C, F>>(&mut role, Task::new(slot, launch), op);
+                }
+                let ran = profile::ran_alone(role.task());
+                if own.is_run() {
+                    let (ended, saw) = role.end(if k < own.tasks { Some(&next) } else { None });
+                    if !ended {
+                        break;
+                    }
+                    seen = saw;
+                }
+                ran.note(arena);
+                if role.has(LOST_ARRIVE) {
+                    whole = false;
+                    break;
+                }
+            }
+            if whole {
+                say(arena, n, NONE);
+                leave(arena, n);
+            }
+            n + 1
+        }
+    }
+}
+
+/// The same on a host thread, which stands for several warps; `body` runs a task's instance.
+///
+/// # Safety
+/// As [`super::roles::Warps::run_by_warps`].
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) unsafe fn run<M: crate::protocol::Machine>(
+    machine: &M,
+    arena: Arena,
+    launch: *const Launch,
+    n: u32,
+    mut body: impl FnMut(crate::task::Task, u32),
+) -> u32 {
+    use crate::abi::{OPERANDS, READ_BY_TMA, View};
+    use crate::hardware::{fence, special};
+    use crate::protocol::{self, Outcome, Run};
+    use crate::role::arena::WAITING;
+    use crate::task::{Slot, Task};
+
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let own = Own::of(arena, n);
+        let slot = special::generic(arena.slot(place(n).0)) as *const Slot;
+        let recorded = profile::records(arena);
+        let counters = Run::new(machine, &*launch, special::block());
+        for k in (0..own.tasks).filter(|&k| is_own(recorded, n, k)) {
+            let views = (&raw const (*slot).views).cast::<[View; OPERANDS]>().read();
+            let descriptor = match own.is_run() {
+                true => ((*launch).descriptors as *const Descriptor).add((own.first + k) as usize).read(),
+                false => (&raw const (*slot).descriptor).read(),
+            };
+            if own.is_run() {
+                memory::store_shared(arena.total(warp::consumer()), descriptor.task | WAITING);
+                if protocol::wait(machine, &counters, &descriptor, views.as_ptr()) == Outcome::Abort {
+                    break;
+                }
+            }
+            say(arena, n, descriptor.task);
+            profile::waited_alone(arena, descriptor.task);
+            let task = Slot { descriptor, views };
+            body(Task::new(&task, launch), descriptor.op.into());
+            let ran = profile::ran_alone(descriptor.task);
+            if descriptor.flags & READ_BY_TMA != 0 {
+                fence::proxy_async_global();
+            }
+            if own.is_run() {
+                protocol::signal(machine, &counters, &descriptor);
+            }
+            ran.note(arena);
+            if descriptor.flags & LOST_ARRIVE != 0 {
+                return n + 1;
+            }
+        }
+        say(arena, n, NONE);
+        leave(arena, n);
+    }
+    n + 1
+}
