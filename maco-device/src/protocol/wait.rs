@@ -221,12 +221,7 @@ impl Names {
     /// Where the `n`-th of them is, if there are so many.
     #[inline(always)]
     pub fn place(&self, n: u32) -> *const u32 {
-        let (row, column) = match self.cols {
-            // Most tasks name one row, or one in every row: a division less.
-            1 => (n, 0),
-            // No panic: it is not 0, which the device would have to be told.
-            cols => (n.checked_div(cols).unwrap_or(0), n.checked_rem(cols).unwrap_or(0)),
-        };
+        let (row, column) = (n.checked_div(self.cols).unwrap_or(0), n.checked_rem(self.cols).unwrap_or(0));
         self.at.wrapping_add(row as usize * self.along as usize + column as usize * self.across as usize)
     }
 
@@ -251,10 +246,7 @@ pub fn wait_for([base, size, limit, need, first]: [u32; 5], row: u32) -> Wait {
     if row >= limit {
         return Wait { counter: NO_COUNTER, need: 0 };
     }
-    let group = match size {
-        1 => first + row,
-        size => (first + row).checked_div(size).unwrap_or(0),
-    };
+    let group = (first + row).checked_div(size).unwrap_or(0);
     Wait { counter: base + group, need }
 }
 
