@@ -3,7 +3,7 @@
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{
-    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
+    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, RUN, SLOTS, STAGED, STREAMED, WEIGHTED,
 };
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
@@ -156,6 +156,8 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
                 if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
                     return NO_TASK;
                 }
+                // Warps note of each task of a run how long they have waited for it.
+                profile::waited_unless(arena, n, published || flags & RUN != 0);
                 role.settle();
                 *next = tasks.run_by_warps(launch, n);
                 continue;

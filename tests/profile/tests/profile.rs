@@ -39,7 +39,13 @@ fn sound(plan: &Plan, profile: &Profile) {
         multiprocessors.sort_unstable();
         multiprocessors.dedup();
         assert_eq!(multiprocessors.len(), profile.workers as usize, "one worker per multiprocessor");
-        assert!(profile.spans.iter().filter(|span| span.kind == Kind::Store).count() == plan.tasks());
+        // A run of tasks of one warp is noted once by who gives its slot back.
+        let graph = plan.graph();
+        for task in 0..plan.tasks() as u32 {
+            let stored = profile.spans.iter().filter(|span| span.kind == Kind::Store && span.task == task).count();
+            let in_run = graph.schedule == Schedule::Static && graph.graph.calls[graph.tasks[task as usize].call as usize].task.is_narrow();
+            assert!(stored == 1 || stored == 0 && in_run, "task {task} ended {stored} times");
+        }
     }
     let path = profile.critical_path();
     assert!(path.running() <= profile.elapsed + apart && !path.steps.is_empty());
