@@ -155,7 +155,7 @@ pub const LOST_PUSH: u32 = 1 << 31;
 /// See [`Descriptor::split`].
 pub const PARTS_SHIFT: u32 = 8;
 
-/// Most tasks of a [`RUN`]: each worker ends what it was dealt of a call with one that may be short.
+/// Most tasks of a [`RUN`]. Longer ones would be given back later, and the next call's run would come into its slot later.
 pub const LONGEST_RUN: u32 = 32;
 
 /// One task, 64 bytes. Indices only: no pointers.

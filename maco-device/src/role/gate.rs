@@ -7,7 +7,8 @@
 //!
 //! All warps must agree on which tasks run, or those that do would wait at a barrier for those that do not. So when a CTA stops, it first
 //! closes: each warp says at its gate whether it still looks ([`LOOKS`]), has gone through ([`BEGUN`]), or was closed out; whoever stops
-//! the CTA waits until none looks, and then publishes what any warp has begun. A warp announces that it looks before it reads the halt word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
+//! the CTA waits until none looks, and then publishes what any warp has begun. A warp announces that it looks before it reads the halt
+//! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10).
 
 use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};

@@ -4,7 +4,7 @@
 //! signals (warp 2) → counters, and `vacant` → fetcher. With schedulers a task comes ready, or
 //! waits for one word, so the fetcher publishes it itself and warp 1 is spare: it may be a scheduler. A CTA behind the workers is a scheduler and nothing else.
 //!
-//! Only fetcher, controller and schedulers wait on global memory, so only they time out. An abort ends the list at a task border:
+//! Fetcher, controller, schedulers and consumer warps in a run ([`narrow`]) wait on global memory, so they time out. An abort ends the list at a task border:
 //! no task is published any more, and those that were complete as usual. If they do not, every wait inside the CTA is let through.
 
 #[cfg(target_arch = "nvptx64")]
