@@ -10,6 +10,18 @@ pub unsafe fn load_shared(at: u32) -> u32 {
 
 /// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn load_relaxed_shared(at: u32) -> u32 {
+    with(|thread| thread.shared.word(at).load(std::sync::atomic::Ordering::Relaxed))
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
+    with(|thread| thread.shared.word(at).store(value, std::sync::atomic::Ordering::Relaxed));
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn load_acquire_shared(at: u32) -> u32 {
     with(|thread| {
         thread.delay();

@@ -213,6 +213,28 @@ pub unsafe fn load_shared(at: u32) -> u32 {
     value
 }
 
+/// `ld.relaxed.cta` of a word of shared memory that others write meanwhile, and which orders nothing (PTX ISA §9.7.9.8).
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn load_relaxed_shared(at: u32) -> u32 {
+    let value: u32;
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("ld.relaxed.cta.shared.b32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    value
+}
+
+/// `st.relaxed.cta` of a word of shared memory that others read or write meanwhile (PTX ISA §9.7.9.11).
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("st.relaxed.cta.shared.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
+}
+
 /// `ld.acquire.cta` of a word of shared memory (PTX ISA §9.7.9.8).
 ///
 /// # Safety

@@ -45,8 +45,12 @@ pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
-/// Bit of the word in which a warp says which task it runs ([`Arena::total`]): it waits for its inputs, and reports itself if they do not come.
+/// Of [`Arena::said`]: the warp has begun with the task.
+pub const RUNNING: u32 = 1 << 30;
+/// Of [`Arena::said`]: it waits for the task's inputs, and reports itself if they do not come.
 pub const WAITING: u32 = 1 << 31;
+/// A word per consumer warp where a slot has its waits.
+const _: () = assert!(WAITS * 8 >= WARPS * 4);
 /// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
 /// [`Arena::halt`]: no task is published any more.
@@ -100,6 +104,12 @@ impl Arena {
     #[inline(always)]
     pub fn slot(self, slot: u32) -> u32 {
         self.base() + CONTROL + slot * SLOT_BYTES
+    }
+    /// The number of the task slot at `slot`.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub fn number(self, slot: u32) -> u32 {
+        (slot - self.slot(0)) / SLOT_BYTES
     }
     /// The slot holds a task, which may not run yet (1 arrival: fetcher). See [`super::gate`].
     #[inline(always)]
@@ -155,6 +165,12 @@ impl Arena {
     #[inline(always)]
     pub fn waits(self, slot: u32) -> u32 {
         self.base() + TAILS + slot * WAITS * 8
+    }
+    /// Of a run in a slot, once it is published: which of its tasks consumer warp `warp` is at, and [`RUNNING`] or [`WAITING`]. A run has no waits, so what is in
+    /// the word before the warp writes to it has neither bit alone.
+    #[inline(always)]
+    pub fn said(self, slot: u32, warp: u32) -> u32 {
+        self.waits(slot) + warp * 4
     }
     /// What consumer warp `warp` has begun: see [`super::gate`].
     #[inline(always)]
@@ -253,7 +269,7 @@ impl Arena {
         unsafe { memory::read_shared(self.base() + EPOCH) }
     }
 
-    /// What warp `warp` of a SIMT body has to combine with the others; of one that runs tasks of its own, the task that it runs.
+    /// What warp `warp` of a SIMT body has to combine with the others.
     #[inline(always)]
     pub fn total(self, warp: u32) -> u32 {
         self.base() + TOTALS + warp * 4

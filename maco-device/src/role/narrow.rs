@@ -6,7 +6,7 @@
 use core::mem::offset_of;
 
 use super::Role;
-use super::arena::{Arena, WAITING};
+use super::arena::{Arena, RUNNING, WAITING};
 use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, View, Wait};
 use crate::collective::SimtWarp;
 use crate::element::MmaElement;
@@ -191,12 +191,13 @@ impl Narrow {
         self.state != STOPPED
     }
 
-    /// Says what the warp does, for who finds that it does not end.
+    /// Says what the warp does with a task of a run: see [`super::arena::Arena::said`].
     #[inline(always)]
-    unsafe fn say(&self, word: u32) {
+    unsafe fn say(&self, does: u32) {
         if self.lane == 0 {
-            // SAFETY: a word of the arena that this warp alone writes.
-            unsafe { memory::store_shared(arena().total(warp::consumer()), word) };
+            let said = arena().said(arena().number(self.slot), warp::consumer());
+            // SAFETY: a word of the arena that this warp alone writes; what waits is of a run.
+            unsafe { memory::store_relaxed_shared(said, self.task() | does) };
         }
     }
 
@@ -268,9 +269,9 @@ impl Narrow {
             }
             let run = Run::new(&machine::Narrow, &*self.launch, special::block());
             let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
-            self.say(self.task() | WAITING);
+            self.say(WAITING);
             let outcome = protocol::wait(&machine::Narrow, &run, descriptor, views(self.slot));
-            self.say(self.task());
+            self.say(RUNNING);
             outcome == Outcome::Ready
         }
     }

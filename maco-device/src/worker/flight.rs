@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, RUN, SLOTS, Wait};
 use crate::hardware::{mbarrier, memory, special, warp};
 use crate::protocol::{Look, Machine, Patience, Run};
-use crate::role::arena::{self, Arena, FALL_THROUGH, STOP, WAITING, WARPS, place};
+use crate::role::arena::{self, Arena, FALL_THROUGH, RUNNING, STOP, WAITING, WARPS, place};
 use crate::role::gate;
 use crate::task::{Slot, Task};
 
@@ -99,13 +99,14 @@ impl Stall {
     /// The CTA's arena; all lanes call together.
     #[inline(always)]
     pub unsafe fn look<M: Machine>(&mut self, machine: &M, arena: Arena, patience: &mut Patience) {
-        if !patience.asks(machine) {
+        // Built for racecheck, nobody says how tasks of one warp go on: a deadline there has room for a run of them.
+        if arena::ARRIVALS > 1 || !patience.asks(machine) {
             return;
         }
         let (mut at, mut seen) = (machine.lane(), 0u32);
         while at < SLOTS {
             // SAFETY: words of the arena.
-            seen = seen.wrapping_mul(SLOTS + 1).wrapping_add(unsafe { memory::load_shared(arena.notice(at)) });
+            seen = seen.wrapping_mul(SLOTS + 1).wrapping_add(unsafe { memory::load_relaxed_shared(arena.notice(at)) });
             at += machine.lanes();
         }
         if !machine.all(seen == self.seen) {
@@ -114,9 +115,6 @@ impl Stall {
         }
     }
 }
-
-/// No task.
-const NO_TASK: u32 = u32::MAX;
 
 /// Reports that the task in a slot does not end; that it waits, if it polls for what has not come. Of a run, that one of those tasks does not which warps have
 /// begun; what one waits for its warp reports.
@@ -127,25 +125,21 @@ pub unsafe fn stuck<M: Machine>(machine: &M, arena: Arena, run: &Run, patience: 
         if machine.lane() == 0 {
             let mut task = (&raw const (*slot(arena, at)).descriptor.task).read();
             if memory::load_shared(arena.slot(at) + WAYS) as u16 & RUN != 0 {
-                let [first, tasks, _] = (&raw const (*slot(arena, at)).descriptor.coord).read();
-                let (mut begun, mut waits) = (NO_TASK, false);
-                let descriptors = (*run.launch).descriptors as *const Descriptor;
-                let mut n = 0;
-                while n < tasks {
-                    let one = (&raw const (*descriptors.add((first + n) as usize)).task).read();
-                    let mut at = 0;
-                    while at < WARPS {
-                        let said = memory::load_shared(arena.total(at));
-                        begun = if said == one { one } else { begun };
-                        waits |= said == one | WAITING;
-                        at += warp::CONSUMERS;
+                let (mut begun, mut waits) = (None, false);
+                let mut consumer = 0;
+                while consumer < WARPS {
+                    let said = memory::load_relaxed_shared(arena.said(at, consumer));
+                    match said & (RUNNING | WAITING) {
+                        RUNNING => begun = Some(said & !RUNNING),
+                        WAITING => waits = true,
+                        _ => {}
                     }
-                    n += 1;
+                    consumer += warp::CONSUMERS;
                 }
-                if begun == NO_TASK && waits {
+                if begun.is_none() && waits {
                     return;
                 }
-                task = if begun == NO_TASK { task } else { begun };
+                task = begun.unwrap_or(task);
             }
             let Wait { counter, need } = polled(arena, at);
             let mut report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };

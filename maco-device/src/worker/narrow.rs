@@ -9,7 +9,7 @@ use super::flight::WAYS;
 use crate::abi::{Descriptor, LOST_ARRIVE, Launch, RUN};
 use crate::hardware::{memory, warp};
 use crate::profile;
-use crate::role::arena::{self, Arena, WARPS, place};
+use crate::role::arena::{self, Arena, RUNNING, WARPS, place};
 use crate::role::notice;
 
 /// Byte of a slot: of a run, its first descriptor and how many there are.
@@ -57,15 +57,26 @@ fn is_own(recorded: bool, n: u32, k: u32) -> bool {
     if recorded { warp::consumer() == 0 } else { n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS }
 }
 
-/// Says which task the warp runs, for who finds that it does not end: see [`super::flight::Stall`].
+/// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::flight::stuck`] and [`super::flight::Stall`].
 #[inline(always)]
-unsafe fn say(arena: Arena, n: u32, task: u32) {
+unsafe fn say(arena: Arena, n: u32, task: u32, run: bool) {
     if warp::lane_again() == 0 {
-        // SAFETY: a word of the arena that this warp alone writes, and one that all write who run tasks of the slot, to be seen to change.
+        // SAFETY: words of the arena; where a run has waits this warp alone writes its own.
         unsafe {
-            memory::store_shared(arena.total(warp::consumer()), task);
+            if run {
+                memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), task | RUNNING);
+            }
             notice::progress(arena, n, task);
         }
+    }
+}
+
+/// The warp runs no task of the slot of task `n` any more.
+#[inline(always)]
+unsafe fn end(arena: Arena, n: u32, run: bool) {
+    if run && warp::lane_again() == 0 {
+        // SAFETY: as in [`say`].
+        unsafe { memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), 0) };
     }
 }
 
@@ -124,7 +135,7 @@ mod device {
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
                 let mut role = Narrow::new(launch, slot, index, task, !own.is_run(), seen);
-                say(arena, n, role.task());
+                say(arena, n, role.task(), own.is_run());
                 if role.has(EARLY) || role.pass() {
                     dispatch::<C, Narrow, Narrowed<C, F>>(&mut role, Task::new(slot, launch), op);
                 }
@@ -143,7 +154,7 @@ mod device {
                 }
             }
             if whole {
-                say(arena, n, NONE);
+                end(arena, n, own.is_run());
                 leave(arena, n);
             }
             n + 1
@@ -182,12 +193,12 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 false => (&raw const (*slot).descriptor).read(),
             };
             if own.is_run() {
-                memory::store_shared(arena.total(warp::consumer()), descriptor.task | WAITING);
+                memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
                 if protocol::wait(machine, &counters, &descriptor, views.as_ptr()) == Outcome::Abort {
                     break;
                 }
             }
-            say(arena, n, descriptor.task);
+            say(arena, n, descriptor.task, own.is_run());
             profile::waited_alone(arena, descriptor.task);
             let task = Slot { descriptor, views };
             body(Task::new(&task, launch), descriptor.op.into());
@@ -203,7 +214,7 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 return n + 1;
             }
         }
-        say(arena, n, NONE);
+        end(arena, n, own.is_run());
         leave(arena, n);
     }
     n + 1

@@ -27,6 +27,41 @@ pub unsafe fn shift(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
     }
 }
 
+fn level_reference<const R: usize, const C: usize>(x: maco::Tile<bf16, R, C>) {
+    let places = || (0..x.rows() as i32).flat_map(|row| (0..x.cols() as i32).map(move |col| (row, col)));
+    // SAFETY: the positions lie in the tile, which is this task's.
+    let largest = places().map(|(row, col)| unsafe { x.pointer(row, col).read() }.to_f32()).fold(f32::NEG_INFINITY, f32::max);
+    for (row, col) in places() {
+        let at = x.pointer(row, col);
+        // SAFETY: as above.
+        unsafe { at.write(bf16::from_f32(at.read().to_f32() - largest)) };
+    }
+}
+
+/// x -= its largest element, eight rows at a time: the warps meet within the task, and part before tasks that are one warp's.
+///
+/// # Safety
+/// Rows of the tensor do not overlap.
+#[maco::task(simt, tile(i = 8), cpu = level_reference)]
+pub unsafe fn level(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
+    let elements = x.rows() * x.cols();
+    let place = |at: u32| x.pointer((at / x.cols()) as i32, (at % x.cols()) as i32);
+    let mut largest = f32::NEG_INFINITY;
+    let mut at = cta.thread;
+    while at < elements {
+        // SAFETY: the position lies in the tile.
+        largest = largest.max(unsafe { place(at).read() }.to_f32());
+        at += cta.threads;
+    }
+    let largest = cta.fold(largest, f32::max);
+    at = cta.thread;
+    while at < elements {
+        // SAFETY: as above, and each thread has its own.
+        unsafe { place(at).write(bf16::from_f32(place(at).read().to_f32() - largest)) };
+        at += cta.threads;
+    }
+}
+
 fn pick_reference<const R: usize, const C: usize>(ids: maco::Tile<u32, 1, R>, x: maco::Tile<bf16, 0, 0>, y: maco::Tile<bf16, R, C>) {
     for row in 0..y.rows() as i32 {
         for col in 0..y.cols() as i32 {
@@ -94,6 +129,7 @@ pub fn mixed(
     // A chain in place, which one worker may run or several.
     shift(tape);
     shift(tape).drain();
+    level(tape);
     step(tape);
     step(tape);
     shift(part);
