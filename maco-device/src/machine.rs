@@ -14,6 +14,19 @@ pub(crate) struct Narrow;
 pub(crate) struct Lane;
 
 macro_rules! machine {
+    (warp $ty:ident, $own:ident, $load:ident, $roomy:literal) => {
+        machine!(
+            $ty,
+            $own,
+            $load,
+            $roomy,
+            special::thread() % 32,
+            32,
+            |condition| warp::ballot(condition),
+            |value, from| warp::broadcast(value, from),
+            warp::sync()
+        );
+    };
     ($ty:ident, $own:ident, $load:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
         // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns); a warp's lanes meet at a
         // warp barrier after the fence.
@@ -130,39 +143,9 @@ macro_rules! machine {
         }
     };
 }
-machine!(
-    Warp,
-    own,
-    load_relaxed,
-    false,
-    special::thread() % 32,
-    32,
-    |condition| warp::ballot(condition),
-    |value, from| warp::broadcast(value, from),
-    warp::sync()
-);
-machine!(
-    Narrow,
-    own,
-    load_alone,
-    false,
-    special::thread() % 32,
-    32,
-    |condition| warp::ballot(condition),
-    |value, from| warp::broadcast(value, from),
-    warp::sync()
-);
-machine!(
-    SharedWarp,
-    shared,
-    load_relaxed,
-    true,
-    special::thread() % 32,
-    32,
-    |condition| warp::ballot(condition),
-    |value, from| warp::broadcast(value, from),
-    warp::sync()
-);
+machine!(warp Warp, own, load_relaxed, false);
+machine!(warp Narrow, own, load_alone, false);
+machine!(warp SharedWarp, shared, load_relaxed, true);
 machine!(Lane, own, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, ());
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

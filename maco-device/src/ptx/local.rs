@@ -4,45 +4,32 @@
 
 use core::arch::asm;
 
-/// `ld.relaxed.gpu`: a poll.
-///
-/// # Safety
-/// `at` is an aligned word of global memory.
-#[inline(always)]
-pub unsafe fn load_relaxed(at: *const u32) -> u32 {
-    super::delay::delay();
-    let value: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.relaxed.gpu.global.u32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
-    value
+/// Relaxed polls of a word, which differ in the type that the PTX lint tells them apart by.
+macro_rules! polls {
+    ($($(#[$doc:meta])* $name:ident: $ty:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `at` is an aligned word of global memory.
+        #[inline(always)]
+        pub unsafe fn $name(at: *const u32) -> u32 {
+            super::delay::delay();
+            let value: u32;
+            // SAFETY: the caller promises the address.
+            unsafe { asm!(concat!("ld.relaxed.gpu.global.", $ty, " {0}, [{1}];"), out(reg32) value, in(reg64) at, options(nostack)) };
+            value
+        }
+    )*};
 }
-
-/// [`load_relaxed`] of a warp that runs a task by itself, which has been published: no other warp decides the same. Untyped, so that the PTX lint tells it from a
-/// look at a gate, which is announced.
-///
-/// # Safety
-/// `at` is an aligned word of global memory.
-#[inline(always)]
-pub unsafe fn load_alone(at: *const u32) -> u32 {
-    super::delay::delay();
-    let value: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.relaxed.gpu.global.b32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
-    value
-}
-
-/// The same before the task is turned to: what it has seen is looked at, and acquired, where [`load_alone`] is. Of signed words, so that the PTX lint, which
-/// cannot follow it there, asks for the fence behind that one.
-///
-/// # Safety
-/// `at` is an aligned word of global memory.
-#[inline(always)]
-pub unsafe fn load_ahead(at: *const u32) -> u32 {
-    super::delay::delay();
-    let value: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.relaxed.gpu.global.s32 {0}, [{1}];", out(reg32) value, in(reg64) at, options(nostack)) };
-    value
+polls! {
+    /// `ld.relaxed.gpu`: a poll.
+    load_relaxed: "u32";
+    /// [`load_relaxed`] of a warp that runs a task by itself, which has been published: no other warp decides the same. Untyped, which tells it from a look at a
+    /// gate, which is announced.
+    load_alone: "b32";
+    /// The same before the task is turned to: what it has seen is looked at, and acquired, where [`load_alone`] is. Of signed words: the lint, which cannot follow
+    /// it there, asks for the fence behind that one.
+    load_ahead: "s32";
 }
 
 /// `red.relaxed.gpu.add`, after a release fence: a signal without result.

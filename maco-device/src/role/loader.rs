@@ -11,7 +11,6 @@ use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
 use crate::hardware::{special, tma};
 use crate::row::{RowInputs, RowOutputs};
-use crate::split::Split;
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -323,7 +322,4 @@ impl Role for Loader {
             unsafe { self.ring.acquire(scratch_pages(SHARED), 0, |_| ()) };
         }
     }
-
-    #[inline(always)]
-    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
 }

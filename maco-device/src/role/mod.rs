@@ -42,8 +42,8 @@ mod stream;
 mod streamed;
 pub mod waits;
 
-/// A role. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`], [`Role::store`]
-/// and those of pairs must agree on the ring.
+/// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`],
+/// [`Role::store`] and those of pairs must agree on the ring.
 pub trait Role: Sized {
     /// Whether bodies without tensor cores are functions of their own, run by [`Share::consumers`].
     const CALLS: bool = false;
@@ -68,33 +68,40 @@ pub trait Role: Sized {
     }
 
     /// One step of a contraction.
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Self::Accumulator<I, J>, a: Parts, b: Parts);
+    #[inline(always)]
+    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _acc: &mut Self::Accumulator<I, J>, _a: Parts, _b: Parts) {}
 
     /// The end of a contraction, or of a part of it. Operands of the epilogue are those of `task`, which writes `y`.
+    #[inline(always)]
     fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
-        acc: Self::Accumulator<I, J>,
-        y: Tile<E, I, J>,
-        split: Split,
-        task: Task,
-    );
+        _acc: Self::Accumulator<I, J>,
+        _y: Tile<E, I, J>,
+        _split: Split,
+        _task: Task,
+    ) {
+    }
 
     /// One step of two contractions with the same `a`.
+    #[inline(always)]
     fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
         &mut self,
-        acc: (&mut Self::Accumulator<I, J>, &mut Self::Accumulator<I, J>),
-        a: Parts,
-        b: (Parts, Parts),
-    );
+        _acc: (&mut Self::Accumulator<I, J>, &mut Self::Accumulator<I, J>),
+        _a: Parts,
+        _b: (Parts, Parts),
+    ) {
+    }
 
     /// The end of two contractions, which become one result.
+    #[inline(always)]
     fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
-        acc: (Self::Accumulator<I, J>, Self::Accumulator<I, J>),
-        y: Tile<E, I, J>,
-        task: Task,
-        f: impl Fn(f32, f32) -> f32,
-    );
+        _acc: (Self::Accumulator<I, J>, Self::Accumulator<I, J>),
+        _y: Tile<E, I, J>,
+        _task: Task,
+        _f: impl Fn(f32, f32) -> f32,
+    ) {
+    }
 
     /// What this role does of work without tensor cores; what it has done to the ring comes back by [`Role::set_ring`].
     #[inline(always)]

@@ -9,15 +9,11 @@ use super::Role;
 use super::arena::{Arena, RUNNING, WAITING};
 use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, View, Wait};
 use crate::collective::SimtWarp;
-use crate::element::MmaElement;
-use crate::epilogue::Epilogue;
 use crate::hardware::{fence, local, memory, special, warp};
 use crate::machine;
 use crate::profile;
 use crate::protocol::{self, Names, Outcome, Run};
-use crate::split::Split;
 use crate::task::{Slot, Task};
-use crate::tile::{Parts, Tile};
 
 const SIGNAL: usize = offset_of!(Descriptor, signal);
 
@@ -373,23 +369,4 @@ impl Role for Narrow {
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
-
-    #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
-
-    #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
-
-    #[inline(always)]
-    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
-
-    #[inline(always)]
-    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
-        &mut self,
-        _: ((), ()),
-        _: Tile<E, I, J>,
-        _: Task,
-        _: impl Fn(f32, f32) -> f32,
-    ) {
-    }
 }

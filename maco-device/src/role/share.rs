@@ -8,15 +8,13 @@ use super::cores::ELEMENTWISE;
 use super::ring::Ring;
 use super::stream::{self, Stages};
 use crate::abi::CONSUMERS;
-use crate::element::{Element, MmaElement};
-use crate::epilogue::Epilogue;
+use crate::element::Element;
 use crate::halves;
 use crate::hardware::{special, warp};
 use crate::math::zip8;
 use crate::row::{RowInputs, RowOutputs};
-use crate::split::Split;
 use crate::task::Task;
-use crate::tile::{Inputs, Parts, Place, Tile};
+use crate::tile::{Inputs, Place, Tile};
 
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
@@ -119,25 +117,6 @@ impl Role for Share {
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
-
-    #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
-
-    #[inline(always)]
-    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), _: Tile<E, I, J>, _: Split, _: Task) {}
-
-    #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
-
-    #[inline(always)]
-    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
-        &mut self,
-        _: ((), ()),
-        _: Tile<E, I, J>,
-        _: Task,
-        _: impl Fn(f32, f32) -> f32,
-    ) {
-    }
 
     #[inline(always)]
     fn share(&self) -> Option<Share> {

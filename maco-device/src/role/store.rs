@@ -9,7 +9,7 @@ use crate::epilogue::Epilogue;
 use crate::hardware::{mbarrier, memory, tma};
 use crate::split::Split;
 use crate::task::Task;
-use crate::tile::{Parts, Tile};
+use crate::tile::Tile;
 
 /// The store thread's state.
 pub struct Store {
@@ -68,12 +68,6 @@ impl Role for Store {
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
-
-    #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), _: Parts, _: Parts) {}
-
-    #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), _: Parts, _: (Parts, Parts)) {}
 
     #[inline(always)]
     fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
