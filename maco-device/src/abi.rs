@@ -124,6 +124,9 @@ pub const NARROW: u16 = 4096;
 /// [`Descriptor::flags`], with [`NARROW`]: an entry of a list that stands for several tasks of a call, see [`Descriptor::run`]. It waits for nothing and signals
 /// nothing: the warps do so by themselves, for each of the tasks.
 pub const RUN: u16 = 8192;
+/// [`Descriptor::flags`] of a slot, with [`NARROW`]: the task was pushed before it is ready. Its first wait is for the number of tasks that a worker has ended, and its
+/// warp waits.
+pub const UNREADY: u16 = 16384;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
 pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], a fault for tests: the loader announces more bytes than it copies.

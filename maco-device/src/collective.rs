@@ -20,6 +20,13 @@ pub struct Warp<'a> {
     body: PhantomData<&'a mut Simt<'a>>,
 }
 
+/// The same pointer, computed here. What a body reads first is known before its inputs are there, but a compiler computes an address where it is used, which is
+/// behind the wait: `let at = maco::prepared(x.pointer(0, 0));` before `cta.wait_for_inputs()` has it ready.
+#[inline(always)]
+pub fn prepared<T>(pointer: *mut T) -> *mut T {
+    crate::hardware::special::same_pointer(pointer)
+}
+
 impl Warp<'_> {
     /// Threads of a warp: 32 on a GPU, 1 in a reference.
     pub const LANES: u32 = crate::hardware::warp::LANES;

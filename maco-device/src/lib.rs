@@ -48,7 +48,7 @@ use model as hardware;
 use ptx as hardware;
 
 pub use acc::{Acc, Fragments};
-pub use collective::{SimtWarp, Warp};
+pub use collective::{SimtWarp, Warp, prepared};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]

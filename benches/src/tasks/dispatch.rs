@@ -81,9 +81,10 @@ fn relay_reference(x: Tile<u32, 1, 4>) {
 /// The tensor has four words for every tile, at a 16-byte boundary.
 #[maco::task(simt, warp, prologue, tile(i = 4), cpu = relay_reference)]
 pub unsafe fn relay(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
+    let at = maco::prepared(x.pointer(0, 0));
     if cta.wait_for_inputs() && cta.lane == 0 {
         // SAFETY: one tile is 16 aligned bytes of a live tensor, and one thread touches them.
-        unsafe { body::relay(x.pointer(0, 0)) }
+        unsafe { body::relay(at) }
     }
 }
 

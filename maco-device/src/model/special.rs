@@ -67,6 +67,11 @@ pub fn opaque(base: u32) -> u32 {
     base
 }
 
+/// The same address.
+pub fn same_pointer<T>(pointer: *mut T) -> *mut T {
+    pointer
+}
+
 /// The thread has polled in vain, or has found what it polled for.
 pub fn polled(found: bool) {
     with(|thread| thread.tested(found));

@@ -32,6 +32,25 @@ polls! {
     load_ahead: "s32";
 }
 
+/// Release, then `st.relaxed.gpu` of 1 if the signal is the only one (`sole` is not 0), else `red.relaxed.gpu.add` of 1: everything this thread wrote or observed comes
+/// before it. No branch is behind the fence.
+///
+/// # Safety
+/// `at` is an aligned word of global memory.
+#[inline(always)]
+pub unsafe fn signal(at: *mut u32, sole: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!(
+            "{{.reg .pred sole; setp.ne.u32 sole, {1}, 0; fence.release.gpu; @sole st.relaxed.gpu.global.u32 [{0}], 1; @!sole red.relaxed.gpu.global.add.u32 [{0}], 1;}}",
+            in(reg64) at,
+            in(reg32) sole,
+            options(nostack)
+        )
+    }
+}
+
 /// `red.relaxed.gpu.add`, after a release fence: a signal without result.
 ///
 /// # Safety

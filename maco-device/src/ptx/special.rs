@@ -24,6 +24,15 @@ pub fn opaque(base: u32) -> u32 {
     same
 }
 
+/// The same pointer, computed where this is: neither LLVM nor ptxas moves what it depends on to where it is used.
+#[inline(always)]
+pub fn same_pointer<T>(pointer: *mut T) -> *mut T {
+    let same: *mut T;
+    // SAFETY: copies a register; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u64 {0}, {1};", out(reg64) same, in(reg64) pointer, options(nostack, nomem)) };
+    same
+}
+
 /// Polls of what carries flags: a thread of a GPU has nothing else to do.
 #[inline(always)]
 pub fn polled(_: bool) {}

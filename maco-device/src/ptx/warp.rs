@@ -67,16 +67,27 @@ pub fn ballot(condition: bool) -> u32 {
     lanes
 }
 
-/// Whether `condition` holds in any lane.
-#[inline(always)]
-pub fn any(condition: bool) -> bool {
-    ballot(condition) != 0
+/// A vote whose answer is a predicate: nothing is to be compared before the branch behind it.
+macro_rules! votes {
+    ($($(#[$doc:meta])* $name:ident: $mode:literal;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(condition: bool) -> bool {
+            let answer: u32;
+            // SAFETY: called by whole warps in convergent code.
+            unsafe {
+                asm!("{{.reg .pred p; setp.ne.u32 p, {1}, 0;", concat!("vote.sync.", $mode, ".pred p, p, 0xffffffff; selp.u32 {0}, 1, 0, p;}}"),
+                    out(reg32) answer, in(reg32) condition as u32, options(nostack))
+            };
+            answer != 0
+        }
+    )*};
 }
-
-/// Whether `condition` holds in all lanes.
-#[inline(always)]
-pub fn all(condition: bool) -> bool {
-    ballot(condition) == u32::MAX
+votes! {
+    /// Whether `condition` holds in any lane.
+    any: "any";
+    /// Whether `condition` holds in all lanes.
+    all: "all";
 }
 
 /// Lanes whose `value` is this lane's.

@@ -7,12 +7,12 @@ use core::mem::offset_of;
 
 use super::Role;
 use super::arena::{Arena, RUNNING, WAITING};
-use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, View, Wait};
+use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, UNREADY, View, Wait};
 use crate::collective::SimtWarp;
 use crate::hardware::{fence, local, memory, special, warp};
 use crate::machine;
 use crate::profile;
-use crate::protocol::{self, Names, Outcome, Run};
+use crate::protocol::{self, Names, Outcome, Run, Until};
 use crate::task::{Slot, Task};
 
 const SIGNAL: usize = offset_of!(Descriptor, signal);
@@ -120,13 +120,6 @@ fn looked_at(wait: Wait) -> Wait {
     if wait.need & CARRIED != 0 { NONE } else { wait }
 }
 
-/// One look of this lane, by `load`.
-#[inline(always)]
-unsafe fn look(counters: *const u32, wait: Wait, load: unsafe fn(*const u32) -> u32) -> u32 {
-    // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
-    if wait.counter == NO_COUNTER { wait.need } else { unsafe { load(counters.wrapping_add(wait.counter as usize)) } }
-}
-
 /// A task that a warp runs by itself.
 pub struct Narrow {
     launch: *const Launch,
@@ -142,22 +135,26 @@ pub struct Narrow {
     looked: bool,
     /// Its end takes no more than a release and at most one signal.
     brief: bool,
+    /// Where its first signal goes.
+    to: *mut u32,
     /// [`SHUT`], [`OPEN`], [`STOPPED`] or [`ENDED`].
     state: u32,
 }
 
 impl Narrow {
-    /// The task whose descriptor is the one at `index`, `words`; `slot` is where the views of its call are. If it is `ready`, its inputs have been waited for.
-    /// `seen` is what [`Narrow::end`] of the task before has seen of it.
+    /// The task whose descriptor is the one at `index`, `words`; `slot` is where the views of its call are. If it is of a `run`, nobody else waits for its inputs, and
+    /// signals its end; else it waits only if it was pushed [`UNREADY`]. `seen` is what [`Narrow::end`] of the task before has seen of it.
     ///
     /// # Safety
     /// A whole consumer warp calls, of a live launch; the slot stays valid while the value is used.
     #[inline(always)]
-    pub unsafe fn new(launch: *const Launch, slot: u32, index: u32, words: Words, ready: bool, (seen, looked): (u32, bool)) -> Narrow {
-        let state = if ready { OPEN } else { SHUT };
+    pub unsafe fn new(launch: *const Launch, slot: u32, index: u32, words: Words, run: bool, (seen, looked): (u32, bool)) -> Narrow {
         let flags = words.at(offset_of!(Descriptor, flags));
-        let brief = !ready && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
-        Narrow { launch, counters: arena().counters(), lane: warp::lane_again(), slot, index, words, seen, looked, brief, state }
+        let state = if run || flags & UNREADY as u32 != 0 { SHUT } else { OPEN };
+        let brief = run && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
+        let counters = arena().counters();
+        let to = special::same_pointer(counter(counters, words.at(SIGNAL)));
+        Narrow { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state }
     }
 
     /// Its number in the plan.
@@ -170,6 +167,12 @@ impl Narrow {
     #[inline(always)]
     pub fn has(&self, flag: u16) -> bool {
         self.words.at(offset_of!(Descriptor, flags)) & flag as u32 != 0
+    }
+
+    /// Whether it has not begun, and never will, since the launch is aborted.
+    #[inline(always)]
+    pub fn stopped(&self) -> bool {
+        self.state == STOPPED
     }
 
     /// Waits until the task may run; once it has, returns at once. False if the launch is aborted before.
@@ -201,6 +204,9 @@ impl Narrow {
     #[inline(always)]
     unsafe fn waits(&self) -> (Wait, bool) {
         let (mut wait, lane) = (self.words.inline(self.lane), self.lane);
+        if self.has(UNREADY) {
+            return (if lane == 0 { wait } else { NONE }, true);
+        }
         if self.words.is_brief() {
             return (looked_at(wait), true);
         }
@@ -246,24 +252,33 @@ impl Narrow {
         unsafe {
             let (wait, known) = self.waits();
             if known {
-                if warp::all(wait.counter == NO_COUNTER) {
+                let waiting = warp::ballot(wait.counter != NO_COUNTER);
+                if waiting == 0 {
                     // Nothing to acquire.
                     return true;
                 }
-                let counters = self.counters.cast_const();
-                let (mut seen, mut looks) = (if self.looked { self.seen } else { look(counters, wait, local::load_alone) }, 0);
+                // Lanes without a wait look where another one does, so that a look is one instruction, without a branch.
+                let common = warp::broadcast(wait.counter, waiting.trailing_zeros());
+                let waits = wait.counter != NO_COUNTER;
+                let (counter, need) = if waits { (wait.counter, wait.need) } else { (common, 0) };
+                let at = self.counters.cast_const().wrapping_add(counter as usize);
+                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { local::load_alone(at) }, 0);
                 // One look at a time: the release behind a short body would wait for another one that is under way.
                 while looks < LOOKS {
-                    if warp::all(seen >= wait.need) {
+                    if warp::all(seen >= need) {
                         fence::acquire_gpu();
                         warp::sync();
                         return true;
                     }
-                    seen = look(counters, wait, local::load_alone);
+                    seen = local::load_alone(at);
                     looks += 1;
                 }
             }
             let run = Run::new(&machine::Narrow, &*self.launch, special::block());
+            if self.has(UNREADY) {
+                let Wait { counter, need } = self.words.inline(0);
+                return Until::of(counter, need).wait(&machine::Narrow, &run) == Outcome::Ready;
+            }
             let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
             self.say(WAITING);
             let outcome = protocol::wait(&machine::Narrow, &run, descriptor, views(self.slot));
@@ -290,16 +305,18 @@ impl Narrow {
         if let Some(next) = next
             && next.is_brief()
         {
-            // SAFETY: passed on from the caller.
-            seen = (unsafe { look(self.counters, looked_at(next.inline(self.lane)), local::load_ahead) }, true);
+            let Wait { counter, need } = looked_at(next.inline(self.lane));
+            // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
+            let found =
+                if counter == NO_COUNTER { need } else { unsafe { local::load_ahead(self.counters.wrapping_add(counter as usize)) } };
+            seen = (found, true);
         }
         let [signal, second] = [self.words.at(SIGNAL), self.words.at(SIGNAL + 4)];
         // One lane: a second addition would count twice.
         if self.state != ENDED && signal != NO_COUNTER && self.lane == 0 {
-            fence::release_gpu();
             // SAFETY: passed on from the caller; the plan wrote the overflow.
             unsafe {
-                send(self.counters, signal);
+                local::signal(self.to, signal & SOLE);
                 if second != NO_COUNTER {
                     send(self.counters, second);
                     let [waits, signals] = self.words.extra();
@@ -316,12 +333,18 @@ impl Narrow {
     }
 }
 
+/// The word of a signal.
+#[inline(always)]
+fn counter(counters: *mut u32, signal: u32) -> *mut u32 {
+    counters.wrapping_add((signal & !SOLE) as usize)
+}
+
 /// Sends one signal, behind a release fence.
 #[inline(always)]
 unsafe fn send(counters: *mut u32, signal: u32) {
     // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
     unsafe {
-        let counter = counters.add((signal & !SOLE) as usize);
+        let counter = counter(counters, signal);
         if signal & SOLE != 0 { local::store_relaxed(counter, 1) } else { local::add_relaxed(counter, 1) }
     }
 }
@@ -359,9 +382,8 @@ impl Role for Narrow {
             warp::sync();
             let signal = self.words.at(SIGNAL);
             if signal != NO_COUNTER && self.lane == 0 {
-                fence::release_gpu();
                 // SAFETY: one signal, as for all.
-                unsafe { send(self.counters, signal) };
+                unsafe { local::signal(self.to, signal & SOLE) };
             }
             self.state = ENDED;
         }

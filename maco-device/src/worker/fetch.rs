@@ -1,8 +1,9 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
-use super::{admitted, place, stop, supervise, waits};
-use crate::abi::{Descriptor, Launch, OP_DRAIN, OP_END, OPERANDS};
+use super::{admitted, flight, place, stop, supervise, waits};
+use crate::abi::{Descriptor, Launch, NARROW, OP_DRAIN, OP_END, OPERANDS, UNREADY};
 use crate::machine::{Lane, Warp};
+use crate::profile;
 use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::arena::{self, ARRIVALS, Arena};
@@ -15,6 +16,10 @@ const VIEW_WORDS: u32 = 8 * OPERANDS as u32;
 const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
 // A batch has it in the last register of a descriptor's first lane.
 const _: () = assert!(VIEWS == 3);
+/// Word of [`Descriptor::flags`].
+const WAYS: u32 = flight::WAYS / 4;
+/// First word of [`Descriptor::wait`].
+const WAIT: u32 = core::mem::offset_of!(Descriptor, wait) as u32 / 4;
 /// First word of [`Descriptor::coord`]: a lane's first.
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32 / 4;
 const _: () = assert!(COORD.is_multiple_of(4));
@@ -327,22 +332,27 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
                 stop(arena, run, n);
                 return;
             };
-            let descriptor = fetch_pushed(tables, push, lane);
+            let mut descriptor = fetch_pushed(tables, push, lane);
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
+            // Counted from 1.
+            let [worker, ended] = [DESCRIPTOR_WORDS, DESCRIPTOR_WORDS + 1].map(|word| warp::broadcast(descriptor, word));
+            // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body. It notes nothing of it.
+            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & NARROW != 0 && !profile::records(arena);
+            if by_warp {
+                let change = |word, old, new| if lane == word { new } else { old };
+                descriptor = change(WAYS, descriptor, descriptor | UNREADY as u32);
+                descriptor = change(WAIT, descriptor, worker);
+                descriptor = change(WAIT + 1, descriptor, ended);
+            }
             views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
             if !fill(arena, n, lane, descriptor, views) {
                 return;
             }
             arena::arrive(arena.posted(place(n).0), lane);
-            // Counted from 1.
-            let ended = warp::broadcast(descriptor, DESCRIPTOR_WORDS + 1);
-            if ended != 0 {
-                let until = Until::of(warp::broadcast(descriptor, DESCRIPTOR_WORDS), ended);
-                if until.wait(&Warp, run) == Outcome::Abort {
-                    stop(arena, run, n);
-                    return;
-                }
+            if ended != 0 && !by_warp && Until::of(worker, ended).wait(&Warp, run) == Outcome::Abort {
+                stop(arena, run, n);
+                return;
             }
             let announced = notice::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
             arena::arrive(arena.ready(place(n).0), lane);

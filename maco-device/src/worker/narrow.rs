@@ -134,7 +134,7 @@ mod device {
                 k += step;
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
-                let mut role = Narrow::new(launch, slot, index, task, !own.is_run(), seen);
+                let mut role = Narrow::new(launch, slot, index, task, own.is_run(), seen);
                 say(arena, n, role.task(), own.is_run());
                 if role.has(EARLY) || role.pass() {
                     dispatch::<C, Narrow, Narrowed<C, F>>(&mut role, Task::new(slot, launch), op);
@@ -148,7 +148,8 @@ mod device {
                     seen = saw;
                 }
                 ran.note(arena);
-                if role.has(LOST_ARRIVE) {
+                // What is in a slot alone and has not begun does not end: nobody is told.
+                if role.has(LOST_ARRIVE) || !own.is_run() && role.stopped() {
                     whole = false;
                     break;
                 }

@@ -40,7 +40,9 @@ fn options(device: &Device) -> Vec<PlanOptions> {
         (Schedule::SpareWarps(3.min(all)), all),
     ]
     .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule))
-    .into()
+    .into_iter()
+    .chain([PlanOptions::new().workers(ctas(1)).schedule(Schedule::Schedulers(1)).look_ahead(true)])
+    .collect()
 }
 
 /// Runs `mixed` under `seeds` seeds in each of the plans; the results of all.

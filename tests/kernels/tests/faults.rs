@@ -192,13 +192,16 @@ fn lost_pushes(device: &Device) {
 /// A body that waits for a flag in memory, longer than the deadline.
 macro_rules! a_flag_that_is_never_raised {
     ($device:ident, $kernel:ident, $task:literal, $tile:literal) => {{
-        let n = $tile * 300;
-        let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
-        let (x, watch) = ($device.upload(&data, [n]).unwrap(), Watch::new($device));
+        let watch = Watch::new($device);
         let [down, up] = [0u32, 1].map(|flag| $device.upload(&[flag], [1]).unwrap());
-        let dims = faults::$kernel::Dims { N: n as u64 };
-        for schedule in SCHEDULES {
-            let plan = faults::$kernel::plan_with($device, dims, &PlanOptions::new().deadline(DEADLINE).schedule(schedule)).unwrap();
+        let with = |schedule| PlanOptions::new().deadline(DEADLINE).schedule(schedule);
+        // Of one tile the second task is pushed while the first one runs.
+        let ahead = (with(Schedule::Schedulers(1)).look_ahead(true), 1);
+        for (options, tiles) in SCHEDULES.map(|schedule| (with(schedule), 300)).into_iter().chain([ahead]) {
+            let n = $tile * tiles;
+            let data: Vec<f32> = (0..n).map(|n| n as f32).collect();
+            let (x, dims) = ($device.upload(&data, [n]).unwrap(), faults::$kernel::Dims { N: n as u64 });
+            let plan = faults::$kernel::plan_with($device, dims, &options).unwrap();
             let run = |flag: &Tensor<u32>| {
                 let mut y = $device.upload(&vec![-1f32; n], [n]).unwrap();
                 match &watch {
@@ -219,7 +222,7 @@ macro_rules! a_flag_that_is_never_raised {
                 plan.recover().unwrap();
             }
             for _ in 0..3 {
-                assert_eq!(run(&up).unwrap(), data, "{schedule}");
+                assert_eq!(run(&up).unwrap(), data, "{options:?}");
             }
         }
     }};

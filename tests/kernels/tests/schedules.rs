@@ -1,12 +1,12 @@
 //! Neither the number of workers nor the schedule changes a bit of any result, roundings included.
 mod support;
 
-use kernels::random::{accumulate, merge, nudge, ops};
+use kernels::random::{accumulate, lift, merge, nudge, ops};
 use kernels::{dense, regions, uneven};
 use maco::{Arguments, Device, Error, Node, PlanOptions, Report, Schedule, TaskGraph, Tensor, TensorElement, bf16, tasks};
 use support::{Matrix, poisoned};
 
-on_every_device!(products, rows, halos, drains, drained_products, a_long_chain, a_wide_fan, more_workers_than_tasks);
+on_every_device!(products, rows, halos, drains, drained_products, a_long_chain, a_chain_of_warps, a_wide_fan, more_workers_than_tasks);
 
 /// One worker, some, all.
 fn options(device: &Device) -> Vec<PlanOptions> {
@@ -190,6 +190,21 @@ fn a_long_chain(device: &Device) {
             graph.custom(&nudge::SPEC, [y.into(), 3i32.into()]);
             graph.custom(&accumulate::SPEC, [y.into(), z.into()]);
             graph.tile(&[32, 64]);
+        }
+        y
+    });
+}
+
+/// 400 calls of tasks of one warp, a row each, and among them some of all threads: what a scheduler pushes ahead waits in a warp, or in the fetcher.
+fn a_chain_of_warps(device: &Device) {
+    sums_to(device, 1.0 + 400.0 * 3.0 + 40.0, |graph, x, z| {
+        let y = graph.elementwise(&tasks::copy::SPEC, x);
+        for call in 0..400 {
+            graph.custom(&lift::SPEC, [y.into(), 3i32.into()]);
+            graph.tile(&[1]);
+            if call % 10 == 9 {
+                graph.custom(&accumulate::SPEC, [y.into(), z.into()]);
+            }
         }
         y
     });
