@@ -233,7 +233,7 @@ impl Role for Loader {
             return;
         }
         let (rows, cols) = (w.rows(), w.cols());
-        let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() * E::BYTES);
+        let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() as u64 * E::BYTES as u64);
         // Rows in pieces come in boxes: one copy for eight rows.
         let boxed = const { stream::boxed(J) } && w.view.map != NO_MAP;
         let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
@@ -254,12 +254,12 @@ impl Role for Loader {
                     }
                     return;
                 }
-                let mut from = first + (col * E::BYTES) as u64;
+                let mut from = first + col as u64 * E::BYTES as u64;
                 let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
                 while bytes > 0 && to < end {
                     // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
                     unsafe { tma::row(to, from, bytes, room.full) };
-                    from += stride as u64;
+                    from += stride;
                     to += stream::columns(J) * E::BYTES;
                 }
             };

@@ -120,7 +120,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     pub(crate) fn copies(self, rows: u32, cols: u32) -> bool {
         let inside = (self.row >= 0) & (self.col >= 0) & (rows <= self.rows()) & (cols <= self.cols());
-        inside & self.wide() & (cols * E::BYTES).is_multiple_of(16)
+        inside & self.wide() & cols.wrapping_mul(E::BYTES).is_multiple_of(16)
     }
 
     /// Loader: copies `rows` rows of `cols` columns from row `first` on to the next stage, one behind the other; false if the CTA no longer waits.

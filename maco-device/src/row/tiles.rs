@@ -101,7 +101,8 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
     const TILES: u32 = if R == 1 { 0 } else { 1 };
     #[inline(always)]
     fn bytes(self) -> u32 {
-        if R != 1 && self.comes() { self.cols() * E::BYTES } else { 0 }
+        // Of more than 4 GiB: as many as there are, and not what is left of them in 32 bits.
+        if R != 1 && self.comes() { self.cols().saturating_mul(E::BYTES) } else { 0 }
     }
     #[inline(always)]
     unsafe fn fetch_singles(self, ring: &mut Ring) -> bool {
@@ -245,3 +246,23 @@ macro_rules! tuple_outputs {
 }
 tuple_outputs!(A 0, B 1);
 tuple_outputs!(A 0, B 1, C 2);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::RowInputs;
+    use crate::Tile;
+    use crate::abi::View;
+
+    /// Rows of 4 GiB and a little more are not taken for that little.
+    #[test]
+    fn rows_beyond_32_bits_of_bytes_do_not_come_through_the_ring() {
+        let bytes = |cols: u32| {
+            let view = View { base: 1 << 40, rows: 8, cols, row_stride: cols, col_stride: 1, ..View::default() };
+            RowInputs::bytes(Tile::<f32, 8, 0>::new(view, 0, 0, 0))
+        };
+        assert_eq!(bytes(64), 256);
+        for beyond in [4, 64, 16384] {
+            assert_eq!(bytes((1 << 30) + beyond), u32::MAX, "{beyond} elements beyond 4 GiB");
+        }
+    }
+}
