@@ -14,7 +14,7 @@ pub(crate) struct Narrow;
 pub(crate) struct Lane;
 
 macro_rules! machine {
-    (warp $ty:ident, $own:ident, $load:ident, $roomy:literal) => {
+    (warp $ty:ident, $own:ident, $load:ident, $roomy:literal, $give_up:expr) => {
         machine!(
             $ty,
             $own,
@@ -24,10 +24,11 @@ macro_rules! machine {
             32,
             |condition| warp::ballot(condition),
             |value, from| warp::broadcast(value, from),
-            warp::sync()
+            warp::sync(),
+            $give_up
         );
     };
-    ($ty:ident, $own:ident, $load:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr) => {
+    ($ty:ident, $own:ident, $load:ident, $roomy:literal, $lane:expr, $lanes:literal, |$condition:ident| $vote:expr, |$value:ident, $from:ident| $broadcast:expr, $converge:expr, $give_up:expr) => {
         // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns); a warp's lanes meet at a
         // warp barrier after the fence.
         unsafe impl Machine for $ty {
@@ -58,6 +59,10 @@ macro_rules! machine {
             #[inline(always)]
             fn converge(&self) {
                 $converge
+            }
+            #[inline(always)]
+            fn give_up(&self) {
+                $give_up
             }
             #[inline(always)]
             unsafe fn own_load(&self, at: *const u32) -> u32 {
@@ -143,9 +148,9 @@ macro_rules! machine {
         }
     };
 }
-machine!(warp Warp, own, load_relaxed, false);
-machine!(warp Narrow, own, load_alone, false);
-machine!(warp SharedWarp, shared, load_relaxed, true);
-machine!(Lane, own, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, ());
+machine!(warp Warp, own, load_relaxed, false, ());
+machine!(warp Narrow, own, load_alone, false, warp::give_up());
+machine!(warp SharedWarp, shared, load_relaxed, true, ());
+machine!(Lane, own, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, (), ());
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

@@ -88,6 +88,72 @@ impl<'a> Flow<'a> {
         reached.iter().all(|&n| hit(&self.statements[n]) || (!stop(&self.statements[n]) && !edge(n)))
     }
 
+    /// [`Flow::meets`] forward, along the paths that can be taken: where numbers that were written on a path decide at a branch, it goes one way only.
+    /// Compilers let paths meet that part again at once, by a number that says where they came from.
+    pub fn meets_known(&self, from: usize, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
+        let deciding = self.deciding(from, |statement| hit(statement) || stop(statement));
+        let mut open: Vec<(usize, Known<'a>)> = self.next[from].iter().map(|&n| (n, Known::default())).collect();
+        let mut seen: BTreeSet<(usize, Known<'a>)> = open.iter().cloned().collect();
+        while let Some((n, mut known)) = open.pop() {
+            let statement = &self.statements[n];
+            if hit(statement) {
+                continue;
+            }
+            let ended = self.next[n].is_empty() && !statement.last && statement.opcode() != "trap";
+            if stop(statement) || ended {
+                return false;
+            }
+            let taken = statement.branch().and(statement.guard).and_then(|guard| known.guard(guard));
+            let always = |register: &str| self.always(register);
+            known.run(statement, always);
+            for &next in &self.next[n] {
+                // Behind a branch comes what it jumps to, or else the next statement.
+                let jumps = next != n + 1;
+                let mut known = known.clone();
+                known.0.retain(|name, _| deciding.get(&next).is_some_and(|deciding| deciding.contains(name)));
+                if taken.is_none_or(|taken| taken == jumps) && seen.insert((next, known.clone())) {
+                    open.push((next, known));
+                }
+            }
+        }
+        true
+    }
+
+    /// The number that a register has wherever it has one.
+    fn always(&self, register: &str) -> Option<i64> {
+        let Some(&[n]) = self.writes.get(register).map(Vec::as_slice) else { return None };
+        let statement = &self.statements[n];
+        if statement.guard.is_some() || !statement.opcode().starts_with("mov.") {
+            None
+        } else {
+            operands(statement.text).nth(1)?.parse().ok()
+        }
+    }
+
+    /// Of the statements between `from` and those that `end` accepts: the registers that decide at a branch behind them, if nothing is written to these before.
+    fn deciding(&self, from: usize, end: impl Fn(&Statement<'_>) -> bool) -> BTreeMap<usize, BTreeSet<&'a str>> {
+        let region = self.reach(from, Way::Forward, &end);
+        let mut deciding: BTreeMap<usize, BTreeSet<&'a str>> = region.iter().map(|&n| (n, BTreeSet::new())).collect();
+        let mut open: BTreeSet<usize> = region.iter().copied().collect();
+        while let Some(n) = open.pop_last() {
+            let statement = &self.statements[n];
+            let behind = if end(statement) { &[][..] } else { &self.next[n] };
+            let mut before: BTreeSet<&'a str> = behind.iter().filter_map(|next| deciding.get(next)).flatten().copied().collect();
+            if let Some(result) = result(statement)
+                && before.remove(result)
+                && Known::makes(statement)
+            {
+                before.extend(operands(statement.text).skip(1).filter(|operand| operand.starts_with('%')));
+            }
+            before.extend(statement.branch().and(statement.guard).map(|guard| guard.trim_start_matches('!')));
+            if deciding.get(&n) != Some(&before) {
+                deciding.insert(n, before);
+                open.extend(self.before[n].iter().filter(|before| deciding.contains_key(before)));
+            }
+        }
+        deciding
+    }
+
     /// Whether some path from `from` meets `hit` before it meets `stop`.
     pub fn may_meet(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
         self.reach(from, way, stop).into_iter().any(|n| hit(&self.statements[n]))
@@ -136,6 +202,60 @@ impl<'a> Flow<'a> {
         };
         let reached = self.reach(at, Way::Backward, defines);
         reached.into_iter().map(|n| &self.statements[n]).filter(|statement| defines(statement)).map(number).collect()
+    }
+}
+
+/// Numbers that registers have on a path; those that it wrote there.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Known<'a>(BTreeMap<&'a str, i64>);
+
+impl<'a> Known<'a> {
+    fn value(&self, operand: &str) -> Option<i64> {
+        operand.parse().ok().or_else(|| self.0.get(operand).copied())
+    }
+
+    /// Whether a predicate holds.
+    fn guard(&self, guard: &str) -> Option<bool> {
+        let (name, negated) = guard.strip_prefix('!').map_or((guard, false), |name| (name, true));
+        self.value(name).map(|value| (value != 0) != negated)
+    }
+
+    /// What is known behind a statement.
+    fn run(&mut self, statement: &Statement<'a>, always: impl Fn(&str) -> Option<i64>) {
+        let Some(result) = result(statement) else { return };
+        let made = if statement.guard.is_some() { None } else { self.made(statement, always) };
+        match made {
+            Some(value) => self.0.insert(result, value),
+            None => self.0.remove(result),
+        };
+    }
+
+    /// Whether [`Known::made`] can tell what a statement makes.
+    fn makes(statement: &Statement<'_>) -> bool {
+        ["mov.", "setp.eq.", "setp.ne.", "not.pred", "and.pred", "or.pred", "selp."]
+            .iter()
+            .any(|start| statement.opcode().starts_with(start))
+    }
+
+    /// What a statement makes of what is known.
+    fn made(&self, statement: &Statement<'a>, always: impl Fn(&str) -> Option<i64>) -> Option<i64> {
+        let operands: Vec<&str> = operands(statement.text).skip(1).collect();
+        let value = |n: usize| operands.get(n).and_then(|operand| self.value(operand).or_else(|| always(operand)));
+        let truth = |n: usize| Some(value(n)? != 0);
+        let mut parts = statement.opcode().split('.');
+        let made = match (parts.next()?, parts.next().unwrap_or_default()) {
+            ("mov", _) => value(0)?,
+            ("setp", "eq") => (value(0)? == value(1)?).into(),
+            ("setp", "ne") => (value(0)? != value(1)?).into(),
+            ("not", "pred") => (!truth(0)?).into(),
+            ("and", "pred") if [truth(0), truth(1)].contains(&Some(false)) => 0,
+            ("and", "pred") => (truth(0)? && truth(1)?).into(),
+            ("or", "pred") if [truth(0), truth(1)].contains(&Some(true)) => 1,
+            ("or", "pred") => (truth(0)? || truth(1)?).into(),
+            ("selp", _) => value(if truth(2)? { 0 } else { 1 })?,
+            _ => return None,
+        };
+        Some(made)
     }
 }
 

@@ -32,6 +32,8 @@ pub struct Statement<'a> {
     pub text: &'a str,
     /// The first word: every rule asks for it.
     opcode: &'a str,
+    /// The predicate under which it runs, as it is written: `%p1`, or `!%p1`.
+    pub guard: Option<&'a str>,
     /// What a comment `// maco:allow(…)` on this line or alone on the line before permits.
     pub allowed: Option<&'a str>,
     /// A call of a function that never returns, as of a panic.
@@ -41,8 +43,10 @@ pub struct Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
-    fn new(text: &'a str, allowed: Option<&'a str>, place: Option<(u32, u32)>) -> Statement<'a> {
-        Statement { text, opcode: text.split_whitespace().next().unwrap_or_default(), allowed, last: false, place }
+    fn new(whole: &'a str, allowed: Option<&'a str>, place: Option<(u32, u32)>) -> Statement<'a> {
+        let text = unpredicated(whole);
+        let guard = whole.strip_prefix('@').and_then(|rest| rest.split_whitespace().next());
+        Statement { text, opcode: text.split_whitespace().next().unwrap_or_default(), guard, allowed, last: false, place }
     }
 
     /// `ld.global.b32` of `ld.global.b32 %r1, [%rd2]`.
@@ -168,7 +172,7 @@ impl<'a> Reader<'a> {
             match part {
                 "{" => self.depth += 1,
                 "}" => self.depth -= 1,
-                text => function.body.push(Statement::new(unpredicated(text), self.allowed, self.place)),
+                text => function.body.push(Statement::new(text, self.allowed, self.place)),
             }
         }
     }

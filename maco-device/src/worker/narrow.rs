@@ -146,6 +146,8 @@ mod device {
                         break;
                     }
                     seen = saw;
+                } else {
+                    role.hand_over();
                 }
                 ran.note(arena);
                 // What is in a slot alone and has not begun does not end: nobody is told.

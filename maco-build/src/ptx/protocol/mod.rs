@@ -269,10 +269,17 @@ impl Rules<'_, '_, '_> {
             // Not those of a body's own copies.
             let ends: BTreeSet<usize> =
                 consumers.iter().copied().filter(|&at| PROXY_GLOBAL(&self.flow.statements[at]) && !self.of_copy(at)).collect();
-            for at in consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect::<Vec<_>>() {
+            let writes: Vec<usize> = consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect();
+            const TEXT: &str = "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end";
+            for &at in &writes {
                 if !self.flow.reach(at, Way::Forward, ALL_THREADS).iter().any(|next| ends.contains(next)) {
-                    self.broken(at, "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end");
+                    self.broken(at, TEXT);
                 }
+            }
+            // Tasks of all threads have one end. Those of one warp have another one, and a third where a slot has but one: which of them a body comes to, flags say.
+            let kinds = if self.flow.statements.iter().any(ALONE) { 3 } else { 1 };
+            if let (Some(&at), true) = (writes.first(), ends.len() < kinds) {
+                self.broken(at, TEXT);
             }
         }
     }
@@ -305,6 +312,10 @@ impl Rules<'_, '_, '_> {
         let early = named.filter(|&&at| !flow.meets(at, Way::Backward, ACQUIRE, NEVER));
         let broken: BTreeSet<usize> = self.unfenced(&polls).into_iter().chain(early.copied()).collect();
         broken.into_iter().for_each(|at| self.broken(at, acquired));
+        // A warp that runs a task by itself has two ways from a poll: to the task, or to its end without it.
+        const ENDS: Is = |s| ARRIVE(s) || RELEASE(s) || op(s, "brx");
+        let without = |&&at: &&usize| ALONE(&self.flow.statements[at]) && !self.flow.meets_known(at, |s| ACQUIRE(s) || GIVEN_UP(s), ENDS);
+        polls.iter().filter(without).copied().collect::<Vec<_>>().into_iter().for_each(|at| self.broken(at, acquired));
         self.always(
             ACQUIRE,
             Way::Forward,

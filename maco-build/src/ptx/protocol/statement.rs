@@ -48,6 +48,8 @@ pub(super) const PART: Is = |s| s.opcode() == "atom.relaxed.gpu.global.add.s32" 
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
 /// The lanes of a warp.
 pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
+/// The same of a warp that runs a task by itself and has waited in vain: the launch is aborted, and the task does not begin.
+pub(super) const GIVEN_UP: Is = |s| MET_WARP(s) && s.text.ends_with(" 4294967295");
 /// Boxes of a tensor, or rows as they lie.
 pub(super) const COPY: Is = |s| op(s, "cp.async.bulk.") && s.opcode().contains("mbarrier::complete_tx");
 pub(super) const TMA_LOAD: Is = |s| COPY(s) && op(s, "cp.async.bulk.tensor");

@@ -270,6 +270,58 @@ fn every_rule_sees_its_mistake() {
     }
 }
 
+/// A warp that runs a task by itself, in vain or not: where both ways meet again, a predicate that was written on the way says which it was.
+const ALONE: &str = "
+$ALONE:
+ld.relaxed.gpu.global.b32 %r60, [%rd30];
+setp.eq.b32 %p30, %r60, 1;
+@%p30 bra $SEEN;
+mov.pred %p31, 0;
+@%p32 bra $AGAIN;
+bar.warp.sync 4294967295; // in vain
+mov.pred %p31, -1;
+$AGAIN:
+mov.b32 %r61, 2;
+@%p31 bra $OVER;
+bra.uni $ALONE;
+$SEEN:
+fence.acquire.gpu; // alone
+bar.warp.sync 0xffffffff;
+mov.b32 %r61, 1;
+$OVER:
+setp.eq.b32 %p33, %r61, 2;
+@%p33 bra $STOPPED;
+st.global.u32 [%rd32], %r60;
+fence.proxy.async.global; // of a run
+fence.proxy.async.global; // of what is in a slot alone
+fence.proxy.async.global; // of all threads
+fence.release.gpu; // alone
+red.relaxed.gpu.global.add.u32 [%rd33], 1;
+$STOPPED:
+mbarrier.arrive.shared::cta.b64 _, [%r13];
+fence.sc.cta;
+$LOOK:
+";
+
+#[test]
+fn a_warp_that_waits_alone_acquires_or_gives_up() {
+    let with = |alone: &str| lint(&ENTRY.replace("\nfence.sc.cta;\n$LOOK:\n", alone));
+    assert_eq!(with(ALONE), Vec::<String>::new());
+    for (line, word) in [
+        ("fence.acquire.gpu; // alone", "may not be visible"),
+        ("bar.warp.sync 4294967295; // in vain", "may not be visible"),
+        ("mov.pred %p31, 0;", "may not be visible"),
+        ("bar.warp.sync 0xffffffff;", "the warp meets"),
+        ("fence.release.gpu; // alone", "may overtake"),
+    ] {
+        let found = with(&ALONE.replace(&format!("{line}\n"), ""));
+        assert!(found.iter().any(|text| text.contains(word)), "`{line}`: {found:?}");
+    }
+    let ends = ["of a run", "of what is in a slot alone", "of all threads"];
+    let none = ends.iter().fold(ALONE.to_owned(), |alone, end| alone.replace(&format!("fence.proxy.async.global; // {end}\n"), ""));
+    assert!(with(&none).iter().any(|text| text.contains("TMA may not see this result")));
+}
+
 /// What the lint says of a function that an entry calls.
 fn called(body: &str) -> Vec<String> {
     let ptx = format!(
