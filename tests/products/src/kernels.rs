@@ -19,6 +19,24 @@ pub fn forms(
     matmul_tt(xt, w, tt);
 }
 
+/// [`forms`] of `f16`.
+#[maco::megakernel]
+pub fn forms_f16(
+    x: In<f16, M, K>,
+    xt: In<f16, K, M>,
+    w: In<f16, N, K>,
+    wt: In<f16, K, N>,
+    nt: Out<f16, M, N>,
+    nn: Out<f16, M, N>,
+    tn: Out<f16, M, N>,
+    tt: Out<f16, M, N>,
+) {
+    linear(x, w, nt);
+    matmul(x, wt, nn);
+    matmul_tn(xt, wt, tn);
+    matmul_tt(xt, w, tt);
+}
+
 #[maco::megakernel]
 pub fn gated(x: In<f16, M, K>, gate: In<f16, N, K>, up: In<f16, N, K>, y: Out<f16, M, N>) {
     gated_linear(x, gate, up, y);
@@ -31,8 +49,29 @@ pub fn batched(x: In<f16, B, M, K>, w: In<f16, B, N, K>, wt: In<f16, B, K, N>, y
 }
 
 #[maco::megakernel]
+pub fn batched_bf16(x: In<bf16, B, M, K>, w: In<bf16, B, N, K>, wt: In<bf16, B, K, N>, y: Out<bf16, B, M, N>, z: Out<bf16, B, M, N>) {
+    batched_linear(x, w, y);
+    batched_matmul(x, wt, z);
+}
+
+#[maco::megakernel]
 pub fn grouped(expert: In<u32, G>, x: In<bf16, G, T, K>, w: In<bf16, X, N, K>, y: Out<bf16, G, T, N>) {
     grouped_linear(expert, x, w, y);
+}
+
+#[maco::megakernel]
+pub fn grouped_gated_bf16(expert: In<u32, G>, x: In<bf16, G, T, K>, gate: In<bf16, X, N, K>, up: In<bf16, X, N, K>, y: Out<bf16, G, T, N>) {
+    grouped_gated_linear(expert, x, gate, up, y);
+}
+
+#[maco::megakernel]
+pub fn grouped_gated_f16(expert: In<u32, G>, x: In<f16, G, T, K>, gate: In<f16, X, N, K>, up: In<f16, X, N, K>, y: Out<f16, G, T, N>) {
+    grouped_gated_linear(expert, x, gate, up, y);
+}
+
+#[maco::megakernel]
+pub fn grouped_gated_f32(expert: In<u32, G>, x: In<f32, G, T, K>, gate: In<f32, X, N, K>, up: In<f32, X, N, K>, y: Out<f32, G, T, N>) {
+    grouped_gated_linear(expert, x, gate, up, y);
 }
 
 /// expert\[g\] = the first column of row g that has the largest number.
