@@ -45,7 +45,7 @@ fn options(device: &Device) -> Vec<PlanOptions> {
     .collect()
 }
 
-/// Runs `mixed` under `seeds` seeds in each of the plans; the results of all.
+/// Runs `mixed` in each of the plans under `seeds` seeds, no two of which are the same; the results of all.
 fn run(device: &Device, options: &[PlanOptions], seeds: u32) -> Vec<(Vec<bf16>, Vec<bf16>)> {
     let upload = |data: Vec<bf16>, shape: [u64; 2]| -> Tensor<bf16> { device.upload(&data, shape).unwrap() };
     let x = upload(data(M * K, 1, 3), [M as u64, K as u64]);
@@ -55,9 +55,10 @@ fn run(device: &Device, options: &[PlanOptions], seeds: u32) -> Vec<(Vec<bf16>, 
     let ids = device.upload(&ids, [M as u64]).unwrap();
     let start = data(M * K, 4, 9);
     let mut results: Vec<(Vec<bf16>, Vec<bf16>)> = Vec::new();
-    for options in options {
+    let plans = options.len() as u32;
+    for (nth, options) in (0..).zip(options) {
         let plan = mixed::plan_with(device, mixed::Dims { M: M as u64, K: K as u64, H: H as u64 }, options).unwrap();
-        for seed in 0..seeds {
+        for seed in (0..seeds).map(|round| round * plans + nth) {
             plan.set_delays(seed);
             let mut tape = upload(start.clone(), [M as u64, K as u64]);
             let poison = vec![bf16::from_f32(f32::NAN); M * K];

@@ -31,6 +31,15 @@ pub fn counted(x: In<f32, M, N>, by: f32, y: Out<f32, M, N>, z: Out<f32, M, N>) 
     steps(y, z).tile(4, 8).drain();
 }
 
+/// As the attribute says, four workers, whose tasks two scheduler CTAs push.
+#[maco::megakernel(workers = 4, schedulers = 2)]
+pub fn served(x: In<f32, M, N>, by: f32, y: Out<f32, M, N>) {
+    let large = temp::<f32, M, N>();
+    copy(x, large).tile(4, 1024);
+    scale(large, by).tile(4, 1024);
+    add(large, x, y).tile(4, 1024);
+}
+
 /// Products that are drained, before and behind element-wise tasks that are not.
 #[maco::megakernel]
 pub fn products(x: In<bf16, M, K>, w: [In<bf16, K, K>; 2], by: f32, y: Out<bf16, M, K>) {

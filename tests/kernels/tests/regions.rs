@@ -1,11 +1,24 @@
 //! In-place updates, halos, views, rows, gathers and raw SIMT: right on every device.
 mod support;
 
-use kernels::regions;
-use maco::Device;
+use kernels::{regions, uneven};
+use maco::{Device, Schedule};
 use support::{Matrix, poisoned};
 
-on_every_device!(blurred, halves, normed, embedded, reversed, accumulated);
+on_every_device!(blurred, halves, normed, embedded, reversed, accumulated, served);
+
+/// Schedulers that nobody asked for but the kernel's attribute.
+fn served(device: &Device) {
+    let (m, n) = (130, 70);
+    let x = Matrix::integers(m, n, 11, 99);
+    let plan = uneven::served::plan(device, uneven::served::Dims { M: m as u64, N: n as u64 }).unwrap();
+    assert_eq!((plan.graph().schedule, plan.workers()), (Schedule::Schedulers(2), 4));
+    for _ in 0..3 {
+        let mut y = poisoned::<f32>(device, m, n);
+        plan.run(&x.upload(device), 3.0, &mut y).unwrap();
+        x.map(|v| 4.0 * v).exactly(&y, "served");
+    }
+}
 
 fn blur(x: &Matrix) -> Matrix {
     let at = |r: isize, c: usize| if r < 0 || r as usize >= x.rows { 0.0 } else { x.at(r as usize, c) };
