@@ -2,10 +2,13 @@
 //!
 //! In flight: up to 192 KiB a multiprocessor. Of tasks that read less than 16 KiB, four blocks of eight elements of each of 256 threads; of tensors whose
 //! rows do not begin at multiples of 16 bytes, one element.
+//!
+//! Of floating-point elements a result is that of IEEE 754 in `f32`, rounded to E: ties to even, subnormal numbers included; what is too large becomes
+//! infinite. Of `bf16` and `f16` that is two roundings, of `f32` one. Bits are the same on every device, but for those of a NaN.
 
 use crate::prelude::*;
 
-/// x *= by, in place.
+/// x *= by, in place. Rounded to `f32`, then to E; NaN stays NaN, and infinities give what IEEE 754 has.
 #[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn scale(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, by: f32) {
     cta.map(x, |v| v * by)
@@ -19,7 +22,7 @@ impl Combine for scale {
     }
 }
 
-/// y = a + b.
+/// y = a + b. Rounded to `f32`, then to E; NaN stays NaN, and infinities give what IEEE 754 has.
 #[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn add(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a + b)
@@ -33,7 +36,7 @@ impl Combine for add {
     }
 }
 
-/// y = a · b, element by element.
+/// y = a · b, element by element. Rounded to `f32`, then to E; NaN stays NaN, and infinities give what IEEE 754 has.
 #[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn mul(cta: &mut Cta, #[read(i, j)] a: Tensor<E, M, N>, #[read(i, j)] b: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip((a, b), y, |(a, b)| a * b)
@@ -47,13 +50,13 @@ impl Combine for mul {
     }
 }
 
-/// x += b in every row, in place.
+/// x += b in every row, in place. Rounded to `f32`, then to E; NaN stays NaN, and infinities give what IEEE 754 has.
 #[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32])]
 pub fn bias(cta: &mut Cta, #[update(i, j)] x: Tensor<E, M, N>, #[read(j)] b: Tensor<E, N>) {
     cta.zip((x, b), x, |(x, b)| x + b)
 }
 
-/// y = x.
+/// y = x. Exact; NaN stays NaN.
 #[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32, i32, u32])]
 pub fn copy(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     cta.zip(x, y, |v| v)

@@ -6,7 +6,8 @@
 
 use crate::prelude::*;
 
-/// Element `ids[i, k]` of row i of y\[M, N\] becomes x\[i, k\], of x\[M, K\]: `Tensor.scatter_` of PyTorch, along rows. Exact.
+/// Element `ids[i, k]` of row i of y\[M, N\] becomes x\[i, k\], of x\[M, K\]: `Tensor.scatter_` of PyTorch, along rows. Exact. Of
+/// equal indices the last one stays; one outside y writes nothing.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32, i32, u32])]
 pub fn scatter(
     cta: &mut Cta,
@@ -18,6 +19,7 @@ pub fn scatter(
 }
 
 /// Row `ids[i]` of y\[V, N\] becomes row i of x\[M, N\]: `Tensor.index_copy_` of PyTorch, what brings keys and values into a cache. Exact.
+/// Of equal indices the last one stays; one outside y writes nothing.
 ///
 /// A task has some columns of all rows: it reads every index, and of y touches the rows that they name.
 #[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32, i32, u32])]
@@ -28,7 +30,7 @@ pub fn index_copy(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)]
 /// Row i of x\[M, N\] is added to row `ids[i]` of y\[V, N\], in the order of i: `Tensor.index_add_` of PyTorch, the gradient of
 /// [`embedding`](super::embedding). The same at every run.
 ///
-/// Error: rounding to E at every addition. NaN and infinities as in the sum.
+/// Error: rounding to E at every addition. NaN and infinities as in the sum. An index outside y adds nothing.
 #[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32])]
 pub fn index_add(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)] x: Tensor<E, M, N>, #[update(.., j)] y: Tensor<E, V, N>) {
     cta.index_add(ids, x, y)

@@ -5,7 +5,7 @@
 
 use crate::prelude::*;
 
-/// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\]. Exact.
+/// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\], zeros if that is outside. Exact.
 #[maco_macros::task(crate = crate, tile(i = 16 | 64, j = 1024), E in [bf16, f16, f32, i32, u32])]
 pub fn embedding(
     cta: &mut Cta,
@@ -16,7 +16,7 @@ pub fn embedding(
     cta.blocks((ids.by_element(true), table), y, |(ids, table), r, c| table.at8(ids.at(0, r) as i32, c))
 }
 
-/// y\[M, K\]: element (i, k) is element `ids[i, k]` of row i of x\[M, N\]. Exact.
+/// y\[M, K\]: element (i, k) is element `ids[i, k]` of row i of x\[M, N\], zero if that is outside. Exact.
 #[maco_macros::task(crate = crate, tile(i = 16), E in [bf16, f16, f32, i32, u32])]
 pub fn gather(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[read(i, ..)] ids: Tensor<u32, M, K>, #[write(i, ..)] y: Tensor<E, M, K>) {
     // The memory is read by sectors of 32 bytes, sixteen elements of two bytes.
@@ -30,7 +30,7 @@ pub fn gather(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[read(i, ..)] i
 /// y\[M, N\]: row i is the sum over k of `weights[i, k]` · row `ids[i, k]` of x\[V, N\], added in the order of k: what brings the results of
 /// experts back to their tokens.
 ///
-/// Error: rounding to E, and K · 2⁻²⁴ Σ |weight · x|. NaN and infinities as in the sum.
+/// Error: rounding to E, and K · 2⁻²⁴ Σ |weight · x|. NaN and infinities as in the sum. Of a row outside x the elements are zeros.
 #[maco_macros::task(crate = crate, tile(i = 16, j = 1024), E in [bf16, f16, f32])]
 pub fn gather_sum(
     cta: &mut Cta,

@@ -9,6 +9,9 @@ use crate::prelude::*;
 /// Which rows an expert gets is decided on the device: experts take as many tokens as want them. R rows in G groups are for them, of which an
 /// expert fills whole ones: R / G rows each (128 is a tile's height), and `M · K / (R / G) + X` groups, are enough. What
 /// [`group_rows`] says of them is in `weights`, `ids`, `expert`, `rows` and `counts`\[X\].
+///
+/// Error: those of [`softmax`], [`grouped_gated_linear`], [`grouped_linear`] and [`gather_sum`], each of what the one before has rounded to `bf16`
+/// (`f32` of the weights). NaN and infinities as there: what a token has of them stays in its row of y.
 #[maco_macros::graph(crate = crate)]
 pub fn experts(
     x: In<bf16, M, H>,

@@ -11,8 +11,9 @@ use crate::prelude::*;
 
 /// y = softmax(x) along each row: e^(x − max) / Σ e^(x − max).
 ///
-/// Relative error: rounding to E, the sum's, and (d + 4) · 2⁻²³ where the element is d below the maximum; what is smaller than 2⁻¹²⁶
-/// may be zero. As PyTorch: a NaN, a positive infinity, or nothing but negative infinity in a row makes the row NaN.
+/// Relative error: rounding to E, the sum's, which is (N / 256 + 16) · 2⁻²⁴ on a GPU and (N / 8 + 8) · 2⁻²⁴ on the CPU, and (d + 4) · 2⁻²³ where the
+/// element is d below the maximum; what is smaller than 2⁻¹²⁶ may be zero. As PyTorch: a NaN, a positive infinity, or nothing but negative infinity in
+/// a row makes the row NaN.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<E, M, N>) {
     cta.rows(x, y, |x, y| {
@@ -24,8 +25,8 @@ pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)]
 
 /// y = x / √(mean(x²) + epsilon) · weight along each row (Zhang and Sennrich, 2019).
 ///
-/// Relative error: rounding to E, half the sum's, and 2⁻²¹. Squares are `f32`: of elements above 1.8 · 10¹⁹ / √N they are infinite, and the
-/// row becomes 0 as in PyTorch. A NaN makes the row NaN; an infinity makes itself NaN and the others 0.
+/// Relative error: rounding to E, half the sum's, which is that of [`softmax`], and 2⁻²¹. Squares are `f32`: of elements above
+/// 1.8 · 10¹⁹ / √N they are infinite, and the row becomes 0 as in PyTorch. A NaN makes the row NaN; an infinity makes itself NaN and the others 0.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn rmsnorm(
     cta: &mut Cta,
@@ -59,8 +60,8 @@ pub fn add_rmsnorm(
 /// y = (x − mean(x)) / √(variance(x) + epsilon) · weight + bias along each row (Ba, Kiros and Hinton, 2016). The variance is that of the
 /// row itself, Σ (x − mean)² / N, made in a second pass: it does not cancel.
 ///
-/// Error relative to |weight| · max |x − mean| / √(variance + epsilon) + |bias|: rounding to E, twice the sum's of |x| over
-/// max |x − mean|, and 2⁻²⁰. A NaN or an infinity makes the row NaN, as in PyTorch.
+/// Error relative to |weight| · max |x − mean| / √(variance + epsilon) + |bias|: rounding to E, half the sum's, which is that of [`softmax`], twice the
+/// sum's of mean |x| over max |x − mean|, and 2⁻²⁰. A NaN or an infinity makes the row NaN, as in PyTorch.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn layernorm(
     cta: &mut Cta,

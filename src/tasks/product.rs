@@ -18,10 +18,13 @@ use crate::prelude::*;
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ, summed in `f32` and rounded once. One task makes one tile of y.
 ///
 /// Calls with up to 16 rows of `bf16` or `f16` may get the form of [`skinny_linear`](super::skinny_linear), which streams `w`; `.tile(16, 8)` and
-/// `.tile(64, 128)` force one or the other. In a [`task_set!`](crate::task_set) it has its own form alone. `f32` is multiplied as tf32: see the
-/// head of this module.
+/// `.tile(64, 128)` force one or the other. In a [`task_set!`](crate::task_set) it has its own form alone. `f32` is multiplied as tf32: rounded
+/// to 10 bits of fraction, as PyTorch does with `allow_tf32`.
 ///
 /// On the CPU products are added in the order of K, so results do not depend on the tile, but on the number of parts of `.split_k(n)`.
+///
+/// Error: (K + 16) · 2⁻²⁴ · Σ |x · w|, of factors of `f32` (2⁻¹⁰ + 2⁻²² + (K + 16) · 2⁻²⁴) · Σ |x · w|, and one rounding to what y holds. NaN and
+/// infinities go through sums as in IEEE 754; factors of `f32` that round beyond the largest one are infinite.
 #[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), few = skinny_linear, E in [bf16, f16, f32])]
 pub fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
@@ -32,7 +35,7 @@ pub fn linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w
 }
 
 /// y\[M, N\] = a\[M, K\] · b\[K, N\], summed in `f32` and rounded once; `f32` is multiplied as tf32, as by [`linear`], and a step's elements
-/// of what is not stored along K are transposed in shared memory first.
+/// of what is not stored along K are transposed in shared memory first. Error, NaN and infinities as there, of Σ |a · b|.
 #[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul(cta: &mut Cta, #[read(i, ..)] a: Tensor<E, M, K>, #[read(.., j)] b: Tensor<E, K, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
@@ -42,7 +45,8 @@ pub fn matmul(cta: &mut Cta, #[read(i, ..)] a: Tensor<E, M, K>, #[read(.., j)] b
     cta.store(acc, y);
 }
 
-/// y\[M, N\] = a\[K, M\]ᵀ · b\[K, N\], summed in `f32` and rounded once: gradients of weights. Otherwise as [`matmul`].
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[K, N\], summed in `f32` and rounded once: gradients of weights. Otherwise, also in its
+/// error, as [`matmul`].
 #[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul_tn(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(.., j)] b: Tensor<E, K, N>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
@@ -52,7 +56,7 @@ pub fn matmul_tn(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(.., j)
     cta.store(acc, y);
 }
 
-/// y\[M, N\] = a\[K, M\]ᵀ · b\[N, K\]ᵀ, summed in `f32` and rounded once. Otherwise as [`matmul`].
+/// y\[M, N\] = a\[K, M\]ᵀ · b\[N, K\]ᵀ, summed in `f32` and rounded once. Otherwise, also in its error, as [`matmul`].
 #[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn matmul_tt(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(j, ..)] b: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
@@ -62,7 +66,7 @@ pub fn matmul_tt(cta: &mut Cta, #[read(.., i)] a: Tensor<E, K, M>, #[read(j, ..)
     cta.store(acc, y);
 }
 
-/// y\[b\] = x\[b\] · w\[b\]ᵀ for each of B pairs of matrices, otherwise as [`linear`].
+/// y\[b\] = x\[b\] · w\[b\]ᵀ for each of B pairs of matrices, otherwise, also in its error, as [`linear`].
 #[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn batched_linear(
     cta: &mut Cta,
@@ -77,7 +81,7 @@ pub fn batched_linear(
     cta.store(acc, y);
 }
 
-/// y\[b\] = a\[b\] · b\[b\] for each of B pairs of matrices, otherwise as [`matmul`].
+/// y\[b\] = a\[b\] · b\[b\] for each of B pairs of matrices, otherwise, also in its error, as [`matmul`].
 #[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn batched_matmul(
     cta: &mut Cta,
@@ -94,7 +98,7 @@ pub fn batched_matmul(
 
 /// y\[g\] = x\[g\] · w\[expert\[g\]\]ᵀ for each of G groups of T rows: experts of different sizes, known on the GPU only. Rows that one expert
 /// gets fill whole groups (the last one with rows of zeros), so that a group has one expert. A number beyond the experts is a group that
-/// nobody uses: zeros, if `x` is finite there. Otherwise as [`linear`].
+/// nobody uses: zeros, if `x` is finite there. Otherwise, also in its error, as [`linear`].
 #[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn grouped_linear(
     cta: &mut Cta,
@@ -112,6 +116,9 @@ pub fn grouped_linear(
 
 /// y\[M, N\] = silu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once: SwiGLU (Shazeer, 2020). Both products are made
 /// at the same time: `x` is loaded once, and neither of them goes through memory. `f32` is multiplied as tf32, as by [`linear`].
+///
+/// Error, with g and u the two sums and e, f what [`linear`] states for them: 1.1 e (|u| + f) + |silu(g)| f, then [`silu_mul`](super::silu_mul)'s, and
+/// one rounding to what y holds. NaN and infinities as in the sums and in `silu_mul`: a gate of −∞ gives NaN.
 #[maco_macros::task(crate = crate, tile(i = 64 | 128, j = 128), E in [bf16, f16, f32])]
 pub fn gated_linear(
     cta: &mut Cta,
@@ -127,7 +134,8 @@ pub fn gated_linear(
     cta.store_pair(acc, y, |gate, up| silu::apply(gate) * up);
 }
 
-/// y\[g\] = silu(x\[g\] · gate\[expert\[g\]\]ᵀ) · (x\[g\] · up\[expert\[g\]\]ᵀ): [`gated_linear`] for groups of rows, as [`grouped_linear`].
+/// y\[g\] = silu(x\[g\] · gate\[expert\[g\]\]ᵀ) · (x\[g\] · up\[expert\[g\]\]ᵀ): [`gated_linear`] for groups of rows, as [`grouped_linear`],
+/// with the error of `gated_linear`.
 #[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128), E in [bf16, f16, f32])]
 pub fn grouped_gated_linear(
     cta: &mut Cta,

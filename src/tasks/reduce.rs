@@ -10,24 +10,28 @@
 use crate::prelude::*;
 
 /// y\[M, 1\] = the sum of each row of x\[M, N\].
+///
+/// Error: (N / 256 + 16) · 2⁻²⁴ · Σ |x| on a GPU, (N / 8 + 8) · 2⁻²⁴ · Σ |x| on the CPU. NaN and infinities as in the sum; of nothing 0.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn sum_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.sum(|v| v)))
 }
 
 /// y\[M, 1\] = the mean of each row of x\[M, N\].
+///
+/// Error: that of [`sum_rows`] over N, and one rounding. NaN and infinities as there; of nothing NaN.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn mean_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.sum(|v| v) / x.len() as f32))
 }
 
-/// y\[M, 1\] = the largest element of each row of x\[M, N\].
+/// y\[M, 1\] = the largest element of each row of x\[M, N\]. Exact; NaN if one is, of nothing −∞.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn max_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.max(|v| v)))
 }
 
-/// y\[M, 1\] = the smallest element of each row of x\[M, N\].
+/// y\[M, 1\] = the smallest element of each row of x\[M, N\]. Exact; NaN if one is, of nothing ∞.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn min_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<f32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.min(|v| v)))
@@ -37,31 +41,35 @@ pub fn min_rows(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)
 ///
 /// A task has 128 columns. Where that is too few tasks for the GPU, sum parts first: `sum_groups(x.split(0, 16), parts)`, then
 /// `sum_cols(parts, y)`.
+///
+/// Error: (M / 16 + 5) · 2⁻²⁴ · Σ |x| on a GPU, M · 2⁻²⁴ · Σ |x| on the CPU. NaN and infinities as in the sum; of nothing 0.
 #[maco_macros::task(crate = crate, tile(j = 128), E in [bf16, f16, f32])]
 pub fn sum_cols(cta: &mut Cta, #[read(.., j)] x: Tensor<E, M, N>, #[write(j)] y: Tensor<f32, N>) {
     cta.columns(x, y, 0.0, |v| v, |a, b| a + b, |sum| sum)
 }
 
 /// y\[N\] = the mean of each column of x\[M, N\].
+///
+/// Error: that of [`sum_cols`] over M, and one rounding. NaN and infinities as there; of nothing NaN.
 #[maco_macros::task(crate = crate, tile(j = 128), E in [bf16, f16, f32])]
 pub fn mean_cols(cta: &mut Cta, #[read(.., j)] x: Tensor<E, M, N>, #[write(j)] y: Tensor<f32, N>) {
     let count = x.rows() as f32;
     cta.columns(x, y, 0.0, |v| v, |a, b| a + b, |sum| sum / count)
 }
 
-/// y\[N\] = the largest element of each column of x\[M, N\].
+/// y\[N\] = the largest element of each column of x\[M, N\]. Exact; NaN if one is, of nothing −∞.
 #[maco_macros::task(crate = crate, tile(j = 128), E in [bf16, f16, f32])]
 pub fn max_cols(cta: &mut Cta, #[read(.., j)] x: Tensor<E, M, N>, #[write(j)] y: Tensor<f32, N>) {
     cta.columns(x, y, f32::NEG_INFINITY, |v| v, math::max, |max| max)
 }
 
-/// y\[N\] = the smallest element of each column of x\[M, N\].
+/// y\[N\] = the smallest element of each column of x\[M, N\]. Exact; NaN if one is, of nothing ∞.
 #[maco_macros::task(crate = crate, tile(j = 128), E in [bf16, f16, f32])]
 pub fn min_cols(cta: &mut Cta, #[read(.., j)] x: Tensor<E, M, N>, #[write(j)] y: Tensor<f32, N>) {
     cta.columns(x, y, f32::INFINITY, |v| v, math::min, |min| min)
 }
 
-/// y\[P, N\] = the sum of x\[P, M, N\] over its middle axis.
+/// y\[P, N\] = the sum of x\[P, M, N\] over its middle axis. Error, NaN and infinities as of [`sum_cols`].
 #[maco_macros::task(crate = crate, tile(p = 1, j = 128), E in [bf16, f16, f32])]
 pub fn sum_groups(cta: &mut Cta, #[read(p, .., j)] x: Tensor<E, P, M, N>, #[write(p, j)] y: Tensor<f32, P, N>) {
     cta.columns(x, y, 0.0, |v| v, |a, b| a + b, |sum| sum)

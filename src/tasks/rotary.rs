@@ -9,8 +9,8 @@ use crate::prelude::*;
 /// y\[f\] = x\[f\] cos − x\[f + F\] sin, y\[f + F\] = x\[f + F\] cos + x\[f\] sin, where `cos` and `sin` are row `positions[t]` of the tables.
 ///
 /// x is \[heads, tokens, 2 F\]; of a projection \[T, H · 2 F\] that is `q.split(1, H).swap(0, 1)`. F a multiple of 8 is fast.
-/// Error: rounding to E, and 2⁻²³ (|x\[f\]| + |x\[f + F\]|). A NaN or an infinity in a pair makes both NaN or infinite, as the formula does. A
-/// position outside the tables gives 0.
+/// Error: rounding to E, and 2⁻²³ (|x\[f\]| + |x\[f + F\]|). A NaN or an infinity in a pair makes both NaN or infinite, as the formula does. At
+/// a position outside the tables cosine and sine are 0.
 #[maco_macros::task(crate = crate, tile(h = 1, t = 64 | 256), E in [bf16, f16, f32])]
 pub fn rope(
     cta: &mut Cta,

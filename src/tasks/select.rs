@@ -7,6 +7,8 @@
 use crate::prelude::*;
 
 /// y\[M, 1\] = the index of the largest element of each row of x\[M, N\], the first if there are several; `u32::MAX` in an empty row.
+///
+/// Exact. NaN is larger than any number, as in `torch.argmax`; −0 and 0 are equal.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<u32, M, 1>) {
     cta.rows(x, y, |x, y| y.put(0, x.largest().index))
@@ -14,6 +16,8 @@ pub fn argmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] 
 
 /// The K largest elements of each row of x\[M, N\], from the largest down, and their indices; of equal ones the lower index first, which
 /// PyTorch leaves open. Where K is more than N the rest is −∞ and `u32::MAX`.
+///
+/// Exact. NaN is larger than any number, as in `torch.topk`; −0 and 0 are equal.
 ///
 /// The row is searched once, and for each further element a thirty-second part of it. Meant for K up to 64 or so.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]

@@ -4,6 +4,7 @@ pub mod elements;
 pub mod layouts;
 pub mod lookups;
 pub mod norms;
+pub mod plain;
 pub mod rows;
 
 /// Where the build script left the device code.

@@ -2,7 +2,7 @@
 mod support;
 
 use maco::{bf16, f16};
-use support::{Number, Numbers, Place, exact, kind, near, poisoned, upload};
+use support::{Number, Numbers, Place, any_kind, bits, exact, kind, near, poisoned, upload};
 use tasks::{elements, layouts};
 
 on_every_device! {
@@ -24,26 +24,35 @@ const LONG: [[u64; 2]; 11] = [[0, 3], [3, 0], [1, 1], [7, 9], [8, 8], [9, 1000],
 macro_rules! elements {
     ($name:ident, $kernel:ident, $ty:ty) => {
         fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
-            let both: Vec<$ty> = Numbers::new(seed).fill(m * 2 * n, kind(seed));
-            let plan = elements::$kernel::plan_with(&place.device, elements::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-            let mut outputs = [(); 6].map(|()| poisoned::<$ty>(place, &shape));
-            let [product, one, two, three, four, five] = &mut outputs;
-            plan.run(&upload(place, &both, &[m, 2 * n]), product, one, two, three, four, five).unwrap();
+            let both: Vec<$ty> = Numbers::new(seed).fill(m * 2 * n, any_kind(seed));
+            let run = || {
+                let plan = elements::$kernel::plan_with(&place.device, elements::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+                let mut outputs = [(); 6].map(|()| poisoned::<$ty>(place, &shape));
+                let [product, one, two, three, four, five] = &mut outputs;
+                plan.run(&upload(place, &both, &[m, 2 * n]), product, one, two, three, four, five).unwrap();
+                outputs
+            };
+            let outputs = run();
             let n = n as usize;
             let gate = |at: usize| both[at / n * 2 * n + at % n].to64();
             let up = |at: usize| both[at / n * 2 * n + n + at % n].to64();
             let sigmoid = |v: f64| 1.0 / (1.0 + (-v).exp());
             let [product, one, two, three, four, five] = &outputs;
             let what = |name: &str| format!("{name} of {shape:?}");
-            // Inputs are below 4, or special.
-            let error = 2f64.powi(-20);
-            near(product, |at| gate(at) * sigmoid(gate(at)) * up(at), error, |_| 0.0, &what("silu_mul"));
-            near(one, |at| if gate(at) < 0.0 { 0.0 } else { gate(at) }, 0.0, |_| 0.0, &what("relu"));
-            near(two, |at| gate(at).tanh(), 2.0 * error, |_| 0.0, &what("tanh"));
-            near(three, |at| sigmoid(gate(at)), error, |_| 0.0, &what("sigmoid"));
-            near(four, |at| gate(at) * sigmoid(gate(at)), error, |_| 0.0, &what("silu"));
+            // The documented errors: of a sigmoid, the part of it, and where it is too small for a normal number and may be 0, as much of the result.
+            let scaled = |error: f64, result: f64, factor: f64| error * result.abs() + factor.abs() * 2f64.powi(-126);
+            let error = |at: usize| 2f64.powi(-21) * (1.0 + gate(at).abs() / 4.0);
+            let silu = |at: usize| gate(at) * sigmoid(gate(at));
+            let both = |at: usize| silu(at) * up(at);
+            near(product, both, 0.0, |at| scaled(error(at), both(at), gate(at) * up(at)), &what("silu_mul"));
+            exact(one, |at| <$ty as Number>::from64(if gate(at) < 0.0 { 0.0 } else { gate(at) }), &what("relu"));
+            near(two, |at| gate(at).tanh(), 2f64.powi(-19), |_| 0.0, &what("tanh"));
+            near(three, |at| sigmoid(gate(at)), 0.0, |at| scaled(error(at), sigmoid(gate(at)), 1.0), &what("sigmoid"));
+            near(four, silu, 0.0, |at| scaled(error(at), silu(at), gate(at)), &what("silu"));
             let gelu = |v: f64| v * sigmoid(2.0 * (2.0 / std::f64::consts::PI).sqrt() * (v + 0.044715 * v * v * v));
-            near(five, |at| gelu(gate(at)), 8.0 * error, |_| 0.0, &what("gelu"));
+            let error = |v: f64| scaled(2f64.powi(-20) * (1.0 + v.abs().powi(3) / 16.0), gelu(v), v);
+            near(five, |at| gelu(gate(at)), 0.0, |at| error(gate(at)), &what("gelu"));
+            assert_eq!(outputs.each_ref().map(bits), run().each_ref().map(bits), "other bits in a second run of {shape:?}");
         }
     };
 }
@@ -92,11 +101,15 @@ fn converted(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
 macro_rules! quantised {
     ($name:ident, $kernel:ident, $ty:ty) => {
         fn $name(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
-            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, kind(seed));
-            let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
-            let (mut q, mut scale, mut y) =
-                (poisoned::<i8>(place, &shape), poisoned::<f32>(place, &[m, 1]), poisoned::<$ty>(place, &shape));
-            plan.run(&upload(place, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
+            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, any_kind(seed));
+            let run = || {
+                let plan = layouts::$kernel::plan_with(&place.device, layouts::$kernel::Dims { M: m, N: n }, &place.options).unwrap();
+                let (mut q, mut scale, mut y) =
+                    (poisoned::<i8>(place, &shape), poisoned::<f32>(place, &[m, 1]), poisoned::<$ty>(place, &shape));
+                plan.run(&upload(place, &x, &shape), &mut q, &mut scale, &mut y).unwrap();
+                (q, scale, y)
+            };
+            let (q, scale, y) = run();
             let n = n as usize;
             let steps: Vec<f64> = (0..m as usize)
                 .map(|r| {
@@ -104,22 +117,26 @@ macro_rules! quantised {
                 })
                 .collect();
             let finite = |at: usize| steps[at / n].is_finite();
-            near(&scale, |r| steps[r], 2f64.powi(-23), |_| 0.0, &format!("scales of {shape:?}"));
+            near(&scale, |r| steps[r], 0.0, |_| 0.0, &format!("scales of {shape:?}"));
+            let (integers, scales) = (q.download().unwrap(), scale.download().unwrap());
+            let product = |at: usize| f64::from(integers[at]) * f64::from(scales[at / n]);
+            near(&y, |at| if finite(at) { product(at) } else { f64::NAN }, 2f64.powi(-24), |_| 0.0, &format!("dequantised {shape:?}"));
             // Within half a step, and where it is not close to a tie the very number.
-            near(
-                &y,
-                |at| if finite(at) { x[at].to64() } else { f64::NAN },
-                2f64.powi(-23),
-                |at| steps[at / n] * (0.5 + 2f64.powi(-14)),
-                &format!("quantised {shape:?}"),
-            );
-            for (at, q) in q.download().unwrap().into_iter().enumerate() {
-                let ratio = x[at].to64() / steps[at / n];
-                let tie = (ratio - ratio.floor() - 0.5).abs() < 1e-4;
+            for (at, &q) in integers.iter().enumerate().filter(|&(at, _)| finite(at)) {
+                let (step, scale) = (steps[at / n], f64::from(scales[at / n]));
                 // Documented: the factor of such rows would be infinite.
-                let expected = if steps[at / n] * 127.0 < 2f64.powi(-116) { 0.0 } else { ratio.round() };
-                assert!(!finite(at) || tie || !ratio.is_finite() || f64::from(q) == expected, "element {at} of {shape:?}: {q} for {ratio}");
+                if step * 127.0 < 2f64.powi(-116) {
+                    assert_eq!(q, 0, "element {at} of {shape:?}, in a row of the smallest numbers");
+                    continue;
+                }
+                let (x, ratio) = (x[at].to64(), x[at].to64() / step);
+                let tie = (ratio - ratio.floor() - 0.5).abs() < 2f64.powi(-15);
+                assert!(tie || f64::from(q) == ratio.round(), "element {at} of {shape:?}: {q} for {ratio}");
+                assert!((product(at) - x).abs() <= scale * (0.5 + 2f64.powi(-15)), "element {at} of {shape:?}: {q} · {scale} for {x}");
             }
+            let again = run();
+            let second = "other bits in a second run";
+            assert_eq!((bits(&q), bits(&scale), bits(&y)), (bits(&again.0), bits(&again.1), bits(&again.2)), "{second} of {shape:?}");
         }
     };
 }

@@ -11,8 +11,8 @@ const STORE: &str = "st.global.v4.b32";
 
 /// Wide loads and stores at least, and loads that follow each other with no store and no barrier between them: as many as a warp has on their
 /// way. Of a row four blocks, of two bytes an access each, of four bytes two blocks of two accesses; as much of the row beside it. Element-wise
-/// tasks have four blocks of each tensor.
-const WIDE: [(&str, usize, usize, usize); 18] = [
+/// tasks have four blocks of each tensor, rows that indices name are written four at a time.
+const WIDE: [(&str, usize, usize, usize); 26] = [
     ("norms_bf16", 200, 24, 8),
     ("norms_f16", 200, 24, 8),
     ("norms_f32", 220, 28, 8),
@@ -30,7 +30,15 @@ const WIDE: [(&str, usize, usize, usize); 18] = [
     ("quantised_bf16", 40, 5, 4),
     ("quantised_f32", 44, 10, 4),
     ("lookups_bf16", 70, 24, 8),
+    ("lookups_f32", 80, 34, 8),
     ("rotated_bf16", 56, 12, 12),
+    ("rotated_f32", 66, 24, 16),
+    ("written_bf16", 50, 16, 8),
+    ("written_f32", 72, 32, 16),
+    ("plain_bf16", 300, 120, 8),
+    ("plain_f16", 300, 120, 8),
+    ("plain_f32", 360, 280, 16),
+    ("copied_words", 140, 150, 8),
 ];
 
 #[test]

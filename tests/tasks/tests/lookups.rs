@@ -1,7 +1,7 @@
 //! Rows and elements by index, read and written, weighted sums of rows, rotary embedding.
 mod support;
 
-use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use support::{Kind, Number, Numbers, Place, any_kind, bits, exact, kind, near, poisoned, upload};
 use tasks::lookups::{self, HEADS};
 
 on_every_device! {
@@ -83,7 +83,7 @@ macro_rules! lookups {
             );
             let term = |at: usize, i: usize| f64::from(weights[at / n * k + i]) * row(many[at / n * k + i], at % n).to64();
             let terms = |at: usize| (0..k).map(move |i| term(at, i));
-            let error = |at: usize| k as f64 * 2f64.powi(-23) * terms(at).map(f64::abs).sum::<f64>();
+            let error = |at: usize| k as f64 * 2f64.powi(-24) * terms(at).map(f64::abs).sum::<f64>();
             near(&combined, |at| terms(at).sum(), 0.0, error, &format!("gather_sum {shape:?}"));
             let again = run();
             assert_eq!([bits(&embedded), bits(&combined), bits(&picked)], [bits(&again.0), bits(&again.1), bits(&again.2)]);
@@ -142,27 +142,40 @@ macro_rules! rotated {
         fn $name(place: &Place, shape @ [t, f, p]: [u64; 3], seed: u64) {
             let mut numbers = Numbers::new(seed);
             let width = 2 * HEADS as u64 * f;
-            let x: Vec<$ty> = numbers.fill(t * width, Kind::Plain);
-            let positions: Vec<u32> = (0..t).map(|_| numbers.below(p + 1) as u32).collect();
+            let x: Vec<$ty> = numbers.fill(t * width, any_kind(seed));
+            // A few are outside, and the largest that there is.
+            let positions: Vec<u32> = (0..t)
+                .map(|_| match numbers.below(20) {
+                    0 => u32::MAX,
+                    1 => i32::MAX as u32,
+                    2 => numbers.next() as u32,
+                    _ => numbers.below(p + 1) as u32,
+                })
+                .collect();
             let angles: Vec<f64> =
                 (0..p * f).map(|at| (at / f.max(1)) as f64 * 10000f64.powf(-((at % f.max(1)) as f64) / f as f64)).collect();
             let (cos, sin): (Vec<f32>, Vec<f32>) = angles.iter().map(|v| (v.cos() as f32, v.sin() as f32)).unzip();
             let dims = lookups::$kernel::Dims { T: t, F: f, P: p };
-            let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-            let mut y = poisoned::<$ty>(place, &[t, width]);
-            let (up_x, up_positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
-            plan.run(&up_x, &up_positions, &upload(place, &cos, &[p, f]), &upload(place, &sin, &[p, f]), &mut y).unwrap();
+            let run = || {
+                let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
+                let mut y = poisoned::<$ty>(place, &[t, width]);
+                let (x, positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
+                plan.run(&x, &positions, &upload(place, &cos, &[p, f]), &upload(place, &sin, &[p, f]), &mut y).unwrap();
+                y
+            };
+            let y = run();
             let (f, width) = (f as usize, width as usize);
+            let other = |at: usize| if at % (2 * f) < f { at + f } else { at - f };
             let parts = |at: usize| {
-                let (token, in_head) = (at / width, at % width % (2 * f));
+                let (token, in_head) = (at / width, at % (2 * f));
                 let position = positions[token] as usize;
                 let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + in_head % f]) } else { 0.0 };
-                let other = if in_head < f { at + f } else { at - f };
                 let sign = if in_head < f { -1.0 } else { 1.0 };
-                (x[at].to64() * angle(&cos), sign * x[other].to64() * angle(&sin))
+                (x[at].to64() * angle(&cos), sign * x[other(at)].to64() * angle(&sin))
             };
-            let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + 4.0);
+            let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + x[other(at)].to64().abs());
             near(&y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("rope {shape:?}"));
+            assert_eq!(bits(&y), bits(&run()), "other bits in a second run of {shape:?}");
         }
     };
 }

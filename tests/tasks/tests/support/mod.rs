@@ -16,6 +16,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// Of what the documentation states for GPUs and for the CPU, what holds here.
+    pub fn pick<T>(&self, gpu: T, cpu: T) -> T {
+        if self.device.is_gpu() { gpu } else { cpu }
+    }
+
     pub fn gpu() -> Place {
         Place { device: Device::gpu(0).expect("a GPU"), options: maco::PlanOptions::new() }
     }
@@ -47,8 +52,9 @@ macro_rules! on_every_device {
         mod pipelined {
             $(#[test]
             fn $name() {
-                for edge in super::$edges {
-                    super::$name(&super::support::Place::pipelined(2), edge, 3);
+                // Odd seeds, which all have special numbers by `kind`; by `any_kind` each kind comes in turn.
+                for (nth, edge) in super::$edges.into_iter().enumerate() {
+                    super::$name(&super::support::Place::pipelined(2), edge, 2 * nth as u64 + 3);
                 }
             })*
         }
@@ -91,17 +97,23 @@ pub fn random<const N: usize>(most: [u64; N], check: impl Fn([u64; N], u64)) {
 
 /// An element and its value.
 pub trait Number: TensorElement + PartialEq {
-    /// 2 to this is the largest relative error of a rounding.
+    /// The largest relative error of a rounding.
     const UNIT: f64;
+    /// The smallest normal number: numbers below are no closer to each other than there.
+    const NORMAL: f64;
+    /// The largest number.
+    const LARGEST: f64;
     fn from64(value: f64) -> Self;
     fn to64(self) -> f64;
     fn bits(self) -> u32;
 }
 
 macro_rules! number {
-    ($($ty:ty, $unit:expr, $from:expr, $to:expr, $bits:expr;)*) => {$(
+    ($($ty:ty, $unit:expr, $normal:expr, $largest:expr, $from:expr, $to:expr, $bits:expr;)*) => {$(
         impl Number for $ty {
             const UNIT: f64 = $unit;
+            const NORMAL: f64 = $normal as f64;
+            const LARGEST: f64 = $largest as f64;
             fn from64(value: f64) -> Self {
                 $from(value)
             }
@@ -114,13 +126,14 @@ macro_rules! number {
         }
     )*};
 }
+// Of an `f64` the conversions of `half` drop the last 32 bits before they round: of what is just above a tie they make one.
 number! {
-    bf16, 1.0 / 256.0, bf16::from_f64, bf16::to_f64, bf16::to_bits;
-    f16, 1.0 / 2048.0, f16::from_f64, f16::to_f64, f16::to_bits;
-    f32, 1.0 / 16777216.0, |v| v as f32, f64::from, f32::to_bits;
-    u32, 0.0, |v| v as u32, f64::from, |v: u32| v;
-    i32, 0.0, |v| v as i32, f64::from, |v: i32| v;
-    i8, 0.0, |v| v as i8, f64::from, |v: i8| v;
+    bf16, 1.0 / 256.0, f32::MIN_POSITIVE, bf16::MAX.to_f64_const(), |v| bf16::from_f32(v as f32), bf16::to_f64, bf16::to_bits;
+    f16, 1.0 / 2048.0, 1.0 / 16384.0, 65504.0, |v| f16::from_f32(v as f32), f16::to_f64, f16::to_bits;
+    f32, 1.0 / 16777216.0, f32::MIN_POSITIVE, f32::MAX, |v| v as f32, f64::from, f32::to_bits;
+    u32, 0.0, 1.0, u32::MAX, |v| v as u32, f64::from, |v: u32| v;
+    i32, 0.0, 1.0, i32::MAX, |v| v as i32, f64::from, |v: i32| v;
+    i8, 0.0, 1.0, i8::MAX, |v| v as i8, f64::from, |v: i8| v;
 }
 
 /// Which numbers an input has.
@@ -130,6 +143,8 @@ pub enum Kind {
     Plain,
     /// Also NaN, infinities, −0, the smallest numbers.
     Special,
+    /// Of either sign, with every exponent from −20 to 20 that the element has: sums that cancel, exponentials that saturate, `f16` that overflows.
+    Wide,
 }
 
 /// A generator of numbers: xorshift.
@@ -153,6 +168,11 @@ impl Numbers {
     }
 
     pub fn number(&mut self, kind: Kind) -> f64 {
+        if kind == Kind::Wide {
+            let exponent = self.below(41) as i32 - 20;
+            let fraction = self.below(1 << 21) as f64 / (1 << 20) as f64 - 1.0;
+            return (fraction + 1f64.copysign(fraction)) * 2f64.powi(exponent);
+        }
         const SPECIAL: [f64; 8] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 0.0, 1e-40, -1e-40, 1e-30];
         match self.below(64) {
             0 | 1 if kind == Kind::Special => SPECIAL[self.below(8) as usize],
@@ -162,8 +182,18 @@ impl Numbers {
     }
 
     pub fn fill<E: Number>(&mut self, count: u64, kind: Kind) -> Vec<E> {
-        (0..count).map(|_| E::from64(self.number(kind))).collect()
+        let mut number = || {
+            let v = self.number(kind);
+            // What overflows in a test is results.
+            if kind == Kind::Wide && v.abs() > E::LARGEST { v / 64.0 } else { v }
+        };
+        (0..count).map(|_| E::from64(number())).collect()
     }
+}
+
+/// Of three seeds one has special numbers, and one wide ones.
+pub fn any_kind(seed: u64) -> Kind {
+    [Kind::Plain, Kind::Special, Kind::Wide][(seed % 3) as usize]
 }
 
 /// Every second seed has special numbers.
@@ -198,10 +228,15 @@ pub fn near<E: Number>(tensor: &Tensor<E>, expected: impl Fn(usize) -> f64, rela
     for (n, found) in tensor.download().expect("download").into_iter().enumerate() {
         let (found, expected) = (found.to64(), expected(n));
         let rounded = E::from64(expected).to64();
-        // Near the largest number a rounding may go either way. Below the smallest normal one of `f16` numbers are no closer to each other than there.
-        let good = found == rounded
-            || found.is_nan() && expected.is_nan()
-            || (found - expected).abs() <= (relative + E::UNIT) * expected.abs() + absolute(n) + 1e-37 + E::UNIT * 2f64.powi(-14);
+        let error = relative * expected.abs() + absolute(n) + 1e-37;
+        // Near the largest number a rounding may go either way: of what is that near, infinity is good and so is the largest number. Any error of an
+        // infinite number would be within bounds.
+        let within = if found.is_infinite() {
+            found == E::from64(expected + error.copysign(expected)).to64()
+        } else {
+            (found - expected).abs() <= error + E::UNIT * (expected.abs() + E::NORMAL)
+        };
+        let good = found == rounded || found.is_nan() && expected.is_nan() || expected.is_finite() && within;
         assert!(good, "{what}: element {n} is {found}, expected {expected}");
     }
 }
