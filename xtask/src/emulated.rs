@@ -15,7 +15,7 @@ use crate::test::gpu_tests;
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 17] = [
+const PROGRAMS: [(&str, &str, &str); 18] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "readme", "gpu"),
@@ -32,6 +32,7 @@ const PROGRAMS: [(&str, &str, &str); 17] = [
     ("tasks", "elements", "gpu"),
     ("tasks", "lookups", "gpu"),
     ("tasks", "norms", "gpu"),
+    ("tasks", "plain", "gpu"),
     ("tasks", "rows", "gpu"),
 ];
 

@@ -10,7 +10,7 @@ pub fn rounds(full: usize) -> usize {
     if short() { (full / 50).clamp(2, 100) } else { full }
 }
 
-/// Seeds of a test's `nth` shape: every second one has special numbers.
+/// Seeds of a test's `nth` shape: two one after the other have numbers of different kinds.
 pub fn seeds(nth: usize) -> std::ops::Range<u64> {
     let one = nth as u64 % 4;
     if short() { one..one + 1 } else { 0..4 }
