@@ -139,8 +139,9 @@ impl PlanOptions {
     }
 
     /// Whether schedulers push tasks that lack only the end of one that runs, which halves the way from one task to the next; by default they push
-    /// none before it is ready. Results are the same. On a GPU, a chain beside tens of thousands of short tasks takes up to seven times as long as
-    /// alone with it, where it is at most three times without (one scheduler).
+    /// none before it is ready. Results are the same. Without it, a critical chain beside 50,000 tasks that nobody waits for takes at most three times as
+    /// long as alone (one scheduler, on a GPU); with it that bound is not kept: 7.4 times as long was measured, because alone the chain has become
+    /// faster and beside the others it has not (`docs/decisions/0018`).
     #[must_use]
     pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
         self.look_ahead = look_ahead;

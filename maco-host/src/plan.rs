@@ -257,6 +257,24 @@ impl Plan {
         self.0.parts.set_delays(seed);
     }
 
+    /// Makes every byte of temps, partial sums and schedulers' memory `byte`: how tests see that a launch reads nothing there that it has not
+    /// written. Waits for what runs.
+    ///
+    /// The rest of a plan's memory holds what a launch relies on, and is left as it is. Zero when a launch begins are the word of aborts, the counters and
+    /// tickets of its bank (it zeroes the other bank for the next launch), the places of all rings, and the words where parts of sums meet. The numbers of
+    /// launches begun and ended are equal. Words of carried temps have the number of a launch before. Zeros are behind the temps on a GPU, for empty
+    /// views, and in the black box. Descriptors and images of schedulers are written with the plan, tables with the arguments.
+    #[doc(hidden)]
+    pub fn fill_temporaries(&self, byte: u8) -> Result<(), Error> {
+        match &self.0.executor {
+            Executor::Cpu(cpu) => {
+                cpu.fill_temporaries(&self.0.parts, byte);
+                Ok(())
+            }
+            Executor::Gpu(gpu) => gpu.fill_temporaries(&self.0.parts, byte),
+        }
+    }
+
     /// As if so many launches had ended and none had been aborted: how tests come to the wrap of the number.
     #[doc(hidden)]
     pub fn launched(&self, launches: u32) -> Result<(), Error> {

@@ -15,7 +15,7 @@ type Line = Vec<u16>;
 pub struct Script {
     pub calls: Vec<Line>,
     pub workers: u32,
-    pub dynamic: bool,
+    pub schedule: Schedule,
     /// For random runs.
     pub dice: Vec<u16>,
 }
@@ -24,11 +24,18 @@ pub struct Script {
 pub fn scripts(calls: usize) -> impl Strategy<Value = Script> {
     let lines = prop::collection::vec(prop::collection::vec(any::<u16>(), 40), 1..=calls);
     let workers = prop_oneof![1u32..6, Just(200)];
-    (lines, workers, any::<bool>(), prop::collection::vec(any::<u16>(), 64)).prop_map(|(calls, workers, dynamic, dice)| Script {
-        calls,
-        workers,
-        dynamic,
-        dice,
+    let schedule = prop_oneof![
+        2 => Just(Schedule::Static),
+        1 => Just(Schedule::Tickets),
+        1 => (1u32..9).prop_map(Schedule::Schedulers),
+    ];
+    (lines, workers, schedule, prop::collection::vec(any::<u16>(), 64)).prop_map(|(calls, workers, schedule, dice)| {
+        let schedule = match schedule {
+            // Each has a worker.
+            Schedule::Schedulers(several) => Schedule::Schedulers(several.min(workers)),
+            other => other,
+        };
+        Script { calls, workers, schedule, dice }
     })
 }
 
@@ -70,7 +77,7 @@ impl<'a> Draw<'a> {
 
 impl Script {
     pub fn options(&self) -> Options {
-        Options { schedule: if self.dynamic { Schedule::Tickets } else { Schedule::Static }, ..Options::new(self.workers) }
+        Options { schedule: self.schedule, ..Options::new(self.workers) }
     }
 
     /// The graph. Calls that would race with themselves are left out.

@@ -291,6 +291,17 @@ impl Executor {
         }
     }
 
+    /// See [`crate::Plan::fill_temporaries`].
+    pub(crate) fn fill_temporaries(&self, parts: &Parts, byte: u8) {
+        let mut turn = self.wait_for_turn();
+        // SAFETY: temps lie before the words of carried ones, partial sums have all of their memory, and the lock keeps launches away.
+        unsafe {
+            self.arena.fill(parts.lowered.arena.words.start, byte);
+            self.partials.fill(parts.lowered.partial_bytes(), byte);
+        }
+        turn.code.memory.iter_mut().for_each(|memory| memory.fill(u32::from_ne_bytes([byte; 4])));
+    }
+
     /// Injects a fault into every launch from now on, or none.
     pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) {
         self.wait_for_turn().code = Code::new(&parts.lowered, fault);
@@ -383,4 +394,92 @@ fn message(payload: &(dyn Any + Send)) -> &str {
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("the panic carries no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
+    use maco_graph::plan::{Options, Schedule, plan};
+    use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, TaskSpec, TensorParam};
+
+    use super::*;
+    use crate::device::Device;
+    use crate::options::PlanOptions;
+
+    const fn matrix(name: &'static str, access: Access, dims: &'static [DimSpec], region: &'static [Index]) -> Param {
+        Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(Element::Bf16), dims, region, staged: false })
+    }
+
+    /// A product of few rows.
+    static PRODUCT: TaskSpec = TaskSpec {
+        name: "product",
+        kind: TaskKind::Streamed { operand: 1, factor: Some(0) },
+        axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
+        dims: &["M", "N", "K"],
+        equal: &[],
+        few: None,
+        elements: &[],
+        params: &[
+            matrix("x", Access::Read, &[DimSpec::Symbol(0), DimSpec::Symbol(2)], &[Index::Tile(0), Index::All]),
+            matrix("w", Access::Read, &[DimSpec::Symbol(1), DimSpec::Symbol(2)], &[Index::Tile(1), Index::All]),
+            matrix("y", Access::Write, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[Index::Tile(0), Index::Tile(1)]),
+        ],
+    };
+
+    /// x → wide → y, with `wide` a temp.
+    fn products() -> Graph {
+        let tensor = |name: &str, kind, shape: [u64; 2]| Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.into() };
+        let tensors = vec![
+            tensor("x", TensorKind::In, [1, 16]),
+            tensor("up", TensorKind::In, [64, 16]),
+            tensor("down", TensorKind::In, [16, 64]),
+            tensor("y", TensorKind::Out, [1, 16]),
+            tensor("wide", TensorKind::Temp, [1, 64]),
+        ];
+        let call = |operands: [u32; 3]| Call {
+            task: &PRODUCT,
+            slot: 0,
+            element: 0,
+            operands: operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect(),
+            scalars: vec![],
+            tile: None,
+            then: vec![],
+            priority: 0,
+            split: None,
+            drain: false,
+        };
+        let calls = vec![call([0, 1, 4]), call([4, 2, 3])];
+        Graph { name: "products".into(), tensors, scalars: vec![], calls }
+    }
+
+    /// Temps, carried ones too, and schedulers' memory; neither the words of carried temps nor anything that is counted.
+    #[test]
+    fn what_launches_rely_on_is_not_filled() {
+        for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
+            let device = Device::cpu_with(2);
+            let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
+            let parts = Parts::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
+            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &parts).unwrap();
+            executor.fill_temporaries(&parts, 0xa5);
+            let lowered = &parts.lowered;
+            let held = |memory: &HostMemory, bytes: u64| {
+                // SAFETY: the memory was sized so, and no launch runs.
+                unsafe { std::slice::from_raw_parts(memory.pointer(), bytes as usize) }.to_vec()
+            };
+            let arena = held(&executor.arena, lowered.arena.bytes);
+            let (temps, words) = arena.split_at(lowered.arena.words.start as usize);
+            assert!(temps.len() >= 128 && temps.iter().all(|&byte| byte == 0xa5));
+            assert_eq!((words.len() as u64, words.is_empty()), (2 * u64::from(lowered.arena.carried), schedule != Schedule::Static));
+            assert!(words.iter().all(|&byte| byte == 0));
+            let counted = size_of::<State>() as u64 + 8 * u64::from(lowered.counters) + 4 * lowered.ring_words();
+            assert!(held(&executor.state, counted).iter().all(|&byte| byte == 0));
+            assert!(held(&executor.black_box, size_of::<BlackBox>() as u64).iter().all(|&byte| byte == 0));
+            let turn = executor.wait_for_turn();
+            assert_eq!(turn.code.memory.len() as u32, schedule.schedulers());
+            assert!(turn.code.memory.iter().flatten().all(|&word| word == 0xa5a5_a5a5));
+            for (image, planned) in turn.code.images.iter().zip(&lowered.images) {
+                assert_eq!(image.words, planned.words);
+            }
+        }
+    }
 }

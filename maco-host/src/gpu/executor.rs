@@ -219,6 +219,14 @@ impl Executor {
         self.memory.write_launches(&self.context, &parts.lowered, launches)
     }
 
+    /// See [`crate::Plan::fill_temporaries`].
+    pub(crate) fn fill_temporaries(&self, parts: &Parts, byte: u8) -> Result<(), Error> {
+        let _turn = self.wait_for_turn();
+        let _entered = self.context.enter()?;
+        self.context.settle()?;
+        self.memory.fill_temporaries(&parts.lowered, byte)
+    }
+
     /// Injects a fault into every launch from now on, or none.
     pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();

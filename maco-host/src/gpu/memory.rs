@@ -1,5 +1,6 @@
 //! Device memory and pinned host memory. Copies do not belong here.
 
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{self, CUresult};
@@ -44,11 +45,21 @@ impl DeviceMemory {
 
     /// Zeroes everything and waits for it. No launch may use the memory meanwhile.
     pub(crate) fn clear(&self) -> Result<(), Error> {
+        self.fill(0..self.bytes, 0)
+    }
+
+    /// Makes these bytes of it `byte` and waits for it. No launch may use them meanwhile.
+    pub(super) fn fill(&self, bytes: Range<u64>, byte: u8) -> Result<(), Error> {
+        assert!(bytes.end <= self.bytes, "bytes {bytes:?} of {}", self.bytes);
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let context = &self.context;
         let _entered = context.enter()?;
-        // SAFETY: the range is this allocation; the stream is the context's.
+        let (first, count) = (self.address + bytes.start, (bytes.end - bytes.start) as usize);
+        // SAFETY: the range is inside this allocation; the stream is the context's.
         unsafe {
-            context.check("cuMemsetD8Async", sys::cuMemsetD8Async(self.address, 0, self.bytes as usize, context.copies()))?;
+            context.check("cuMemsetD8Async", sys::cuMemsetD8Async(first, byte, count, context.copies()))?;
             context.check("cuStreamSynchronize", sys::cuStreamSynchronize(context.copies()))
         }
     }

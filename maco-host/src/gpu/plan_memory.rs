@@ -191,6 +191,17 @@ impl PlanMemory {
         Ok(())
     }
 
+    /// See [`crate::Plan::fill_temporaries`]. No launch may be running.
+    pub(super) fn fill_temporaries(&self, lowered: &Lowered, byte: u8) -> Result<(), Error> {
+        self.arena.fill(0..lowered.arena.words.start, byte)?;
+        self.partials.fill(0..lowered.partial_bytes(), byte)?;
+        let memories = lowered.images.iter().zip(&self.shares.places).filter_map(|(image, place)| Some((image, place.memory?)));
+        for (image, memory) in memories {
+            self.tasks.fill(memory..memory + size_of_val(&*image.words) as u64, byte)?;
+        }
+        Ok(())
+    }
+
     /// Words of carried temps, as the launch before number `launches` left them.
     fn write_words(&self, context: &Arc<Context>, lowered: &Lowered, launches: u32) -> Result<(), Error> {
         upload(context, self.arena.address() + lowered.arena.words.start, &lowered.arena.words_behind(launches))

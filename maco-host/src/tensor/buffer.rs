@@ -46,7 +46,16 @@ impl HostMemory {
     /// Nobody else accesses it meanwhile.
     pub(crate) unsafe fn clear(&self) {
         // SAFETY: the allocation has this size; the caller promises exclusive access.
-        unsafe { self.base.write_bytes(0, self.layout.size()) }
+        unsafe { self.fill(self.layout.size() as u64, 0) }
+    }
+
+    /// Makes the first `bytes` bytes `byte`.
+    ///
+    /// # Safety
+    /// There are as many, and nobody else accesses them meanwhile.
+    pub(crate) unsafe fn fill(&self, bytes: u64, byte: u8) {
+        // SAFETY: passed on from the caller.
+        unsafe { self.base.write_bytes(byte, bytes as usize) }
     }
 }
 

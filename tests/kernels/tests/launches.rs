@@ -4,7 +4,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use kernels::launches::{maps, step};
-use kernels::{dense, inputs, regions};
+use kernels::{dense, inputs, regions, split};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
 use support::hangs::{SCHEDULES, SHORT, scaled};
@@ -431,30 +431,49 @@ fn the_number_of_launches_wraps(device: &Device) {
     }
 }
 
-/// A plan takes memory that held anything: here, all bits.
+/// What temps, partial sums and schedulers' memory hold when a launch begins does not matter: here, all bits.
 fn memory_that_was_full_of_ones(device: &Device) {
     let case = case(device, 1);
-    let x = Matrix::integers(100, 130, 7, 9);
-    let most = if device.is_gpu() { 26 } else { 20 };
+    let image = Matrix::integers(100, 130, 7, 9);
+    let (m, h, k) = (3, 264, 200);
+    let (x, up, down) = (Matrix::integers(m, k, 1, 1), Matrix::sparse(h, k, 2), Matrix::sparse(k, h, 3));
+    let sums = x.times(&up.t()).map(|v| v.max(0.0)).bf16().times(&down.t()).bf16().map(|v| 2.0 * v).bf16();
+    let [x, up, down] = [x, up, down].map(|matrix| matrix.upload::<bf16>(device));
     for schedule in SCHEDULES {
-        let options = PlanOptions::new().schedule(schedule);
-        for _ in 0..if device.is_gpu() { 2 } else { 1 } {
-            // Of every size, several at once, so that whatever the plan asks for is among them.
-            let ones =
-                |bits: u32| device.upload(&vec![u32::MAX; (1usize << bits) - (1 << bits >> 2)], [(1usize << bits) - (1 << bits >> 2)]);
-            drop((4..most).flat_map(|bits| [ones(bits).unwrap(), ones(bits.min(16)).unwrap()]).collect::<Vec<_>>());
+        for pipelined in [false, true] {
+            if pipelined && device.is_gpu() {
+                continue;
+            }
+            let options = PlanOptions::new().schedule(schedule).pipelined(pipelined);
             let products = dense::mlp::plan_with(device, DIMS, &options).unwrap();
             let halos = regions::blurred::plan_with(device, regions::blurred::Dims { M: 100, N: 130 }, &options).unwrap();
+            let dims = split::chain::Dims { M: m as u64, K: k as u64, H: h as u64 };
+            let parts = split::chain::plan_with(device, dims, &options).unwrap();
             for _ in 0..3 {
+                products.fill_temporaries(0xff).unwrap();
                 let mut y = poisoned::<bf16>(device, DIMS.M as usize, DIMS.K as usize);
                 products.run(&case.x, &case.up, &case.down, &mut y).unwrap();
                 case.expected.within(&y, 0.02, "products");
-                let (mut inout, mut y) = (x.upload::<f32>(device), poisoned::<f32>(device, 100, 130));
+
+                halos.fill_temporaries(0xff).unwrap();
+                let (mut inout, mut y) = (image.upload::<f32>(device), poisoned::<f32>(device, 100, 130));
                 halos.run(&mut inout, 3.0, &mut y).unwrap();
-                x.map(|v| v * 3.0).exactly(&inout, "halos");
+                image.map(|v| v * 3.0).exactly(&inout, "halos");
+                blurred(&blurred(&image)).plus(&image.map(|v| v * 3.0)).exactly(&y, "halos");
+
+                parts.fill_temporaries(0xff).unwrap();
+                let mut y = poisoned::<bf16>(device, m, k);
+                parts.run(&x, &up, &down, &mut y).unwrap();
+                sums.exactly(&y, "sums in parts");
             }
         }
     }
+}
+
+/// What `blur` makes of `x`.
+fn blurred(x: &Matrix) -> Matrix {
+    let at = |r: usize, c: usize| if r < x.rows { x.at(r, c) } else { 0.0 };
+    Matrix::new(x.rows, x.cols, |r, c| at(r.wrapping_sub(1), c) + at(r, c) + at(r + 1, c))
 }
 
 #[test]

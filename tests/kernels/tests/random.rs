@@ -1,5 +1,5 @@
-//! Random graphs of exact tasks give bit for bit what their calls give one after another: on any number of workers, static lists
-//! and tickets, forced tiles, reused memory, launch after launch.
+//! Random graphs of exact tasks give bit for bit what their calls give one after another: on any number of workers, static lists,
+//! tickets and schedulers, plain workers and pipelines, forced tiles, memory full of ones, reused memory, launch after launch.
 mod graphs;
 mod support;
 
@@ -37,6 +37,23 @@ mod cpu {
         #[test]
         fn small_and_dense_graphs(recipe in recipes(60, 24)) {
             check(&CPU, &recipe, None).map_err(TestCaseError::fail)?;
+        }
+    }
+
+    /// As many workers as an H100 or H200 has multiprocessors, and fewer, each number with every schedule.
+    #[test]
+    fn up_to_132_workers() {
+        let device = Device::cpu_with(132);
+        for (seed, workers) in (200..).zip([132, 131, 100, 67, 64, 33, 31, 9]) {
+            for schedule in [How::Static, How::Tickets, How::Schedulers(8), How::SpareWarps(8)] {
+                // What is drawn is neither one worker nor all.
+                let drawn = 4 * (workers - 1) + 2;
+                let recipe = Recipe { workers: drawn, schedule, pipelined: false, ..Recipe::from_seed(seed, 24, 200) };
+                match check(&device, &recipe, None) {
+                    Ok(case) => assert_eq!(case.compiled.plan().workers(), u32::from(workers)),
+                    Err(what) => panic!("seed {seed}, {workers} workers, {schedule:?}: {what}"),
+                }
+            }
         }
     }
 
@@ -153,7 +170,8 @@ fn more_weights_than_the_ring_holds(device: &Device, graphs: u64) {
             continue;
         }
         done += 1;
-        let options = PlanOptions::new().workers(workers).schedule(schedule);
+        let options = PlanOptions::new().workers(workers).schedule(schedule).look_ahead(recipe.look_ahead);
+        let options = options.pipelined(recipe.pipelined && schedule == Schedule::Static && !device.is_gpu());
         let case = Case::with(device, program, &options).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         if let Err(what) = check_case(case, None) {
             panic!("seed {seed}, {workers} workers, {schedule}: {what}");
@@ -168,7 +186,8 @@ fn a_hundred_thousand_tasks(device: &Device) {
         let (case, seed) = loop {
             seed += 1;
             assert!(seed < 500, "no graph of 10⁵ tasks");
-            let recipe = Recipe { small: true, sizes: [700, 640, 720], schedule, workers: 1, ..Recipe::from_seed(seed, 40, 200) };
+            let recipe = Recipe::from_seed(seed, 40, 200);
+            let recipe = Recipe { small: true, sizes: [700, 640, 720], schedule, workers: 1, pipelined: false, ..recipe };
             // Sums of that many products would take the oracle minutes.
             if recipe.program().steps.iter().any(|step| matches!(step.op, graphs::op::Op::Linear | graphs::op::Op::Matmul)) {
                 continue;
@@ -190,6 +209,7 @@ fn random_graphs_are_of_every_kind() {
     let mut operations = BTreeSet::new();
     let (mut fan_out, mut fan_in, mut rewritten, mut deepest, mut drained) = (0, 0, 0, 0, 0);
     let (mut schedules, mut workers) = (BTreeSet::new(), BTreeSet::new());
+    let (mut pipelines, mut ahead) = (0, 0);
     for seed in 0..60 {
         let recipe = if seed < 40 { Recipe::from_seed(seed, 24, 200) } else { Recipe::from_seed(seed, 60, 24) };
         let program = recipe.program();
@@ -204,6 +224,8 @@ fn random_graphs_are_of_every_kind() {
         drained += usize::from(compiled.plan().graph().lists.drains.len() > 1);
         schedules.insert(recipe.schedule);
         workers.insert(dealt(&CPU, &recipe).1);
+        pipelines += usize::from(graphs::pipelined(&CPU, &recipe));
+        ahead += usize::from(recipe.look_ahead && matches!(recipe.schedule, How::Schedulers(_) | How::SpareWarps(_)));
     }
     assert_eq!(operations.len(), 21, "{operations:?}");
     let rich = fan_out > 10 && fan_in > 10 && rewritten > 10 && drained > 10 && deepest > 12;
@@ -211,6 +233,7 @@ fn random_graphs_are_of_every_kind() {
     let of = |is: fn(&How) -> bool| schedules.iter().filter(|how| is(how)).count();
     assert!(of(|how| matches!(how, How::Schedulers(_))) > 2 && of(|how| matches!(how, How::SpareWarps(_))) > 2, "{schedules:?}");
     assert!(schedules.contains(&How::Static) && schedules.contains(&How::Tickets), "{schedules:?}");
+    assert!(pipelines > 5 && ahead > 5, "{pipelines} pipelined and {ahead} that look ahead");
     assert_eq!(workers, (1..=8).collect(), "workers of the CPU device");
 }
 

@@ -1,12 +1,27 @@
 //! Neither the number of workers nor the schedule changes a bit of any result, roundings included.
 mod support;
 
-use kernels::random::{accumulate, lift, merge, nudge, ops};
+use std::collections::HashSet;
+
+use kernels::random::{accumulate, lift, merge, narrow, negate, nudge, ops, transpose, widen, wrap};
 use kernels::{dense, regions, uneven};
-use maco::{Arguments, Device, Error, Node, PlanOptions, Report, Schedule, TaskGraph, Tensor, TensorElement, bf16, tasks};
+use maco::{
+    Arguments, Device, Error, Node, Operand, PlanOptions, Report, Schedule, TaskGraph, TaskSpec, Tensor, TensorElement, bf16, tasks,
+};
 use support::{Matrix, poisoned};
 
-on_every_device!(products, rows, halos, drains, drained_products, a_long_chain, a_chain_of_warps, a_wide_fan, more_workers_than_tasks);
+on_every_device!(
+    products,
+    rows,
+    halos,
+    drains,
+    drained_products,
+    a_long_chain,
+    a_chain_of_warps,
+    a_wide_fan,
+    more_workers_than_tasks,
+    another_kind_at_every_task
+);
 
 /// One worker, some, all.
 fn options(device: &Device) -> Vec<PlanOptions> {
@@ -239,6 +254,78 @@ fn a_wide_fan(device: &Device) {
         graph.custom(&tasks::add::SPEC, [level[0].into(), root.into(), y.into()]);
         y
     });
+}
+
+/// Calls of one task each, of which no two neighbours are of a kind: products, tiles, plain loads, functions of an element, warps. All tensors are
+/// 16 × 16, but for the 200 rows of `up` and `down`.
+fn kinds_in_turn(graph: &mut TaskGraph, [x, order, up, down]: [Node; 4], rounds: usize) -> Node {
+    let mut y = x;
+    let call = |graph: &mut TaskGraph, task: &'static TaskSpec, arguments: &[Operand], tile: &[u32]| {
+        graph.custom(task, arguments.iter().copied());
+        graph.tile(tile);
+    };
+    for _ in 0..rounds {
+        let [product, narrowed, short, last] = [(); 4].map(|()| graph.temp::<bf16>("b", [16, 16]));
+        let [wide, negated, first, turned, second] = [(); 5].map(|()| graph.temp::<f32>("f", [16, 16]));
+        let [long, wrapped] = [(); 2].map(|()| graph.temp::<bf16>("l", [16, 200]));
+        call(graph, &tasks::linear::SPEC, &[y.into(), order.into(), product.into()], &[64, 128]);
+        call(graph, &widen::SPEC, &[product.into(), wide.into()], &[16, 64]);
+        call(graph, &negate::SPEC, &[wide.into(), negated.into()], &[32, 16]);
+        call(graph, &wrap::SPEC, &[negated.into(), first.into()], &[16, 1024]);
+        call(graph, &transpose::SPEC, &[first.into(), turned.into()], &[64, 64]);
+        call(graph, &lift::SPEC, &[turned.into(), 3i32.into()], &[16]);
+        call(graph, &wrap::SPEC, &[turned.into(), second.into()], &[16, 1024]);
+        call(graph, &narrow::SPEC, &[second.into(), narrowed.into()], &[16, 64]);
+        call(graph, &tasks::linear::SPEC, &[narrowed.into(), up.into(), long.into()], &[64, 256]);
+        graph.split_k(1);
+        call(graph, &wrap::SPEC, &[long.into(), wrapped.into()], &[16, 1024]);
+        call(graph, &tasks::matmul::SPEC, &[wrapped.into(), down.into(), short.into()], &[64, 128]);
+        graph.split_k(1);
+        call(graph, &tasks::add::SPEC, &[short.into(), x.into(), last.into()], &[16, 1024]);
+        y = last;
+    }
+    y
+}
+
+/// The one worker's code for a task, and what it has in flight for the next ones, change with every task.
+fn another_kind_at_every_task(device: &Device) {
+    const ROUNDS: usize = 30;
+    // Factors move elements and change signs: all stays small, and what one round gets wrong is not lost in the next one.
+    let sign = |n: usize| if n % 3 == 0 { -1.0 } else { 1.0 };
+    let x = Matrix::integers(16, 16, 1, 7);
+    let order = Matrix::new(16, 16, |r, c| if c == (5 * r + 2) % 16 { sign(r) } else { 0.0 });
+    let up = Matrix::new(200, 16, |r, c| if c == (7 * r + 3) % 16 { sign(r / 16) } else { 0.0 });
+    let down = Matrix::new(200, 16, |r, c| if r == 16 * (c % 12) + (5 * c + 1) % 16 { sign(c + 1) } else { 0.0 });
+    let expected = (0..ROUNDS).fold(x.clone(), |y, _| {
+        let y = y.times(&order.t()).map(|v| -v % 8.0).t().map(|v| (v + 3.0) % 8.0);
+        y.times(&up.t()).map(|v| v % 8.0).times(&down).plus(&x)
+    });
+    let inputs = [("x", &x), ("order", &order), ("up", &up), ("down", &down)];
+    let tensors = inputs.map(|(_, matrix)| matrix.upload::<bf16>(device));
+    for pipelined in [false, true] {
+        if pipelined && device.is_gpu() {
+            continue;
+        }
+        let mut graph = TaskGraph::new("kinds", ops());
+        let nodes = inputs.map(|(name, matrix)| graph.input::<bf16>(name, [matrix.rows as u64, matrix.cols as u64]));
+        let y = kinds_in_turn(&mut graph, nodes, ROUNDS);
+        graph.output(y, "y");
+        let compiled = graph.compile_with(device, &PlanOptions::new().workers(1).pipelined(pipelined)).unwrap();
+
+        let plan = compiled.graph();
+        let calls: Vec<usize> = plan.lists.of(0).iter().map(|&task| plan.tasks[task as usize].call as usize).collect();
+        let kind = |call: usize| std::mem::discriminant(&plan.graph.calls[call].task.kind);
+        assert_eq!((calls.len(), plan.graph.calls.len()), (12 * ROUNDS, 12 * ROUNDS), "{plan}");
+        assert!(calls.windows(2).all(|pair| pair[0] != pair[1] && kind(pair[0]) != kind(pair[1])), "{plan}");
+        assert_eq!(calls.iter().map(|&call| kind(call)).collect::<HashSet<_>>().len(), 5, "{plan}");
+
+        for _ in 0..times() {
+            let arguments = tensors.iter().fold(Arguments::new(), |arguments, tensor| arguments.tensor(tensor));
+            let outputs = compiled.execute(arguments).unwrap();
+            reported(outputs.report(), compiled.plan());
+            expected.exactly(outputs.get::<bf16>("y").unwrap(), if pipelined { "pipelined" } else { "plain" });
+        }
+    }
 }
 
 fn more_workers_than_tasks(device: &Device) {

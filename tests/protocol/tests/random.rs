@@ -45,8 +45,8 @@ proptest! {
     #[test]
     fn schedulers(
         tasks in prop_oneof![1u32..40, 40u32..2500],
-        workers in prop_oneof![1u32..5, 5u32..40],
-        schedulers in 1u32..5,
+        workers in prop_oneof![1u32..5, 5u32..40, 40u32..133],
+        schedulers in 1u32..9,
         density in 0u32..3,
         spread in prop_oneof![1u32..4, 4u32..60],
         position in prop_oneof![Just(0), Just(u32::MAX - 3), any::<u32>()],
@@ -61,7 +61,7 @@ proptest! {
     #[test]
     fn lists_and_tickets(
         tasks in prop_oneof![1u32..40, 40u32..800],
-        workers in 1u32..20,
+        workers in prop_oneof![1u32..20, 20u32..133],
         spread in 1u32..20,
         seed in any::<u64>(),
     ) {

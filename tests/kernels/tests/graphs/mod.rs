@@ -85,6 +85,18 @@ pub fn dealt(device: &Device, recipe: &Recipe) -> (Schedule, u32) {
     }
 }
 
+/// Whether a recipe's workers are pipelines: those of a GPU always are, and need not be told.
+pub fn pipelined(device: &Device, recipe: &Recipe) -> bool {
+    recipe.pipelined && recipe.schedule == How::Static && !device.is_gpu()
+}
+
+/// What [`dealt`] says, and all else of a recipe.
+pub fn options(device: &Device, recipe: &Recipe) -> PlanOptions {
+    let (schedule, workers) = dealt(device, recipe);
+    let options = PlanOptions::new().schedule(schedule).workers(workers);
+    options.pipelined(pipelined(device, recipe)).look_ahead(recipe.look_ahead)
+}
+
 /// A program, planned.
 pub struct Case {
     pub program: Program,
@@ -172,15 +184,16 @@ impl Case {
     }
 }
 
-/// Plans, runs three times with other inputs each time, and compares: both banks of counters, the first one again, stale temps.
+/// Plans, runs three times with other inputs each time, and compares: both banks of counters, the first one again, temps of ones and stale ones.
 pub fn check(device: &Device, recipe: &Recipe, fault: Option<Fault>) -> Result<Case, String> {
-    let case = Case::new(device, recipe).map_err(|error| error.to_string())?;
+    let case = Case::with(device, recipe.program(), &options(device, recipe)).map_err(|error| error.to_string())?;
     check_case(case, fault)
 }
 
 /// See [`check`].
 pub fn check_case(case: Case, fault: Option<Fault>) -> Result<Case, String> {
     let told = |error: Error| error.to_string();
+    case.compiled.plan().fill_temporaries(0xff).map_err(told)?;
     case.compare(&case.launch(1).map_err(told)?, 1, fault)?;
     case.compare(&case.launch(2).map_err(told)?, 2, fault)?;
     case.compare(&case.execute(3).map_err(told)?, 3, fault)?;

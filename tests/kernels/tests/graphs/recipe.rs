@@ -19,6 +19,10 @@ pub struct Recipe {
     pub small: bool,
     pub workers: u16,
     pub schedule: How,
+    /// On a CPU, workers of static lists are pipelines.
+    pub pipelined: bool,
+    /// Schedulers push tasks before they are ready.
+    pub look_ahead: bool,
 }
 
 /// How tasks reach the workers, and how many schedulers there are if they push.
@@ -89,12 +93,15 @@ pub struct Program {
 pub fn recipes(lines: usize, most: u16) -> impl Strategy<Value = Recipe> {
     let size = || prop_oneof![1..=most, Just(most), Just(64.min(most)), Just(1)];
     let lines = prop::collection::vec(prop::collection::vec(any::<u16>(), 16), 1..=lines);
-    ([size(), size(), size()], lines, any::<bool>(), any::<u16>(), any::<u16>()).prop_map(|(sizes, lines, small, workers, how)| Recipe {
+    let how = (any::<u16>(), any::<bool>(), any::<bool>());
+    ([size(), size(), size()], lines, any::<bool>(), any::<u16>(), how).prop_map(|(sizes, lines, small, workers, how)| Recipe {
         sizes,
         lines,
         small,
         workers,
-        schedule: How::new(how),
+        schedule: How::new(how.0),
+        pipelined: how.1,
+        look_ahead: how.2,
     })
 }
 
@@ -111,7 +118,15 @@ impl Recipe {
         let sizes = [(); 3].map(|()| 1 + next() % most);
         let count = 1 + next() as usize % lines;
         let lines = (0..count).map(|_| (0..16).map(|_| next()).collect()).collect();
-        Recipe { sizes, lines, small: next() % 2 == 0, workers: next(), schedule: How::new(next()) }
+        Recipe {
+            sizes,
+            lines,
+            small: next() % 2 == 0,
+            workers: next(),
+            schedule: How::new(next()),
+            pipelined: next() % 2 == 0,
+            look_ahead: next() % 2 == 0,
+        }
     }
 
     pub fn program(&self) -> Program {
