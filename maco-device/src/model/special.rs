@@ -72,6 +72,14 @@ pub fn same_pointer<T>(pointer: *mut T) -> *mut T {
     pointer
 }
 
+/// Waits as one who does nothing else meanwhile, in the midst of what else is work.
+pub fn idle<T>(wait: impl FnOnce() -> T) -> T {
+    with(|thread| thread.work(false));
+    let result = wait();
+    with(|thread| thread.work(true));
+    result
+}
+
 /// The thread has polled in vain, or has found what it polled for.
 pub fn polled(found: bool) {
     with(|thread| thread.tested(found));

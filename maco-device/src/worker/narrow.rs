@@ -197,7 +197,8 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
             };
             if own.is_run() {
                 memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
-                if protocol::wait(machine, &counters, &descriptor, views.as_ptr()) == Outcome::Abort {
+                // Not a body that computes: the clock by which a wait is too long goes on.
+                if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr())) == Outcome::Abort {
                     break;
                 }
             }

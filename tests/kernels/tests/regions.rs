@@ -11,6 +11,9 @@ on_every_device!(blurred, halves, normed, embedded, reversed, accumulated, serve
 fn served(device: &Device) {
     let (m, n) = (130, 70);
     let x = Matrix::integers(m, n, 11, 99);
+    // As many workers as the attribute asks for.
+    let four = Device::cpu_with(4);
+    let device = if device.is_gpu() { device } else { &four };
     let plan = uneven::served::plan(device, uneven::served::Dims { M: m as u64, N: n as u64 }).unwrap();
     assert_eq!((plan.graph().schedule, plan.workers()), (Schedule::Schedulers(2), 4));
     for _ in 0..3 {

@@ -109,8 +109,7 @@ pub struct Case {
 
 impl Case {
     pub fn new(device: &Device, recipe: &Recipe) -> Result<Case, Error> {
-        let (schedule, workers) = dealt(device, recipe);
-        Case::with(device, recipe.program(), &PlanOptions::new().schedule(schedule).workers(workers))
+        Case::with(device, recipe.program(), &options(device, recipe))
     }
 
     pub fn with(device: &Device, program: Program, options: &PlanOptions) -> Result<Case, Error> {

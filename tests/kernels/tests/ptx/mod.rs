@@ -14,7 +14,7 @@ use maco_build::ptx::module::Module;
 use maco_build::ptx::split;
 
 #[allow(unused_imports, reason = "as above")]
-pub use order::{FENCES, unseen};
+pub use order::{FENCES, unseen, unseen_fences};
 #[allow(unused_imports, reason = "as above")]
 pub use registers::nothing_spills;
 

@@ -21,6 +21,16 @@ pub const FENCES: [&str; 8] = [
 
 /// Mistakes that the lint does not see, and which kinds of fences there were to make them with.
 pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
+    unseen_of(entry, |_| true)
+}
+
+/// The same of fences alone.
+pub fn unseen_fences(entry: &Entry) -> (Vec<String>, Vec<&str>) {
+    unseen_of(entry, is_fence)
+}
+
+/// The same of the opcodes that `of` accepts.
+fn unseen_of(entry: &Entry, of: impl Fn(&str) -> bool) -> (Vec<String>, Vec<&str>) {
     let mut tried: BTreeMap<&str, usize> = BTreeMap::new();
     // What is before a line, its opcode, what it becomes, what is behind it.
     let mut made: Vec<(&str, &str, String, &str)> = Vec::new();
@@ -30,7 +40,7 @@ pub fn unseen(entry: &Entry) -> (Vec<String>, Vec<&str>) {
     for line in entry.text.split_inclusive('\n') {
         let (before, after) = (&entry.text[..at], &entry.text[at + line.len()..]);
         at += line.len();
-        let Some(opcode) = ordering(line) else { continue };
+        let Some(opcode) = ordering(line).filter(|opcode| of(opcode)) else { continue };
         // Of roles that have nothing to copy in this entry: nothing is between the proxies that the fence could order.
         let idle = opcode == "fence.proxy.async.global" && !copies;
         let times = tried.entry(opcode).or_default();
