@@ -3,7 +3,7 @@
 //! Tasks of one call that follow one another in a static list are one entry of it, a run ([`Descriptor::run`]), so that a worker has many more of them in flight
 //! than it has slots, and the service warps have work once for all of them. A run is published as soon as it is posted, and the slot is given back when all
 //! consumer warps have gone through it; between two of its tasks no warp meets another. What workers claim and schedulers push is in a slot alone: it has been
-//! waited for when it is published, one warp runs it, and the store warp signals its end.
+//! waited for when it is published, unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
 
 use super::flight::WAYS;
 use crate::abi::{Descriptor, LOST_ARRIVE, Launch, RUN};
