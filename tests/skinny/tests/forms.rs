@@ -87,7 +87,7 @@ fn forms_that_wait_for_each_other(place: &Place, [m, k]: [u64; 2], seed: u64) {
 /// One thread adds the products of a sum in the same order in either form.
 #[test]
 fn on_a_cpu_both_forms_have_the_same_bits() {
-    let place = Place { device: Device::cpu_with(3), options: PlanOptions::new() };
+    let place = Place::new(Device::cpu_with(3), PlanOptions::new());
     for [m, n, k] in EDGES {
         let mut numbers = Numbers::new(m + n + k);
         let (x, w): (Vec<f16>, Vec<f16>) = (numbers.fill(m * k, kind(0)), numbers.fill(n * k, kind(0)));

@@ -46,7 +46,7 @@ everywhere! {
 
 fn on(pipelined: bool, workers: u32) -> Place {
     let options = PlanOptions::new().pipelined(pipelined);
-    Place { device: Device::cpu_with(workers), options }
+    Place::new(Device::cpu_with(workers), options)
 }
 
 /// Whether data carry flags there.

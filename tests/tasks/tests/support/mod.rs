@@ -2,6 +2,7 @@
 //! is one.
 #![allow(dead_code)]
 
+pub mod far;
 #[path = "../../../kernels/tests/support/rounds.rs"]
 pub mod rounds;
 
@@ -13,6 +14,8 @@ use proptest::test_runner::{Config, TestRunner};
 pub struct Place {
     pub device: Device,
     pub options: maco::PlanOptions,
+    /// Where tensors of several rows lie, if their rows are far apart.
+    pub far: Option<far::Far>,
 }
 
 impl Place {
@@ -21,21 +24,26 @@ impl Place {
         if self.device.is_gpu() { gpu } else { cpu }
     }
 
+    pub fn new(device: Device, options: maco::PlanOptions) -> Place {
+        Place { device, options, far: None }
+    }
+
     pub fn gpu() -> Place {
-        Place { device: Device::gpu(0).expect("a GPU"), options: maco::PlanOptions::new() }
+        Place::new(Device::gpu(0).expect("a GPU"), maco::PlanOptions::new())
     }
 
     pub fn plain(workers: u32) -> Place {
-        Place { device: Device::cpu_with(workers), options: maco::PlanOptions::new() }
+        Place::new(Device::cpu_with(workers), maco::PlanOptions::new())
     }
 
     pub fn pipelined(workers: u32) -> Place {
-        Place { device: Device::cpu_with(workers), options: maco::PlanOptions::new().pipelined(true).schedule(Schedule::Static) }
+        Place::new(Device::cpu_with(workers), maco::PlanOptions::new().pipelined(true).schedule(Schedule::Static))
     }
 }
 
-/// Makes `cpu::name`, `pipelined::name` and `gpu::name` of every function that takes a place, a shape and a seed. Shapes are those of
-/// `$edges`, and on the CPU random ones: `$most` are the largest extents.
+/// Makes `cpu::name`, `pipelined::name`, `gpu::name`, `far::name` and `gpu_far::name` of every function that takes a place, a shape and a seed.
+/// Shapes are those of `$edges`, and on one executor of the CPU and on a GPU random ones: `$most` are the largest extents. Of `far` the tensors reach beyond
+/// 2³² elements.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident up to $most:expr, edges $edges:ident);* $(;)?) => {
@@ -69,6 +77,23 @@ macro_rules! on_every_device {
                     }
                 }
                 super::support::random($most, |shape, seed| super::$name(&place, shape, seed));
+            })*
+        }
+        mod far {
+            $(#[test]
+            fn $name() {
+                let one = |(nth, edge)| super::support::far::on_cpu(|place| super::$name(place, edge, nth as u64 + 1));
+                let far: usize = super::$edges.into_iter().enumerate().map(one).sum();
+                assert!(far > 0, "all tensors were near");
+            })*
+        }
+        mod gpu_far {
+            $(#[test]
+            #[ignore = "gpu"]
+            fn $name() {
+                for (nth, edge) in super::$edges.into_iter().enumerate() {
+                    super::support::far::on_gpu(|place| super::$name(place, edge, nth as u64 + 1));
+                }
             })*
         }
     };
@@ -202,6 +227,10 @@ pub fn kind(seed: u64) -> Kind {
 }
 
 pub fn upload<E: Number>(place: &Place, data: &[E], shape: &[u64]) -> Tensor<E> {
+    if let Some(mut tensor) = place.far.as_ref().and_then(|far| far.tensor(&place.device, shape)) {
+        tensor.upload_from(data).expect("upload");
+        return tensor;
+    }
     match *shape {
         [n] => place.device.upload(data, [n]),
         [m, n] => place.device.upload(data, [m, n]),
