@@ -13,6 +13,9 @@ use crate::tensor::Rows;
 /// Bytes of one pinned buffer.
 const BUFFER: usize = 4 << 20;
 
+/// Most bytes from one row to the next in a 2-D copy, of every GPU (CUDA driver API, `cuMemcpy2D`, `CU_DEVICE_ATTRIBUTE_MAX_PITCH`).
+const PITCH: usize = i32::MAX as usize;
+
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -48,9 +51,13 @@ impl Piece {
     }
 }
 
-/// Cuts `rows` into pieces of at most `limit` bytes: whole rows, or parts of one.
+/// Cuts `rows` into pieces of at most `limit` bytes: whole rows, one where they are too far apart for a 2-D copy, or parts of one.
 fn pieces(rows: Rows, limit: usize) -> impl Iterator<Item = Piece> {
-    let (per_row, per_piece) = if rows.bytes > limit { (rows.bytes.div_ceil(limit), 1) } else { (1, limit / rows.bytes.max(1)) };
+    let (per_row, per_piece) = match rows.bytes {
+        bytes if bytes > limit => (bytes.div_ceil(limit), 1),
+        _ if rows.pitch > PITCH => (1, 1),
+        bytes => (1, limit / bytes.max(1)),
+    };
     let wide = if per_row == 1 { rows.bytes } else { limit };
     (0..rows.count).step_by(per_piece.max(1)).flat_map(move |row| {
         (0..per_row).map(move |part| Piece {
@@ -215,6 +222,14 @@ mod tests {
                 }
             }
             assert!(seen.iter().all(|&n| n == 1), "{count} × {bytes} by {limit}");
+        }
+    }
+
+    #[test]
+    fn rows_too_far_apart_for_a_copy_of_several_go_one_by_one() {
+        for (pitch, count) in [(PITCH, 1), (PITCH + 1, 3), (1 << 33, 3)] {
+            let pieces: Vec<Piece> = pieces(Rows { count: 3, bytes: 10, pitch }, 100).collect();
+            assert_eq!((pieces.len(), pieces.iter().map(|piece| piece.rows).sum::<usize>()), (count, 3), "{pitch}");
         }
     }
 
