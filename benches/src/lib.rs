@@ -1,11 +1,13 @@
 //! Kernels, peers and rows that the bench binaries share.
 use anyhow::Context;
 
+pub mod candidates;
 pub mod cublas;
 pub mod cublaslt;
 pub mod decode;
 pub mod experts;
 pub mod forced;
+pub mod forms;
 pub mod graphs;
 pub mod kernels;
 pub mod layers;
@@ -17,6 +19,7 @@ pub mod oracle;
 pub mod peer;
 pub mod pytorch;
 pub mod rows;
+pub mod shapes;
 pub mod tasks;
 pub mod timing;
 

@@ -1,7 +1,7 @@
 //! Operands of matrix products, and whether two systems computed the same.
 
 use anyhow::ensure;
-use maco::{Device, Tensor, bf16};
+use maco::{Device, Tensor, TensorElement, bf16};
 
 /// Bytes that rotating buffers have together at least: five times the second-level cache of an H200, which has 50 MiB.
 const ROTATED: u64 = 256 << 20;
@@ -32,16 +32,16 @@ pub fn random(device: &Device, rows: u64, cols: u64, seed: u64, scale: f32) -> a
 }
 
 /// Fails unless both are the same up to a relative error of `most`: orders of summation differ.
-pub fn agree(ours: &Tensor<bf16>, theirs: &Tensor<bf16>, most: f64) -> anyhow::Result<()> {
-    let theirs: Vec<f64> = theirs.download()?.into_iter().map(bf16::to_f64).collect();
+pub fn agree<E: TensorElement + Into<f64>>(ours: &Tensor<E>, theirs: &Tensor<E>, most: f64) -> anyhow::Result<()> {
+    let theirs: Vec<f64> = theirs.download()?.into_iter().map(E::into).collect();
     let error = error(&ours.download()?, &theirs);
     ensure!(error < most, "the systems disagree: relative error {error:.1e}");
     Ok(())
 }
 
 /// The relative error of `found` in the Frobenius norm.
-pub fn error(found: &[bf16], expected: &[f64]) -> f64 {
-    let difference: f64 = found.iter().zip(expected).map(|(a, b)| (a.to_f64() - b).powi(2)).sum();
+pub fn error<E: Copy + Into<f64>>(found: &[E], expected: &[f64]) -> f64 {
+    let difference: f64 = found.iter().zip(expected).map(|(&a, b)| (a.into() - b).powi(2)).sum();
     let norm: f64 = expected.iter().map(|b| b.powi(2)).sum();
     (difference / norm).sqrt()
 }

@@ -2,16 +2,18 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
+use benches::candidates::{FEW, FEW_TILES, PARTS, TILES, WAVES};
 use benches::cublaslt::{CublasLt, Epilogue, Product};
 use benches::forced::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
 use benches::peer::Driver;
 use benches::rows::{Row, Run, Work, summary};
+use benches::shapes::{self, SHAPES, SMALL, Shape, name};
 use benches::timing::{Clock, System};
 use clap::Parser;
-use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, Tuned, Tuning, bf16};
+use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, bf16};
 
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
@@ -26,17 +28,13 @@ struct Options {
     #[arg(long)]
     case: Option<String>,
     /// Instead of the published shapes: M, N and K of products, such as `256x8192x4096`.
-    #[arg(long, value_delimiter = ',', value_parser = shape)]
+    #[arg(long, value_delimiter = ',', value_parser = shapes::parse)]
     shape: Vec<Shape>,
     #[command(flatten)]
     forced: Forced,
     /// Instead: every tile of `linear` in several numbers of parts, for products of up to 1024 rows, or those of `--shape`.
     #[arg(long, conflicts_with_all = ["tile", "split"])]
     sweep: bool,
-    /// With `--sweep`: write the fastest of each shape here, for `PlanOptions::tuning`. What the file has already stays, unless it is about
-    /// the same calls.
-    #[arg(long, requires = "sweep")]
-    tuning: Option<PathBuf>,
     /// Write the rows here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -47,50 +45,6 @@ struct Options {
     #[arg(long, default_value_t = 0)]
     gpu: u32,
 }
-
-/// M, N, K.
-type Shape = (u64, u64, u64);
-
-fn shape(text: &str) -> Result<Shape, String> {
-    let numbers: Result<Vec<u64>, _> = text.split('x').map(str::parse).collect();
-    match numbers.as_deref() {
-        Ok(&[m, n, k]) if m * n * k > 0 => Ok((m, n, k)),
-        _ => Err("expected rows, columns and depth such as `256x8192x4096`".into()),
-    }
-}
-
-const SHAPES: [Shape; 17] = [
-    // Squares and transformer shapes that the first measurements of MACO used.
-    (8192, 8192, 8192),
-    (16384, 4096, 8192),
-    (4096, 4096, 4096),
-    (4096, 12288, 4096),
-    (8192, 28672, 2048),
-    (16, 6144, 4096),     // Llama-3-8B: queries, keys and values
-    (16, 28672, 4096),    // Llama-3-8B: gate and up
-    (32, 4096, 14336),    // Llama-3-8B: down
-    (64, 10240, 8192),    // Llama-3-70B: queries, keys and values
-    (128, 8192, 28672),   // Llama-3-70B: down
-    (256, 18944, 3584),   // Qwen2.5-7B: up
-    (512, 3584, 18944),   // Qwen2.5-7B: down
-    (1024, 14336, 4096),  // Mixtral-8x7B: up of an expert
-    (2048, 5120, 27648),  // Qwen2.5-32B: down
-    (4096, 12288, 12288), // GPT-3 175B: output projection
-    (8192, 10240, 8192),  // Llama-3-70B: queries, keys and values
-    (16384, 14336, 4096), // Llama-3-8B: up
-];
-
-/// M up to which the sweep has the tiles of few rows too: above, weights would be streamed more than once.
-const FEW: u64 = 16;
-/// M up to which the sweep goes: above, there are more tiles than multiprocessors.
-const SMALL: u64 = 1024;
-/// The tiles of `linear`, and the numbers of parts that the sweep tries.
-const TILES: [[u32; 2]; 4] = [[64, 128], [64, 256], [128, 128], [128, 256]];
-const PARTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
-/// Those of few rows, whose sums have no parts.
-const FEW_TILES: [[u32; 2]; 4] = [[8, 8], [8, 16], [16, 8], [16, 16]];
-/// The sweep leaves out other tiles of more tasks than this for each worker and product.
-const WAVES: usize = 4;
 
 const METRIC: &str = "16 calls, each";
 const PEER: &str = "cublaslt graph";
@@ -106,21 +60,10 @@ fn main() -> anyhow::Result<()> {
     let most = if options.shape.is_empty() { SMALL } else { u64::MAX };
     let swept = |shape: &Shape| !options.sweep || shape.0 <= most;
     let shapes: Vec<Shape> = shapes.into_iter().filter(|shape| asked(shape) && swept(shape)).collect();
-    let mut tuning = match &options.tuning {
-        Some(path) if path.exists() => Tuning::read(path)?,
-        _ => Tuning::new(&device),
-    };
-    ensure!(tuning.device == device.model(), "the file is for `{}`, and this is `{}`", tuning.device, device.model());
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
     let mut run = Run::new(shapes.len(), options.json.as_deref());
     for shape in shapes {
-        let swept = |tuning: &mut Tuning| {
-            let rows = bench.sweep(shape, tuning)?;
-            // Now: what takes long may be stopped.
-            options.tuning.iter().try_for_each(|path| tuning.write(path))?;
-            Ok(rows)
-        };
-        run.case(&name(shape), || if options.sweep { swept(&mut tuning) } else { bench.case(shape, &options.forced) })?;
+        run.case(&name(shape), || if options.sweep { bench.sweep(shape) } else { bench.case(shape, &options.forced) })?;
     }
     if !options.sweep {
         run.rows.extend(summary(&run.rows, METRIC, PEER));
@@ -130,10 +73,6 @@ fn main() -> anyhow::Result<()> {
 
 fn work((m, n, k): Shape) -> Work {
     Work::product(m, n, k)
-}
-
-fn name((m, n, k): Shape) -> String {
-    format!("M{m} N{n} K{k}")
 }
 
 struct Bench {
@@ -267,22 +206,21 @@ impl Bench {
         ])
     }
 
-    /// The products of a shape in all tiles and parts; `tuning` gets the fastest.
-    fn sweep(&self, shape: Shape, tuning: &mut Tuning) -> anyhow::Result<Vec<Row>> {
+    /// The products of a shape in all tiles and parts.
+    fn sweep(&self, shape: Shape) -> anyhow::Result<Vec<Row>> {
         let stream = &self.clock.stream;
         let mut operands = Operands::new(&self.device, shape)?;
         let peer = self.peer(&mut operands)?;
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
         graph[0].launch(stream)?;
         let preferred = self.plan(shape, CALLS, Vec::new())?;
-        let workers = preferred.workers();
         let preferred = forced::chosen(&preferred.graph().calls[0]);
         let mut swept = Vec::new();
         let few = FEW_TILES.into_iter().filter(|_| shape.0 <= FEW).map(|tile| (tile, 1));
         let many = TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts)));
         for (tile, parts) in few.chain(many) {
             let plan = self.plan(shape, CALLS, forced::alike(CALLS, tile, parts))?;
-            if !FEW_TILES.contains(&tile) && plan.tasks() > WAVES * CALLS * plan.workers() as usize {
+            if !FEW_TILES.contains(&tile) && plan.tasks() > WAVES as usize * CALLS * plan.workers() as usize {
                 continue;
             }
             let bound = plan.bind(operands.all())?;
@@ -295,20 +233,6 @@ impl Bench {
         let mut systems: Vec<System<'_>> = vec![Box::new(|| Ok(graph[0].launch(stream)?))];
         systems.extend(swept.iter().map(|(_, bound)| -> System<'_> { Box::new(|| Ok(bound.launch_on(stream)?)) }));
         let times: Vec<_> = self.clock.measure(&mut systems)?.into_iter().map(|time| time.map(|time| time / CALLS as f64)).collect();
-        let fastest = swept.iter().zip(&times[1..]).min_by(|(_, a), (_, b)| a.value.total_cmp(&b.value));
-        if let Some(((found, _), time)) = fastest {
-            let (m, n, k) = shape;
-            tuning.add(Tuned {
-                task: "linear".into(),
-                element: "bf16".into(),
-                shapes: vec![vec![m, k], vec![n, k], vec![m, n]],
-                workers,
-                tile: found.tile.clone(),
-                parts: found.parts,
-                whole: found.whole,
-                nanoseconds: (time.value * 1e3) as u64,
-            });
-        }
         let rows = swept.iter().zip(&times[1..]).map(|((found, _), &time)| {
             let found = forced::chosen(found);
             let mark = if found == preferred { ", the planner's" } else { "" };

@@ -82,15 +82,24 @@ pub struct Tune {
     /// Where the fastest tiles are kept: what is there already stays, unless it is about the same products
     #[arg(long, default_value = "tuning.json")]
     out: PathBuf,
+    /// `linear`, `matmul`, `matmul-tn` or `matmul-tt`, several with commas between; without, all
+    #[arg(long)]
+    form: Option<String>,
+    /// `bf16` or `f16`; without, both
+    #[arg(long)]
+    element: Option<String>,
     /// Rows, columns and depth of products, such as `256x8192x4096`; without, the shapes of `bench gemm` with up to 1024 rows
     shape: Vec<String>,
 }
 
-/// Measures every tile of `linear` in several numbers of parts, and keeps the fastest.
+/// Measures products in every tile, whole, in several numbers of parts and with the last wave in parts, and keeps the fastest.
 pub fn tune(tune: &Tune) -> Result<(), Failure> {
-    let mut arguments = vec!["--sweep".to_owned(), "--tuning".to_owned(), absolute(&tune.out)?.to_string_lossy().into_owned()];
-    arguments.extend(tune.shape.iter().flat_map(|shape| ["--shape".to_owned(), shape.clone()]));
-    Program { json: None, rounds: None, arguments }.run("gemm")
+    let mut arguments = vec!["--tuning".to_owned(), absolute(&tune.out)?.to_string_lossy().into_owned()];
+    let mut add = |option: &str, value: &String| arguments.extend([option.to_owned(), value.clone()]);
+    tune.form.iter().for_each(|form| add("--form", form));
+    tune.element.iter().for_each(|element| add("--element", element));
+    tune.shape.iter().for_each(|shape| add("--shape", shape));
+    Program { json: None, rounds: None, arguments }.run("tune")
 }
 
 impl Program {
