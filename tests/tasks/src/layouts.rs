@@ -11,6 +11,13 @@ pub fn transposed_f32(x: In<f32, M, N>, y: Out<f32, N, M>) {
     transpose(x, y);
 }
 
+/// Columns as far from each other as rows, of what is read and of what is written.
+#[maco::megakernel]
+pub fn turned(x: In<bf16, M, N>, y: Out<bf16, N, M>, z: In<f32, M, N>, w: Out<f32, N, M>) {
+    copy(x.t(), y);
+    copy(z, w.t());
+}
+
 #[maco::megakernel]
 pub fn converted(
     x: In<f32, M, N>,

@@ -2,7 +2,7 @@
 //! here.
 //!
 //! On the CPU every tensor of several rows is one, each in addresses of its own, whose pages are made when they are touched. A GPU has no such pages: there
-//! as many are as its memory has room for, and the test is run again with the next ones far until each has been.
+//! as many are as find room in its memory, and the test is run again with the next ones far until each has been.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,8 +32,8 @@ struct State {
 
 enum Ground {
     Host(Vec<Pages>),
-    /// What is left of a GPU's.
-    Gpu {
+    /// What is left of memory that there is: a GPU has no pages that nobody touches.
+    Given {
         address: u64,
         left: u64,
     },
@@ -78,14 +78,14 @@ fn stride(shape: &[u64]) -> Option<u64> {
 }
 
 impl Ground {
-    /// The address of so many bytes; none when a GPU has no more.
+    /// The address of so many bytes; none where there are no more.
     fn take(&mut self, bytes: u64) -> Option<u64> {
         match self {
             Ground::Host(pages) => {
                 pages.push(Pages::new(bytes));
                 pages.last().map(|pages| pages.at as u64)
             }
-            Ground::Gpu { address, left } => {
+            Ground::Given { address, left } => {
                 // Once there is no room all others are near, so that those that were far are the first ones.
                 let rest = left.checked_sub(bytes);
                 let at = *address;
@@ -128,37 +128,26 @@ impl Drop for Pages {
 
 /// Runs `test` on both executors of the CPU, with all tensors far. How many there were.
 pub fn on_cpu(test: impl Fn(&Place)) -> usize {
-    [Place::plain(2), Place::pipelined(2)]
-        .map(|place| {
-            let far = Far::new(Ground::Host(Vec::new()), 0);
-            test(&Place { far: Some(far.clone()), ..place });
-            far.state().placed
-        })
-        .into_iter()
-        .sum()
+    let one = |place: Place| {
+        let far = Far::new(Ground::Host(Vec::new()), 0);
+        test(&Place { far: Some(far.clone()), ..place });
+        far.state().placed
+    };
+    one(Place::plain(2)) + one(Place::pipelined(2))
 }
-
-/// Memory of GPU 0, made once: one test at a time has it.
-static GPU: Mutex<Option<Tensor<u32>>> = Mutex::new(None);
 
 /// Runs `test` on a GPU until each tensor has been far; not where that has too little memory. How many there were.
 pub fn on_gpu(test: impl Fn(&Place)) -> usize {
-    let mut memory = GPU.lock().unwrap_or_else(PoisonError::into_inner);
-    let place = Place::gpu();
-    if memory.is_none() {
-        match place.device.zeros([GROUND / 4]) {
-            Ok(all) => *memory = Some(all),
-            Err(error) if error.code() == 45 => {
-                eprintln!("left out: {error}");
-                return 0;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
-    let address = memory.as_mut().expect("made above").as_mut_ptr() as u64;
+    let mut far = 0;
+    gpu_memory(GROUND, |place, address| far = in_turns(place, address, GROUND, &test));
+    far
+}
+
+/// Runs `test` in so many bytes until each tensor has been far. How many there were.
+pub fn in_turns(place: &Place, address: u64, bytes: u64, test: impl Fn(&Place)) -> usize {
     let mut skip = 0;
     loop {
-        let far = Far::new(Ground::Gpu { address, left: GROUND }, skip);
+        let far = Far::new(Ground::Given { address, left: bytes }, skip);
         test(&Place { far: Some(far.clone()), ..place.clone() });
         let State { placed, seen, .. } = *far.state();
         skip += placed;
@@ -166,4 +155,30 @@ pub fn on_gpu(test: impl Fn(&Place)) -> usize {
             return skip;
         }
     }
+}
+
+/// Runs `test` on both executors of the CPU with the address of so many bytes.
+pub fn cpu_memory(bytes: u64, test: impl Fn(&Place, u64)) {
+    for place in [Place::plain(2), Place::pipelined(2)] {
+        let pages = Pages::new(bytes);
+        test(&place, pages.at as u64);
+    }
+}
+
+/// Memory of GPU 0, made once: one test at a time has it.
+static GPU: Mutex<Option<Tensor<u32>>> = Mutex::new(None);
+
+/// Runs `test` on a GPU with the address of so many bytes of any content; not where there is too little memory.
+pub fn gpu_memory(bytes: u64, test: impl FnOnce(&Place, u64)) {
+    assert!(bytes <= GROUND);
+    let mut memory = GPU.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = Place::gpu();
+    if memory.is_none() {
+        match place.device.zeros([GROUND / 4]) {
+            Ok(all) => *memory = Some(all),
+            Err(error) if error.code() == 45 => return eprintln!("left out: {error}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    test(&place, memory.as_mut().expect("made above").as_mut_ptr() as u64);
 }
