@@ -23,17 +23,17 @@ const PROGRAMS: [(&str, &str, &str); 18] = [
     ("kernels", "split", "gpu::chain"),
     ("kernels", "split", "gpu::plain"),
     ("kernels", "split", "gpu::same_bits"),
-    ("blocks", "boxes", "gpu"),
+    ("blocks", "boxes", "gpu::"),
     ("products", "products", "gpu::sorts"),
     ("products", "products", "gpu::layers"),
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
     ("skinny", "skinny", "gpu"),
-    ("tasks", "elements", "gpu"),
-    ("tasks", "lookups", "gpu"),
-    ("tasks", "norms", "gpu"),
-    ("tasks", "plain", "gpu"),
-    ("tasks", "rows", "gpu"),
+    ("tasks", "elements", "gpu::"),
+    ("tasks", "lookups", "gpu::"),
+    ("tasks", "norms", "gpu::"),
+    ("tasks", "plain", "gpu::"),
+    ("tasks", "rows", "gpu::"),
 ];
 
 /// What they are told: see `tests/emulator/README.md`. Deadlines of the host are in real time.

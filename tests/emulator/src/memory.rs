@@ -126,6 +126,24 @@ pub fn free(start: u64) -> bool {
     true
 }
 
+/// Bytes from which on zeros are those of pages that nobody has touched: see [`clear`].
+pub const MANY: usize = 1 << 30;
+
+/// Makes these bytes zero. They take no memory until they are used: a GPU's memory is larger than this machine's.
+///
+/// # Safety
+/// They lie in one live allocation.
+pub unsafe fn clear(start: u64, bytes: usize) {
+    let end = start as usize + bytes;
+    let (first, last) = ((start as usize).next_multiple_of(PAGE), end / PAGE * PAGE);
+    // SAFETY: passed on from the caller; the pages between are all the allocation's.
+    unsafe {
+        std::ptr::write_bytes(start as *mut u8, 0, first - start as usize);
+        std::ptr::write_bytes(last as *mut u8, 0, end - last);
+        assert!(libc::madvise(first as *mut libc::c_void, last - first, libc::MADV_DONTNEED) == 0, "no zeros");
+    }
+}
+
 /// The live allocation that an address lies in.
 pub fn find(address: u64) -> Option<Allocation> {
     let table = table();

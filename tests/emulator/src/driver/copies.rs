@@ -303,6 +303,7 @@ unsafe fn fill(to: u64, value: u64, bytes: usize, count: usize, stream: *mut c_v
         // SAFETY: live memory of the GPU.
         unsafe {
             match bytes {
+                _ if value == 0 && bytes * count >= memory::MANY => memory::clear(to, bytes * count),
                 1 => std::ptr::write_bytes(to as *mut u8, value as u8, count),
                 2 => std::slice::from_raw_parts_mut(to as *mut u16, count).fill(value as u16),
                 _ => std::slice::from_raw_parts_mut(to as *mut u32, count).fill(value as u32),
