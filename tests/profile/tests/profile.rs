@@ -1,6 +1,6 @@
 //! What is recorded on a GPU is what is recorded on a CPU, and costs next to nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use maco::profile::{Busy, Kind, Profile, Span};
@@ -209,8 +209,16 @@ fn cpu_profiles_are_sound() {
     times(&Device::cpu_with(2));
 }
 
+/// Files of the profiler that instructions of this PTX come from, inlined or not, by its table of lines.
+fn profiler_files(ptx: &str) -> BTreeSet<&str> {
+    let files = ptx.lines().filter_map(|line| line.trim_start().strip_prefix(".file")?.split('"').nth(1));
+    files.filter_map(|file| file.split_once("maco-device/src/")).map(|(_, file)| file).filter(|file| file.starts_with("profile")).collect()
+}
+
+/// What is left of the profiler in code that does not record: no instruction. That this code is the same whether there is code that records beside it
+/// is tested in maco-build (`code_that_records_is_made_when_it_is_asked_for`).
 #[test]
-fn ordinary_code_reads_no_clock_and_recording_code_does() {
+fn ordinary_code_has_no_instruction_of_the_profiler() {
     let folder = std::path::Path::new(profiled::OUT_DIR).join("maco");
     let Ok(files) = std::fs::read_dir(&folder) else {
         eprintln!("left out: this package was built without device code");
@@ -220,8 +228,13 @@ fn ordinary_code_reads_no_clock_and_recording_code_does() {
     for path in files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "ptx")) {
         let text = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
         let recording = folder.join("profile").join(path.file_name().unwrap());
-        assert!(!text(&path).contains("%clock64"), "{} records", path.display());
-        assert!(text(&recording).contains("%clock64"), "{} does not record", recording.display());
+        let (ordinary, recording) = (text(&path), text(&recording));
+        assert!(!ordinary.contains("%clock64"), "{} reads the clock", path.display());
+        assert!(recording.contains("%clock64"), "{} does not record", path.display());
+        // Without a table of lines nothing would come from anywhere.
+        assert!(ordinary.contains(".loc") && ordinary.contains("maco-device/src/worker/cta.rs\""), "{} has no lines", path.display());
+        assert_eq!(profiler_files(&ordinary), BTreeSet::new(), "{} has instructions of the profiler", path.display());
+        assert_eq!(profiler_files(&recording), BTreeSet::from(["profile.rs", "profile/served.rs"]), "{}", path.display());
         entries += 1;
     }
     assert_eq!(entries, 2);
