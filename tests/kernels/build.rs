@@ -1,5 +1,6 @@
 fn main() {
     maco_build::compile_all([
+        "src/bodies.rs",
         "src/chains.rs",
         "src/dense.rs",
         "src/faults.rs",

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maco_device::abi::{
-    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State, TensorMap,
+    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, STREAMED, State, TensorMap,
 };
 use maco_device::modelled::tensor_map;
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
@@ -346,7 +346,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
                 }
             }
             let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & STAGED != 0 {
+            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | STREAMED) != 0 {
                 // One thread is loader and consumers at once: either fault is a task that does not end.
                 stick(&machine, run, (*descriptor).task);
                 return Outcome::Abort;

@@ -1,4 +1,5 @@
-//! Kernels that tests break: a task of every kind in a row, a task that waits for a flag.
+//! Kernels that tests break: tasks of every kind in a row, products of few rows, products whose planes data names, tasks that wait for a flag. Bodies
+//! with scratch or a prologue are in `bodies.rs`.
 use maco::prelude::*;
 
 /// y = x, as `f32`.
@@ -8,7 +9,7 @@ pub fn widen(cta: &mut Cta, #[read(i, j)] x: Tensor<bf16, M, N>, #[write(i, j)] 
 }
 
 /// y[i, ..] = x[i, ..] - sum of the row
-#[maco::task(tile(i = 8))]
+#[maco::task(tile(i = 8 | 16))]
 pub fn centre(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
     cta.rows(x, y, |x, y| {
         let sum = x.sum(|v| v);
@@ -78,7 +79,8 @@ pub unsafe fn negate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(
     }
 }
 
-/// A task of every kind: through the ring, element-wise, rows, rows by index, SIMT, of one warp; then one that waits for the last.
+/// Tasks of every kind that is no body of threads with scratch or a prologue: a product; rows and elements, each in tiles that come through the ring and in
+/// smaller ones; rows by index; SIMT; of one warp. Of `N` = 256 columns a page of the ring has 16 rows.
 #[maco::megakernel]
 pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, M, N>) {
     let product = temp::<bf16, M, N>();
@@ -86,14 +88,41 @@ pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, 
     let wide = temp::<f32, M, N>();
     widen(product, wide);
     let centred = temp::<f32, M, N>();
-    centre(wide, centred);
+    centre(wide, centred).tile(16);
+    let twice = temp::<f32, M, N>();
+    centre(centred, twice).tile(8);
     let picked = temp::<f32, M, N>();
-    lookup(ids, centred, picked);
+    lookup(ids, twice, picked);
     let turned = temp::<f32, M, N>();
     mirror(picked, turned);
     let negative = temp::<f32, M, N>();
     negate(turned, negative);
-    copy(negative, y);
+    copy(negative, y).tile(64, 1024);
+}
+
+/// A sum in parts; then products of few rows: by weights, of a norm that they make themselves where their factor carries flags, with epilogues, and by what
+/// another one makes.
+#[maco::megakernel]
+pub fn few(x: In<bf16, M, K>, w: [In<bf16, K, K>; 4], scale: In<bf16, K>, y: Out<f32, M, M>) {
+    let sum = temp::<bf16, M, K>();
+    linear(x, w[0], sum).tile(64, 128).split_k(2);
+    let first = temp::<bf16, M, K>();
+    skinny_linear(sum, w[1], first);
+    let normal = temp::<bf16, M, K>();
+    rmsnorm(first, scale, normal, 0.0);
+    let open = temp::<bf16, M, K>();
+    skinny_linear(normal, w[2], open).then(relu);
+    let last = temp::<bf16, M, K>();
+    skinny_linear(open, w[3], last).then(add(x));
+    skinny_linear(x, last, y);
+}
+
+/// Of each group of rows, the products of its expert; workers claim the first ones.
+#[maco::megakernel]
+pub fn experts(expert: In<u32, G>, x: In<bf16, R, K>, up: In<bf16, X, H, K>, down: In<bf16, X, K, H>, y: Out<f32, R, K>) {
+    let h = temp::<bf16, R, H>();
+    grouped_linear(expert, x.split(0, G), up, h.split(0, G)).then(relu).drain();
+    grouped_linear(expert, h.split(0, G), down, y.split(0, G));
 }
 
 /// What `until` does, on the CPU.
@@ -140,6 +169,60 @@ pub unsafe fn until_warp(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read
         let at = cta.lane as i32;
         y.pointer(0, at).write(x.pointer(0, at).read());
     }
+}
+
+/// As `until`, of a body that begins before x is there.
+///
+/// # Safety
+/// As `until`.
+#[maco::task(simt, prologue, tile(i = 256), cpu = until_reference)]
+pub unsafe fn until_early(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read(i)] x: Tensor<f32, N>, #[write(i)] y: Tensor<f32, N>) {
+    // SAFETY: as in `until`.
+    unsafe {
+        if !cta.wait_for_inputs() || !cta.wait_until(|| flag.pointer(0, 0).read_volatile() != 0) {
+            return;
+        }
+        let at = cta.thread as i32;
+        y.pointer(0, at).write(x.pointer(0, at).read());
+    }
+}
+
+/// y = x if the flag is not 0; otherwise all threads wait for a copy that nobody asks for.
+///
+/// # Safety
+/// As `until`.
+#[maco::task(simt, shared = 1032, tile(i = 256), cpu = until_reference)]
+pub unsafe fn until_copied(cta: &mut Cta, #[read(..)] flag: Tensor<u32, 1>, #[read(i)] x: Tensor<f32, N>, #[write(i)] y: Tensor<f32, N>) {
+    let (thread, place) = (cta.thread, cta.shared::<f32, 0, 256>());
+    // SAFETY: as in `until`; all threads come to the end, and what is copied is waited for.
+    unsafe {
+        cta.mbarriers::<1024, 1>(1, |_, barriers| {
+            let full = barriers.at(0);
+            if thread == 0 && flag.pointer(0, 0).read_volatile() != 0 {
+                full.arrive_expect(1024);
+                place.load(0, x.pointer(0, 0), 256, &full);
+            }
+            if full.wait(0) {
+                y.pointer(0, thread as i32).write(place.read(thread));
+            }
+        });
+    }
+}
+
+/// As `gated`, of bodies with a prologue.
+#[maco::megakernel]
+pub fn gated_early(flag: In<u32, 1>, x: In<f32, N>, y: Out<f32, N>) {
+    let h = temp::<f32, N>();
+    until_early(flag, x, h);
+    until_early(flag, h, y);
+}
+
+/// As `gated`, of bodies with scratch.
+#[maco::megakernel]
+pub fn gated_copies(flag: In<u32, 1>, x: In<f32, N>, y: Out<f32, N>) {
+    let h = temp::<f32, N>();
+    until_copied(flag, x, h);
+    until_copied(flag, h, y);
 }
 
 /// As `gated`, of tasks of one warp.

@@ -1,4 +1,5 @@
 //! Files of kernels: `cargo test` runs each of them on the CPU, and on a GPU where there is one.
+pub mod bodies;
 pub mod chains;
 pub mod dense;
 pub mod faults;

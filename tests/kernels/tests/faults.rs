@@ -1,192 +1,162 @@
 //! Every fault at every kind of task, under every schedule: the launch ends, says which task it was, leaves nothing behind in shared
 //! memory, and after `recover()` the plan is exact.
+mod broken;
 mod support;
 
 use std::time::Duration;
 
+use broken::{CASES, Case, WATCHED, Watch};
 use kernels::faults;
-use maco::{Device, Error, Fault, Hang, PlanOptions, Schedule, Stream, Symptom, Tensor, bf16};
-use support::gpu::Neighbour;
+use maco::{Device, Fault, Hang, PlanOptions, Schedule, Symptom, Tensor};
 use support::hangs::{SCHEDULES, SHORT, aborted, awaited, hang, told};
-use support::{Matrix, poisoned};
 
-on_every_device!(lost_signals, lost_arrivals, too_many_bytes, lost_pushes, a_flag_that_is_never_raised, a_flag_that_no_warp_sees);
+on_every_device!(
+    lost_signals,
+    lost_arrivals,
+    too_many_bytes,
+    lost_pushes,
+    what_is_carried,
+    a_flag_that_is_never_raised,
+    a_flag_that_no_thread_of_a_body_with_a_prologue_sees,
+    a_copy_that_never_comes,
+    a_flag_that_no_warp_sees,
+);
 
-const DEADLINE: Duration = SHORT.checked_div(4).unwrap();
-
-/// How long shared memory is watched after a hang.
-const WATCHED: Duration = Duration::from_millis(5);
-
-/// The kinds, by call of `kinds`.
-const KINDS: [&str; 7] = ["linear", "widen", "centre", "lookup", "mirror", "negate", "copy"];
-
-struct Kinds {
-    plan: faults::kinds::Plan,
-    x: Tensor<bf16>,
-    w: Tensor<bf16>,
-    ids: Tensor<u32>,
-    expected: Matrix,
-    watch: Option<Watch>,
+/// What has no fault must not take as long, also where the processors are full of threads.
+fn deadline(device: &Device) -> Duration {
+    if device.is_gpu() { SHORT / 4 } else { SHORT }
 }
 
-/// Watches what follows a launch, on a GPU.
-struct Watch {
-    stream: Stream,
-    neighbour: Neighbour,
+/// A case, and what watches it.
+struct Broken<'a> {
+    case: Case,
+    watch: &'a Option<Watch>,
+    /// Whether a worker is one thread, on a CPU: elsewhere tasks of one warp wait for themselves while others run.
+    thread: bool,
 }
 
-impl Watch {
-    fn new(device: &Device) -> Option<Watch> {
-        device.is_gpu().then(|| Watch { stream: Stream::new(device).unwrap(), neighbour: Neighbour::new() })
-    }
-
-    /// Runs with the watch right behind the launch.
-    #[track_caller]
-    fn run(&self, run: impl FnOnce(&Stream) -> Result<maco::Pending, Error>) -> Result<(), Error> {
-        let pending = run(&self.stream)?;
-        self.neighbour.watch(&self.stream, WATCHED, false);
-        let result = pending.wait();
-        if let Some(what) = self.neighbour.seen(&self.stream) {
-            panic!("a copy outlived its launch: {what}");
-        }
-        result.map(drop)
-    }
-}
-
-impl Kinds {
-    fn new(device: &Device, schedule: Schedule) -> Kinds {
-        let (m, n, k) = (96usize, 256usize, 136usize);
-        let (x, w) = (Matrix::sparse(m, k, 1), Matrix::integers(n, k, 2, 3));
-        let ids: Vec<u32> = (0..m as u32).map(|row| row * 7 % m as u32).collect();
-        let product = x.times(&w.t());
-        let centred = Matrix::new(m, n, |r, c| product.at(r, c) - product.data[r * n..][..n].iter().sum::<f64>());
-        let expected = Matrix::new(m, n, |r, c| -centred.at(ids[r] as usize, n - 1 - c));
-        let dims = faults::kinds::Dims { M: m as u64, N: n as u64, K: k as u64 };
-        let options = PlanOptions::new().deadline(DEADLINE).schedule(schedule);
-        let mut plan = faults::kinds::plan_with(device, dims, &options).unwrap();
-        if schedule == Schedule::Static {
-            // Tasks of consecutive calls on different workers, so that signals leave them wherever there are two.
-            let deal = |task: u32| {
-                let call = plan.graph().tasks[task as usize].call;
-                (task - plan.graph().calls[call as usize].tasks.start + call) % plan.workers()
-            };
-            let placement = (0..plan.tasks() as u32).map(deal).collect();
-            plan = faults::kinds::plan_with(device, dims, &options.placement(placement)).unwrap();
-        }
-        let ids = device.upload(&ids, [m]).unwrap();
-        Kinds { plan, x: x.upload(device), w: w.upload(device), ids, expected, watch: Watch::new(device) }
-    }
-
-    fn run(&self) -> Result<Tensor<f32>, Error> {
-        let mut y = poisoned::<f32>(self.plan.device(), self.expected.rows, self.expected.cols);
-        match &self.watch {
-            None => self.plan.run(&self.x, &self.w, &self.ids, &mut y).map(drop)?,
-            Some(watch) => watch.run(|stream| self.plan.run_on(stream, &self.x, &self.w, &self.ids, &mut y))?,
-        }
-        Ok(y)
-    }
-
+impl Broken<'_> {
     #[track_caller]
     fn right(&self, what: &str) {
-        self.expected.exactly(&self.run().unwrap(), what);
+        self.case.right(self.watch, what);
     }
 
-    /// A task in the middle of every call.
-    fn tasks(&self) -> Vec<u32> {
-        let calls = &self.plan.graph().calls;
-        assert_eq!(calls.len(), KINDS.len());
-        calls.iter().map(|call| call.tasks.start + (call.tasks.end - call.tasks.start) / 2).collect()
+    /// Without any effect.
+    #[track_caller]
+    fn harmless(&self, fault: Fault) {
+        self.case.plan.inject(Some(fault)).unwrap();
+        self.right(&format!("{fault:?} with {}", self.case.plan.graph().schedule));
+        self.case.plan.inject(None).unwrap();
     }
 
     /// The launch hangs with `fault`, says what `blamed` accepts, and is exact once the fault is gone.
     #[track_caller]
     fn hangs(&self, fault: Fault, blamed: impl Fn(&Hang) -> bool) {
-        self.plan.inject(Some(fault)).unwrap();
-        let hang = hang(DEADLINE, || self.run());
-        told(&hang, &self.plan);
-        assert!(blamed(&hang), "{fault:?} with {}: {hang}", self.plan.graph().schedule);
-        aborted(&self.plan, &hang, || self.run());
-        self.plan.inject(None).unwrap();
-        self.plan.recover().unwrap();
-        self.plan.check().unwrap();
+        let plan = &self.case.plan;
+        let deadline = deadline(plan.device());
+        plan.inject(Some(fault)).unwrap();
+        plan.set_deadline(deadline).unwrap();
+        let run = || self.case.run(self.watch);
+        let hang = hang(deadline, run);
+        told(&hang, plan);
+        assert!(blamed(&hang), "{fault:?} with {}: {hang}", plan.graph().schedule);
+        aborted(plan, &hang, run);
+        plan.inject(None).unwrap();
+        plan.recover().unwrap();
+        plan.check().unwrap();
         for _ in 0..3 {
-            self.right(&format!("after {fault:?}"));
+            self.right(&format!("after {fault:?} with {}", plan.graph().schedule));
         }
+    }
+
+    /// The launch hangs with `fault`, which keeps `task` of `call` from its end. Its worker says so, or its scheduler; unless those who wait for it look first.
+    #[track_caller]
+    fn does_not_end(&self, fault: Fault, call: usize, task: u32) {
+        let plan = &self.case.plan;
+        let one_looks = plan.workers() == 1 && self.thread || plan.graph().schedule.schedulers() == 1;
+        self.hangs(fault, |hang| self.is(hang, task) || !one_looks && self.behind(hang, call));
     }
 
     /// Whether `hang` says that `task` did not end.
     fn is(&self, hang: &Hang, task: u32) -> bool {
-        let node = &self.plan.graph().tasks[task as usize];
-        let tile = &node.coord[..hang.tile.len()];
-        (hang.symptom, &*hang.task, hang.call, &*hang.tile) == (Symptom::DidNotEnd, KINDS[node.call as usize], node.call, tile)
+        let node = &self.case.plan.graph().tasks[task as usize];
+        let (name, tile) = (self.case.kinds[node.call as usize].name(), &node.coord[..hang.tile.len()]);
+        (hang.symptom, &*hang.task, hang.call, &*hang.tile) == (Symptom::DidNotEnd, name, node.call, tile)
     }
 
     /// Whether `hang` says that a task behind `call` waited.
     fn behind(&self, hang: &Hang, call: usize) -> bool {
-        hang.symptom == Symptom::Waited && hang.call as usize > call && hang.task == KINDS[hang.call as usize]
-    }
-
-    /// Who notices that a task does not end: its worker, or its scheduler; unless those who wait for it look first.
-    fn only_one_looks(&self) -> bool {
-        self.plan.workers() == 1 || self.plan.graph().schedule.schedulers() == 1
+        hang.symptom == Symptom::Waited && hang.call as usize > call && hang.task == self.case.kinds[hang.call as usize].name()
     }
 }
 
-fn each(device: &Device, test: impl Fn(&Kinds)) {
-    let loaded = Kinds::new(device, Schedule::Static);
-    let several = Schedule::Schedulers(if loaded.plan.workers() > 4 { 4 } else { 1 });
-    for schedule in SCHEDULES.into_iter().chain([several]) {
-        let kinds = match (schedule, device.is_gpu()) {
-            // Scheduler CTAs take multiprocessors.
-            (Schedule::Schedulers(4), false) => continue,
-            _ => Kinds::new(device, schedule),
-        };
-        kinds.right("before any fault");
-        test(&kinds);
+/// Every case under every schedule, where a CPU has several workers in both executors: a task in the middle of each call.
+fn each(device: &Device, test: impl Fn(&Broken, usize, u32)) {
+    let watch = &Watch::new(device);
+    // Scheduler CTAs take multiprocessors.
+    let several = (device.is_gpu() && device.workers() > 8).then_some(Schedule::Schedulers(4));
+    for make in CASES {
+        for schedule in SCHEDULES.into_iter().chain(several) {
+            for pipelined in [false, true] {
+                if pipelined && (device.is_gpu() || device.workers() == 1) {
+                    continue;
+                }
+                let case = Case::new(make, device, &PlanOptions::new().pipelined(pipelined), schedule);
+                let broken = Broken { case, watch, thread: !(pipelined || device.is_gpu()) };
+                broken.right("before any fault");
+                for (call, task) in broken.case.tasks() {
+                    test(&broken, call, task);
+                }
+            }
+        }
     }
 }
 
 fn lost_signals(device: &Device) {
-    each(device, |kinds| {
-        for (call, task) in kinds.tasks().into_iter().enumerate() {
-            if awaited(&kinds.plan, task) {
-                kinds.hangs(Fault::LostSignal(task), |hang| kinds.behind(hang, call));
-            } else {
-                // The last call, or the only worker, which needs no signals of its own.
-                assert!(call == KINDS.len() - 1 || (kinds.plan.workers(), kinds.plan.graph().schedule) == (1, Schedule::Static));
-                kinds.plan.inject(Some(Fault::LostSignal(task))).unwrap();
-                kinds.right("without signals that nobody waits for");
-            }
+    each(device, |broken, call, task| {
+        let (plan, fault) = (&broken.case.plan, Fault::LostSignal(task));
+        if awaited(plan, task) {
+            broken.hangs(fault, |hang| broken.behind(hang, call));
+        } else {
+            // The last call, or the only worker, which needs no signals of its own.
+            assert!(call == broken.case.kinds.len() - 1 || (plan.workers(), plan.graph().schedule) == (1, Schedule::Static));
+            broken.harmless(fault);
         }
     });
 }
 
 fn lost_arrivals(device: &Device) {
-    each(device, |kinds| {
-        for (call, task) in kinds.tasks().into_iter().enumerate() {
-            kinds.hangs(Fault::LostArrive(task), |hang| kinds.is(hang, task) || !kinds.only_one_looks() && kinds.behind(hang, call));
-        }
-    });
+    each(device, |broken, call, task| broken.does_not_end(Fault::LostArrive(task), call, task));
 }
 
 fn too_many_bytes(device: &Device) {
-    each(device, |kinds| {
-        let task = kinds.tasks()[0];
-        kinds.hangs(Fault::ExtraBytes(task), |hang| kinds.is(hang, task) || !kinds.only_one_looks() && kinds.behind(hang, 0));
+    each(device, |broken, call, task| {
+        if broken.case.loads(task) {
+            broken.does_not_end(Fault::ExtraBytes(task), call, task);
+        } else {
+            broken.harmless(Fault::ExtraBytes(task));
+        }
     });
 }
 
 fn lost_pushes(device: &Device) {
-    each(device, |kinds| {
-        for (call, task) in kinds.tasks().into_iter().enumerate() {
-            if kinds.plan.graph().schedule.schedulers() > 0 {
-                kinds.hangs(Fault::LostPush(task), |hang| kinds.is(hang, task) || !kinds.only_one_looks() && kinds.behind(hang, call));
-            } else {
-                kinds.plan.inject(Some(Fault::LostPush(task))).unwrap();
-                kinds.right("a push is lost where nobody pushes");
-            }
+    each(device, |broken, call, task| {
+        if broken.case.plan.graph().schedule.schedulers() > 0 {
+            broken.does_not_end(Fault::LostPush(task), call, task);
+        } else {
+            broken.harmless(Fault::LostPush(task));
         }
     });
+}
+
+/// Of the products of few rows, those that the faults above should have met with flags in their factor, and with a norm to make.
+fn what_is_carried(device: &Device) {
+    for schedule in [Schedule::Static, Schedule::Tickets] {
+        let case = Case::new(broken::few, device, &PlanOptions::new().pipelined(!device.is_gpu()), schedule);
+        let graph = case.plan.graph();
+        let carried: Vec<u32> = graph.relations.iter().filter(|relation| relation.carried).map(|relation| relation.consumer).collect();
+        assert_eq!((carried, graph.calls[2].tasks.len()), (vec![3, 4], 0));
+    }
 }
 
 /// A body that waits for a flag in memory, longer than the deadline.
@@ -194,7 +164,7 @@ macro_rules! a_flag_that_is_never_raised {
     ($device:ident, $kernel:ident, $task:literal, $tile:literal) => {{
         let watch = Watch::new($device);
         let [down, up] = [0u32, 1].map(|flag| $device.upload(&[flag], [1]).unwrap());
-        let with = |schedule| PlanOptions::new().deadline(DEADLINE).schedule(schedule);
+        let with = |schedule| PlanOptions::new().deadline(deadline($device)).schedule(schedule);
         // Of one tile the second task is pushed while the first one runs.
         let ahead = (with(Schedule::Schedulers(1)).look_ahead(true), 1);
         for (options, tiles) in SCHEDULES.map(|schedule| (with(schedule), 300)).into_iter().chain([ahead]) {
@@ -212,7 +182,7 @@ macro_rules! a_flag_that_is_never_raised {
             };
             assert_eq!(run(&up).unwrap(), data);
             for _ in 0..2 {
-                let hang = hang(DEADLINE, || run(&down));
+                let hang = hang(deadline($device), || run(&down));
                 told(&hang, &plan);
                 // On static lists, a task of the second call may have been waiting for the first as long.
                 let waited = hang.symptom == Symptom::Waited && hang.call == 1;
@@ -230,6 +200,14 @@ macro_rules! a_flag_that_is_never_raised {
 
 fn a_flag_that_is_never_raised(device: &Device) {
     a_flag_that_is_never_raised!(device, gated, "until", 256);
+}
+
+fn a_flag_that_no_thread_of_a_body_with_a_prologue_sees(device: &Device) {
+    a_flag_that_is_never_raised!(device, gated_early, "until_early", 256);
+}
+
+fn a_copy_that_never_comes(device: &Device) {
+    a_flag_that_is_never_raised!(device, gated_copies, "until_copied", 256);
 }
 
 fn a_flag_that_no_warp_sees(device: &Device) {
