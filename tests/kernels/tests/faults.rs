@@ -22,9 +22,11 @@ on_every_device!(
     a_flag_that_no_warp_sees,
 );
 
+const DEADLINE: Duration = SHORT.checked_div(4).unwrap();
+
 /// What has no fault must not take as long, also where the processors are full of threads.
 fn deadline(device: &Device) -> Duration {
-    if device.is_gpu() { SHORT / 4 } else { SHORT }
+    if device.is_gpu() { DEADLINE } else { SHORT }
 }
 
 /// A case, and what watches it.
@@ -164,7 +166,7 @@ macro_rules! a_flag_that_is_never_raised {
     ($device:ident, $kernel:ident, $task:literal, $tile:literal) => {{
         let watch = Watch::new($device);
         let [down, up] = [0u32, 1].map(|flag| $device.upload(&[flag], [1]).unwrap());
-        let with = |schedule| PlanOptions::new().deadline(deadline($device)).schedule(schedule);
+        let with = |schedule| PlanOptions::new().deadline(DEADLINE).schedule(schedule);
         // Of one tile the second task is pushed while the first one runs.
         let ahead = (with(Schedule::Schedulers(1)).look_ahead(true), 1);
         for (options, tiles) in SCHEDULES.map(|schedule| (with(schedule), 300)).into_iter().chain([ahead]) {
@@ -182,7 +184,7 @@ macro_rules! a_flag_that_is_never_raised {
             };
             assert_eq!(run(&up).unwrap(), data);
             for _ in 0..2 {
-                let hang = hang(deadline($device), || run(&down));
+                let hang = hang(DEADLINE, || run(&down));
                 told(&hang, &plan);
                 // On static lists, a task of the second call may have been waiting for the first as long.
                 let waited = hang.symptom == Symptom::Waited && hang.call == 1;
