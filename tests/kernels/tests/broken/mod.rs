@@ -78,8 +78,9 @@ pub struct Case {
 /// Plans a megakernel.
 pub type Make = fn(&Device, &PlanOptions) -> Case;
 
-/// All of them.
-pub const CASES: [Make; 4] = [kinds, few, experts, threads];
+/// All of them, and whether the pipelined executor has them too: threads of a CTA that hangs spin until it is let go, which takes long where there are few processors, and these
+/// two have every way through the ring.
+pub const CASES: [(Make, bool); 4] = [(kinds, false), (few, true), (experts, false), (threads, true)];
 
 impl Case {
     /// With tasks of consecutive calls on different workers if there are lists, so that signals leave them wherever there are two.
