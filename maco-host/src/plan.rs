@@ -250,8 +250,8 @@ impl Plan {
         }
     }
 
-    /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Heeded by the pipelined CPU
-    /// executor, and by device code built with the feature `delays`. Arguments bound before keep theirs.
+    /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Heeded by the CPU
+    /// executor in both forms, and by device code built with the feature `delays`. Arguments bound before keep theirs.
     #[doc(hidden)]
     pub fn set_delays(&self, seed: u32) {
         self.0.parts.set_delays(seed);

@@ -7,7 +7,7 @@ use crate::role::arena::{Arena, FALL_THROUGH};
 pub fn sync_consumers() {
     let arena = Arena(super::special::BASE);
     with(|thread| {
-        thread.delay();
+        super::delay();
         let met = &thread.shared.met;
         let number = met.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         thread.shared.wake();

@@ -4,15 +4,18 @@ use std::sync::atomic::{Ordering, fence};
 
 /// Behind a wait for counters: the thread goes on. A thread that plays all roles comes here too, and always works.
 pub fn acquire_gpu() {
+    super::delay();
     super::thread::if_modelled(|thread| thread.work(true));
     fence(Ordering::Acquire);
 }
 
 pub fn release_gpu() {
+    super::delay();
     fence(Ordering::Release);
 }
 
 pub fn sequential_cta() {
+    super::delay();
     fence(Ordering::SeqCst);
 }
 

@@ -1,10 +1,11 @@
-//! Counters, and elements that carry flags: relaxed accesses to memory that all CTAs share.
+//! Counters, and elements that carry flags: relaxed accesses to memory that all CTAs share. Threads outside of a modelled CTA come here too.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// # Safety
 /// `at` is a live, aligned word that is accessed atomically.
 pub unsafe fn load_relaxed(at: *const u32) -> u32 {
+    super::delay();
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }.load(Ordering::Relaxed)
 }
@@ -12,6 +13,7 @@ pub unsafe fn load_relaxed(at: *const u32) -> u32 {
 /// # Safety
 /// As [`load_relaxed`].
 pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
+    super::delay();
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.store(value, Ordering::Relaxed);
 }
@@ -19,6 +21,7 @@ pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
 /// # Safety
 /// As [`load_relaxed`].
 pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
+    super::delay();
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.fetch_add(value, Ordering::Relaxed)
 }
@@ -33,6 +36,7 @@ pub unsafe fn arrive(at: *mut u32, value: u32) -> u32 {
 /// # Safety
 /// As [`load_relaxed`].
 pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
+    super::delay();
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.fetch_or(bits, Ordering::Relaxed)
 }
@@ -40,6 +44,7 @@ pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
 /// # Safety
 /// As [`load_relaxed`].
 pub unsafe fn clear(at: *mut u32, bits: u32) {
+    super::delay();
     // SAFETY: passed on from the caller.
     unsafe { AtomicU32::from_ptr(at) }.fetch_and(!bits, Ordering::Relaxed);
 }
@@ -59,7 +64,6 @@ pub unsafe fn poll4_if(condition: bool, at: *const u32, words: &mut [u32; 4]) {
 /// # Safety
 /// As [`load_relaxed`].
 pub unsafe fn carry(at: *mut u32, word: u32) {
-    super::thread::with(|thread| thread.delay());
     // SAFETY: passed on from the caller.
     unsafe { store_relaxed(at, word) };
 }

@@ -98,7 +98,7 @@ pub unsafe fn init(at: u32, count: u32) {
 pub unsafe fn arrive(at: u32) {
     with(|thread| {
         for _ in 0..thread.warps {
-            thread.delay();
+            super::delay();
             if arrive_at(thread.shared.double_word(at), at) {
                 thread.shared.wake();
             }
@@ -112,7 +112,7 @@ pub unsafe fn arrive(at: u32) {
 /// `at` is an initialised mbarrier.
 pub unsafe fn arrive_expect(at: u32, bytes: u32) {
     with(|thread| {
-        thread.delay();
+        super::delay();
         if arrive_expect_at(thread.shared.double_word(at), at, bytes) {
             thread.shared.wake();
         }
@@ -136,7 +136,7 @@ fn is_complete(shared: &Shared, at: u32, parity: u32) -> bool {
 /// `at` is an initialised mbarrier.
 pub unsafe fn try_wait(at: u32, parity: u32) -> bool {
     with(|thread| {
-        thread.delay();
+        super::delay();
         let complete = || is_complete(thread.shared, at, parity);
         if !complete() {
             thread.work(false);
@@ -158,7 +158,7 @@ pub unsafe fn try_wait(at: u32, parity: u32) -> bool {
 /// `at` is an initialised mbarrier.
 pub unsafe fn test(at: u32, parity: u32) -> bool {
     with(|thread| {
-        thread.delay();
+        super::delay();
         let complete = is_complete(thread.shared, at, parity);
         thread.tested(complete);
         complete

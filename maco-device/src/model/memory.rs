@@ -24,7 +24,7 @@ pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
 /// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn load_acquire_shared(at: u32) -> u32 {
     with(|thread| {
-        thread.delay();
+        super::delay();
         thread.shared.word(at).load(std::sync::atomic::Ordering::Acquire)
     })
 }
@@ -33,7 +33,7 @@ pub unsafe fn load_acquire_shared(at: u32) -> u32 {
 /// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn store_release_shared(at: u32, value: u32) {
     with(|thread| {
-        thread.delay();
+        super::delay();
         thread.shared.word(at).store(value, std::sync::atomic::Ordering::Release);
     });
 }

@@ -5,6 +5,7 @@
 //! warps arrives once for each of them.
 
 mod copies;
+mod delay;
 mod shared;
 mod thread;
 
@@ -19,5 +20,6 @@ pub mod tma;
 pub mod warp;
 
 pub use copies::tensor_map;
+pub use delay::{Delays, delay};
 pub use shared::Shared;
 pub use thread::{Modelled, Nobody, Surroundings, resting};

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use super::delay::Delays;
 use super::shared::Shared;
 
 /// What a thread asks those who run it.
@@ -35,10 +36,7 @@ pub struct Modelled<'a> {
     works: Cell<bool>,
     /// Vain tests since it waited or worked.
     vain: Cell<u32>,
-    /// Of delays and choices; 0 for none.
-    seed: u32,
-    slow: bool,
-    state: Cell<u64>,
+    delays: Delays,
 }
 
 thread_local! {
@@ -49,19 +47,8 @@ impl<'a> Modelled<'a> {
     /// A thread of CTA `block` that stands for `warps` warps from hardware thread `number` on; `seed` chooses delays and the order of
     /// copies, 0 for none.
     pub fn new(shared: &'a Shared, surroundings: &'a dyn Surroundings, block: u32, number: u32, warps: u32, seed: u32) -> Modelled<'a> {
-        let state = (u64::from(seed) << 32 | u64::from(block * crate::abi::THREADS + number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Modelled {
-            shared,
-            surroundings,
-            number,
-            warps,
-            block,
-            works: Cell::new(false),
-            vain: Cell::new(0),
-            seed,
-            slow: seed != 0 && state >> 40 & 1 == 1,
-            state: Cell::new(state),
-        }
+        let delays = Delays::new(seed, block, number);
+        Modelled { shared, surroundings, number, warps, block, works: Cell::new(false), vain: Cell::new(0), delays }
     }
 
     /// Runs `body` as this thread.
@@ -75,7 +62,7 @@ impl<'a> Modelled<'a> {
         }
         let _reset = Reset(self);
         CURRENT.set((&raw const *self).cast());
-        body()
+        self.delays.enter(body)
     }
 
     /// Notes whether the thread works or waits.
@@ -102,27 +89,7 @@ impl<'a> Modelled<'a> {
 
     /// A number below `end`; 0 without a seed.
     pub(super) fn choose(&self, end: u32) -> u32 {
-        if self.seed == 0 {
-            return 0;
-        }
-        // splitmix64
-        let state = self.state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.state.set(state);
-        let mut hash = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((hash >> 33) % u64::from(end)) as u32
-    }
-
-    /// Lets others go first, now and then; some threads often, so that what they should have done long ago is still to come.
-    pub(super) fn delay(&self) {
-        if self.slow && self.choose(16) == 1 {
-            std::thread::sleep(Duration::from_micros(self.choose(100).into()));
-        }
-        match self.choose(64) {
-            1..=4 => std::thread::yield_now(),
-            5 => std::thread::sleep(Duration::from_micros(self.choose(30).into())),
-            _ => {}
-        }
+        self.delays.choose(end)
     }
 }
 

@@ -22,7 +22,7 @@ thread_local! {
 pub unsafe fn load(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
     check(shared);
     with(|thread| {
-        thread.delay();
+        super::delay();
         thread.shared.loads().push(Load { to: shared, from: Source::Box(Place { map, col, row, plane }), mbarrier });
         thread.shared.wake();
     });
@@ -43,7 +43,7 @@ pub unsafe fn load_two(a: (u32, u64, [i32; 3]), b: (u32, u64, [i32; 3]), mbarrie
 pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     assert!((from | u64::from(shared) | u64::from(bytes)).is_multiple_of(16) && bytes > 0, "{bytes} bytes from {from:#x} to {shared:#x}");
     with(|thread| {
-        thread.delay();
+        super::delay();
         thread.shared.loads().push(Load { to: shared, from: Source::Row { from, bytes }, mbarrier });
         thread.shared.wake();
     });
@@ -54,7 +54,7 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
 pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {
     check(shared);
     with(|thread| {
-        thread.delay();
+        super::delay();
         let asked = Store::Asked { from: shared, to: Place { map, col, row, plane } };
         // Now and then a copy is quick.
         let store = if thread.choose(4) == 1 { advance(asked) } else { asked };

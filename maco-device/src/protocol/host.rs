@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Machine;
 use crate::abi::BlackBox;
+use crate::model::delay;
 
 /// A worker thread.
 pub struct Thread {
@@ -19,9 +20,12 @@ impl Thread {
     }
 }
 
+/// The word at `at`, for one access, which is delayed if the thread is.
+///
 /// # Safety
 /// `at` is an aligned word that lives during the call and is only accessed atomically by others.
 unsafe fn atomic<'a>(at: *const u32) -> &'a AtomicU32 {
+    delay();
     // SAFETY: passed on from the caller; `AtomicU32` has the layout of `u32`.
     unsafe { AtomicU32::from_ptr(at.cast_mut()) }
 }
@@ -51,9 +55,11 @@ unsafe impl Machine for Thread {
         }
     }
     fn acquire(&self) {
+        delay();
         fence(Ordering::Acquire);
     }
     fn release(&self) {
+        delay();
         fence(Ordering::Release);
     }
     fn now(&self) -> u64 {

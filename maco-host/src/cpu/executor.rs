@@ -9,7 +9,7 @@ use std::time::Instant;
 use maco_device::abi::{
     self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, STREAMED, State, TensorMap,
 };
-use maco_device::modelled::tensor_map;
+use maco_device::modelled::{Delays, tensor_map};
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
 use maco_device::{Cpu, Slot, Task};
 use maco_graph::spec::TaskKind;
@@ -320,7 +320,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
     let machine = Worker::new(bodies);
     let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
-    unsafe {
+    Delays::new(launch.delays, worker, 0).enter(|| unsafe {
         protocol::work(&machine, launch, worker, &mut tails, |run, descriptor| {
             if (*descriptor).op != OP_NONE {
                 let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
@@ -353,7 +353,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
             }
             Outcome::Ready
         });
-    }
+    });
 }
 
 /// A task that does not end: its worker reports it past the deadline.
@@ -380,7 +380,7 @@ unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
 pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
     let machine = Worker::new(bodies);
     // SAFETY: passed on from the caller.
-    unsafe { protocol::attend(&machine, launch, number) };
+    Delays::new(launch.delays, launch.workers + number, 0).enter(|| unsafe { protocol::attend(&machine, launch, number) });
 }
 
 fn modelled(map: &MapRequest) -> TensorMap {
