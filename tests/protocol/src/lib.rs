@@ -1,11 +1,30 @@
 //! The protocol of `maco_device::protocol`, as it ships, under a model checker and under random interleavings.
 //!
 //! Task bodies, tensors and planning do not belong here. [`model`] runs launches under `loom`, which tries every interleaving of
-//! small plans and every value that the memory model lets a load return. [`walk`] runs one random interleaving of a large plan.
+//! small plans and every value that the memory model lets a load return. [`cta`] does so with what the warps of one CTA say to each other: controller and
+//! gates, files of `maco-device` themselves over a model of its hardware. [`walk`] runs one random interleaving of a large plan.
+
+use maco_device::{abi, protocol};
 
 pub mod cases;
+pub mod cta;
+mod hardware;
+mod lanes;
+mod machine;
 pub mod memory;
 pub mod model;
 pub mod order;
 pub mod plan;
+mod profile;
 pub mod walk;
+
+/// What the controller uses is used here.
+use hardware as ptx;
+
+mod task {
+    pub use maco_device::{Slot, Task};
+}
+
+#[allow(dead_code)]
+mod role;
+mod worker;

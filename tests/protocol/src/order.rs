@@ -81,13 +81,36 @@ impl Order {
         self.threads[thread].seen.join(from);
     }
 
-    /// An addition has replaced `old` by `new`; with `ordered` it acquires and releases.
+    /// An addition has replaced `old` by `new`.
     pub fn add(&mut self, thread: usize, word: u32, old: u64, new: u64) {
         self.load(thread, word, old);
         // The release sequence goes on.
         let mut clock = self.stores.get(&(word, old)).copied().unwrap_or_default();
         clock.join(self.threads[thread].released);
         self.stores.insert((word, new), clock);
+    }
+
+    /// The content to store for `value`, by a store that releases.
+    pub fn publish(&mut self, thread: usize, word: u32, value: u32) -> u64 {
+        let content = self.store(thread, word, value);
+        self.stores.insert((word, content), self.threads[thread].now);
+        self.threads[thread].now.0[thread] += 1;
+        content
+    }
+
+    /// A load that acquires has returned `content`.
+    pub fn observe(&mut self, thread: usize, word: u32, content: u64) {
+        self.load(thread, word, content);
+        let from = self.stores.get(&(word, content)).copied().unwrap_or_default();
+        self.threads[thread].now.join(from);
+    }
+
+    /// An addition that releases, if it is `ordered`, has replaced `old` by `new`.
+    pub fn arrive(&mut self, thread: usize, word: u32, old: u64, new: u64, ordered: bool) {
+        let mut clock = self.stores.get(&(word, old)).copied().unwrap_or_default();
+        clock.join(if ordered { self.threads[thread].now } else { self.threads[thread].released });
+        self.stores.insert((word, new), clock);
+        self.threads[thread].now.0[thread] += 1;
     }
 
     /// An acquire fence.
