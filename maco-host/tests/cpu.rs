@@ -404,6 +404,11 @@ fn streams_on_a_cpu_run_at_once_and_graphs_need_a_gpu() {
     pending.wait().unwrap();
     stream.synchronize().unwrap();
     assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 1.0));
+    let default = Stream::default_of(&device);
+    assert!(default.as_raw().is_null());
+    plan.run_on(&default, Arguments::new().tensor(&x).scalar(2f32).tensor_mut(&mut y)).unwrap().wait().unwrap();
+    default.synchronize().unwrap();
+    assert_eq!(y.download().unwrap(), chain_expected(&data, 8, 2.0));
 
     let other = Stream::new(&Device::cpu_with(2)).unwrap();
     let wrong = plan.run_on(&other, Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut y));

@@ -45,13 +45,18 @@ impl Stream {
         Ok(Stream { device: device.clone(), raw, id, captured: Mutex::default() })
     }
 
+    /// The default stream of `device`, the legacy one, whose `CUstream` is null. No CUDA graph can be captured from it.
+    pub fn default_of(device: &Device) -> Stream {
+        Stream { device: device.clone(), raw: std::ptr::null_mut(), id: UNKNOWN_STREAM, captured: Mutex::default() }
+    }
+
     /// A stream of another library, as a `CUstream`; it is not destroyed.
     ///
     /// # Errors
     /// MACO0056 on a CPU device.
     ///
     /// # Safety
-    /// `raw` is a stream of the primary context of `device` and lives as long as the value. If it is captured into a CUDA graph
+    /// `raw` is a stream of the primary context of `device`, or one of CUDA's handles of default streams, and lives as long as the value. If it is captured into a CUDA graph
     /// by other means than [`crate::CudaGraph`], everything launched in the capture must outlive that graph.
     pub unsafe fn from_raw(device: &Device, raw: *mut c_void) -> Result<Stream, Error> {
         if !device.is_gpu() {
@@ -60,7 +65,7 @@ impl Stream {
         Ok(Stream { device: device.clone(), raw: raw.cast(), id: UNKNOWN_STREAM, captured: Mutex::default() })
     }
 
-    /// The `CUstream`; null on a CPU device.
+    /// The `CUstream`; null on a CPU device, and of the default stream.
     pub fn as_raw(&self) -> *mut c_void {
         self.raw.cast()
     }

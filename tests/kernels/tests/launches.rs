@@ -1,14 +1,16 @@
 //! Launch after launch in every way: waited for, on streams, as CUDA graphs, from several threads; tasks on their own, raw pointers.
 mod support;
 
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use kernels::launches::{maps, step};
 use kernels::{dense, inputs, regions, split};
 use maco::__private::{DeviceModule, Embedded, TaskSet};
 use maco::{Arguments, CudaGraph, Device, Error, Fault, PlanOptions, Stream, TaskGraph, Tensor, bf16};
+use support::foreign::Foreign;
 use support::hangs::{SCHEDULES, SHORT, scaled};
-use support::rounds::{rounds, short};
+use support::rounds::{left_out, rounds, short};
 use support::{Matrix, poisoned};
 
 const DIMS: dense::mlp::Dims = dense::mlp::Dims { M: 130, K: 136, H: 264 };
@@ -70,6 +72,130 @@ fn gpu_runs_on_a_stream() {
     case.expected.within(&y, 0.02, "run_on");
 }
 
+/// Elements of `inputs::stalled`, and milliseconds that a launch takes.
+const STALLED: (usize, u32) = (256 * 64, 20);
+/// How long a stream is kept from going on, so that whatever does not wait for it comes first.
+const LATE: Duration = Duration::from_millis(40);
+
+/// Three tensors of somebody else's work around a launch.
+struct Around {
+    given: Tensor<f32>,
+    x: Tensor<f32>,
+    y: Tensor<f32>,
+    z: Tensor<f32>,
+}
+
+impl Around {
+    fn new(device: &Device) -> Around {
+        let data: Vec<f32> = (0..STALLED.0).map(|n| n as f32).collect();
+        let [given, x, y, z] = [(); 4].map(|()| device.upload(&data, [STALLED.0]).unwrap());
+        Around { given, x, y, z }
+    }
+
+    /// Nothing is where it will be.
+    fn poison(&mut self) {
+        for tensor in [&mut self.x, &mut self.y, &mut self.z] {
+            tensor.upload_from(&[-1.0; STALLED.0]).unwrap();
+        }
+    }
+
+    /// Queues late work that `launch`, y = x, needs, and behind it what takes its result and then spoils it.
+    fn queue<R>(&mut self, foreign: &Foreign, launch: impl FnOnce(&Tensor<f32>, &mut Tensor<f32>) -> R) -> R {
+        foreign.late(LATE);
+        foreign.copy(&self.given, &mut self.x);
+        let launched = launch(&self.x, &mut self.y);
+        foreign.copy(&self.y, &mut self.z);
+        foreign.fill(&mut self.y, -2.0);
+        launched
+    }
+
+    /// The launch saw what was queued before it, and what was queued behind it saw the launch.
+    #[track_caller]
+    fn right(&self, what: &str) {
+        assert_eq!(self.z.download().unwrap(), self.given.download().unwrap(), "{what}");
+        assert!(self.y.download().unwrap().iter().all(|&v| v == -2.0), "{what} came behind what is queued behind it");
+    }
+}
+
+/// A launch on a stream that is not MACO's, the default ones among them, comes behind what is queued there before and in front of what is queued
+/// later: queued, bound, and in graphs of either library.
+#[test]
+#[ignore = "gpu"]
+fn gpu_streams_of_somebody_else() {
+    let device = Device::gpu(0).unwrap();
+    let all = Foreign::all();
+    let own = Stream::new(&device).unwrap();
+    let plan = inputs::stalled::plan(&device, inputs::stalled::Dims { N: STALLED.0 as u64 }).unwrap();
+    let mut around = Around::new(&device);
+    let bound = plan.bind(Arguments::new().tensor(&around.x).scalar(STALLED.1).tensor_mut(&mut around.y)).unwrap();
+    let launch = CudaGraph::capture(&own, |own| bound.launch_on(own)).unwrap();
+    for foreign in &all {
+        let stream = foreign.borrowed(&device);
+        let check = |around: &mut Around, how: &str, queue: &dyn Fn(&mut Around)| {
+            around.poison();
+            queue(around);
+            foreign.synchronize();
+            plan.check().unwrap();
+            around.right(&format!("{how} on {}", foreign.name));
+        };
+        check(&mut around, "queued", &|around| {
+            around.queue(foreign, |x, y| plan.run_on(&stream, x, STALLED.1, y)).map(drop).unwrap();
+        });
+        check(&mut around, "bound", &|around| around.queue(foreign, |_, _| bound.launch_on(&stream)).unwrap());
+        check(&mut around, "replayed", &|around| around.queue(foreign, |_, _| launch.launch(&stream)).unwrap());
+        if foreign.is_its_own() {
+            let captured = CudaGraph::capture(&stream, |stream| around.queue(foreign, |_, _| bound.launch_on(stream))).unwrap();
+            let theirs = foreign.capture(|| around.queue(foreign, |_, _| bound.launch_on(&stream)).unwrap());
+            for _ in 0..2 {
+                check(&mut around, "captured", &|_| captured.launch(&stream).unwrap());
+                check(&mut around, "captured by the library", &|_| theirs.launch().unwrap());
+            }
+        }
+    }
+}
+
+/// Launches keep their order on streams of every kind, each another one than the launch before: each reads what that one wrote, and the first
+/// is late.
+#[test]
+#[ignore = "gpu"]
+fn gpu_launches_keep_their_order_on_streams_of_somebody_else() {
+    let device = Device::gpu(0).unwrap();
+    let all = Foreign::all();
+    let borrowed = all.iter().map(|foreign| foreign.borrowed(&device));
+    let streams: Vec<Stream> = borrowed.chain([Stream::new(&device).unwrap()]).collect();
+    let plan = inputs::stalled::plan(&device, inputs::stalled::Dims { N: STALLED.0 as u64 }).unwrap();
+    let data: Vec<f32> = (0..STALLED.0).map(|n| n as f32).collect();
+    let mut tensors = vec![device.upload(&data, [STALLED.0]).unwrap()];
+    tensors.extend((0..2 * streams.len()).map(|_| device.upload(&[-1f32; STALLED.0], [STALLED.0]).unwrap()));
+    all[0].late(LATE);
+    for n in 0..tensors.len() - 1 {
+        let (from, to) = tensors.split_at_mut(n + 1);
+        drop(plan.run_on(&streams[n % streams.len()], &from[n], 1, &mut to[0]).unwrap());
+    }
+    for (n, tensor) in tensors.iter().enumerate().rev() {
+        assert_eq!(tensor.download().unwrap(), data, "launch {n}");
+    }
+    plan.check().unwrap();
+}
+
+/// No graph can be captured from the default stream: the driver says so, and launches go on.
+#[test]
+#[ignore = "gpu"]
+fn gpu_the_default_stream_is_not_captured() {
+    let device = Device::gpu(0).unwrap();
+    let stream = Stream::default_of(&device);
+    let plan = dense::mlp::plan(&device, DIMS).unwrap();
+    let case = case(&device, 3);
+    let mut y = poisoned::<bf16>(&device, DIMS.M as usize, DIMS.K as usize);
+    let bound = plan.bind(arguments(&case, &mut y)).unwrap();
+    let error = CudaGraph::capture(&stream, |stream| bound.launch_on(stream)).unwrap_err();
+    assert!(error.code() == 50 && error.to_string().contains("cuStreamBeginCapture"), "{error}");
+    bound.launch_on(&stream).unwrap();
+    stream.synchronize().unwrap();
+    plan.check().unwrap();
+    case.expected.within(&y, 0.02, "on the default stream");
+}
+
 /// Launches that each read what the last one wrote, on fewer multiprocessors than there are, so that the next one may begin beside it: none reads
 /// what is not there yet.
 #[test]
@@ -97,14 +223,17 @@ fn gpu_launches_wait_for_the_one_before() {
         }
         stream.synchronize().unwrap();
         plans.iter().for_each(|plan| plan.check().unwrap());
-        // 5ⁿ x + (1 + 5 + .. + 5ⁿ⁻¹)
-        let (factor, sum) =
-            (0..rounds * 4 * pairs).fold((1u32, 0u32), |(factor, sum), _| (factor.wrapping_mul(5), sum.wrapping_mul(5).wrapping_add(1)));
+        let (factor, sum) = after(rounds * 4 * pairs);
         let expected = first.iter().map(|v| v.wrapping_mul(factor).wrapping_add(sum));
         let found = x.download().unwrap();
         let wrong = found.iter().zip(expected).filter(|(found, expected)| **found != *expected).count();
         assert_eq!(wrong, 0, "of {} elements, cooperative {cooperative}, dependent {dependent}", found.len());
     }
+}
+
+/// What `step` does, so many times: x becomes 5ⁿ x + (1 + 5 + .. + 5ⁿ⁻¹).
+fn after(steps: usize) -> (u32, u32) {
+    (0..steps).fold((1u32, 0u32), |(factor, sum), _| (factor.wrapping_mul(5), sum.wrapping_mul(5).wrapping_add(1)))
 }
 
 /// The same plan again and again: every launch uses the other counter bank and leaves the first one clean.
@@ -331,7 +460,13 @@ fn gpu_a_plan_dropped_while_it_runs() {
     }
 }
 
-on_every_device!(two_plans_from_two_threads, one_plan_from_two_threads, the_number_of_launches_wraps, memory_that_was_full_of_ones);
+on_every_device!(
+    two_plans_from_two_threads,
+    shared_tensors_from_two_threads,
+    one_plan_from_two_threads,
+    the_number_of_launches_wraps,
+    memory_that_was_full_of_ones
+);
 
 /// Plans of one device never overlap, whoever launches them.
 fn two_plans_from_two_threads(device: &Device) {
@@ -362,6 +497,52 @@ fn two_plans_from_two_threads(device: &Device) {
             ];
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
+    }
+}
+
+/// Two threads hand tensors to each other, which both read and write: each launch reads what the other thread's last one wrote and writes what that
+/// one read. Nobody waits for a launch before the tensors go on, and several are on their way.
+fn shared_tensors_from_two_threads(device: &Device) {
+    let dims = step::Dims { M: if device.is_gpu() { 256 } else { 40 }, N: 1024 };
+    let first: Vec<u32> = (0..dims.M as u32 * dims.N as u32).collect();
+    let times = rounds(if device.is_gpu() { 300 } else { 3 });
+    const WAYS: usize = 3;
+    for schedule in SCHEDULES {
+        // Fewer workers than there are multiprocessors: two launches would have room at once.
+        let options = PlanOptions::new().schedule(schedule).workers((device.workers() / 3).max(1));
+        let (to_first, mine) = mpsc::channel();
+        let (to_second, yours) = mpsc::channel();
+        for way in 0..WAYS {
+            let data: Vec<u32> = first.iter().map(|v| v + way as u32).collect();
+            let tensors = [device.upload(&data, [dims.M, dims.N]).unwrap(), device.zeros::<u32>([dims.M, dims.N]).unwrap()];
+            to_first.send(tensors).unwrap();
+        }
+        let work = |inbox: mpsc::Receiver<[Tensor<u32>; 2]>, outbox: mpsc::Sender<[Tensor<u32>; 2]>| {
+            let plan = step::plan_with(device, dims, &options).unwrap();
+            let stream = Stream::new(device).unwrap();
+            for _ in 0..times * WAYS {
+                let [from, mut to] = inbox.recv().unwrap();
+                drop(plan.run_on(&stream, &from, &mut to).unwrap());
+                outbox.send([to, from]).unwrap();
+            }
+            stream.synchronize().unwrap();
+            plan.check().unwrap();
+            inbox
+        };
+        let [ended, none] = std::thread::scope(|scope| {
+            let work = &work;
+            let threads = [(mine, to_second), (yours, to_first)].map(|(inbox, outbox)| scope.spawn(move || work(inbox, outbox)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let ended: Vec<[Tensor<u32>; 2]> = ended.try_iter().collect();
+        assert_eq!((ended.len(), none.try_iter().count()), (WAYS, 0));
+        let (factor, sum) = after(2 * times);
+        for (way, [last, _]) in ended.iter().enumerate() {
+            let expected = first.iter().map(|v| v.wrapping_add(way as u32).wrapping_mul(factor).wrapping_add(sum));
+            let found = last.download().unwrap();
+            let wrong = found.iter().zip(expected).filter(|(found, expected)| **found != *expected).count();
+            assert_eq!(wrong, 0, "of {} elements of way {way}, {schedule}", found.len());
+        }
     }
 }
 
@@ -516,7 +697,7 @@ fn gpu_machine_code_or_ptx() {
     if module.cubin.is_some() {
         runs(DeviceModule { ptx: no_ptx, ..module }).expect("machine code is enough");
     } else {
-        eprintln!("left out: machine code: this program was built without `ptxas`");
+        left_out("machine code", "this program was built without `ptxas`");
     }
     runs(DeviceModule { cubin: Some(b"of another kind"), ..module }).expect("PTX is enough");
     assert_eq!(runs(DeviceModule { cubin: None, ptx: no_ptx, ..module }).unwrap_err().code(), 44);

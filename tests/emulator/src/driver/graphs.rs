@@ -11,6 +11,9 @@ use super::*;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: *mut c_void, _mode: u32) -> Status {
     healthy!();
+    if stream.is_null() {
+        return CAPTURE_UNSUPPORTED;
+    }
     // SAFETY: promised by the caller.
     let stream = unsafe { streams::of(stream) };
     let mut capture = stream.capture.lock().unwrap();

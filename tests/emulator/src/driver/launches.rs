@@ -125,3 +125,17 @@ pub unsafe extern "C" fn cuLaunchKernel(
     // SAFETY: passed on.
     unsafe { cuLaunchKernelEx(&config, handle, parameters, extra) }
 }
+
+/// # Safety
+/// As [`cuInit`]; `work` may be called with `data` from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuLaunchHostFunc(stream: *mut c_void, work: unsafe extern "C" fn(*mut c_void), data: *mut c_void) -> Status {
+    healthy!();
+    let data = data.expose_provenance();
+    // SAFETY: promised by the caller.
+    unsafe { super::streams::of(stream) }.push(Arc::new(move || {
+        // SAFETY: as above.
+        unsafe { work(std::ptr::with_exposed_provenance_mut(data)) }
+    }));
+    SUCCESS
+}

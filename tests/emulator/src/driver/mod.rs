@@ -93,7 +93,7 @@ macro_rules! unsupported {
 }
 unsupported!(
     cuMemAllocManaged cuMemAddressReserve cuMemCreate cuMemMap cuMemUnmap cuMemRelease cuMemSetAccess cuMemAllocAsync cuMemFreeAsync
-    cuMemAllocFromPoolAsync cuLaunchCooperativeKernel cuLaunchHostFunc cuStreamAddCallback cuGraphAddKernelNode_v2 cuGraphKernelNodeGetParams_v2
+    cuMemAllocFromPoolAsync cuLaunchCooperativeKernel cuStreamAddCallback cuGraphAddKernelNode_v2 cuGraphKernelNodeGetParams_v2
     cuTensorMapEncodeIm2col cuTensorMapReplaceAddress cuOccupancyMaxActiveClusters cuOccupancyMaxPotentialClusterSize cuModuleGetGlobal_v2
     cuDeviceCanAccessPeer cuCtxEnablePeerAccess cuMemcpyPeerAsync cuIpcGetMemHandle cuIpcOpenMemHandle_v2 cuStreamWriteValue32_v2
     cuStreamWaitValue32_v2 cuLibraryLoadData cuLibraryGetKernel cuProfilerStart cuProfilerStop cuMemAllocPitch_v2 cuMemcpy3DAsync_v2

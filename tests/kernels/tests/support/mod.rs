@@ -1,6 +1,7 @@
 //! Reference computations in `f64`, and tests made twice: for the CPU, and for a GPU where there is one.
 #![allow(dead_code)]
 
+pub mod foreign;
 pub mod gpu;
 pub mod hangs;
 pub mod rounds;
