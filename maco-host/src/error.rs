@@ -313,15 +313,15 @@ pub enum Error {
         /// What to do.
         help: &'static str,
     },
-    /// The workers do not fit the GPU.
+    /// The CTAs do not fit the GPU.
     #[error(
-        "MACO0054: {workers} workers of megakernel `{megakernel}` cannot all be resident on {device}: {reason}\nhelp: ask for fewer workers, or free the GPU of other persistent work"
+        "MACO0054: the {ctas} CTAs of megakernel `{megakernel}` cannot all be resident on {device}: {reason}\nhelp: ask for fewer workers, or free the GPU of other persistent work"
     )]
     NotResident {
         /// The megakernel.
         megakernel: Box<str>,
-        /// Workers.
-        workers: u32,
+        /// CTAs of a launch: workers and schedulers.
+        ctas: u32,
         /// The GPU.
         device: Box<str>,
         /// Why.

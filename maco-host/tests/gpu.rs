@@ -260,6 +260,55 @@ fn gpu_device_code_that_does_not_fit_is_explained() {
     assert!(Device::gpu(1000).unwrap_err().to_string().contains("there is no GPU 1000"));
 }
 
+/// All of a multiprocessor's shared memory is the plan's: a kernel may have none of its own.
+const LARGE: &str = "
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry maco_large(.param .u64 launch)
+{
+    .shared .align 16 .b8 own[1024];
+    .reg .b32 %r<3>;
+    mov.u32 %r1, own;
+    mov.u32 %r2, %tid.x;
+    st.volatile.shared.u32 [%r1], %r2;
+    ret;
+}
+";
+
+/// Each of 384 threads has 200 numbers that are needed until all are there: more than the 65,536 registers of a multiprocessor.
+fn hungry() -> String {
+    let each = |line: &dyn Fn(u32) -> String| (0..200).map(line).collect::<String>();
+    let load = each(&|n| format!("ld.volatile.global.u32 %v{n}, [%at+{}];\n", 4 * n));
+    let sum = each(&|n| format!("add.u32 %sum, %sum, %v{n};\n"));
+    let store = each(&|n| format!("xor.b32 %v{n}, %v{n}, %sum;\nst.volatile.global.u32 [%at+{}], %v{n};\n", 4 * n));
+    format!(
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry maco_hungry(.param .u64 launch)\n{{\n\
+         .reg .b32 %v<200>;\n.reg .b32 %sum;\n.reg .b64 %at;\nld.param.u64 %at, [launch];\nmov.u32 %sum, 0;\n{load}{sum}{store}ret;\n}}\n"
+    )
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_device_code_without_room_is_explained() {
+    let device = gpu();
+    let hungry: &str = hungry().leak();
+    for (entry, ptx, hash, reason) in [
+        ("maco_large", LARGE, 5, "a CTA needs 232448 bytes of shared memory"),
+        ("maco_hungry", hungry, 6, "no CTA of 384 threads and 232448 bytes of shared memory fits a multiprocessor"),
+    ] {
+        let modules = vec![DeviceModule { target: "sm_90", ptx, cubin: None, hash }].leak();
+        let program = Program { embedded: Embedded { modules, profiled: &[], error: None }, entry, ..add(8, 8).program() };
+        let error = Plan::build(&device, program, &PlanOptions::new().workers(3)).unwrap_err();
+        assert_eq!(error.code(), 54, "{error}");
+        for part in ["MACO0054: the 3 CTAs of megakernel `add`", &device.to_string(), reason, "help: "] {
+            assert!(error.to_string().contains(part), "`{part}` is missing: {error}");
+        }
+    }
+    // Nothing is left of them.
+    assert!(Plan::build(&device, program(add(8, 8), "maco_first"), &PlanOptions::new().workers(3)).is_ok());
+}
+
 fn spin(device: &Device, deadline: Duration) -> Plan {
     let builder = Builder::new("spin").tensor("x", InOut, F32, &[4, 8]).scalar("ms").scalar("count").call(
         &SPIN,

@@ -1,6 +1,7 @@
 //! One launch: queued by the driver, waited for under a watchdog.
 
 use std::ffi::c_void;
+use std::fmt::Display;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
@@ -51,15 +52,19 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
     let mut parameter = launch;
     let mut parameters = [(&raw mut parameter).cast::<c_void>()];
     // SAFETY: a live function with one 64-bit parameter; the driver copies configuration and parameters before it returns.
-    match unsafe { sys::cuLaunchKernelEx(&config, kernel.function, parameters.as_mut_ptr(), std::ptr::null_mut()) } {
-        CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE => Err(Error::NotResident {
-            megakernel: parts.megakernel().into(),
-            workers: parts.lowered.grid(),
-            device: context.to_string().into(),
-            reason: "the driver refused the cooperative launch (multiprocessors may be taken by MPS, MIG or other contexts)".into(),
-        }),
-        code => context.check("cuLaunchKernelEx", code),
+    let code = unsafe { sys::cuLaunchKernelEx(&config, kernel.function, parameters.as_mut_ptr(), std::ptr::null_mut()) };
+    match no_room(code, parts.megakernel(), parts.lowered.grid(), context) {
+        Some(error) => Err(error),
+        None => context.check("cuLaunchKernelEx", code),
     }
+}
+
+/// The error of a launch that the driver refuses because not all its CTAs would run at once.
+fn no_room(code: CUresult, megakernel: &str, ctas: u32, device: &impl Display) -> Option<Error> {
+    let reason = "the driver refused the cooperative launch (multiprocessors may be taken by MPS, MIG or other contexts)";
+    let refused = code == CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    let device = || device.to_string().into();
+    refused.then(|| Error::NotResident { megakernel: megakernel.into(), ctas, device: device(), reason: reason.into() })
 }
 
 /// Waits until `end` has passed. Every deadline and a half second after `begin`, `fingerprint` must have changed: a launch aborts
@@ -92,4 +97,26 @@ pub(super) fn wait(
         patience.wait();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_without_room_is_told_from_others() {
+        let error = |code| no_room(code, "mlp", 133, &"GPU 0 (of seven)");
+        let refused = error(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).unwrap();
+        assert_eq!(refused.code(), 54);
+        let text = refused.to_string();
+        for part in
+            ["MACO0054: the 133 CTAs of megakernel `mlp`", "resident on GPU 0 (of seven): ", "MPS, MIG", "help: ask for fewer workers"]
+        {
+            assert!(text.contains(part), "`{part}` is missing: {text}");
+        }
+        // Resources of one CTA, not of all of them.
+        for code in [CUresult::CUDA_SUCCESS, CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, CUresult::CUDA_ERROR_INVALID_VALUE] {
+            assert!(error(code).is_none(), "{code:?}");
+        }
+    }
 }

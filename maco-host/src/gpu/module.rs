@@ -67,17 +67,17 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Loads the entry of `program` for `workers` resident CTAs.
-    pub(super) fn load(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Kernel, Error> {
-        Kernel::of(context, program, choose(context, program)?, workers)
+    /// Loads the entry of `program` for so many resident CTAs.
+    pub(super) fn load(context: &Arc<Context>, program: &Program, ctas: u32) -> Result<Kernel, Error> {
+        Kernel::of(context, program, choose(context, program)?, ctas)
     }
 
     /// The same, but such that it records what it does; none if no such code was built for this GPU.
-    pub(super) fn load_profiled(context: &Arc<Context>, program: &Program, workers: u32) -> Result<Option<Kernel>, Error> {
-        best(program.embedded.profiled, context).map(|code| Kernel::of(context, program, code, workers)).transpose()
+    pub(super) fn load_profiled(context: &Arc<Context>, program: &Program, ctas: u32) -> Result<Option<Kernel>, Error> {
+        best(program.embedded.profiled, context).map(|code| Kernel::of(context, program, code, ctas)).transpose()
     }
 
-    fn of(context: &Arc<Context>, program: &Program, code: &DeviceModule, workers: u32) -> Result<Kernel, Error> {
+    fn of(context: &Arc<Context>, program: &Program, code: &DeviceModule, ctas: u32) -> Result<Kernel, Error> {
         let _entered = context.enter()?;
         let what = || {
             format!(
@@ -98,15 +98,15 @@ impl Kernel {
             code => context.check("cuModuleGetFunction", code)?,
         }
         let kernel = Kernel { function, _context: context.clone() };
-        kernel.prepare(context, program.name, workers)?;
+        kernel.prepare(context, program.name, ctas)?;
         Ok(kernel)
     }
 
-    /// Sets the shared memory and checks that all workers fit the GPU at once.
-    fn prepare(&self, context: &Context, megakernel: &str, workers: u32) -> Result<(), Error> {
+    /// Sets the shared memory and checks that all CTAs fit the GPU at once.
+    fn prepare(&self, context: &Context, megakernel: &str, ctas: u32) -> Result<(), Error> {
         let not_resident = |reason: String| Error::NotResident {
             megakernel: megakernel.into(),
-            workers,
+            ctas,
             device: context.to_string().into(),
             reason: reason.into(),
         };

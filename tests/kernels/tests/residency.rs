@@ -1,6 +1,7 @@
 //! Plans for any number of workers run or are refused with a code, and what holds multiprocessors makes a launch late, not wrong.
 mod support;
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use kernels::dense;
 use maco::{Arguments, CudaGraph, Device, Error, PlanOptions, Schedule, Stream, Tensor, bf16};
 use support::gpu::Neighbour;
 use support::hangs::SCHEDULES;
+use support::rounds::left_out;
 use support::{Matrix, poisoned};
 
 on_every_device!(any_number_of_workers, numbers_that_cannot_be);
@@ -300,22 +302,53 @@ fn gpu_time_slices_of_another_process() {
     assert!(other.0.try_wait().unwrap().is_none(), "the other process has ended");
 }
 
+/// Runs one test of this program in a process of its own, where it passes.
+#[track_caller]
+fn passes(test: &str, environment: impl IntoIterator<Item = (&'static str, OsString)> + Clone) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", test, "--nocapture"]).envs(environment.clone());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let environment: Vec<_> = environment.into_iter().collect();
+    assert!(output.status.success() && text.contains("1 passed"), "{test} in {environment:?}: {text}");
+}
+
+/// How many multiprocessors MACO has; see `Device::workers`.
+const MULTIPROCESSORS: &str = "MACO_MULTIPROCESSORS";
+
+const FEWER: &str = "gpu_fewer_multiprocessors";
+
+/// Of a part of a GPU, as MIG makes them and `MACO_MULTIPROCESSORS` says, plans get no more than there is: any number of workers runs or is refused.
+#[test]
+#[ignore = "gpu"]
+fn gpu_fewer_multiprocessors() {
+    let device = Device::gpu(0).expect("a GPU");
+    let workers = device.workers();
+    if std::env::var_os(OTHER).is_some() {
+        assert_eq!(std::env::var(MULTIPROCESSORS).unwrap(), workers.to_string());
+        any_number_of_workers(&device);
+        // Numbers between those of schedulers and of workers take a few of both.
+        if workers > 3 {
+            numbers_that_cannot_be(&device);
+        }
+        return;
+    }
+    for left in [1, 2, 7, 16, workers / 2].into_iter().filter(|left| (1..workers).contains(left)) {
+        passes(FEWER, [(OTHER, "1".into()), (MULTIPROCESSORS, left.to_string().into())]);
+    }
+}
+
 /// The same where both processes share the GPU by NVIDIA's Multi-Process Service, and any number of workers where the service gives them
 /// half of the multiprocessors. Left out where the service is not installed.
 #[test]
 #[ignore = "gpu"]
 fn gpu_part_of_a_gpu_by_mps() {
     let Some(service) = Service::start() else {
-        println!("left out: there is no {CONTROL} here");
-        return;
+        return left_out("part of a GPU by MPS", &format!("there is no {CONTROL} here"));
     };
     for (test, percentage) in [(SLICES, None), ("gpu::any_number_of_workers", None), ("gpu::any_number_of_workers", Some("50"))] {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", test, "--nocapture"]).env("CUDA_MPS_PIPE_DIRECTORY", service.pipe());
-        command.envs(percentage.map(|percentage| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage)));
-        let output = command.stdin(Stdio::null()).output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("1 passed"), "{test} at {percentage:?} %: {text}");
+        let percentage = percentage.map(|percentage| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage.into()));
+        passes(test, [("CUDA_MPS_PIPE_DIRECTORY", service.pipe().into())].into_iter().chain(percentage));
     }
 }
 
