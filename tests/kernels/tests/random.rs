@@ -68,7 +68,6 @@ mod cpu {
     }
 
     #[test]
-    #[cfg_attr(debug_assertions, ignore = "minutes without optimisation")]
     fn a_hundred_thousand_tasks() {
         super::a_hundred_thousand_tasks(&CPU);
     }
