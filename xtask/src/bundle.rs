@@ -215,7 +215,7 @@ for test in $tests; do
     left=$((until - $(date +%s)))
     if [ "$left" -le 0 ]; then
         failed=1
-        table="$table$(printf '%-32s %6s %6s %7s %8s  %s' "$test" - - - - "not begun")
+        table="$table$(printf '%-32s %6s %6s %7s %8s %8s  %s' "$test" - - - - - "not begun")
 "
         continue
     fi
@@ -232,9 +232,10 @@ for test in $tests; do
         0) result=ok ;;
         *) result="failed ($code)" failed=1 ;;
     esac
+    left_out=$(grep -c '^left out: ' "$folder/output")
     # The last one: a test may run its own program again.
-    counts=$(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.* in \([0-9.]*\)s$/\1 \2 \3 \4/p' "$folder/output" | tail -n 1)
-    table="$table$(printf '%-32s %6s %6s %7s %8s  %s' "$test" ${{counts:-- - - -}} "$result")
+    counts=$(sed -n "s/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed; \([0-9]*\) ignored;.* in \([0-9.]*\)s\$/\1 \2 \3 $left_out \4/p" "$folder/output" | tail -n 1)
+    table="$table$(printf '%-32s %6s %6s %7s %8s %8s  %s' "$test" ${{counts:-- - - - -}} "$result")
 "
 done
 {table}
@@ -281,7 +282,7 @@ mod tests {
     #[test]
     fn the_script_runs_every_test_and_fails_when_one_does() {
         let arguments = "[ \"$*\" = '--ignored gpu --test-threads=1' ] || exit 7\n";
-        let a = format!("{arguments}set 1\n{RESULT}\nset 4\n{RESULT}");
+        let a = format!("{arguments}set 1\n{RESULT}\necho 'left out: all: nothing is there'\nset 4\n{RESULT}");
         let (code, text) = Dist::new("good", &[("test-a", &a)], &[]).run(|script| script);
         assert_eq!(code, Some(0), "{text}");
         let tests = [("test-a", &*a), ("test-b", "kill -SEGV $$"), ("test-c", &format!("set 5\n{RESULT}\nexit 101"))];
@@ -292,8 +293,8 @@ mod tests {
         assert!(page.contains("Commit 0123abc; m."), "{page}");
         assert!(
             page.ends_with(
-                "| test-a | 4 | 0 | 2 | 0.25 | ok |\n| test-b | - | - | - | - | failed (139) |\n| test-c | 5 | 0 | 2 | 0.25 | failed (101) |\n\
-                 | **sum** | 9 | 0 | 4 | 0.50 | 2 of 3 not ok |\n"
+                "| test-a | 4 | 0 | 2 | 1 | 0.25 | ok |\n| test-b | - | - | - | - | - | failed (139) |\n| test-c | 5 | 0 | 2 | 0 | 0.25 | failed (101) |\n\
+                 | **sum** | 9 | 0 | 4 | 1 | 0.50 | 2 of 3 not ok |\n"
             ),
             "{page}"
         );
@@ -313,7 +314,7 @@ mod tests {
         let (code, text) = dist.run(|script| script.env("MACO_SECONDS", "1"));
         assert_eq!(code, Some(1), "{text}");
         let (_, page) = tally::page(&text, "m").unwrap();
-        assert!(page.contains("| test-a | - | - | - | - | failed (124) |\n| test-b | - | - | - | - | not begun |\n"), "{page}");
+        assert!(page.contains("| test-a | - | - | - | - | - | failed (124) |\n| test-b | - | - | - | - | - | not begun |\n"), "{page}");
     }
 
     /// Tests need no archive but their own.

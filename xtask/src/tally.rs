@@ -42,6 +42,8 @@ pub const TESTS: Kind = Kind {
         Column { name: "passed", sum: Sum::Count },
         Column { name: "failed", sum: Sum::Count },
         Column { name: "ignored", sum: Sum::Count },
+        // Parts of tests that passed, but something they need was not there.
+        Column { name: "left out", sum: Sum::Count },
         Column { name: "seconds", sum: Sum::Time },
     ],
 };
@@ -171,9 +173,9 @@ mod tests {
 
     const LOG: &str = "== test-a\ntest result: ok.\n\n\
         == results: tests, commit 0123abc\n\
-        test-a        10      0       2     8.96  ok\n\
-        test-b         3      1       0     1.50  failed (101)\n\
-        test-c         -      -       -        -  failed (139)\n";
+        test-a        10      0       2      1     8.96  ok\n\
+        test-b         3      1       0      0     1.50  failed (101)\n\
+        test-c         -      -       -      -        -  failed (139)\n";
 
     #[test]
     fn a_log_becomes_a_page_with_its_sums() {
@@ -183,9 +185,9 @@ mod tests {
             text,
             "# GPU tests\n\n\
              Commit 0123abc; NVIDIA H200. `cargo xtask bundle`, then `dist/run.sh` on the machine with the GPU. Made by `cargo xtask results`.\n\n\
-             | program | passed | failed | ignored | seconds | result |\n|---|---|---|---|---|---|\n\
-             | test-a | 10 | 0 | 2 | 8.96 | ok |\n| test-b | 3 | 1 | 0 | 1.50 | failed (101) |\n| test-c | - | - | - | - | failed (139) |\n\
-             | **sum** | 13 | 1 | 2 | 10.46 | 2 of 3 not ok |\n"
+             | program | passed | failed | ignored | left out | seconds | result |\n|---|---|---|---|---|---|---|\n\
+             | test-a | 10 | 0 | 2 | 1 | 8.96 | ok |\n| test-b | 3 | 1 | 0 | 0 | 1.50 | failed (101) |\n| test-c | - | - | - | - | - | failed (139) |\n\
+             | **sum** | 13 | 1 | 2 | 1 | 10.46 | 2 of 3 not ok |\n"
         );
     }
 
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn tables_of_one_commit_are_joined() {
-        let more = "== results: tests, commit 0123abc\ntest-b  4  0  0  2.00  ok\n";
+        let more = "== results: tests, commit 0123abc\ntest-b  4  0  0  0  2.00  ok\n";
         let (_, text) = page(&format!("{LOG}\n{more}"), "m").unwrap();
         assert!(text.contains("| test-a | 10 |") && text.contains("| test-b | 4 | 0 |") && !text.contains("failed (101)"), "{text}");
         // Of another commit.
@@ -216,7 +218,7 @@ mod tests {
             ("== test-a\n", "whole output"),
             ("== results: tests, commit 0\n", "no rows"),
             ("== results: tests, commit 0\ntest-a 10 0\n", "`test-a 10 0`"),
-            ("== results: tests, commit 0\ntest-a 10 zero 0 1.0 ok\n", "zero"),
+            ("== results: tests, commit 0\ntest-a 10 zero 0 0 1.0 ok\n", "zero"),
         ] {
             let failure = page(log, "m").unwrap_err().to_string();
             assert!(failure.contains(word), "{failure}");

@@ -4,10 +4,11 @@
 
 mod order;
 mod registers;
+#[path = "../support/rounds.rs"]
+mod rounds;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use maco_build::ptx::module::Module;
@@ -17,6 +18,7 @@ use maco_build::ptx::split;
 pub use order::{FENCES, unseen, unseen_fences};
 #[allow(unused_imports, reason = "as above")]
 pub use registers::nothing_spills;
+pub use rounds::left_out;
 
 /// One entry of the embedded device code.
 #[derive(Clone, Debug)]
@@ -39,11 +41,6 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
         }
     }
     found
-}
-
-/// Says so on the terminal, past the capture of the test harness.
-pub fn left_out(what: &str, why: &str) {
-    let _ = writeln!(std::io::stderr(), "left out: {what}: {why}");
 }
 
 /// The entries under `out`, or a word on the terminal that there are none.
