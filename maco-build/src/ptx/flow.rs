@@ -8,10 +8,36 @@ use super::module::{Function, Statement};
 pub struct Flow<'a> {
     /// Those of the function, in its order.
     pub statements: &'a [Statement<'a>],
-    next: Vec<Vec<usize>>,
-    before: Vec<Vec<usize>>,
+    next: Edges,
+    before: Edges,
     /// The statements that write a register.
     writes: BTreeMap<&'a str, Vec<usize>>,
+}
+
+/// Neighbours of each statement, all in one piece: rules walk hundreds of thousands of statements again and again.
+struct Edges {
+    /// Where those of a statement begin; they end where the next one's do.
+    starts: Vec<u32>,
+    all: Vec<u32>,
+}
+
+impl Edges {
+    fn new(of: &[Vec<usize>]) -> Edges {
+        let mut edges = Edges { starts: vec![0], all: Vec::new() };
+        for own in of {
+            edges.all.extend(own.iter().map(|&n| n as u32));
+            edges.starts.push(edges.all.len() as u32);
+        }
+        edges
+    }
+
+    fn of(&self, n: usize) -> &[u32] {
+        &self.all[self.starts[n] as usize..self.starts[n + 1] as usize]
+    }
+
+    fn at(&self, n: usize) -> impl Iterator<Item = usize> {
+        self.of(n).iter().map(|&n| n as usize)
+    }
 }
 
 /// Which way a path goes.
@@ -54,7 +80,7 @@ impl<'a> Flow<'a> {
         for (n, next) in next.iter().enumerate() {
             next.iter().for_each(|&next| before[next].push(n));
         }
-        Flow { statements, next, before, writes }
+        Flow { statements, next: Edges::new(&next), before: Edges::new(&before), writes }
     }
 
     /// Indices of the statements that `is` accepts.
@@ -64,49 +90,63 @@ impl<'a> Flow<'a> {
 
     /// Statements that can come after `from` (before it), up to and with those that `end` accepts.
     pub fn reach(&self, from: usize, way: Way, end: impl Fn(&Statement<'_>) -> bool) -> Vec<usize> {
+        let mut reached = Vec::new();
+        self.reaches(from, way, end, |n| {
+            reached.push(n);
+            false
+        });
+        reached
+    }
+
+    /// Whether `found` accepts one of the statements of [`Flow::reach`]; it is asked about none behind that.
+    pub fn reaches(&self, from: usize, way: Way, end: impl Fn(&Statement<'_>) -> bool, mut found: impl FnMut(usize) -> bool) -> bool {
         let edges = if way == Way::Forward { &self.next } else { &self.before };
         let mut seen = vec![false; self.statements.len()];
-        let mut open = edges[from].clone();
-        let mut reached = Vec::new();
+        let mut open: Vec<u32> = edges.of(from).to_vec();
         while let Some(n) = open.pop() {
+            let n = n as usize;
             if !std::mem::replace(&mut seen[n], true) {
-                reached.push(n);
+                if found(n) {
+                    return true;
+                }
                 if !end(&self.statements[n]) {
-                    open.extend(&edges[n]);
+                    open.extend(edges.of(n));
                 }
             }
         }
-        reached
+        false
     }
 
     /// Whether every path from `from` meets `hit` before it meets `stop` or the end (the beginning) of the function. A trap ends everything.
     pub fn meets(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
-        let reached = self.reach(from, way, &hit);
         // Debugging labels after a jump have nothing before them, and never run.
-        let ended = |n: usize| self.next[n].is_empty() && !self.statements[n].last && self.statements[n].opcode() != "trap";
-        let edge = |n: usize| if way == Way::Forward { ended(n) } else { n == 0 };
-        reached.iter().all(|&n| hit(&self.statements[n]) || (!stop(&self.statements[n]) && !edge(n)))
+        let edge = |n: usize| if way == Way::Forward { self.ends(n) } else { n == 0 };
+        !self.reaches(from, way, &hit, |n| !hit(&self.statements[n]) && (stop(&self.statements[n]) || edge(n)))
+    }
+
+    /// Whether the function ends there; a trap ends everything.
+    fn ends(&self, n: usize) -> bool {
+        self.next.of(n).is_empty() && !self.statements[n].last && self.statements[n].opcode() != "trap"
     }
 
     /// [`Flow::meets`] forward, along the paths that can be taken: where numbers that were written on a path decide at a branch, it goes one way only.
     /// Compilers let paths meet that part again at once, by a number that says where they came from.
     pub fn meets_known(&self, from: usize, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
         let deciding = self.deciding(from, |statement| hit(statement) || stop(statement));
-        let mut open: Vec<(usize, Known<'a>)> = self.next[from].iter().map(|&n| (n, Known::default())).collect();
+        let mut open: Vec<(usize, Known<'a>)> = self.next.at(from).map(|n| (n, Known::default())).collect();
         let mut seen: BTreeSet<(usize, Known<'a>)> = open.iter().cloned().collect();
         while let Some((n, mut known)) = open.pop() {
             let statement = &self.statements[n];
             if hit(statement) {
                 continue;
             }
-            let ended = self.next[n].is_empty() && !statement.last && statement.opcode() != "trap";
-            if stop(statement) || ended {
+            if stop(statement) || self.ends(n) {
                 return false;
             }
             let taken = statement.branch().and(statement.guard).and_then(|guard| known.guard(guard));
             let always = |register: &str| self.always(register);
             known.run(statement, always);
-            for &next in &self.next[n] {
+            for next in self.next.at(n) {
                 // Behind a branch comes what it jumps to, or else the next statement.
                 let jumps = next != n + 1;
                 let mut known = known.clone();
@@ -137,8 +177,8 @@ impl<'a> Flow<'a> {
         let mut open: BTreeSet<usize> = region.iter().copied().collect();
         while let Some(n) = open.pop_last() {
             let statement = &self.statements[n];
-            let behind = if end(statement) { &[][..] } else { &self.next[n] };
-            let mut before: BTreeSet<&'a str> = behind.iter().filter_map(|next| deciding.get(next)).flatten().copied().collect();
+            let behind = (!end(statement)).then(|| self.next.at(n)).into_iter().flatten();
+            let mut before: BTreeSet<&'a str> = behind.filter_map(|next| deciding.get(&next)).flatten().copied().collect();
             if let Some(result) = result(statement)
                 && before.remove(result)
                 && Known::makes(statement)
@@ -148,7 +188,7 @@ impl<'a> Flow<'a> {
             before.extend(statement.branch().and(statement.guard).map(|guard| guard.trim_start_matches('!')));
             if deciding.get(&n) != Some(&before) {
                 deciding.insert(n, before);
-                open.extend(self.before[n].iter().filter(|before| deciding.contains_key(before)));
+                open.extend(self.before.at(n).filter(|before| deciding.contains_key(before)));
             }
         }
         deciding
@@ -156,7 +196,7 @@ impl<'a> Flow<'a> {
 
     /// Whether some path from `from` meets `hit` before it meets `stop`.
     pub fn may_meet(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
-        self.reach(from, way, stop).into_iter().any(|n| hit(&self.statements[n]))
+        self.reaches(from, way, stop, |n| hit(&self.statements[n]))
     }
 
     /// What a register is computed from, as text: two that are computed alike hold the same. Where that depends on the path, its name.

@@ -272,7 +272,7 @@ impl Rules<'_, '_, '_> {
             let writes: Vec<usize> = consumers.into_iter().filter(|&at| WRITE(&self.flow.statements[at])).collect();
             const TEXT: &str = "TMA may not see this result: `fence.proxy.async.global` belongs between the task's body and its end";
             for &at in &writes {
-                if !self.flow.reach(at, Way::Forward, ALL_THREADS).iter().any(|next| ends.contains(next)) {
+                if !self.flow.reaches(at, Way::Forward, ALL_THREADS, |next| ends.contains(&next)) {
                     self.broken(at, TEXT);
                 }
             }
@@ -299,7 +299,7 @@ impl Rules<'_, '_, '_> {
         let place = |at: usize| address(&flow.statements[at], 0).map(|register| flow.value(register));
         // The abort word is claimed by whoever reports, and whoever enters the launch counts itself; neither orders anything.
         let claimed: BTreeSet<_> = flow.all(CLAIM).into_iter().map(place).collect();
-        let repeated = |at: usize| flow.reach(at, Way::Forward, NEVER).contains(&at);
+        let repeated = |at: usize| flow.reaches(at, Way::Forward, NEVER, |next| next == at);
         let polls: Vec<usize> = flow.all(LOAD).into_iter().filter(|&at| !claimed.contains(&place(at)) && repeated(at)).collect();
         // Counters that data names: the name is a result of tasks just waited for.
         let names: BTreeSet<&str> = flow

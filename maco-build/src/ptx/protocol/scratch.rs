@@ -17,7 +17,7 @@ impl Rules<'_, '_, '_> {
             }
             let copied: Is = |s| BODY_STORE(s) || COPY(s);
             let until: Is = |s| PROXY_SHARED(s) || ARRIVE(s);
-            if self.flow.reach(at, Way::Forward, until).into_iter().any(|n| copied(&self.flow.statements[n])) {
+            if self.flow.may_meet(at, Way::Forward, copied, until) {
                 self.broken(
                     at,
                     "a body's copy may overtake what threads wrote before it: `fence.proxy.async.shared::cta` (`sync_copies`) belongs between the two",
@@ -25,9 +25,7 @@ impl Rules<'_, '_, '_> {
             }
         }
         for &at in consumers.iter().filter(|&&at| SCRATCH(&self.flow.statements[at])).collect::<Vec<_>>() {
-            let multiplied = |rules: &Self, until: Is| {
-                rules.flow.reach(at, Way::Forward, until).into_iter().any(|n| MULTIPLY(&rules.flow.statements[n]))
-            };
+            let multiplied = |rules: &Self, until: Is| rules.flow.may_meet(at, Way::Forward, MULTIPLY, until);
             if multiplied(self, |s| PROXY_SHARED(s) || ARRIVE(s)) {
                 self.broken(
                     at,
