@@ -4,12 +4,14 @@
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::Instant;
 use std::{env, fs};
 
-use crate::command::{capture, cargo, run, shown};
+use maco_build::parallel;
+
+use crate::command::{cargo, run, shown};
 use crate::failure::Failure;
 use crate::packages::{Package, target};
-use crate::test::gpu_tests;
 
 /// The package that is the driver library.
 pub const EMULATOR: &str = "emulator";
@@ -47,25 +49,36 @@ const SETTINGS: [(&str, &str); 7] = [
     ("EMU_RACES", "2"),
 ];
 
-/// Runs the chosen tests; how many there were, and commands that failed.
+/// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
+/// failed.
 pub fn run_chosen(packages: &[Package]) -> Result<(usize, Vec<String>), Failure> {
     let library = library(packages)?;
-    let (mut count, mut failed) = (0, Vec::new());
-    for (package, program, tests) in PROGRAMS {
+    let one = |&(package, program, tests): &(&str, &str, &str)| {
         let missing = || Failure::Text(format!("no package `{package}`"));
         let package = packages.iter().find(|found| found.name == package).ok_or_else(missing)?;
         let mut command = cargo(&["test"]);
         command.args(package.arguments()).args(["--test", program, "--", "--ignored", tests]);
         command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
-        let mut list = cargo(&["test"]);
-        list.args(package.arguments()).args(["--test", program, "--", "--list", "--ignored", tests]);
-        // A package that does not build has failed before.
-        count += capture(&mut list).map_or(0, |list| gpu_tests(&list));
-        if run(&mut command).is_err() {
-            failed.push(format!("`{}` on the emulated GPU", shown(&command)));
-        }
+        let begin = Instant::now();
+        let output = command.output().map_err(|source| Failure::Start { program: shown(&command), source })?;
+        let [text, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        // In one piece, whatever ends meanwhile.
+        eprintln!("$ {}, {} s\n{errors}{text}", shown(&command), begin.elapsed().as_secs());
+        let failed = (!output.status.success()).then(|| format!("`{}` on the emulated GPU", shown(&command)));
+        Ok::<_, Failure>((running(&text), failed))
+    };
+    let (mut count, mut failed) = (0, Vec::new());
+    for ran in parallel::each(&PROGRAMS, |_| 0, one) {
+        let (tests, failure) = ran?;
+        count += tests;
+        failed.extend(failure);
     }
     Ok((count, failed))
+}
+
+/// The number in `running 3 tests`; of a program that does not build, none.
+fn running(output: &str) -> usize {
+    output.lines().filter_map(|line| line.strip_prefix("running ")?.split_once(" test")?.0.parse::<usize>().ok()).sum()
 }
 
 /// A directory in which the emulator has the driver's name. Nobody else looks there.
@@ -85,4 +98,15 @@ fn library(packages: &[Package]) -> Result<PathBuf, Failure> {
         symlink(folder.join("debug/libmaco_emulator.so"), &link).map_err(Failure::io("link", &link))?;
     }
     Ok(driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_that_ran_are_counted() {
+        assert_eq!(running("\nrunning 3 tests\ntest gpu::a ... ok\n\ntest result: ok.\n\nrunning 1 test\n"), 4);
+        assert_eq!(running("error: could not compile\n"), 0);
+    }
 }
