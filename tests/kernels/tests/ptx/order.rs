@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use maco_build::parallel;
 use maco_build::ptx::{Rules, lint};
 
 use super::Entry;
@@ -56,14 +57,7 @@ fn unseen_of(entry: &Entry, of: impl Fn(&str) -> bool) -> (Vec<String>, Vec<&str
         clean.then(|| format!("{}, line {}: `{opcode}` as `{}`", entry.name, before.lines().count() + 1, mistake.trim()))
     };
     // Each takes as long as reading a whole entry.
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let unseen = std::thread::scope(|scope| {
-        let shares: Vec<_> = made
-            .chunks(made.len().div_ceil(threads).max(1))
-            .map(|share| scope.spawn(move || share.iter().filter_map(misses).collect::<Vec<String>>()))
-            .collect();
-        shares.into_iter().flat_map(|share| share.join().expect("the lint does not panic")).collect()
-    });
+    let unseen = parallel::each(&made, |_| 0, misses).into_iter().flatten().collect();
     (unseen, tried.into_keys().filter(|opcode| is_fence(opcode)).collect())
 }
 
