@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maco_device::abi::{
-    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, STREAMED, State, TensorMap,
+    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, STREAMED, State,
+    TensorMap,
 };
 use maco_device::modelled::{Delays, tensor_map};
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
