@@ -224,9 +224,10 @@ impl World {
         .into_iter()
         .flatten()
         .collect();
-        // SAFETY: (of all) the launch is live while this runs.
         controller().enter(|| match model.run {
+            // SAFETY: the launch is live while this runs.
             Course::Controlled => lanes::run(&|| unsafe { worker::control(ARENA, &self.launch) }),
+            // SAFETY: as above.
             Course::Stopped(published) => unsafe {
                 let run = Run::new(&Warp, &self.launch, 0);
                 worker::stop(ARENA, &run, published);

@@ -201,7 +201,8 @@ fn sparse(place: &Place, [m, n]: [u64; 2], count: u64) -> (Tensor<bf16>, Vec<(u6
     let mut x = place.device.zeros::<bf16>([m, n]).expect("zeros");
     assert_eq!(x.row_stride(), n);
     let matrix = Matrix { address: x.as_mut_ptr() as u64, stride: n };
-    let one = |i: u64| (i * (m - 1) / (count - 1), i * (n - 1) / (count - 1), if i % 2 == 0 { 1.0 + i as f32 } else { -1.0 - i as f32 });
+    let one =
+        |i: u64| (i * (m - 1) / (count - 1), i * (n - 1) / (count - 1), if i.is_multiple_of(2) { 1.0 + i as f32 } else { -1.0 - i as f32 });
     let given: Vec<(u64, u64, f32)> = (0..count).map(one).collect();
     for &(row, col, value) in &given {
         matrix.fill(place, [row, col], [1, 1], &[bf16::from_f32(value)]);

@@ -1,6 +1,6 @@
 //! What is around the controller in its CTA: see `maco-device/src/worker`.
 
-#[allow(unreachable_code)]
+#[allow(unreachable_code, clippy::diverging_sub_expression)]
 #[path = "../../../../maco-device/src/worker/control.rs"]
 mod control;
 #[allow(dead_code)]
