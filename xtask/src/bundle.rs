@@ -42,14 +42,21 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
     let mut built = during("building the workspace", || build(None, &assembler, sanitized))?;
     // Of the workspace there are tests alone.
     built.retain(|built| built.test);
-    let suite = |package: &Package| during(&format!("building {}", package.name), || build(Some(package), &assembler, sanitized));
+    let suite = |package: &Package| {
+        let built = during(&format!("building {}", package.name), || build(Some(package), &assembler, sanitized))?;
+        // At once: the next package may have a program of the same name, which cargo puts in the same place.
+        for program in built.iter().filter(|built| !built.test && built.name != PLANNING) {
+            program.strip(&bin)?;
+        }
+        Ok::<_, Failure>(built)
+    };
     for more in lanes::each(&packages, suite) {
         built.extend(more?);
     }
     for built in built {
         if !built.test {
             if built.name != PLANNING {
-                programs.insert(built.strip(&bin)?);
+                programs.insert(built.name);
             }
             continue;
         }
