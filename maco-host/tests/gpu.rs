@@ -301,7 +301,7 @@ fn gpu_device_code_without_room_is_explained() {
         let program = Program { embedded: Embedded { modules, profiled: &[], error: None }, entry, ..add(8, 8).program() };
         let error = Plan::build(&device, program, &PlanOptions::new().workers(3)).unwrap_err();
         assert_eq!(error.code(), 54, "{error}");
-        for part in ["MACO0054: the 3 CTAs of megakernel `add`", &device.to_string(), reason, "help: "] {
+        for part in ["MACO0054: the 3 CTAs of megakernel `by_hand`", &device.to_string(), reason, "help: "] {
             assert!(error.to_string().contains(part), "`{part}` is missing: {error}");
         }
     }
