@@ -1,4 +1,4 @@
-//! Seeds of delays, a thousand on a GPU, every schedule: not a bit changes.
+//! A thousand seeds of delays on a CPU and on a GPU, every schedule: not a bit changes.
 #![allow(dead_code)]
 
 #[path = "../../kernels/tests/support/rounds.rs"]
@@ -11,7 +11,7 @@ use rounds::rounds;
 /// M, K and H.
 type Sizes = [usize; 3];
 const LARGE: Sizes = [320, 192, 320];
-/// Tiles that end outside, as of the large one, and a twelfth of the arithmetic: a CPU does it hundreds of times.
+/// Tiles that end outside, as of the large one, and a twelfth of the arithmetic: a CPU does it a thousand times.
 const SMALL: Sizes = [160, 64, 160];
 
 fn data(n: usize, seed: u64, limit: i64) -> Vec<bf16> {
@@ -81,12 +81,12 @@ fn run(device: &Device, options: &[PlanOptions], seeds: u32, sizes: Sizes) -> Ve
 
 /// Both forms of the CPU executor: a thread for each worker, and one for each role of it.
 #[test]
-fn cpu_two_hundred_seeds() {
+fn cpu_a_thousand_seeds() {
     let device = Device::cpu_with(4);
     let plain = options(&device);
     let pipelined = plain.iter().map(|options| options.clone().pipelined(true));
     let options: Vec<_> = plain.iter().cloned().chain(pipelined).collect();
-    run(&device, &options, rounds(200).div_ceil(options.len()) as u32 + 1, SMALL);
+    run(&device, &options, rounds(1000).div_ceil(options.len()) as u32 + 1, SMALL);
 }
 
 #[test]
