@@ -1,5 +1,6 @@
 //! What is around the controller in its CTA: see `maco-device/src/worker`.
 
+// No model has spare warps: what stands for their scheduler diverges.
 #[allow(unreachable_code, clippy::diverging_sub_expression)]
 #[path = "../../../../maco-device/src/worker/control.rs"]
 mod control;
