@@ -285,15 +285,15 @@ impl Arena {
     /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].
     #[inline(always)]
     pub fn halt(self, level: u32) {
-        // SAFETY: a word of the arena, which only grows.
-        unsafe { memory::store_shared(self.base() + HALT, level) };
+        // SAFETY: a word of the arena, which only grows. Released: who sees it sees what was published before.
+        unsafe { memory::store_release_shared(self.base() + HALT, level) };
     }
 
     /// See [`Arena::halt`].
     #[inline(always)]
     pub fn halted(self) -> u32 {
         // SAFETY: a word of the arena.
-        unsafe { memory::load_shared(self.base() + HALT) }
+        unsafe { memory::load_acquire_shared(self.base() + HALT) }
     }
 
     /// Waits for the phase of parity `parity` of a barrier of this arena; false if it was let through without it.

@@ -9,7 +9,8 @@
 //! closes: each warp says at its gate whether it still looks ([`LOOKS`]), has gone through ([`BEGUN`]), or was closed out; whoever stops
 //! the CTA waits until none looks, and then publishes what any warp has begun. A warp announces that it looks before it reads the halt
 //! word, and whoever stops writes the halt word before reading what was announced, with a sequentially consistent fence on both sides: one
-//! of the two sees the other (Dekker's argument; PTX ISA §8.10).
+//! of the two sees the other (Dekker's argument; PTX ISA §8.10). What was announced is relaxed: a release there would be on the way of every
+//! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
 use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};
 use super::notice;
@@ -17,6 +18,7 @@ use super::waits::Waits;
 use crate::abi::{Descriptor, LIGHT, QUICK, SOLE};
 use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
 use crate::profile;
+use crate::protocol::Machine;
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -168,7 +170,7 @@ impl Gate {
             let counters = self.arena.counters();
             if warp::all(waits.are_few(FEW)) {
                 if lane == 0 {
-                    memory::store_shared(own, self.n << 2 | LOOKS);
+                    memory::store_relaxed_shared(own, self.n << 2 | LOOKS);
                 }
                 warp::sync();
                 fence::sequential_cta();
@@ -193,13 +195,13 @@ impl Gate {
                         fence::acquire_gpu();
                         warp::sync();
                         if lane == 0 {
-                            memory::store_shared(own, self.n << 2 | BEGUN);
+                            memory::store_relaxed_shared(own, self.n << 2 | BEGUN);
                         }
                         return true;
                     }
                 }
                 if lane == 0 {
-                    memory::store_shared(own, self.n << 2);
+                    memory::store_relaxed_shared(own, self.n << 2);
                 }
             }
             self.arena.wait_unless_stopped(ready, parity)
@@ -220,16 +222,32 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
     let mut at = 0;
     while at < WARPS {
         // SAFETY: a word of the arena.
-        let mut word = unsafe { memory::load_shared(arena.begun(at)) };
+        let mut word = unsafe { memory::load_relaxed_shared(arena.begun(at)) };
         while word & 3 == LOOKS {
             // SAFETY: as above. A warp that looks sees the halt word soon.
-            word = unsafe { memory::load_shared(arena.begun(at)) };
+            word = unsafe { memory::load_relaxed_shared(arena.begun(at)) };
         }
         // Who stands at the gate of a task has begun all before it.
         begun = begun.max((word >> 2) + (word & 3) / BEGUN);
         at += 1;
     }
     begun
+}
+
+/// Acquires what task `n` waits for, which a warp has begun by its own looks and others are to begin by `ready`. All its signals have come.
+///
+/// # Safety
+/// All lanes of the warp that publishes tasks call together, behind [`close`] and before they publish the task.
+#[inline(always)]
+pub unsafe fn confirm<M: Machine>(warp: &M, arena: Arena, n: u32) {
+    // SAFETY: the slot holds a task that a warp has begun, of a live launch; a warp looks only if the waits beside the slot are all.
+    unsafe {
+        let waits = Waits::of(arena, place(n).0, warp.lane());
+        let counters = arena.counters();
+        while !warp.all(waits.arrived(waits.look(counters))) {}
+    }
+    fence::acquire_gpu();
+    warp.converge();
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
@@ -270,7 +288,7 @@ mod tests {
                 // SAFETY: initialised barriers, words of the arena; nobody else publishes.
                 unsafe {
                     let (warp, n) = (4 * special::choose(2), special::choose(SLOTS));
-                    while memory::load_shared(arena.begun(warp)) >> 2 < n {
+                    while memory::load_relaxed_shared(arena.begun(warp)) >> 2 < n {
                         std::thread::yield_now();
                     }
                     let begun = close(arena, 0);

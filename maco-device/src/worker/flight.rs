@@ -163,6 +163,7 @@ pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32
         let begun = gate::close(arena, published);
         let mut n = published;
         while n < begun {
+            gate::confirm(warp, arena, n);
             arena::arrive(arena.ready(place(n).0), warp.lane());
             n += 1;
         }

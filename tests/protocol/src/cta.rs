@@ -144,7 +144,6 @@ impl World {
             index += 1;
             shared.insert(at, (kind, AtomicU64::new(value.into()), index, arrivals));
         };
-        let published = if let Course::Stopped(published) = model.run { published } else { 0 };
         add(ARENA.begun(0) - HALT, Kind::Halt, 0, 1);
         (0..model.warps()).filter(|_| model.consumers == Consumers::Gated).for_each(|warp| add(ARENA.begun(warp * 4), Kind::Begun, 0, 1));
         for n in 0..tasks + u32::from(model.run == Course::Controlled) {
@@ -153,7 +152,7 @@ impl World {
                 add(ARENA.posted(at), Kind::Posted, u32::from(!model.late), 1);
                 add(ARENA.notice(at), Kind::Notice, 0, 1);
             }
-            add(ARENA.ready(at), Kind::Ready, u32::from(n < published), 1);
+            add(ARENA.ready(at), Kind::Ready, 0, 1);
             add(ARENA.vacant(at), Kind::Vacant, 0, model.warps().into());
         }
         let global = [ABORT].into_iter().chain(STATE..STATE + counters).map(|index| (index, AtomicU64::new(0))).collect();
@@ -227,8 +226,9 @@ impl World {
         controller().enter(|| match model.run {
             // SAFETY: the launch is live while this runs.
             Course::Controlled => lanes::run(&|| unsafe { worker::control(ARENA, &self.launch) }),
-            // SAFETY: as above.
+            // SAFETY: as above; initialised mbarriers.
             Course::Stopped(published) => unsafe {
+                (0..published).for_each(|n| mbarrier::arrive(ARENA.ready(place(n).0)));
                 let run = Run::new(&Warp, &self.launch, 0);
                 worker::stop(ARENA, &run, published);
             },

@@ -26,7 +26,7 @@ pub enum Lack {
     AcquireOfController,
     /// The release fence before a signal.
     Release,
-    /// Words of shared memory are stored without release: that of a warp at its gate, or the halt word, or a notice.
+    /// Words of shared memory are stored without release: the halt word, or a notice.
     Store(Kind),
     /// They are loaded without acquire.
     Load(Kind),
@@ -196,14 +196,14 @@ mod words {
         Some(content as u32)
     }
 
-    pub fn store(at: u32, value: u32) -> bool {
+    pub fn store(at: u32, value: u32, relaxed: bool) -> bool {
         let this = current();
         let Some((kind, word, index, _)) = this.cta.shared.get(&at) else { return false };
         if *kind == Kind::Begun && this.cta.lacks(Lack::Unsaid(value & 3)) {
             return true;
         }
         this.change();
-        let relaxed = this.cta.lacks(Lack::Store(*kind));
+        let relaxed = relaxed || this.cta.lacks(Lack::Store(*kind));
         let content =
             if relaxed { this.cta.order().store(this.number, *index, value) } else { this.cta.order().publish(this.number, *index, value) };
         word.store(content, if relaxed { Ordering::Relaxed } else { Ordering::Release });
@@ -258,7 +258,9 @@ pub mod fence {
     pub fn sequential_cta() {
         let this = current();
         let lack = if this.is_consumer() { Lack::SequentialOfConsumers } else { Lack::SequentialOfController };
-        if !this.cta.lacks(lack) && lanes::lane() == 0 {
+        // It would release what the halt word does not.
+        let lacks = this.cta.lacks(lack) || this.cta.lacks(Lack::Store(Kind::Halt));
+        if !lacks && lanes::lane() == 0 {
             loom_fence(Ordering::SeqCst);
         }
     }
@@ -405,8 +407,13 @@ pub mod memory {
     /// # Safety
     /// `at` is an aligned word.
     pub unsafe fn load_shared(at: u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { load(at, false) }
+    }
+
+    unsafe fn load(at: u32, relaxed: bool) -> u32 {
         let this = current();
-        let Some(word) = words::load(at, false) else {
+        let Some(word) = words::load(at, relaxed) else {
             // SAFETY: inside of shared memory, and nobody writes it.
             return unsafe { this.cta.pointer(at).cast::<u32>().read() };
         };
@@ -430,7 +437,7 @@ pub mod memory {
             // One instruction of all lanes, which store the same.
             return;
         }
-        if !words::store(at, value) {
+        if !words::store(at, value, false) {
             // SAFETY: inside of shared memory, and nobody else uses it.
             unsafe { current().cta.pointer(at).cast::<u32>().write(value) };
         }
@@ -450,7 +457,7 @@ pub mod memory {
     /// As above.
     pub unsafe fn load_relaxed_shared(at: u32) -> u32 {
         // SAFETY: passed on from the caller.
-        words::load(at, true).unwrap_or_else(|| unsafe { load_shared(at) })
+        unsafe { load(at, true) }
     }
 
     /// # Safety
@@ -462,15 +469,17 @@ pub mod memory {
 
     /// # Safety
     /// As above.
-    pub unsafe fn store_relaxed_shared(_: u32, _: u32) {
-        unreachable!("no task here is one warp's");
+    pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
+        words::store(at, value, true);
     }
 
     /// # Safety
     /// As above.
     pub unsafe fn store_release_shared(at: u32, value: u32) {
-        // A lane of each slot calls.
-        words::store(at, value);
+        // A lane of each slot calls, or all lanes, which store the same.
+        if lanes::lane() == 0 || current().cta.shared.get(&at).is_none_or(|word| word.0 != Kind::Halt) {
+            words::store(at, value, false);
+        }
     }
 
     /// # Safety

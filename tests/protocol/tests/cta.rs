@@ -31,6 +31,9 @@ const GATED: Model = Model { consumers: Consumers::Gated, preemptions: 0, ..ONE 
 
 /// A signal that does not come: the deadline is told, and the task behind, which waits for nothing, does not run.
 const LOST: Model = Model { deadline: true, ..Model::new(&[&[0], &[]], 0) };
+/// A CTA stops right behind the publication of a task. There is no gate, and so no need of the fence of who stops, which would release too.
+const PUBLISHED: Model =
+    Model { consumers: Consumers::Waiting, lack: Some(Lack::SequentialOfController), ..stopped(1, &[&[]], 0, 1) };
 /// A deadline that passes though the signal comes, now or then; and one that does so to consumers at a gate.
 const EARLY: Model = Model { deadline: true, preemptions: 1, ..Model::new(&[&[0], &[]], 1) };
 const EARLY_AT_A_GATE: Model = Model { consumers: Consumers::Gated, preemptions: 0, ..EARLY };
@@ -59,6 +62,7 @@ models! {
     shut_gate: SHUT_GATE;
     two_gates: TWO_GATES;
     open_gate: OPEN_GATE;
+    published: PUBLISHED;
     one: ONE;
     join: JOIN;
     noticed: NOTICED;
@@ -115,8 +119,10 @@ mutations! {
     without_acquire_at_a_gate: Lack::AcquireOfConsumers => GATE TWO_GATES OPEN_GATE;
     without_acquire_of_the_controller: Lack::AcquireOfController => ONE JOIN NOTICED;
     without_release_of_a_signal: Lack::Release => GATE ONE JOIN;
-    without_release_of_what_a_warp_says: Lack::Store(Kind::Begun) => GATE;
-    without_acquire_of_what_a_warp_says: Lack::Load(Kind::Begun) => GATE;
+    without_acquire_of_what_has_begun: Lack::AcquireOfController => GATE;
+    // Who does not see what was published before goes away, and whoever stops the CTA waits for it: `loom` finds no end.
+    without_release_of_the_halt_word: Lack::Store(Kind::Halt) => PUBLISHED;
+    without_acquire_of_the_halt_word: Lack::Load(Kind::Halt) => PUBLISHED;
     without_release_of_a_notice: Lack::Store(Kind::Notice) => NOTICED;
     without_acquire_of_a_notice: Lack::Load(Kind::Notice) => NOTICED;
     without_release_of_ready: Lack::Arrive(Kind::Ready) => ONE JOIN;
