@@ -20,10 +20,10 @@ pub(super) const HELD_UP: u32 = 1 << 31;
 
 /// Tasks of a scheduler that are ahead at once. Each holds a worker that a task which comes ready could have. A chain needs as many as end
 /// between the message of a task's end and the push that it leads to.
-const MOST: u32 = 4;
+pub(super) const MOST: u32 = 8;
 
 /// Waiters of a counter that are looked at: the most urgent.
-const WAITERS: u32 = MOST;
+const WAITERS: u32 = 4;
 
 /// What a pushed task still waits for.
 #[derive(Clone, Copy)]
@@ -91,48 +91,50 @@ impl Ahead {
         self.left = scheduler.own.div_ceil(scheduler.machine.lanes());
     }
 
-    /// Pushes a task that waits only for one of the next group of workers, if it is more urgent than all that are ready; whether there was
-    /// one. One group and one task at a time: what has come in meanwhile may be more urgent.
+    /// Pushes tasks that wait only for one of the next group of workers, if they are more urgent than all that are ready; whether there was
+    /// one. One group that has none ends it: what has come in meanwhile may be more urgent. In a chain each has the next one behind it, so all
+    /// that have room go behind one release: a turn for each would be the time of a hop.
     ///
     /// # Safety
     /// As [`super::schedule`]; behind what acquires the messages.
     #[inline(always)]
     pub(super) unsafe fn look<M: Machine>(&mut self, scheduler: &Scheduler<'_, M>) -> bool {
         let machine = scheduler.machine;
-        if self.left == 0 {
-            return false;
-        }
+        let mut pushes = 0;
         // SAFETY: passed on from the caller.
         unsafe {
-            if scheduler.load(scheduler.at.ahead) >= MOST {
-                return false;
+            while self.left != 0 && scheduler.load(scheduler.at.ahead) < MOST {
+                let first = self.base;
+                self.left -= 1;
+                self.base = if first + machine.lanes() < scheduler.own { first + machine.lanes() } else { 0 };
+                let (task, ended) = scheduler.successor(first + machine.lane());
+                let mut found = machine.vote(ended != 0);
+                if found != 0 && scheduler.load(scheduler.at.count) != 0 {
+                    // Numbers are in the order of urgency.
+                    let (word, bits) = scheduler.first();
+                    found = machine.vote(ended != 0 && task < word * 32 + bits.trailing_zeros());
+                }
+                if found == 0 {
+                    break;
+                }
+                let Some(idle) = scheduler.idle() else { break };
+                if crate::profile::ON {
+                    scheduler.serving.found();
+                }
+                let lane = found.trailing_zeros();
+                let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
+                // All lanes have read what one writes: a vote orders no accesses.
+                machine.converge();
+                scheduler.prepare(pushes, idle, task, scheduler.worker(first + lane), ended);
+                pushes += 1;
+                self.base = idle - idle % machine.lanes();
+                self.begin(scheduler);
             }
-            let first = self.base;
-            self.left -= 1;
-            self.base = if first + machine.lanes() < scheduler.own { first + machine.lanes() } else { 0 };
-            let (task, ended) = scheduler.successor(first + machine.lane());
-            let mut found = machine.vote(ended != 0);
-            if found != 0 && scheduler.load(scheduler.at.count) != 0 {
-                // Numbers are in the order of urgency.
-                let (word, bits) = scheduler.first();
-                found = machine.vote(ended != 0 && task < word * 32 + bits.trailing_zeros());
+            if pushes != 0 {
+                scheduler.push_ahead(pushes);
             }
-            if found == 0 {
-                return false;
-            }
-            let Some(idle) = scheduler.idle() else { return false };
-            if crate::profile::ON {
-                scheduler.serving.found();
-            }
-            let lane = found.trailing_zeros();
-            let (task, ended) = (machine.broadcast(task, lane), machine.broadcast(ended, lane));
-            // All lanes have read what the first one writes: a vote orders no accesses.
-            machine.converge();
-            scheduler.push_ahead(idle, task, scheduler.worker(first + lane), ended);
-            self.base = idle - idle % machine.lanes();
-            self.begin(scheduler);
-            true
         }
+        pushes != 0
     }
 }
 
@@ -189,27 +191,41 @@ impl<M: Machine> Scheduler<'_, M> {
         (0, 0)
     }
 
-    /// Gives the idle own worker `own` the task `number`, which waits until `worker` has ended `ended` tasks. All lanes call together.
+    /// Notes the `n`-th push ahead of this turn: to the idle own worker `own` the task `number`, which waits until `worker` has ended `ended` tasks. All lanes
+    /// call together; the one that will send it writes what it waits for.
     #[inline(always)]
-    unsafe fn push_ahead(&self, own: u32, number: u32, worker: u32, ended: u32) {
+    unsafe fn prepare(&self, n: u32, own: u32, number: u32, worker: u32, ended: u32) {
         let machine = self.machine;
         // SAFETY: passed on from the caller; the worker has read what was there before it ended the task that this was for.
         unsafe {
-            if machine.lane() == 0 {
-                let tail = self.load(self.at.tail(own));
-                let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), tail);
+            if machine.lane() == n % machine.lanes() {
+                let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), self.load(self.at.tail(own)));
                 machine.store(until, worker);
                 machine.store(until.add(1), ended);
-            }
-            // These, and what `hear` acquired: of the task's other inputs.
-            machine.release();
-            if machine.lane() == 0 {
                 self.store(self.at.pending + number, HELD_UP | own);
                 self.add(self.at.ahead, 1);
-                self.hand(own, HELD_UP | 1, number, UNTIL);
+                self.note(own, HELD_UP | 1, number);
+                self.store(self.at.fresh + n, own);
             }
             machine.converge();
         }
+    }
+
+    /// Sends the first `pushes` that were prepared in this turn.
+    #[inline(always)]
+    unsafe fn push_ahead(&self, pushes: u32) {
+        let machine = self.machine;
+        // What they wait for, and what `hear` acquired: of the tasks' other inputs.
+        machine.release();
+        let mut n = machine.lane();
+        // SAFETY: passed on from the caller; each worker had nothing.
+        unsafe {
+            while n < pushes {
+                self.send(self.load(self.at.fresh + n), UNTIL);
+                n += machine.lanes();
+            }
+        }
+        machine.converge();
     }
 
     /// All is heard that a task which was pushed ahead waits for: its worker is like others. `pending` is what was kept of the task.

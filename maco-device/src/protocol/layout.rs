@@ -1,5 +1,6 @@
 //! Where everything lies in a scheduler's memory.
 
+use super::ahead::MOST;
 use crate::abi::{INBOX, Share};
 
 /// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
@@ -11,6 +12,8 @@ pub struct Layout {
     pub ended: u32,
     /// Tasks that were pushed ahead, and of which not all has been heard that they wait for.
     pub ahead: u32,
+    /// Own workers that get a task ahead in this turn.
+    pub fresh: u32,
     /// Per counter: arrivals still to come.
     pub remaining: u32,
     /// Per task: counters still to fill.
@@ -44,7 +47,8 @@ impl Layout {
     pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
         let own_workers = own(workers, schedulers, number);
         // What has a fixed place comes first: a GPU has few registers for the others.
-        let (count, ended, ahead, remaining) = (0, 1, 2, 3);
+        let (count, ended, ahead, fresh) = (0, 1, 2, 3);
+        let remaining = fresh + MOST;
         let pending = remaining + share.counters;
         let signals = pending + share.tasks;
         let starts = signals + share.tasks;
@@ -55,7 +59,7 @@ impl Layout {
         let heads = summary + share.tasks.div_ceil(1024);
         let own = heads + workers;
         let words = (own + own_workers * OWN_WORDS).next_multiple_of(4);
-        Layout { count, ended, ahead, remaining, pending, signals, starts, waiters, tasks, ready, summary, heads, own, words }
+        Layout { count, ended, ahead, fresh, remaining, pending, signals, starts, waiters, tasks, ready, summary, heads, own, words }
     }
 
     /// Of own worker `own`: tasks pushed and not ended.

@@ -275,7 +275,8 @@ impl<M: Machine> Scheduler<'_, M> {
                         taken += 1;
                     }
                     if room >> machine.lane() & 1 != 0 && before < given {
-                        self.hand(own, outstanding + 1, word * 32 + mine.trailing_zeros(), 0);
+                        self.note(own, outstanding + 1, word * 32 + mine.trailing_zeros());
+                        self.send(own, 0);
                     }
                     machine.converge();
                     if machine.lane() == 0 {
@@ -296,17 +297,25 @@ impl<M: Machine> Scheduler<'_, M> {
         }
     }
 
-    /// Gives own worker `own` task `number`, so that it has `outstanding`; the message has `bits`. One lane per worker calls, behind a
-    /// release fence.
+    /// Notes that own worker `own` gets task `number`, so that it has `outstanding`. One lane per worker calls, and then [`Scheduler::send`].
     #[inline(always)]
-    pub(super) unsafe fn hand(&self, own: u32, outstanding: u32, number: u32, bits: u32) {
+    pub(super) unsafe fn note(&self, own: u32, outstanding: u32, number: u32) {
         // SAFETY: passed on from the caller; the worker has room.
         unsafe {
-            let task = self.load(self.at.tasks + number);
             let tail = self.load(self.at.tail(own));
             self.store(self.at.held(own, tail), number);
             self.store(self.at.tail(own), tail.wrapping_add(1));
             self.store(self.at.outstanding(own), outstanding);
+        }
+    }
+
+    /// Gives own worker `own` the task that was noted last; the message has `bits`. One lane per worker calls, behind a release fence.
+    #[inline(always)]
+    pub(super) unsafe fn send(&self, own: u32, bits: u32) {
+        // SAFETY: passed on from the caller; the worker has room.
+        unsafe {
+            let tail = self.load(self.at.tail(own)).wrapping_sub(1);
+            let task = self.load(self.at.tasks + self.load(self.at.held(own, tail)));
             if task & LOST_PUSH == 0 {
                 put(self.machine, inbox(self.launch, self.worker(own)), INBOX, tail, (task + 1) | bits);
             }
