@@ -138,7 +138,8 @@ fn is_symbol(operand: &str) -> bool {
     operand.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '$')
 }
 
-/// Every acquire load empties the SM's L1 cache: a poll loads relaxed and fences once, when it has seen its value.
+/// Every acquire load of a wider scope than the CTA's empties the SM's L1 cache: a poll loads relaxed and fences once, when it has seen its value.
+/// Of `.cta` scope it is an ordinary load (SASS of `ld.acquire.cta.shared::cta`, ptxas 13.0: `LDS`).
 fn acquire_polls(function: &Function<'_>, report: &mut Report<'_>) {
     const WORK: [&str; 9] = ["st.", "red.", "atom.", "bar.", "barrier.", "cp.", "wgmma.", "mbarrier.arrive", "call"];
     for (first, last) in loops(function) {
@@ -146,7 +147,8 @@ fn acquire_polls(function: &Function<'_>, report: &mut Report<'_>) {
         if body.iter().any(|statement| WORK.iter().any(|work| statement.text.starts_with(work))) {
             continue; // a loop that does more than poll
         }
-        for statement in body.iter().filter(|statement| statement.opcode().starts_with("ld.acquire") && !statement.allows("ld.acquire")) {
+        let acquires = |opcode: &str| opcode.starts_with("ld.acquire") && !opcode.starts_with("ld.acquire.cta.");
+        for statement in body.iter().filter(|statement| acquires(statement.opcode()) && !statement.allows("ld.acquire")) {
             report.add(
                 statement,
                 "`ld.acquire` in a loop that polls empties the L1 cache at every turn; poll with `ld.relaxed`, then `fence.acquire`",

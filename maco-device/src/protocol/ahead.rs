@@ -22,6 +22,9 @@ pub(super) const HELD_UP: u32 = 1 << 31;
 /// between the message of a task's end and the push that it leads to.
 pub(super) const MOST: u32 = 8;
 
+/// Words of [`super::Layout::fresh`] for each: the own worker that gets a task, and the worker and its ended tasks that the task waits for.
+pub(super) const FRESH_WORDS: u32 = 3;
+
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;
 
@@ -192,40 +195,50 @@ impl<M: Machine> Scheduler<'_, M> {
     }
 
     /// Notes the `n`-th push ahead of this turn: to the idle own worker `own` the task `number`, which waits until `worker` has ended `ended` tasks. All lanes
-    /// call together; the one that will send it writes what it waits for.
+    /// call together.
     #[inline(always)]
     unsafe fn prepare(&self, n: u32, own: u32, number: u32, worker: u32, ended: u32) {
         let machine = self.machine;
-        // SAFETY: passed on from the caller; the worker has read what was there before it ended the task that this was for.
+        // SAFETY: passed on from the caller.
         unsafe {
-            if machine.lane() == n % machine.lanes() {
-                let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), self.load(self.at.tail(own)));
-                machine.store(until, worker);
-                machine.store(until.add(1), ended);
+            if machine.lane() == 0 {
+                let fresh = self.at.fresh + n * FRESH_WORDS;
+                self.store(fresh, own);
+                self.store(fresh + 1, worker);
+                self.store(fresh + 2, ended);
                 self.store(self.at.pending + number, HELD_UP | own);
                 self.add(self.at.ahead, 1);
                 self.note(own, HELD_UP | 1, number);
-                self.store(self.at.fresh + n, own);
             }
             machine.converge();
         }
     }
 
-    /// Sends the first `pushes` that were prepared in this turn.
+    /// Sends the first `pushes` that were prepared in this turn. All lanes call together.
     #[inline(always)]
     unsafe fn push_ahead(&self, pushes: u32) {
         let machine = self.machine;
-        // What they wait for, and what `hear` acquired: of the tasks' other inputs.
-        machine.release();
-        let mut n = machine.lane();
-        // SAFETY: passed on from the caller; each worker had nothing.
+        // SAFETY: passed on from the caller; each worker has read what was there before it ended the task that this was for.
         unsafe {
+            let mut n = machine.lane();
             while n < pushes {
-                self.send(self.load(self.at.fresh + n), UNTIL);
+                let fresh = self.at.fresh + n * FRESH_WORDS;
+                let own = self.load(fresh);
+                let tail = self.load(self.at.tail(own)).wrapping_sub(1);
+                let until = mailbox::until(mailbox::inbox(self.launch, self.worker(own)), tail);
+                machine.store(until, self.load(fresh + 1));
+                machine.store(until.add(1), self.load(fresh + 2));
                 n += machine.lanes();
             }
+            // These, and what `hear` acquired: of the tasks' other inputs.
+            machine.release();
+            let mut n = machine.lane();
+            while n < pushes {
+                self.send(self.load(self.at.fresh + n * FRESH_WORDS), UNTIL);
+                n += machine.lanes();
+            }
+            machine.converge();
         }
-        machine.converge();
     }
 
     /// All is heard that a task which was pushed ahead waits for: its worker is like others. `pending` is what was kept of the task.

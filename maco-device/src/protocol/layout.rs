@@ -1,6 +1,6 @@
 //! Where everything lies in a scheduler's memory.
 
-use super::ahead::MOST;
+use super::ahead::{FRESH_WORDS, MOST};
 use crate::abi::{INBOX, Share};
 
 /// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
@@ -12,7 +12,7 @@ pub struct Layout {
     pub ended: u32,
     /// Tasks that were pushed ahead, and of which not all has been heard that they wait for.
     pub ahead: u32,
-    /// Own workers that get a task ahead in this turn.
+    /// Tasks that are pushed ahead in this turn.
     pub fresh: u32,
     /// Per counter: arrivals still to come.
     pub remaining: u32,
@@ -48,7 +48,7 @@ impl Layout {
         let own_workers = own(workers, schedulers, number);
         // What has a fixed place comes first: a GPU has few registers for the others.
         let (count, ended, ahead, fresh) = (0, 1, 2, 3);
-        let remaining = fresh + MOST;
+        let remaining = fresh + MOST * FRESH_WORDS;
         let pending = remaining + share.counters;
         let signals = pending + share.tasks;
         let starts = signals + share.tasks;
