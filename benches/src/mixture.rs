@@ -47,8 +47,8 @@ impl Sizes {
     }
 
     /// Floating-point operations of the experts.
-    pub fn operations(self) -> f64 {
-        6.0 * (self.tokens * self.chosen * self.hidden * self.inner) as f64
+    pub fn operations(self) -> u64 {
+        6 * self.tokens * self.chosen * self.hidden * self.inner
     }
 }
 

@@ -37,13 +37,18 @@ pub struct Row {
 /// The least that has to be done, whoever does it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Work {
-    /// Floating-point operations, two for each product.
+    /// Floating-point operations of matrix products, two for each product of numbers; 0 of what is bound by memory, whose roof is the bytes'.
     pub flops: u64,
     /// Bytes of all that is read and of all that is written, each once.
     pub bytes: u64,
 }
 
 impl Work {
+    /// Of what is bound by memory: bytes alone.
+    pub fn moving(bytes: u64) -> Work {
+        Work { flops: 0, bytes }
+    }
+
     /// y\[m, n\] = x\[m, k\] · w\[n, k\]ᵀ, of two-byte elements.
     pub fn product(m: u64, n: u64, k: u64) -> Work {
         Work { flops: 2 * m * n * k, bytes: 2 * (m * k + n * k + m * n) }
@@ -186,7 +191,8 @@ mod tests {
         let row = Row::alone("gemm", "a", "time", Measured::of(&[2.0]));
         let json = |row: &Row| serde_json::to_string(row).unwrap();
         assert!(!json(&row).contains("flops"));
-        assert!(json(&row.of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
+        assert!(json(&row.clone().of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
+        assert!(json(&row.of(Work::moving(7))).ends_with(r#""flops":0,"bytes":7}"#));
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub use lookup::{embedding, gather, gather_sum};
 pub use mixture::experts;
 pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
 pub use product::{
-    batched_linear, batched_matmul, gated_linear, grouped_gated_linear, grouped_linear, linear, matmul, matmul_tn, matmul_tt,
+    batched_linear, batched_matmul, batched_matmul_tn, batched_matmul_tt, gated_linear, grouped_gated_linear, grouped_linear, linear,
+    matmul, matmul_tn, matmul_tt,
 };
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};

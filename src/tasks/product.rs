@@ -81,12 +81,43 @@ pub fn batched_linear(
     cta.store(acc, y);
 }
 
-/// y\[b\] = a\[b\] · b\[b\] for each of B pairs of matrices, otherwise, also in its error, as [`matmul`].
+/// y\[b\] = x\[b\] · w\[b\] for each of B pairs of matrices, otherwise, also in its error, as [`matmul`].
 #[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn batched_matmul(
     cta: &mut Cta,
     #[read(b, i, ..)] x: Tensor<E, B, M, K>,
     #[read(b, .., j)] w: Tensor<E, B, K, N>,
+    #[write(b, i, j)] y: Tensor<E, B, M, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[b\] = x\[b\]ᵀ · w\[b\] for each of B pairs of matrices, x stored as \[B, K, M\], otherwise, also in its error, as [`matmul_tn`].
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
+pub fn batched_matmul_tn(
+    cta: &mut Cta,
+    #[read(b, .., i)] x: Tensor<E, B, K, M>,
+    #[read(b, .., j)] w: Tensor<E, B, K, N>,
+    #[write(b, i, j)] y: Tensor<E, B, M, N>,
+) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y);
+}
+
+/// y\[b\] = x\[b\]ᵀ · w\[b\]ᵀ for each of B pairs of matrices, x stored as \[B, K, M\] and w as \[B, N, K\], otherwise, also in its error, as
+/// [`matmul_tt`].
+#[maco_macros::task(crate = crate, tile(b = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
+pub fn batched_matmul_tt(
+    cta: &mut Cta,
+    #[read(b, .., i)] x: Tensor<E, B, K, M>,
+    #[read(b, j, ..)] w: Tensor<E, B, N, K>,
     #[write(b, i, j)] y: Tensor<E, B, M, N>,
 ) {
     let mut acc = cta.accumulator();

@@ -1,5 +1,5 @@
 //! Published rows as pictures: ratios, a bar for each row from 1 to how many times better or worse MACO is; and rooflines (Williams, Waterman,
-//! Patterson, 2009): what is reached over how often each byte is used.
+//! Patterson, 2009): what is reached over how often each byte is used, or, of what only moves bytes, below the roof of the memory alone.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -110,14 +110,72 @@ fn draw_roofline(title: &str, cases: &[Reached], roof: Option<&Roof>) -> Result<
         }
         chart.draw_series(cases.iter().map(|case| Circle::new((case.intensity, case.theirs / TERA), 4, WORSE)))?;
         chart.draw_series(cases.iter().map(|case| Circle::new((case.intensity, case.ours / TERA), 3, BETTER.filled())))?;
-        for (n, (name, style)) in [("MACO", BETTER.filled()), ("the peer", WORSE.stroke_width(1))].into_iter().enumerate() {
-            let at = (WIDTH as i32 - 120, 12 + 16 * n as i32);
-            area.draw(&Circle::new(at, 4, style))?;
-            area.draw(&Text::new(name, (at.0 + 10, at.1 - 6), ("sans-serif", 12).into_font().color(&BLACK)))?;
-        }
+        legend(&area)?;
         area.present()?;
     }
     Ok(svg)
+}
+
+/// A case that is bound by memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moved {
+    /// Of the case and of the peer.
+    pub name: String,
+    /// Bytes a second of MACO.
+    pub ours: f64,
+    /// Those of the peer.
+    pub theirs: f64,
+}
+
+/// An SVG with a row for each case, and the roof that the memory of `machine` is, if that is known: MACO's filled, the peer's empty. On the axis of a
+/// [`roofline`] all of them would be at 0.
+pub fn bandwidth(title: &str, cases: &[Moved], machine: &str) -> Result<String, Failure> {
+    let roof = ROOFS.iter().find(|roof| machine.contains(roof.machine));
+    draw_bandwidth(title, cases, roof).map_err(|error| Failure::Text(format!("drawing {title}: {error}")))
+}
+
+fn draw_bandwidth(title: &str, cases: &[Moved], roof: Option<&Roof>) -> Result<String, Box<dyn std::error::Error>> {
+    const TERA: f64 = 1e12;
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, cases.len() as u32 * ROW + 2 * MARGIN + 16)).into_drawing_area();
+        area.fill(&WHITE)?;
+        let most = cases.iter().map(|case| case.ours.max(case.theirs)).fold(roof.map_or(0.0, |roof| roof.bytes), f64::max) / TERA * 1.05;
+        let mut chart = ChartBuilder::on(&area)
+            .margin_top(MARGIN)
+            .margin_right(20)
+            .set_label_area_size(LabelAreaPosition::Left, LEFT)
+            .set_label_area_size(LabelAreaPosition::Bottom, MARGIN + 16)
+            .build_cartesian_2d(0.0..most, 0.0..cases.len() as f64)?;
+        chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc("TB/s").x_label_formatter(&|x| format!("{x:.1}")).draw()?;
+        area.draw(&Text::new(title.to_owned(), (12, 12), ("sans-serif", 15).into_font().color(&BLACK)))?;
+        let label = ("sans-serif", 12).into_font().color(&BLACK).pos(Pos::new(HPos::Right, VPos::Center));
+        for (n, case) in cases.iter().enumerate() {
+            // The first is at the top.
+            let middle = (cases.len() - n) as f64 - 0.5;
+            chart.draw_series([Circle::new((case.theirs / TERA, middle), 4, WORSE)])?;
+            chart.draw_series([Circle::new((case.ours / TERA, middle), 3, BETTER.filled())])?;
+            area.draw(&Text::new(case.name.clone(), (LEFT as i32 - 8, (MARGIN + n as u32 * ROW + ROW / 2) as i32), label.clone()))?;
+        }
+        if let Some(roof) = roof {
+            let at = roof.bytes / TERA;
+            chart.draw_series([PathElement::new([(at, 0.0), (at, cases.len() as f64)], BLACK)])?;
+        }
+        legend(&area)?;
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+/// Which circles are whose, in the corner.
+fn legend(area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), Box<dyn std::error::Error>> {
+    for (n, (name, style)) in [("MACO", BETTER.filled()), ("the peer", WORSE.stroke_width(1))].into_iter().enumerate() {
+        let at = (WIDTH as i32 - 120, 12 + 16 * n as i32);
+        area.draw(&Circle::new(at, 4, style)).map_err(|error| error.to_string())?;
+        area.draw(&Text::new(name, (at.0 + 10, at.1 - 6), ("sans-serif", 12).into_font().color(&BLACK)))
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -144,6 +202,20 @@ mod tests {
         assert_eq!((count(&known, "<circle"), count(&unknown, "<circle")), (6, 6));
         assert_eq!(count(&known, "<polyline"), count(&unknown, "<polyline") + 1);
         for text in ["gemm", "MACO", "the peer", "TFLOP/s"] {
+            assert!(known.contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_moves_bytes_is_below_the_roof_of_a_known_memory() {
+        // As far as the axis reaches with and without a roof.
+        let cases = [("copy", 5e12, 3e12), ("softmax", 2e12, 1e12)].map(|(name, ours, theirs)| Moved { name: name.into(), ours, theirs });
+        let [known, unknown] =
+            ["Commit x; NVIDIA H200, driver 1", "a machine"].map(|machine| bandwidth("memory", &cases, machine).unwrap());
+        let count = |svg: &str, text: &str| svg.matches(text).count();
+        assert_eq!((count(&known, "<circle"), count(&unknown, "<circle")), (6, 6));
+        assert_eq!(count(&known, "<polyline"), count(&unknown, "<polyline") + 1);
+        for text in ["memory", "copy", "softmax", "MACO", "the peer", "TB/s"] {
             assert!(known.contains(text), "{text}");
         }
     }

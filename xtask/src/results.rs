@@ -41,7 +41,7 @@ struct Row {
     peer_value: Option<f64>,
     ratio: Option<f64>,
     spread: Option<f64>,
-    /// Floating-point operations and bytes of what was timed.
+    /// Floating-point operations and bytes of what was timed; no operations of what is bound by memory.
     flops: Option<f64>,
     bytes: Option<f64>,
 }
@@ -100,26 +100,39 @@ fn beside(rows: &[Row]) -> Vec<(String, f64)> {
     rows.iter().filter(|row| !row.peer.is_empty()).filter_map(named).collect()
 }
 
-/// What each row whose work is known has reached, of MACO and of the peer.
+/// What each row whose operations are known has reached, of MACO and of the peer.
 fn reached(rows: &[Row]) -> Vec<plot::Reached> {
     let reached = rows.iter().filter_map(|row| {
-        let (flops, bytes, theirs) = (row.flops?, row.bytes?, row.peer_value?);
+        let (flops, bytes, theirs) = (row.flops.filter(|flops| *flops > 0.0)?, row.bytes?, row.peer_value?);
         // Per microsecond.
         Some(plot::Reached { intensity: flops / bytes, ours: flops / row.value * 1e6, theirs: flops / theirs * 1e6 })
     });
     reached.collect()
 }
 
+/// How fast each row without operations has moved its bytes, of MACO and of the peer.
+fn moved(rows: &[Row]) -> Vec<plot::Moved> {
+    let moved = rows.iter().filter(|row| row.flops == Some(0.0)).filter_map(|row| {
+        let (bytes, theirs) = (row.bytes?, row.peer_value?);
+        // Per microsecond.
+        Some(plot::Moved { name: format!("{} · {}", row.case, row.peer), ours: bytes / row.value * 1e6, theirs: bytes / theirs * 1e6 })
+    });
+    moved.collect()
+}
+
 /// The pictures of a bench on `machine`: how their names end, and what they hold.
 fn drawn(rows: &[Row], machine: &str) -> Result<Vec<(&'static str, String)>, Failure> {
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
-    let (bench, beside, reached) = (&first.bench, beside(rows), reached(rows));
+    let (bench, beside, reached, moved) = (&first.bench, beside(rows), reached(rows), moved(rows));
     let mut drawn = Vec::new();
     if !beside.is_empty() {
         drawn.push((".svg", plot::ratios(&format!("{bench}: the peer's ÷ ours, above 1 is better"), &beside)?));
     }
     if !reached.is_empty() {
         drawn.push((".roofline.svg", plot::roofline(&format!("{bench}: what is reached, and the roofline"), &reached, machine)?));
+    }
+    if reached.is_empty() && !moved.is_empty() {
+        drawn.push((".roofline.svg", plot::bandwidth(&format!("{bench}: what is reached, and the memory's roof"), &moved, machine)?));
     }
     Ok(drawn)
 }
@@ -241,6 +254,12 @@ mod tests {
         assert_eq!(kinds(r#","flops":8000,"bytes":100"#), [".svg", ".roofline.svg"]);
         let rows = parse(Path::new("x"), &row(r#","flops":8000,"bytes":100"#)).unwrap();
         assert_eq!(reached(&rows), [plot::Reached { intensity: 80.0, ours: 4e9, theirs: 2e9 }]);
+        assert_eq!(moved(&rows), []);
+        // Without operations there is no place on a roofline, but bytes have a roof too.
+        assert_eq!(kinds(r#","flops":0,"bytes":100"#), [".svg", ".roofline.svg"]);
+        let rows = parse(Path::new("x"), &row(r#","flops":0,"bytes":100"#)).unwrap();
+        assert_eq!(moved(&rows), [plot::Moved { name: "c · graph".into(), ours: 5e7, theirs: 2.5e7 }]);
+        assert_eq!(reached(&rows), []);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use benches::matrix::sets;
 use benches::operations::{COLUMNS, Operands, Operation, moved, operations};
 use benches::peer::{DeviceCopy, Driver};
 use benches::pytorch::{self, PyTorch};
-use benches::rows::{Row, Run, summary};
+use benches::rows::{Row, Run, Work, summary};
 use benches::timing::{Clock, Measured, System};
 use clap::Parser;
 use maco::{CudaGraph, Device};
@@ -122,7 +122,8 @@ impl Bench {
         let [ours, copy] = times.map(|times| Measured::of(&times));
         let mut rows = vec![Row::against("memory", name(operation, size), METRIC, ours, "copy", copy)];
         if !theirs.is_empty() {
-            rows.push(Row::against("memory", name(operation, size), METRIC, ours, "pytorch", Measured::of(&theirs)));
+            let row = Row::against("memory", name(operation, size), METRIC, ours, "pytorch", Measured::of(&theirs));
+            rows.push(row.of(Work::moving(bytes)));
         }
         Ok(rows)
     }

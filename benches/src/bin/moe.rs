@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use benches::mixture::{Mixture, Popularity, Sizes, scores};
+use benches::operations::moved;
 use benches::pytorch::{self, PyTorch};
-use benches::rows::{Row, Run};
+use benches::rows::{Row, Run, Work};
 use benches::timing::{Clock, Measured, System};
 use clap::Parser;
 use maco::Device;
@@ -74,6 +75,8 @@ fn case(
     let mut mixture = Mixture::new(device, sizes, &scores)?;
     let plan = mixture.plan(device, &benches::options())?;
     let bound = plan.bind(mixture.arguments())?;
+    // The experts' products, and all that the layer has as arguments: x, the weights of every expert, y, and where rows go.
+    let work = Work { flops: sizes.operations(), bytes: moved(&plan) };
     let mut systems: [System<'_>; 1] = [Box::new(|| Ok(bound.launch_on(&clock.stream)?))];
     let launches = clock.warm_up(&mut systems)?;
     let rounds = clock.rounds().div_ceil(BLOCKS);
@@ -101,9 +104,10 @@ fn case(
     // What cannot be removed is left to the system.
     let _ = std::fs::remove_file(&file);
     let ours = Measured::of(&ours);
-    eprintln!("{name}: {:.0} TFLOP/s of products", sizes.operations() / ours.value / 1e6);
+    eprintln!("{name}: {:.0} TFLOP/s of products", sizes.operations() as f64 / ours.value / 1e6);
     let beside = PEERS.into_iter().zip(&theirs).filter(|(_, times)| !times.is_empty());
-    let mut rows: Vec<Row> = beside.map(|(peer, times)| Row::against("moe", name, "time", ours, peer, Measured::of(times))).collect();
+    let row = |(peer, times): (&'static str, &Vec<f64>)| Row::against("moe", name, "time", ours, peer, Measured::of(times)).of(work);
+    let mut rows: Vec<Row> = beside.map(row).collect();
     if rows.is_empty() {
         rows.push(Row::alone("moe", name, "time", ours));
     }

@@ -42,13 +42,18 @@ pub fn narrowed(
 pub fn planes(
     expert: In<u32, G>,
     x: In<f16, G, T, K>,
+    xt: In<f16, G, K, T>,
     w: In<f16, G, N, K>,
     wt: In<f16, G, K, N>,
     nt: Out<f32, G, T, N>,
     nn: Out<bf16, G, T, N>,
+    tn: Out<bf16, G, T, N>,
+    tt: Out<f32, G, T, N>,
     named: Out<f32, G, T, N>,
 ) {
     batched_linear(x, w, nt);
     batched_matmul(x, wt, nn);
+    batched_matmul_tn(xt, wt, tn);
+    batched_matmul_tt(xt, w, tt);
     grouped_linear(expert, x, w, named);
 }

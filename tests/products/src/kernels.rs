@@ -42,16 +42,39 @@ pub fn gated(x: In<f16, M, K>, gate: In<f16, N, K>, up: In<f16, N, K>, y: Out<f1
     gated_linear(x, gate, up, y);
 }
 
+/// [`forms`] of many matrices.
 #[maco::megakernel]
-pub fn batched(x: In<f16, B, M, K>, w: In<f16, B, N, K>, wt: In<f16, B, K, N>, y: Out<f16, B, M, N>, z: Out<f16, B, M, N>) {
-    batched_linear(x, w, y);
-    batched_matmul(x, wt, z);
+pub fn batched(
+    x: In<f16, B, M, K>,
+    xt: In<f16, B, K, M>,
+    w: In<f16, B, N, K>,
+    wt: In<f16, B, K, N>,
+    nt: Out<f16, B, M, N>,
+    nn: Out<f16, B, M, N>,
+    tn: Out<f16, B, M, N>,
+    tt: Out<f16, B, M, N>,
+) {
+    batched_linear(x, w, nt);
+    batched_matmul(x, wt, nn);
+    batched_matmul_tn(xt, wt, tn);
+    batched_matmul_tt(xt, w, tt);
 }
 
 #[maco::megakernel]
-pub fn batched_bf16(x: In<bf16, B, M, K>, w: In<bf16, B, N, K>, wt: In<bf16, B, K, N>, y: Out<bf16, B, M, N>, z: Out<bf16, B, M, N>) {
-    batched_linear(x, w, y);
-    batched_matmul(x, wt, z);
+pub fn batched_bf16(
+    x: In<bf16, B, M, K>,
+    xt: In<bf16, B, K, M>,
+    w: In<bf16, B, N, K>,
+    wt: In<bf16, B, K, N>,
+    nt: Out<bf16, B, M, N>,
+    nn: Out<bf16, B, M, N>,
+    tn: Out<bf16, B, M, N>,
+    tt: Out<bf16, B, M, N>,
+) {
+    batched_linear(x, w, nt);
+    batched_matmul(x, wt, nn);
+    batched_matmul_tn(xt, wt, tn);
+    batched_matmul_tt(xt, w, tt);
 }
 
 #[maco::megakernel]
@@ -159,9 +182,20 @@ pub fn gated_f32(x: In<f32, M, K>, gate: In<f32, N, K>, up: In<f32, N, K>, y: Ou
 }
 
 #[maco::megakernel]
-pub fn batched_f32(x: In<f32, B, M, K>, w: In<f32, B, N, K>, wt: In<f32, B, K, N>, y: Out<f32, B, M, N>, z: Out<f32, B, M, N>) {
-    batched_linear(x, w, y);
-    batched_matmul(x, wt, z);
+pub fn batched_f32(
+    x: In<f32, B, M, K>,
+    xt: In<f32, B, K, M>,
+    w: In<f32, B, N, K>,
+    wt: In<f32, B, K, N>,
+    nt: Out<f32, B, M, N>,
+    nn: Out<f32, B, M, N>,
+    tn: Out<f32, B, M, N>,
+    tt: Out<f32, B, M, N>,
+) {
+    batched_linear(x, w, nt);
+    batched_matmul(x, wt, nn);
+    batched_matmul_tn(xt, wt, tn);
+    batched_matmul_tt(xt, w, tt);
 }
 
 #[maco::megakernel]

@@ -27,6 +27,11 @@ fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
     (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
 }
 
+/// Matrices of `rows` × `cols`, each transposed.
+fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
+    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
+}
+
 /// y = x · wᵀ of rows of K: the error of a sum in `f32`, and one rounding. `weights` is the row of `w` that makes element (row, col).
 fn check<E: Number>(y: &Tensor<E>, x: &[f64], w: &[f64], n: u64, k: u64, weights: impl Fn(usize, usize) -> usize, what: &str) {
     let (n, k) = (n as usize, k as usize);
@@ -76,14 +81,16 @@ fn of_planes(place: &Place, [g, t, n, k]: [u64; 4], seed: u64) {
     let (x, w): (Vec<f16>, Vec<f16>) = (numbers.fill(g * t * k, Kind::Plain), numbers.fill(g * n * k, Kind::Plain));
     let expert: Vec<u32> = (0..g).map(|_| numbers.below(g) as u32).collect();
     let plan = planes::plan_with(&place.device, planes::Dims { G: g, T: t, K: k, N: n }, &place.options).expect("a plan");
-    let wt: Vec<f16> = if n * k == 0 { Vec::new() } else { w.chunks((n * k) as usize).flat_map(|w| turned(w, n, k)).collect() };
-    let (e, a) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]));
-    let (b, bt) = (upload(place, &w, &[g, n, k]), upload(place, &wt, &[g, k, n]));
-    let (mut nt, mut named) = (poisoned::<f32>(place, &[g, t, n]), poisoned::<f32>(place, &[g, t, n]));
-    let mut nn = poisoned::<bf16>(place, &[g, t, n]);
-    plan.run(&e, &a, &b, &bt, &mut nt, &mut nn, &mut named).expect("a run");
+    let (e, a, at) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &turned_planes(&x, t, k), &[g, k, t]));
+    let (b, bt) = (upload(place, &w, &[g, n, k]), upload(place, &turned_planes(&w, n, k), &[g, k, n]));
+    let [mut nt, mut tt, mut named] = [(); 3].map(|()| poisoned::<f32>(place, &[g, t, n]));
+    let [mut nn, mut tn] = [(); 2].map(|()| poisoned::<bf16>(place, &[g, t, n]));
+    plan.run(&e, &a, &at, &b, &bt, &mut nt, &mut nn, &mut tn, &mut tt, &mut named).expect("a run");
     let (x, w, rows, cols) = (values(&x), values(&w), t as usize, n as usize);
-    check(&nt, &x, &w, n, k, |row, col| row / rows * cols + col, &format!("batched_linear {g} × {t} × {n} × {k}"));
-    check(&nn, &x, &w, n, k, |row, col| row / rows * cols + col, &format!("batched_matmul {g} × {t} × {n} × {k}"));
+    let own = |row: usize, col: usize| row / rows * cols + col;
+    check(&nt, &x, &w, n, k, own, &format!("batched_linear {g} × {t} × {n} × {k}"));
+    check(&nn, &x, &w, n, k, own, &format!("batched_matmul {g} × {t} × {n} × {k}"));
+    check(&tn, &x, &w, n, k, own, &format!("batched_matmul_tn {g} × {t} × {n} × {k}"));
+    check(&tt, &x, &w, n, k, own, &format!("batched_matmul_tt {g} × {t} × {n} × {k}"));
     check(&named, &x, &w, n, k, |row, col| expert[row / rows] as usize * cols + col, &format!("grouped_linear {g} × {t} × {n} × {k}"));
 }

@@ -61,6 +61,11 @@ fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
     (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
 }
 
+/// Matrices of `rows` × `cols`, each transposed.
+fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
+    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
+}
+
 fn every_form(place: &Place, sizes: [u64; 3], seed: u64) {
     let [m, n, k] = sizes;
     let plan = forms::plan_with(&place.device, forms::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
@@ -125,32 +130,36 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 fn batches(place: &Place, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
     let plan = batched::plan_with(&place.device, batched::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    check_batches::<f16>(place, sizes, seed, |[x, w, wt], [y, z]| {
-        plan.run(x, w, wt, y, z).expect("a run");
+    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
+    check_batches::<f16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+        plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
 fn batches_of_bf16(place: &Place, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
     let plan = batched_bf16::plan_with(&place.device, batched_bf16::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    check_batches::<bf16>(place, sizes, seed, |[x, w, wt], [y, z]| {
-        plan.run(x, w, wt, y, z).expect("a run");
+    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
+    check_batches::<bf16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
+        plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
 }
 
-/// `run` gets x, w and wᵀ of all batches, and makes their products in two ways.
-fn check_batches<E: Number>(place: &Place, [count, m, n, k]: [u64; 4], seed: u64, run: impl Fn([&Tensor<E>; 3], &mut [Tensor<E>; 2])) {
+/// `run` gets x, xᵀ, w and wᵀ of all batches, and makes their products in four ways.
+fn check_batches<E: Number>(place: &Place, [count, m, n, k]: [u64; 4], seed: u64, run: impl Fn([&Tensor<E>; 4], &mut [Tensor<E>; 4])) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<E>, Vec<E>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));
-    let wt: Vec<E> = if n * k == 0 { Vec::new() } else { w.chunks((n * k) as usize).flat_map(|w| turned(w, n, k)).collect() };
-    let (a, b, bt) = (upload(place, &x, &[count, m, k]), upload(place, &w, &[count, n, k]), upload(place, &wt, &[count, k, n]));
+    let (a, at) = (upload(place, &x, &[count, m, k]), upload(place, &turned_planes(&x, m, k), &[count, k, m]));
+    let (b, bt) = (upload(place, &w, &[count, n, k]), upload(place, &turned_planes(&w, n, k), &[count, k, n]));
     let [first, second] = [(); 2].map(|()| {
-        let mut results: [Tensor<E>; 2] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
-        run([&a, &b, &bt], &mut results);
+        let mut results: [Tensor<E>; 4] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
+        run([&a, &at, &b, &bt], &mut results);
         results
     });
     let (m, n, k) = (m as usize, n as usize, k as usize);
-    for ((result, again), name) in first.iter().zip(&second).zip(["batched_linear", "batched_matmul"]) {
+    for ((result, again), name) in
+        first.iter().zip(&second).zip(["batched_linear", "batched_matmul", "batched_matmul_tn", "batched_matmul_tt"])
+    {
         // Rows of all batches: each has its own columns.
         let terms = |at: usize| {
             let (row, col) = (at / n, at % n);

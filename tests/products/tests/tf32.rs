@@ -46,6 +46,11 @@ fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
     (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
 }
 
+/// Matrices of `rows` × `cols`, each transposed.
+fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
+    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
+}
+
 /// The nearest number with 10 bits of fraction, ties to even; by arithmetic, not on bits as the executors do.
 fn tf32(value: f32) -> f32 {
     let exponent = if value.is_normal() { f64::from(value).abs().log2().floor() as i32 } else { -126 };
@@ -149,19 +154,23 @@ fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<f32>, Vec<f32>) = (numbers.fill(count * m * k, kind(seed)), numbers.fill(count * n * k, kind(seed)));
     let plan = batched_f32::plan_with(&place.device, batched_f32::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    let wt: Vec<f32> = if n * k == 0 { Vec::new() } else { w.chunks((n * k) as usize).flat_map(|w| turned(w, n, k)).collect() };
-    let (a, b, bt) = (upload(place, &x, &[count, m, k]), upload(place, &w, &[count, n, k]), upload(place, &wt, &[count, k, n]));
+    let (a, at) = (upload(place, &x, &[count, m, k]), upload(place, &turned_planes(&x, m, k), &[count, k, m]));
+    let (b, bt) = (upload(place, &w, &[count, n, k]), upload(place, &turned_planes(&w, n, k), &[count, k, n]));
+    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
     let [first, second] = [(); 2].map(|()| {
-        let [mut y, mut z] = [(); 2].map(|()| poisoned::<f32>(place, &[count, m, n]));
-        plan.run(&a, &b, &bt, &mut y, &mut z).expect("a run");
-        [y, z]
+        let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
+        let [nt, nn, tn, tt] = &mut y;
+        plan.run(&a, &at, &b, &bt, nt, nn, tn, tt).expect("a run");
+        y
     });
     let each = (m * n) as usize;
     let expected = |at: usize| {
         let (batch, own) = (at / each, at % each);
         products(&x[batch * (m * k) as usize..], &w[batch * (n * k) as usize..], n, k, ROUNDED)(own)
     };
-    for ((result, again), name) in first.iter().zip(&second).zip(["batched_linear", "batched_matmul"]) {
+    for ((result, again), name) in
+        first.iter().zip(&second).zip(["batched_linear", "batched_matmul", "batched_matmul_tn", "batched_matmul_tt"])
+    {
         near(result, |at| expected(at).0, 0.0, |at| expected(at).1, &format!("{name} {count} × {m} × {n} × {k}"));
         assert_eq!(bits(result), bits(again), "other bits at the second run of {name} {count} × {m} × {n} × {k}");
     }

@@ -11,11 +11,14 @@ pub fn transposed_f32(x: In<f32, M, N>, y: Out<f32, N, M>) {
     transpose(x, y);
 }
 
-/// Columns as far from each other as rows, of what is read and of what is written.
+/// Columns as far from each other as rows, of what is read and of what is written. `copy` takes them one by one; `transpose` takes blocks of eight, whose
+/// steps elements of two bytes and of four reckon each for themselves.
 #[maco::megakernel]
-pub fn turned(x: In<bf16, M, N>, y: Out<bf16, N, M>, z: In<f32, M, N>, w: Out<f32, N, M>) {
+pub fn turned(x: In<bf16, M, N>, y: Out<bf16, N, M>, z: In<f32, M, N>, w: Out<f32, N, M>, u: Out<bf16, N, M>, v: Out<f32, N, M>) {
     copy(x.t(), y);
     copy(z, w.t());
+    transpose(x.t(), u.t());
+    transpose(z.t(), v.t());
 }
 
 #[maco::megakernel]

@@ -14,17 +14,21 @@ on_every_device! {
     turned up to [300, 300], edges EDGES;
 }
 
-const EDGES: [[u64; 2]; 8] = [[3, 1], [7, 9], [8, 8], [64, 130], [65, 136], [3, 1040], [130, 17], [200, 264]];
+/// Of few rows that are far the distance of two alone has more than 32 bits, in bytes; rows of one side are columns of the other.
+const EDGES: [[u64; 2]; 10] = [[3, 1], [2, 3], [3, 2], [7, 9], [8, 8], [64, 130], [65, 136], [3, 1040], [130, 17], [200, 264]];
 
 fn turned(place: &Place, shape @ [m, n]: [u64; 2], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, z): (Vec<bf16>, Vec<f32>) = (numbers.fill(m * n, Kind::Plain), numbers.fill(m * n, Kind::Plain));
     let plan = layouts::turned::plan_with(&place.device, layouts::turned::Dims { M: m, N: n }, &place.options).unwrap();
-    let (mut y, mut w) = (poisoned::<bf16>(place, &[n, m]), poisoned::<f32>(place, &[n, m]));
-    plan.run(&upload(place, &x, &shape), &mut y, &upload(place, &z, &shape), &mut w).unwrap();
+    let [mut y, mut u] = [(); 2].map(|()| poisoned::<bf16>(place, &[n, m]));
+    let [mut w, mut v] = [(); 2].map(|()| poisoned::<f32>(place, &[n, m]));
+    plan.run(&upload(place, &x, &shape), &mut y, &upload(place, &z, &shape), &mut w, &mut u, &mut v).unwrap();
     let (m, n) = (m as usize, n as usize);
     exact(&y, |at| x[at % m * n + at / m], &format!("columns of {shape:?} read"));
     exact(&w, |at| z[at % m * n + at / m], &format!("columns of {shape:?} written"));
+    exact(&u, |at| x[at % m * n + at / m], &format!("blocks of columns of {shape:?}, two bytes"));
+    exact(&v, |at| z[at % m * n + at / m], &format!("blocks of columns of {shape:?}, four bytes"));
 }
 
 /// A matrix that lies somewhere, or a piece of one.
