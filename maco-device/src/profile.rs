@@ -166,7 +166,7 @@ unsafe fn leave(launch: *const Launch, executor: u32, made: [u32; ROLES as usize
 }
 const _: () = assert!(ROLES == 3 && core::mem::offset_of!(Profile, made) == 32 && core::mem::offset_of!(Profile, written) == 48);
 
-/// The consumers are done with a task, and turn to the next one.
+/// The consumers are done with a task, and turn to the next one; or have met before it, until when others ran what came before.
 ///
 /// # Safety
 /// Called by consumers, behind [`init`].

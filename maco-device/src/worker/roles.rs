@@ -213,6 +213,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps>(arena: Arena, launch: *
                     if next.after() != 0 {
                         // All warps have ended every task before this one.
                         barrier::sync_consumers();
+                        profile::turn(arena);
                     }
                     role.gate = Gate::open(arena);
                     n += 1;
