@@ -388,8 +388,11 @@ pub const fn served(records: u32, workers: u32, schedulers: u32) -> u32 {
     }
 }
 
-/// One span of one role, or of a scheduler: 16 bytes. Times are the low words of the worker's clock; records of a role begin in the order in which
-/// they lie.
+/// Lowest bit of [`Record::kind`] that is not of the `KIND_*` value: above them a consumer warp's number, plus 1, if it ran the task by itself.
+pub const KIND_BITS: u32 = 8;
+
+/// One span of one role, or of a scheduler: 16 bytes. Times are the low words of the worker's clock; records of a role end in the order in which
+/// they lie, or nearly so where several warps note. But behind what a warp ran by itself lies what it had waited before, which ended where that begins.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -397,7 +400,7 @@ pub struct Record {
     pub start: u32,
     /// Ticks that it lasted.
     pub ticks: u32,
-    /// One of the `KIND_*` values.
+    /// One of the `KIND_*` values, and above [`KIND_BITS`] whose.
     pub kind: u32,
     /// Index of the task in the plan.
     pub task: u32,

@@ -5,9 +5,11 @@
 //! empty, and the PTX is the same as without the calls. On the host the code is always there, and a launch without [`Launch::profile`]
 //! notes nothing.
 //!
-//! One thread of a role notes, in records of that role alone: no atomics. What it needs between two notes lies in shared memory, since a
-//! register across a task is worth more than a load.
+//! One thread of a role notes, in records of that role alone; but warps that run tasks by themselves note each for itself ([`alone`]), in those of the
+//! consumers, where places are claimed by an addition. What is needed between two notes lies in shared memory, since a register across a task is worth
+//! more than a load.
 
+pub mod alone;
 pub mod served;
 
 #[cfg(not(target_arch = "nvptx64"))]
@@ -82,13 +84,6 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, block: u32) {
         store_long(at + ADDRESS, own);
         memory::store_shared(at + CAPACITY, if table == 0 { 0 } else { records });
     }
-}
-
-/// Whether this launch is recorded, as a worker's roles see it.
-#[inline(always)]
-pub fn records(arena: Arena) -> bool {
-    // SAFETY: a word of the arena, written before any role begins.
-    ON && unsafe { memory::load_shared(arena.profile() + CAPACITY) } != 0
 }
 
 /// The scheduler in CTA `block`, if there is one of such a number: the CTA itself, or the spare warp of a worker.
@@ -171,7 +166,7 @@ unsafe fn leave(launch: *const Launch, executor: u32, made: [u32; ROLES as usize
 }
 const _: () = assert!(ROLES == 3 && core::mem::offset_of!(Profile, made) == 32 && core::mem::offset_of!(Profile, written) == 48);
 
-/// The consumers are done with a task, and turn to the next one.
+/// The consumers are done with a task, and turn to the next one; or have met before it, until when others ran what came before.
 ///
 /// # Safety
 /// Called by consumers, behind [`init`].
@@ -192,18 +187,6 @@ pub unsafe fn waited(arena: Arena, n: u32) {
     if ON && special::thread_again() == CONSUMER {
         // SAFETY: passed on from the caller.
         unsafe { Span::new(arena, ROLE_CONSUME, KIND_WAIT, n).write(arena) }
-    }
-}
-
-/// This warp has waited until a task might run, whose number in the plan is this.
-///
-/// # Safety
-/// As [`waited`].
-#[inline(always)]
-pub unsafe fn waited_alone(arena: Arena, task: u32) {
-    if ON && special::thread_again() == CONSUMER {
-        // SAFETY: passed on from the caller.
-        unsafe { Span::of(ROLE_CONSUME, KIND_WAIT, task).write(arena) }
     }
 }
 
@@ -240,19 +223,6 @@ pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
 pub unsafe fn ran_unless(arena: Arena, n: u32, noted: bool) -> Ran {
     // SAFETY: passed on from the caller.
     if ON && !noted { unsafe { ran(arena, n) } } else { Ran::NOTHING }
-}
-
-/// This warp has run a task, whose number in the plan is this.
-///
-/// # Safety
-/// As [`ran`].
-#[inline(always)]
-pub unsafe fn ran_alone(task: u32) -> Ran {
-    if ON && special::thread_again() == CONSUMER {
-        Ran { noting: true, span: Span::of(ROLE_CONSUME, KIND_RUN, task) }
-    } else {
-        Ran::NOTHING
-    }
 }
 
 /// See [`ran`]. Not an option: of what is undefined when nothing is noted, ptxas keeps the registers through the next task
@@ -395,32 +365,48 @@ impl Span {
     /// Ends now, with task `n`.
     #[inline(always)]
     unsafe fn new(arena: Arena, role: u32, kind: u32, n: u32) -> Span {
-        let span = Span::of(role, kind, 0);
+        let now = special::clock() as u32;
         // SAFETY: the caller promises that the slot holds the task.
-        Span { task: unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) }, ..span }
-    }
-
-    /// Ends now, with the task that has this number in the plan.
-    #[inline(always)]
-    fn of(role: u32, kind: u32, task: u32) -> Span {
-        Span { role, now: special::clock() as u32, kind, task }
+        Span { role, now, kind, task: unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) } }
     }
 
     /// Writes it, if there is room; the role's next one begins where it ended.
     #[inline(always)]
     unsafe fn write(self, arena: Arena) {
-        let at = arena.profile();
-        let own = at + ROLE_WORDS + self.role * ROLE_BYTES;
-        // SAFETY: words of the arena that this thread alone uses; below the capacity there is room for the record.
+        let own = arena.profile() + ROLE_WORDS + self.role * ROLE_BYTES;
+        // SAFETY: words of the arena that this thread alone uses, but that of the consumers' records, which others add to.
         unsafe {
-            let (made, start) = (memory::load_shared(own), memory::load_shared(own + START));
-            let capacity = memory::load_shared(at + CAPACITY);
-            if made < capacity {
-                let record = load_long(at + ADDRESS) + size_of::<Record>() as u64 * (self.role * capacity + made) as u64;
-                memory::store4(record as *mut u32, [start, self.now.wrapping_sub(start), self.kind, self.task]);
-            }
-            memory::store_shared(own, made + 1);
+            let start = memory::load_shared(own + START);
+            let made = if self.role == ROLE_CONSUME {
+                claim(arena, 1)
+            } else {
+                let made = memory::load_shared(own);
+                memory::store_shared(own, made + 1);
+                made
+            };
+            put(arena, self.role, made, [start, self.now.wrapping_sub(start), self.kind, self.task]);
             memory::store_shared(own + START, self.now);
+        }
+    }
+}
+
+/// Claims places among the consumers' records; the first of them.
+#[inline(always)]
+unsafe fn claim(arena: Arena, count: u32) -> u32 {
+    // SAFETY: a word of the arena, which several warps add to.
+    unsafe { memory::fetch_add_shared(arena.profile() + ROLE_WORDS + ROLE_CONSUME * ROLE_BYTES, count) }
+}
+
+/// Writes a record of a role at its place, if there is room.
+#[inline(always)]
+unsafe fn put(arena: Arena, role: u32, place: u32, record: [u32; 4]) {
+    let at = arena.profile();
+    // SAFETY: words of the arena; below the capacity there is room for the record, and the place is the caller's own.
+    unsafe {
+        let capacity = memory::load_shared(at + CAPACITY);
+        if place < capacity {
+            let to = load_long(at + ADDRESS) + size_of::<Record>() as u64 * (role * capacity + place) as u64;
+            memory::store4(to as *mut u32, record);
         }
     }
 }

@@ -240,10 +240,10 @@ fn overlap_is_the_time_in_which_others_run_too() {
     let mut profile = by_hand();
     let run = |task| move |span: &&mut Span| span.kind == Kind::Run && span.task == task;
     // `b` from 100 to 200: half of it beside `a`, which takes 150.
-    *profile.spans.iter_mut().find(run(2)).unwrap() = Span { worker: 1, kind: Kind::Run, task: 2, start: 100, end: 200 };
+    *profile.spans.iter_mut().find(run(2)).unwrap() = Span { worker: 1, warp: None, kind: Kind::Run, task: 2, start: 100, end: 200 };
     assert_eq!(overlaps(&profile), [100.0 / 3.0, 50.0, 0.0]);
     // `c` in all of `b`: nothing of that is `b`'s alone.
-    *profile.spans.iter_mut().find(run(3)).unwrap() = Span { worker: 0, kind: Kind::Run, task: 3, start: 100, end: 300 };
+    *profile.spans.iter_mut().find(run(3)).unwrap() = Span { worker: 0, warp: None, kind: Kind::Run, task: 3, start: 100, end: 300 };
     assert_eq!(overlaps(&profile), [100.0 / 3.0, 100.0, 50.0]);
     // A task that takes no time, and an operation without any.
     profile.spans.retain(|span| span.kind == Kind::Run && span.task == 0);
@@ -254,7 +254,7 @@ fn overlap_is_the_time_in_which_others_run_too() {
 /// Two workers: `a` on both, then `b` on worker 1 after both, then `c` after `b` on worker 0.
 fn by_hand() -> Profile {
     let operation = |name: &str, tasks| Operation { name: name.into(), tile: vec![4], tasks, bytes: None, flops: 0 };
-    let span = |worker, kind, task, start, end| Span { worker, kind, task, start, end };
+    let span = |worker, kind, task, start, end| Span { worker, warp: None, kind, task, start, end };
     Profile {
         megakernel: "hand".into(),
         device: "paper".into(),
@@ -287,6 +287,97 @@ fn pushed_by_hand() -> Profile {
         Scheduler { multiprocessor: None, busy: vec![] },
     ];
     Profile { schedule: "schedulers".into(), schedulers, ..by_hand() }
+}
+
+/// `a` by three warps at a time, of which the second one waits at first, and behind them `b` by all.
+fn by_warps() -> Profile {
+    let span = |warp, kind, task, start, end| Span { worker: 0, warp, kind, task, start, end };
+    Profile {
+        workers: 1,
+        multiprocessors: vec![],
+        elapsed: 200,
+        operations: vec![Operation { tasks: 3, ..by_hand().operations[0].clone() }, by_hand().operations[1].clone()],
+        tasks: [(0, 0), (0, 1), (0, 2), (1, 0)].map(|(operation, i)| TaskPlace { operation, tile: vec![i] }).into(),
+        spans: vec![
+            span(None, Kind::Wait, 3, 150, 160),
+            span(None, Kind::Run, 3, 160, 200),
+            span(Some(0), Kind::Run, 0, 0, 100),
+            span(Some(1), Kind::Wait, 1, 0, 50),
+            span(Some(1), Kind::Run, 1, 50, 150),
+            span(Some(7), Kind::Run, 2, 110, 140),
+        ],
+        dependencies: vec![Group { producers: vec![0, 1, 2], consumers: vec![3] }],
+        ..by_hand()
+    }
+}
+
+#[test]
+fn warps_share_the_time_of_their_worker() {
+    let mut profile = by_warps();
+    profile.roofline = Some(Roofline { bytes_per_second: 1e9, flops_per_second: 1e9, multiprocessors: 1 });
+    profile.operations[0].bytes = Some(75);
+    let summary = profile.summary();
+    let [a, b] = &summary.operations[..] else { panic!("{summary}") };
+    // Alone 75 + 60 + 15 of the worker's nanoseconds; that one waits while another runs costs the worker nothing.
+    assert_eq!((a.time, a.mean, a.wait, a.roofline, a.workers), (150, 230.0 / 3.0, 0.0, Some(50.0), 1));
+    assert_eq!((b.time, b.mean, b.wait), (40, 40.0, 20.0));
+    assert_eq!(summary.busy, 95.0);
+    let costs = profile.costs();
+    assert_eq!(costs.entries.iter().map(|cost| cost.nanoseconds).collect::<Vec<_>>(), [50, 40]);
+}
+
+#[test]
+fn a_warp_comes_from_its_own_task_before() {
+    let steps =
+        |profile: &Profile| profile.critical_path().steps.iter().map(|step| (step.span.task, step.gap, step.dependent)).collect::<Vec<_>>();
+    let mut profile = by_warps();
+    assert_eq!(steps(&profile), [(1, 50, false), (3, 10, true)]);
+    // All come from whatever any warp ended last.
+    profile.dependencies.clear();
+    assert_eq!(steps(&profile), [(1, 50, false), (3, 10, false)]);
+    profile.spans[4].end = 130;
+    assert_eq!(steps(&profile), [(2, 110, false), (3, 20, false)], "not from what another warp ran before");
+    profile.spans[2].warp = None;
+    assert_eq!(steps(&profile), [(0, 0, false), (2, 10, false), (3, 20, false)], "but from what all did");
+    profile.spans[2].warp = Some(7);
+    assert_eq!(steps(&profile), [(0, 0, false), (2, 10, false), (3, 20, false)]);
+}
+
+#[test]
+fn a_trace_has_a_track_per_warp() {
+    let path = directory("warps").join("trace.json");
+    by_warps().write_chrome(&path).unwrap();
+    assert_eq!(Profile::read_chrome(&path).unwrap(), by_warps());
+    let good = std::fs::read_to_string(&path).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&good).unwrap();
+    let events = json["traceEvents"].as_array().unwrap();
+    let names: Vec<(u64, &str)> = events
+        .iter()
+        .filter(|event| event["name"] == "thread_name")
+        .map(|event| (event["tid"].as_u64().unwrap(), event["args"]["name"].as_str().unwrap()))
+        .collect();
+    let warps = [(3, "consume, warp 0"), (4, "consume, warp 1"), (10, "consume, warp 7")];
+    assert_eq!(names, [&[(0, "consume"), (1, "load"), (2, "store")][..], &warps].concat());
+    let tracks = |ph: &str| events.iter().filter(|event| event["ph"] == ph).map(|event| event["tid"].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (tracks("X"), tracks("s"), tracks("f")),
+        ([0, 0, 3, 4, 4, 10].map(Into::into).into(), [3, 4, 10].map(Into::into).into(), [0; 3].map(Into::into).into())
+    );
+    let last = events.iter().rposition(|event| event["ph"] == "X").unwrap();
+    for (from, to, what) in [
+        (r#""tid":10,"ts":0.11"#, r#""tid":11,"ts":0.11"#, "field `tid`: expected 0, or of a warp 3 to 10, the tracks of `run`, found 11"),
+        (r#""tid":10,"ts":0.11"#, r#""tid":2,"ts":0.11"#, "field `tid`: expected 0, or of a warp 3 to 10, the tracks of `run`, found 2"),
+    ] {
+        assert!(good.contains(from), "{from} in\n{good}");
+        std::fs::write(&path, good.replacen(from, to, 1)).unwrap();
+        let error = Profile::read_chrome(&path).unwrap_err();
+        assert!(error.code() == 64 && error.to_string().contains(&format!("event {last}: {what}")), "`{what}` in {error}");
+    }
+    // Nobody but consumers.
+    let load = good.replacen(r#""cat":"run""#, r#""cat":"load""#, 1);
+    std::fs::write(&path, load.replacen(r#""tid":0,"ts":0.16"#, r#""tid":4,"ts":0.16"#, 1)).unwrap();
+    let error = Profile::read_chrome(&path).unwrap_err();
+    assert!(error.to_string().contains("field `tid`: expected 1, the track of `load`, found 4"), "{error}");
 }
 
 #[test]

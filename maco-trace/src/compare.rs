@@ -9,9 +9,11 @@ use maco_host::profile::Profile;
 #[derive(Clone, Copy, Default)]
 struct Sum {
     tasks: u32,
-    /// Nanoseconds.
+    /// Nanoseconds of the workers' time.
     time: u64,
     wait: u64,
+    /// Nanoseconds that the tasks lasted.
+    lasted: f64,
 }
 
 /// The operations of a profile by name, in program order.
@@ -25,6 +27,7 @@ fn sums(profile: &Profile) -> Vec<(String, Sum)> {
         let sum = &mut sums[at].1;
         sum.tasks += row.tasks;
         sum.time += row.time;
+        sum.lasted += row.mean * f64::from(row.tasks);
         // A row says which part of both waiting was.
         sum.wait += if row.wait < 100.0 { (row.time as f64 * row.wait / (100.0 - row.wait)) as u64 } else { 0 };
     }
@@ -75,7 +78,7 @@ pub fn table(before: &Profile, after: &Profile) -> String {
             both(&|sum| sum.tasks.to_string()),
             both(&|sum| format!("{:.2}", sum.time as f64 / 1e3)),
             old.zip(new).map_or_else(String::new, |(old, new)| change(old.time as f64, new.time as f64)),
-            both(&|sum| format!("{:.2}", sum.time as f64 / 1e3 / f64::from(sum.tasks.max(1)))),
+            both(&|sum| format!("{:.2}", sum.lasted / 1e3 / f64::from(sum.tasks.max(1)))),
             both(&|sum| format!("{:.1}", 100.0 * sum.wait as f64 / (sum.wait + sum.time).max(1) as f64)),
         ]);
     }

@@ -8,7 +8,7 @@ use maco_host::profile::{Busy, Group, Kind, Operation, Profile, Scheduler, Span,
 /// `a` on two workers, then `b <c>` after both; `factor` makes `a` longer.
 fn profile(factor: u64) -> Profile {
     let operation = |name: &str, tasks| Operation { name: name.into(), tile: vec![64, 128], tasks, bytes: None, flops: 0 };
-    let span = |worker, kind, task, start, end| Span { worker, kind, task, start, end };
+    let span = |worker, kind, task, start, end| Span { worker, warp: None, kind, task, start, end };
     let shift = 1000 * factor;
     Profile {
         megakernel: "drawn".into(),
@@ -162,6 +162,36 @@ fn pictures_show_every_span() {
     let (a, b, wait) = (count([51, 34, 136]) as f64, count([221, 204, 119]) as f64, count([225, 225, 225]) as f64);
     assert!((b / a - 2.0 / 1.5).abs() < 0.1 && (wait / a - 0.6 / 1.5).abs() < 0.1, "{a} {b} {wait}");
     assert!(count([30, 30, 30]) > 1000, "letters");
+}
+
+/// `a` by two warps of the first worker at a time.
+fn by_warps() -> Profile {
+    let mut profile = profile(1);
+    profile.spans[0].warp = Some(0);
+    profile.spans[1] = Span { worker: 0, warp: Some(1), ..profile.spans[1] };
+    profile
+}
+
+#[test]
+fn warps_have_strips_of_a_line() {
+    let bench = Bench::new("warps");
+    by_warps().write_chrome(bench.0.join("w.json")).unwrap();
+    bench.prints(&["draw", "a.json", "-o", "a.svg"]);
+    bench.prints(&["draw", "w.json", "-o", "w.svg"]);
+    let [a, w] = ["a.svg", "w.svg"].map(|name| String::from_utf8(bench.read(name)).unwrap());
+    assert!(w.contains("run a [0, 0], warp 0: 1.000 µs from 0.000 µs on") && w.contains("narrow: one of 8 warps"), "{w}");
+    assert!(!a.contains(", warp") && !a.contains("narrow"));
+    let of = |svg: &str, title: &str, what: &str| -> f64 {
+        let line = svg.lines().find(|line| line.contains(title)).unwrap();
+        line.split_once(&format!(" {what}=\"")).unwrap().1.split('"').next().unwrap().parse().unwrap()
+    };
+    let [first, second, all] = ["run a [0, 0]", "run a [1, 0]", "run b"].map(|title| (of(&w, title, "y"), of(&w, title, "height")));
+    assert_eq!((first.1, second.1), (all.1 / 8.0, all.1 / 8.0));
+    assert_eq!(second.0, first.0 + all.1 / 8.0);
+    // The worker's time is there once, and its tasks lasted as long as they did.
+    let text = bench.prints(&["compare", "w.json", "w.json"]);
+    let row: Vec<&str> = text.lines().find(|line| line.starts_with("| a ")).unwrap().split('|').map(str::trim).collect();
+    assert_eq!((row[3], row[5]), ("1.00", "0.75"), "{text}");
 }
 
 #[test]

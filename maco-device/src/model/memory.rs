@@ -22,6 +22,12 @@ pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
 
 /// # Safety
 /// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn fetch_add_shared(at: u32, value: u32) -> u32 {
+    with(|thread| thread.shared.word(at).fetch_add(value, std::sync::atomic::Ordering::Relaxed))
+}
+
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
 pub unsafe fn load_acquire_shared(at: u32) -> u32 {
     with(|thread| {
         super::delay();

@@ -118,6 +118,8 @@ impl Gate {
         if self.word & AFTER != 0 {
             // All warps have ended every task before this one.
             barrier::sync_consumers();
+            // SAFETY: a consumer.
+            unsafe { profile::turn(self.arena) };
             self.word &= !AFTER;
         }
         true

@@ -11,7 +11,7 @@ use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_
 use crate::collective::SimtWarp;
 use crate::hardware::{fence, local, memory, special, warp};
 use crate::machine;
-use crate::profile;
+use crate::profile::alone::{Alone, Ended};
 use crate::protocol::{self, Names, Outcome, Run, Until};
 use crate::task::{Slot, Task};
 
@@ -139,22 +139,33 @@ pub struct Narrow {
     to: *mut u32,
     /// [`SHUT`], [`OPEN`], [`STOPPED`] or [`ENDED`].
     state: u32,
+    /// What the warp notes of it.
+    alone: Alone,
 }
 
 impl Narrow {
     /// The task whose descriptor is the one at `index`, `words`; `slot` is where the views of its call are. If it is of a `run`, nobody else waits for its inputs, and
     /// signals its end; else it waits only if it was pushed [`UNREADY`]. `seen` is what [`Narrow::end`] of the task before has seen of it.
+    /// `alone` is what the warp notes of it.
     ///
     /// # Safety
     /// A whole consumer warp calls, of a live launch; the slot stays valid while the value is used.
     #[inline(always)]
-    pub unsafe fn new(launch: *const Launch, slot: u32, index: u32, words: Words, run: bool, (seen, looked): (u32, bool)) -> Narrow {
+    pub unsafe fn new(
+        launch: *const Launch,
+        slot: u32,
+        index: u32,
+        words: Words,
+        run: bool,
+        (seen, looked): (u32, bool),
+        alone: Alone,
+    ) -> Narrow {
         let flags = words.at(offset_of!(Descriptor, flags));
         let state = if run || flags & UNREADY as u32 != 0 { SHUT } else { OPEN };
         let brief = run && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
         let counters = arena().counters();
         let to = special::same_pointer(counter(counters, words.at(SIGNAL)));
-        Narrow { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state }
+        Narrow { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state, alone }
     }
 
     /// Its number in the plan.
@@ -184,10 +195,15 @@ impl Narrow {
         if self.state == SHUT {
             // SAFETY: passed on from the caller.
             self.state = if unsafe { self.wait() } { OPEN } else { STOPPED };
-            // SAFETY: a consumer.
-            unsafe { profile::waited_alone(arena(), self.task()) };
+            self.alone.waited();
         }
         self.state != STOPPED
+    }
+
+    /// The body has been run until now.
+    #[inline(always)]
+    pub fn ran(&self) -> Ended {
+        self.alone.ran()
     }
 
     /// Says what the warp does with a task of a run: see [`super::arena::Arena::said`].

@@ -6,6 +6,7 @@ use super::{control, fetch, flight, narrow, roles};
 use crate::abi::{Launch, SHARED_BYTES, Share};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
+use crate::profile::alone::Alone;
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
@@ -33,9 +34,9 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
     const NARROW: bool = C::NARROW & F::MASK != 0;
 
     #[inline(always)]
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32 {
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { narrow::run::<C, F>(launch, n) }
+        unsafe { narrow::run::<C, F>(launch, n, alone) }
     }
 }
 

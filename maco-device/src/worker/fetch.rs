@@ -336,8 +336,8 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
             // Counted from 1.
             let [worker, ended] = [DESCRIPTOR_WORDS, DESCRIPTOR_WORDS + 1].map(|word| warp::broadcast(descriptor, word));
-            // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body. It notes nothing of it.
-            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & NARROW != 0 && !profile::records(arena);
+            // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body.
+            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & NARROW != 0;
             if by_warp {
                 let change = |word, old, new| if lane == word { new } else { old };
                 descriptor = change(WAYS, descriptor, descriptor | UNREADY as u32);

@@ -11,6 +11,7 @@ use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
+use crate::profile::alone::Alone;
 use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run, Until};
 use crate::role::arena::{Arena, FALL_THROUGH};
 use crate::role::consumer::Consumer;
@@ -81,9 +82,9 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, 
 impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
     const NARROW: bool = true;
 
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32 {
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { narrow::run(self.machine, arena(), launch, n, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
+        unsafe { narrow::run(self.machine, arena(), launch, n, alone, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 

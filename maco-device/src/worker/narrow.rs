@@ -8,7 +8,7 @@
 use super::flight::WAYS;
 use crate::abi::{Descriptor, LOST_ARRIVE, Launch, RUN};
 use crate::hardware::{memory, warp};
-use crate::profile;
+use crate::profile::alone::Alone;
 use crate::role::arena::{self, Arena, RUNNING, WARPS, place};
 use crate::role::notice;
 
@@ -49,12 +49,6 @@ impl Own {
             Own { first: memory::read_shared(slot + COORD), tasks: memory::read_shared(slot + COORD + 4) }
         }
     }
-}
-
-/// Whether this thread's warps run the `k`-th task in the slot of task `n`. Where a launch is recorded, one warp runs all: notes are those of one thread.
-#[inline(always)]
-fn is_own(recorded: bool, n: u32, k: u32) -> bool {
-    if recorded { warp::consumer() == 0 } else { n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS }
 }
 
 /// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::flight::stuck`] and [`super::flight::Stall`].
@@ -110,19 +104,14 @@ mod device {
 
     /// See [`super::super::roles::Warps::run_by_warps`].
     #[inline(always)]
-    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32) -> u32 {
+    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut alone: Alone) -> u32 {
         let arena = Arena(special::shared_base());
         let slot = arena.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
             let own = Own::of(arena, n);
             let op = memory::read_shared(slot) & 0xffff;
-            let recorded = profile::records(arena);
-            let step = if recorded { 1 } else { WARPS };
-            let mut k = if recorded { 0 } else { warp::consumer().wrapping_sub(n) % WARPS };
-            if !is_own(recorded, n, k) {
-                k = own.tasks;
-            }
+            let mut k = warp::consumer().wrapping_sub(n) % WARPS;
             // Of a run.
             let words = |k: u32| Words::load(((*launch).descriptors as *const Descriptor).wrapping_add(own.first.wrapping_add(k) as usize));
             let (mut next, mut seen, mut whole) = (Words::NONE, (0, false), true);
@@ -131,15 +120,15 @@ mod device {
             }
             while k < own.tasks {
                 let (index, task) = (own.first.wrapping_add(k), next);
-                k += step;
+                k += WARPS;
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
-                let mut role = Narrow::new(launch, slot, index, task, own.is_run(), seen);
+                let mut role = Narrow::new(launch, slot, index, task, own.is_run(), seen, alone);
                 say(arena, n, role.task(), own.is_run());
                 if role.has(EARLY) || role.pass() {
                     dispatch::<C, Narrow, Narrowed<C, F>>(&mut role, Task::new(slot, launch), op);
                 }
-                let ran = profile::ran_alone(role.task());
+                let ran = role.ran();
                 if own.is_run() {
                     let (ended, saw) = role.end(if k < own.tasks { Some(&next) } else { None });
                     if !ended {
@@ -149,7 +138,7 @@ mod device {
                 } else {
                     role.hand_over();
                 }
-                ran.note(arena);
+                alone = ran.note(arena, role.task());
                 // What is in a slot alone and has not begun does not end: nobody is told.
                 if role.has(LOST_ARRIVE) || !own.is_run() && role.stopped() {
                     whole = false;
@@ -175,6 +164,7 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     arena: Arena,
     launch: *const Launch,
     n: u32,
+    mut alone: Alone,
     mut body: impl FnMut(crate::task::Task, u32),
 ) -> u32 {
     use crate::abi::{OPERANDS, READ_BY_TMA, View};
@@ -187,9 +177,9 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     unsafe {
         let own = Own::of(arena, n);
         let slot = special::generic(arena.slot(place(n).0)) as *const Slot;
-        let recorded = profile::records(arena);
         let counters = Run::new(machine, &*launch, special::block());
-        for k in (0..own.tasks).filter(|&k| is_own(recorded, n, k)) {
+        let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS;
+        for k in (0..own.tasks).filter(|&k| is_own(k)) {
             let views = (&raw const (*slot).views).cast::<[View; OPERANDS]>().read();
             let descriptor = match own.is_run() {
                 true => ((*launch).descriptors as *const Descriptor).add((own.first + k) as usize).read(),
@@ -201,19 +191,19 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr())) == Outcome::Abort {
                     break;
                 }
+                alone.waited();
             }
             say(arena, n, descriptor.task, own.is_run());
-            profile::waited_alone(arena, descriptor.task);
             let task = Slot { descriptor, views };
             body(Task::new(&task, launch), descriptor.op.into());
-            let ran = profile::ran_alone(descriptor.task);
+            let ran = alone.ran();
             if descriptor.flags & READ_BY_TMA != 0 {
                 fence::proxy_async_global();
             }
             if own.is_run() {
                 protocol::signal(machine, &counters, &descriptor);
             }
-            ran.note(arena);
+            alone = ran.note(arena, descriptor.task);
             if descriptor.flags & LOST_ARRIVE != 0 {
                 return n + 1;
             }

@@ -3,10 +3,11 @@
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{
-    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, RUN, SLOTS, STAGED, STREAMED, WEIGHTED,
+    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
 };
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
+use crate::profile::alone::Alone;
 use crate::protocol::{self, Machine, Outcome, Run};
 use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
@@ -27,10 +28,11 @@ pub(super) trait Warps {
     /// Whether there are any.
     const NARROW: bool;
     /// Goes through the slot of task `n`, and runs those of the tasks in it that are this thread's warps', see [`super::narrow`]. What comes behind it.
+    /// `alone` is what the warp notes of the first one.
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32) -> u32;
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32;
 }
 
 /// A task as a role sees it.
@@ -142,6 +144,7 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
                 role.stage_if_free();
             }
             profile::turn(arena);
+            let mut alone = if T::NARROW { Alone::turn() } else { Alone::NEVER };
             // Lanes that see different things act as one: they meet at barriers.
             let published = warp::all(is_published(arena, n));
             if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
@@ -156,10 +159,11 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
                 if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
                     return NO_TASK;
                 }
-                // Warps note of each task of a run how long they have waited for it.
-                profile::waited_unless(arena, n, published || flags & RUN != 0);
+                if !published {
+                    alone.waited();
+                }
                 role.settle();
-                *next = tasks.run_by_warps(launch, n);
+                *next = tasks.run_by_warps(launch, n, alone);
                 continue;
             }
             role.gate = Gate::of(arena, n, flags, after, published);
@@ -209,6 +213,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps>(arena: Arena, launch: *
                     if next.after() != 0 {
                         // All warps have ended every task before this one.
                         barrier::sync_consumers();
+                        profile::turn(arena);
                     }
                     role.gate = Gate::open(arena);
                     n += 1;

@@ -1,8 +1,9 @@
 //! A profile in Chrome's trace event format, which Perfetto (ui.perfetto.dev) and `chrome://tracing` show: a process per worker, a thread
-//! per role, an arrow for each dependency; and behind the workers a process per scheduler.
+//! per role, and one per warp that ran tasks by itself, an arrow for each dependency; and behind the workers a process per scheduler.
 //!
 //! What else a profile knows is in `otherData.maco`, with the version of its format, so that nothing is lost by writing and reading.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -14,6 +15,14 @@ use crate::files::{FileError, TRACE};
 
 /// Version of `otherData.maco`.
 pub(super) const VERSION: u64 = 1;
+
+/// Track of a worker's first warp, behind those of its roles.
+pub(super) const FIRST_WARP: u32 = Role::ALL.len() as u32;
+
+/// The track of a span.
+pub(super) fn track(span: &Span) -> u32 {
+    span.warp.map_or(span.kind.role() as u32, |warp| FIRST_WARP + warp)
+}
 
 /// Arrows of a file that has one for every dependency. With more, only the one that ended last of each counter has an arrow: viewers
 /// choke on millions.
@@ -39,6 +48,7 @@ impl Profile {
             let comma = if std::mem::take(&mut first) { "" } else { ",\n" };
             write!(to, "{comma}{value}")
         };
+        let warps: BTreeSet<(u32, u32)> = self.spans.iter().filter_map(|span| Some((span.worker, span.warp?))).collect();
         for worker in 0..self.workers {
             let name = match self.multiprocessors.get(worker as usize) {
                 Some(sm) => format!("worker {worker} (SM {sm})"),
@@ -48,6 +58,10 @@ impl Profile {
             event(json!({"ph": "M", "name": "process_sort_index", "pid": worker, "tid": 0, "args": {"sort_index": worker}}))?;
             for role in Role::ALL {
                 event(json!({"ph": "M", "name": "thread_name", "pid": worker, "tid": role as u32, "args": {"name": role.name()}}))?;
+            }
+            for &(_, warp) in warps.range((worker, 0)..=(worker, u32::MAX)) {
+                let name = format!("{}, warp {warp}", Role::Consume.name());
+                event(json!({"ph": "M", "name": "thread_name", "pid": worker, "tid": FIRST_WARP + warp, "args": {"name": name}}))?;
             }
         }
         for (number, scheduler) in self.schedulers.iter().enumerate() {
@@ -63,7 +77,7 @@ impl Profile {
                 "name": self.operations[place.operation as usize].name,
                 "cat": span.kind.name(),
                 "pid": span.worker,
-                "tid": span.kind.role() as u32,
+                "tid": track(span),
                 "ts": micro(span.start),
                 "dur": micro(span.duration()),
                 "args": {"task": span.task, "tile": place.tile},
@@ -84,7 +98,7 @@ impl Profile {
         }
         for (id, (from, to)) in self.arrows().into_iter().enumerate() {
             let arrow = |ph, span: &Span, at| {
-                json!({"ph": ph, "id": id, "name": "needs", "cat": "dependency", "pid": span.worker, "tid": Role::Consume as u32,
+                json!({"ph": ph, "id": id, "name": "needs", "cat": "dependency", "pid": span.worker, "tid": track(span),
                        "ts": micro(at), "bp": "e"})
             };
             // Inside its span, not at the end, which belongs to what follows.

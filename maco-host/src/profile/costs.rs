@@ -6,7 +6,7 @@ use std::path::Path;
 use maco_graph::plan::{Cost, Costs};
 use serde_json::json;
 
-use super::{Profile, Span};
+use super::{Kind, Profile};
 use crate::files::{self, At, COSTS, FileError, Reader};
 
 const VERSION: u64 = 1;
@@ -14,18 +14,19 @@ const HELP: &str = "write the costs again with `profile::write_costs`";
 
 impl Profile {
     /// What a task of each operation and tile cost here, in nanoseconds, and what a hop from worker to worker did: for
-    /// [`crate::PlanOptions::costs`]. Operations that did not run are left out.
+    /// [`crate::PlanOptions::costs`]. Where warps run tasks by themselves, one costs its part of the worker's time, not the time it took: a worker gets as
+    /// many of them done. Operations that did not run are left out.
     pub fn costs(&self) -> Costs {
-        let mut sums: BTreeMap<(&str, &[u32]), (u64, u64)> = BTreeMap::new();
-        for span in self.runs() {
+        let mut sums: BTreeMap<(&str, &[u32]), (f64, f64)> = BTreeMap::new();
+        for (span, share) in self.spans.iter().zip(self.shares()).filter(|(span, _)| span.kind == Kind::Run) {
             let operation = &self.operations[self.tasks[span.task as usize].operation as usize];
             let sum = sums.entry((&operation.name, &operation.tile)).or_default();
-            *sum = (sum.0 + Span::duration(span), sum.1 + 1);
+            *sum = (sum.0 + share, sum.1 + 1.0);
         }
         let entries = sums.into_iter().map(|((task, tile), (time, tasks))| Cost {
             task: task.to_owned(),
             tile: tile.to_vec(),
-            nanoseconds: (time / tasks).max(1),
+            nanoseconds: (time / tasks).round().max(1.0) as u64,
         });
         Costs { hop: self.hop().unwrap_or(Costs::HOP), entries: entries.collect() }
     }

@@ -8,6 +8,7 @@ mod costs;
 mod path;
 mod read;
 pub(crate) mod record;
+mod share;
 mod summary;
 
 use maco_graph::plan::Plan;
@@ -45,7 +46,7 @@ pub struct Profile {
     pub operations: Vec<Operation>,
     /// Every task of the plan, by its number.
     pub tasks: Vec<TaskPlace>,
-    /// By worker and role, then by time.
+    /// By worker and role, then by warp, then by time.
     pub spans: Vec<Span>,
     /// Which tasks wait for which. Waits for rows that only data names are not among them.
     pub dependencies: Vec<Group>,
@@ -205,6 +206,9 @@ impl Kind {
 pub struct Span {
     /// The worker.
     pub worker: u32,
+    /// Of a task that one warp waited for and ran by itself, that consumer warp: up to eight do so at a time. None of what all of them did, and of other
+    /// roles.
+    pub warp: Option<u32>,
     /// What it was; that says whose.
     pub kind: Kind,
     /// Index into [`Profile::tasks`].
@@ -216,6 +220,9 @@ pub struct Span {
 }
 
 impl Span {
+    /// Consumer warps of a worker that [`Span::warp`] may name, from 0 on.
+    pub const WARPS: u32 = maco_device::abi::CONSUMERS / 32;
+
     /// Nanoseconds.
     pub const fn duration(&self) -> u64 {
         self.end - self.start

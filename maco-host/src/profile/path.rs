@@ -1,6 +1,6 @@
 //! The chain of tasks that made a launch last as long as it did.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use super::summary::time;
@@ -49,13 +49,7 @@ impl Profile {
         for (group, last) in self.dependencies.iter().zip(&last) {
             group.consumers.iter().for_each(|&task| waits[task as usize].extend(*last));
         }
-        // The run before each one of the same worker.
-        let mut before = vec![None; self.tasks.len()];
-        let mut by_worker: Vec<&Span> = self.runs().collect();
-        by_worker.sort_by_key(|span| (span.worker, span.start, span.end));
-        for pair in by_worker.windows(2).filter(|pair| pair[0].worker == pair[1].worker) {
-            before[pair[1].task as usize] = Some(pair[0]);
-        }
+        let before = self.before();
         let mut steps = Vec::new();
         let mut current = self.runs().max_by_key(|span| (span.end, span.start)).copied();
         // Clocks of several multiprocessors agree to within a microsecond, so that what came before may seem to have ended later; but
@@ -76,6 +70,27 @@ impl Profile {
         steps.reverse();
         let labels = steps.iter().map(|step| self.label(step.span.task)).collect();
         CriticalPath { steps, elapsed: self.elapsed, labels }
+    }
+
+    /// The run before that of each task on the same worker. A warp that runs tasks by itself comes from its own one before, or from what all warps ran; all
+    /// warps come from whatever any of them ended last.
+    fn before(&self) -> Vec<Option<&Span>> {
+        let mut lists: BTreeMap<(u32, Option<u32>), Vec<&Span>> = BTreeMap::new();
+        self.runs().for_each(|span| lists.entry((span.worker, span.warp)).or_default().push(span));
+        lists.values_mut().for_each(|list| list.sort_by_key(|span| (span.start, span.end)));
+        let mut before = vec![None; self.tasks.len()];
+        for (&(worker, warp), list) in &lists {
+            let last = if warp.is_none() { Some(u32::MAX) } else { None };
+            let others: Vec<&Vec<&Span>> =
+                lists.range((worker, None)..=(worker, last)).filter(|&(&(_, other), _)| other != warp).map(|(_, list)| list).collect();
+            for (place, span) in list.iter().enumerate() {
+                let own = place.checked_sub(1).map(|place| list[place]);
+                let ended = |list: &Vec<&'_ Span>| list.partition_point(|other| other.end <= span.start).checked_sub(1);
+                let others = others.iter().filter_map(|list| Some(list[ended(list)?]));
+                before[span.task as usize] = own.into_iter().chain(others).max_by_key(|span| span.end);
+            }
+        }
+        before
     }
 
     /// Nanoseconds between the end of a task and the begin of another one that had waited for it on another worker: the median. None

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::chrome::VERSION;
-use super::{Busy, Group, Kind, Operation, Profile, Roofline, SERVE, Scheduler, Span, TaskPlace};
+use super::chrome::{FIRST_WARP, VERSION};
+use super::{Busy, Group, Kind, Operation, Profile, Role, Roofline, SERVE, Scheduler, Span, TaskPlace};
 use crate::files::{At, FileError, Reader, TRACE, json};
 
 const HELP: &str = "record and write the trace again with `Profile::write_chrome`";
@@ -124,11 +124,23 @@ impl At<'_> {
         let arguments = At { reader: self.reader, place: format!("{}: args", self.place), object: arguments };
         let task = arguments.below("task", profile.tasks.len() as u64, "a task")?;
         let worker = self.below("pid", profile.workers.into(), "a worker")?;
-        if self.whole("tid")? != kind.role() as u64 {
-            return Err(self.wrong("tid", format!("{}, the track of `{word}`", kind.role() as u32)));
-        }
+        let warp = self.warp(kind)?;
         let start = self.micro("ts")?;
-        Ok(Span { worker, kind, task, start, end: start + self.micro("dur")? })
+        Ok(Span { worker, warp, kind, task, start, end: start + self.micro("dur")? })
+    }
+
+    /// The warp whose track a span of this kind is on, if it is not that of its role.
+    fn warp(&self, kind: Kind) -> Result<Option<u32>, FileError> {
+        let (track, role, consume) = (self.whole("tid")?, kind.role() as u32, kind.role() == Role::Consume);
+        if track == u64::from(role) {
+            return Ok(None);
+        }
+        let warp = track.checked_sub(FIRST_WARP.into()).filter(|&warp| consume && warp < Span::WARPS.into());
+        let expected = || match consume {
+            true => format!("{role}, or of a warp {FIRST_WARP} to {}, the tracks of `{}`", FIRST_WARP + Span::WARPS - 1, kind.name()),
+            false => format!("{role}, the track of `{}`", kind.name()),
+        };
+        warp.map(|warp| Some(warp as u32)).ok_or_else(|| self.wrong("tid", expected()))
     }
 
     /// When a scheduler served, and which one.

@@ -1,10 +1,11 @@
 //! From records in ticks of many clocks to spans on one. What spans mean does not belong here.
 
-use maco_device::abi::{self, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
+use maco_device::abi::{self, KIND_BITS, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
 
 use super::{Busy, Kind, Profile, Scheduler, Span};
 
-/// Ticks by which the first record of a role may lie before the worker's stamp, which is made meanwhile: far more than it takes.
+/// Ticks by which the first record of a role may end before the worker's stamp, which is made meanwhile, and another one before that which lies in front of
+/// it, since a warp looks at its clock before it signals and at the list of records behind that: far more than it takes.
 const EARLY: u32 = 1 << 24;
 
 /// Who records, and how much: what lies where in the memory of a plan's records.
@@ -73,10 +74,15 @@ impl Recorded<'_> {
                 let made = worker.made[role];
                 profile.dropped += u64::from(made.saturating_sub(room));
                 let at = (number * ROLES as usize + role) * room as usize;
+                let from = spans.len();
                 for (record, start, end) in times(worker, first, rate, &self.records[at..at + made.min(room) as usize]) {
-                    let Some(kind) = kind(record.kind) else { continue };
-                    spans.push((start, end, Span { worker: number as u32, kind, task: record.task, start: 0, end: 0 }));
+                    let (Some(kind), warp) = (kind(record.kind), (record.kind >> KIND_BITS).checked_sub(1)) else { continue };
+                    if warp.is_none_or(|warp| warp < Span::WARPS) {
+                        spans.push((start, end, Span { worker: number as u32, warp, kind, task: record.task, start: 0, end: 0 }));
+                    }
                 }
+                // Warps that run tasks by themselves note in one list.
+                spans[from..].sort_by_key(|&(start, end, span)| (span.warp, start, end));
             }
         }
         let mut busy: Vec<Vec<(i64, i64)>> = Vec::new();
@@ -130,20 +136,41 @@ impl Recorded<'_> {
 }
 
 /// The records of one role of `executor`, from when to when each lasted: in nanoseconds from `first`, which may be before the first stamp by a little.
+///
+/// Words of the clock say no more than distances. Each record ends after the one before it, or earlier by at most [`EARLY`]; but what a warp has waited for
+/// lies behind what it then ran, and ends where that began ([`Record`]).
 fn times<'a>(executor: &abi::Profile, first: u64, rate: f64, records: &'a [Record]) -> impl Iterator<Item = (&'a Record, i64, i64)> {
     let begin = (executor.begin.nanoseconds - first) as f64;
     let time = move |ticks: i64| (begin + ticks as f64 * rate).round() as i64;
-    let (mut last, mut ticks) = (executor.begin.ticks as u32, 0i64);
-    records.iter().enumerate().map(move |(position, record)| {
-        let on = record.start.wrapping_sub(last);
-        ticks += if position == 0 && on > u32::MAX - EARLY { i64::from(on as i32) } else { i64::from(on) };
-        last = record.start;
-        (record, time(ticks), time(ticks + i64::from(record.ticks)))
+    let (mut last, mut ended) = (executor.begin.ticks as u32, 0i64);
+    let mut former: Option<(&Record, i64)> = None;
+    records.iter().map(move |record| {
+        let end = record.start.wrapping_add(record.ticks);
+        let begun = former.filter(|(run, _)| is_wait_of(record, run)).map(|(_, start)| start);
+        let until = begun.unwrap_or_else(|| {
+            let on = end.wrapping_sub(last);
+            ended += if on > u32::MAX - EARLY { i64::from(on as i32) } else { i64::from(on) };
+            last = end;
+            ended
+        });
+        let start = until - i64::from(record.ticks);
+        former = Some((record, start));
+        (record, time(start), time(until))
     })
 }
 
+/// Whether a warp noted with `run` that it had waited until then.
+fn is_wait_of(record: &Record, run: &Record) -> bool {
+    record.kind >> KIND_BITS != 0
+        && record.kind ^ run.kind == KIND_WAIT ^ KIND_RUN
+        && record.kind & KIND_MASK == KIND_WAIT
+        && record.task == run.task
+}
+
+const KIND_MASK: u32 = (1 << KIND_BITS) - 1;
+
 fn kind(kind: u32) -> Option<Kind> {
-    match kind {
+    match kind & KIND_MASK {
         KIND_WAIT => Some(Kind::Wait),
         KIND_RUN => Some(Kind::Run),
         KIND_LOAD => Some(Kind::Load),
@@ -199,6 +226,57 @@ mod tests {
         let times: Vec<_> = profile.spans.iter().map(|span| (span.worker, span.start, span.end)).collect();
         assert_eq!(times, [(0, 700, 800), (1, 80, 180)]);
         assert_eq!((profile.elapsed, profile.dropped, &profile.multiprocessors[..]), (2100, 0, &[0, 0][..]));
+    }
+
+    /// Warps note in the order in which they end, what they have waited behind what they have run; the clock's word wraps in the midst of it.
+    #[test]
+    fn warps_note_in_one_list() {
+        let base = (1u64 << 33) - 500;
+        let profiles = [abi::Profile {
+            begin: Stamp { ticks: base, nanoseconds: 7000 },
+            end: Stamp { ticks: base + 100_000, nanoseconds: 107_000 },
+            made: [7, 0, 0],
+            written: 1,
+            ..abi::Profile::default()
+        }];
+        let record = |warp: Option<u32>, kind, task, start: u64, end: u64| Record {
+            start: (base + start) as u32,
+            ticks: (end - start) as u32,
+            kind: kind | warp.map_or(0, |warp| (warp + 1) << KIND_BITS),
+            task,
+        };
+        let mut records = vec![Record::default(); 7 * ROLES as usize];
+        records[..7].copy_from_slice(&[
+            record(None, KIND_RUN, 0, 0, 10),
+            record(Some(3), KIND_RUN, 1, 20, 480),
+            record(Some(0), KIND_RUN, 2, 15, 510),
+            // Ended before the one above, and noted behind it; it has waited since long before that.
+            record(Some(7), KIND_RUN, 3, 490, 505),
+            record(Some(7), KIND_WAIT, 3, 5, 490),
+            // More than [`EARLY`] behind: forward.
+            record(Some(3), KIND_RUN, 4, 90_000_000, 90_000_100),
+            record(Some(3), KIND_WAIT, 4, 480, 90_000_000),
+        ]);
+        let mut profile = Profile { tasks: vec![TaskPlace { operation: 0, tile: vec![] }; 5], ..empty(1) };
+        let shape = Shape { workers: 1, schedulers: 0, room: 7 };
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        let spans: Vec<_> = profile.spans.iter().map(|span| (span.warp, span.kind, span.task, span.start, span.end)).collect();
+        assert_eq!(
+            spans,
+            [
+                (None, Kind::Run, 0, 0, 10),
+                (Some(0), Kind::Run, 2, 15, 510),
+                (Some(3), Kind::Run, 1, 20, 480),
+                (Some(3), Kind::Wait, 4, 480, 90_000_000),
+                (Some(3), Kind::Run, 4, 90_000_000, 90_000_100),
+                (Some(7), Kind::Wait, 3, 5, 490),
+                (Some(7), Kind::Run, 3, 490, 505),
+            ]
+        );
+        // A word that no warp wrote.
+        records[1].kind |= 1 << 31;
+        assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
+        assert_eq!(profile.spans.len(), 6);
     }
 
     #[test]

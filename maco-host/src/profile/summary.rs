@@ -32,14 +32,14 @@ pub struct OperationSummary {
     pub tile: Vec<u32>,
     /// Tasks that were recorded.
     pub tasks: u32,
-    /// Nanoseconds in which they ran, summed over workers.
+    /// Nanoseconds in which they ran, summed over workers; while several warps of a worker run tasks by themselves, each task has its part of the time.
     pub time: u64,
-    /// Nanoseconds of one of them.
+    /// Nanoseconds that one of them lasted, which is not a part.
     pub mean: f64,
     /// The least time in which the workers could have done it, in percent of the time it took them: each counts as one multiprocessor's
     /// share of the device. None where the device, or the bytes, are not known.
     pub roofline: Option<f64>,
-    /// Part of the time that workers spent on it in which they waited until a task might run, in percent.
+    /// Part of the time that workers spent on it in which they waited until a task might run, and ran none, in percent.
     pub wait: f64,
     /// Part of the time from which to which tasks of it ran, on whatever worker, in which tasks of other operations ran too, in percent.
     pub overlap: f64,
@@ -66,23 +66,25 @@ impl Profile {
         #[derive(Clone, Default)]
         struct Sum {
             tasks: u32,
-            time: u64,
-            wait: u64,
+            time: f64,
+            lasted: u64,
+            wait: f64,
             workers: BTreeSet<u32>,
         }
         let mut sums = vec![Sum::default(); self.operations.len()];
-        for span in self.spans.iter().filter(|span| span.kind.role() == Role::Consume) {
+        for (span, share) in self.spans.iter().zip(self.shares()).filter(|(span, _)| span.kind.role() == Role::Consume) {
             let sum = &mut sums[self.tasks[span.task as usize].operation as usize];
             if span.kind == Kind::Wait {
-                sum.wait += span.duration();
+                sum.wait += share;
             } else {
                 sum.tasks += 1;
-                sum.time += span.duration();
+                sum.time += share;
+                sum.lasted += span.duration();
                 sum.workers.insert(span.worker);
             }
         }
         let overlaps = self.overlaps();
-        let total: u64 = sums.iter().map(|sum| sum.time).sum();
+        let total: f64 = sums.iter().map(|sum| sum.time).sum();
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
         let operations = self.operations.iter().zip(&sums).zip(overlaps).map(|((operation, sum), overlap)| {
             let ideal = self.roofline.zip(operation.bytes).map(|(roof, bytes)| {
@@ -94,10 +96,10 @@ impl Profile {
                 name: operation.name.clone(),
                 tile: operation.tile.clone(),
                 tasks: sum.tasks,
-                time: sum.time,
-                mean: sum.time as f64 / f64::from(sum.tasks.max(1)),
-                roofline: ideal.filter(|_| sum.time > 0).map(|ideal| percent(ideal, sum.time as f64)),
-                wait: percent(sum.wait as f64, (sum.wait + sum.time) as f64),
+                time: sum.time.round() as u64,
+                mean: sum.lasted as f64 / f64::from(sum.tasks.max(1)),
+                roofline: ideal.filter(|_| sum.time > 0.0).map(|ideal| percent(ideal, sum.time)),
+                wait: percent(sum.wait, sum.wait + sum.time),
                 overlap,
                 workers: sum.workers.len() as u32,
             }
@@ -112,7 +114,7 @@ impl Profile {
             operations: operations.collect(),
             schedulers: schedulers.collect(),
             elapsed: self.elapsed,
-            busy: percent(total as f64, self.elapsed as f64 * f64::from(self.workers)),
+            busy: percent(total, self.elapsed as f64 * f64::from(self.workers)),
             dropped: self.dropped,
             title: format!("{} on {}: {} workers, {}", self.megakernel, self.device, self.workers, self.schedule),
         }

@@ -83,6 +83,8 @@ const MARGIN: f64 = 10.0;
 /// Room for the names of workers.
 const NAMES: f64 = 130.0;
 const LINE: f64 = 16.0;
+/// Least height of what one warp did: a pixel.
+const WARP: f64 = 1.0;
 
 /// A filled rectangle.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +130,12 @@ impl Scene {
         let roles: Vec<Role> = Role::ALL.into_iter().filter(|&role| profile.spans.iter().any(|span| span.kind.role() == role)).collect();
         let lanes = f64::from(profile.workers) * roles.len().max(1) as f64;
         let lane = (900.0 / lanes).clamp(3.0, 14.0).floor();
-        let row = lane * roles.len().max(1) as f64 + 2.0;
+        // Warps that run tasks by themselves have a part of the consumers' line each, which may have to be higher than others for that.
+        let by_warps = profile.spans.iter().any(|span| span.warp.is_some());
+        let consumers = if by_warps { lane.max(WARP * f64::from(Span::WARPS)) } else { lane };
+        let strip = consumers / f64::from(Span::WARPS);
+        let heights = |roles: &[Role]| roles.iter().map(|&role| if role == Role::Consume { consumers } else { lane }).sum::<f64>();
+        let row = heights(&roles).max(lane) + 2.0;
         let legend_rows = profile.operations.len() as f64;
         let top = MARGIN + 3.0 * LINE;
         // Schedulers have a line each, as far apart as workers: their names must fit.
@@ -144,7 +151,13 @@ impl Scene {
         let x = |time: u64| NAMES + MARGIN + time as f64 * scale;
         let y = |worker: u32, role: Role| {
             let place = roles.iter().position(|&known| known == role).unwrap_or(0);
-            top + row * f64::from(worker) + lane * place as f64
+            top + row * f64::from(worker) + heights(&roles[..place])
+        };
+        // Where a span is drawn: its upper edge, and how high it is.
+        let place = |span: &Span| {
+            let role = span.kind.role();
+            let (y, height) = (y(span.worker, role), if role == Role::Consume { consumers } else { lane });
+            span.warp.map_or((y, height), |warp| (y + strip * f64::from(warp), strip))
         };
         scene.label(MARGIN, MARGIN, format!("{} on {}: {:.2} µs", profile.megakernel, profile.device, profile.elapsed as f64 / 1e3));
         scene.axis(profile.elapsed, top - LINE, bottom, x);
@@ -173,12 +186,13 @@ impl Scene {
             let operation = profile.tasks[span.task as usize].operation as usize;
             let colour = if span.kind == Kind::Wait { WAITING } else { COLOURS[operation % COLOURS.len()] };
             let (left, right) = (x(span.start), x(span.end));
+            let (y, height) = place(span);
             let rectangle = Rectangle {
                 x: left,
-                y: y(span.worker, role),
+                y,
                 // Nothing is so short that it is not seen.
                 width: (right - left).max(0.5),
-                height: lane,
+                height,
                 colour: if role == Role::Consume { colour } else { pale(colour) },
                 title: Some(title(profile, span)),
             };
@@ -186,7 +200,10 @@ impl Scene {
         }
         if critical_path {
             let steps = profile.critical_path().steps;
-            let middle = |span: &Span| y(span.worker, Role::Consume) + lane / 2.0;
+            let middle = |span: &Span| {
+                let (y, height) = place(span);
+                y + height / 2.0
+            };
             for step in &steps {
                 let at = middle(&step.span);
                 scene.strokes.push(Stroke { from: (x(step.span.start), at), to: (x(step.span.end), at), colour: PATH });
@@ -196,7 +213,7 @@ impl Scene {
                 scene.strokes.push(Stroke { from: (x(from.end), middle(from)), to: (x(to.start), middle(to)), colour: PATH });
             }
         }
-        scene.legend(profile, &roles, bottom + LINE);
+        scene.legend(profile, &roles, by_warps, bottom + LINE);
         scene
     }
 
@@ -208,7 +225,7 @@ impl Scene {
     /// pictures of long launches stay small.
     fn add(&mut self, new: Rectangle) {
         if let Some(last) = self.rectangles.last_mut()
-            && (last.y, last.colour) == (new.y, new.colour)
+            && (last.y, last.height, last.colour) == (new.y, new.height, new.colour)
             && last.x <= new.x
             && new.x - (last.x + last.width) < 0.25
             && (last.width < 1.0 || new.width <= 0.5)
@@ -237,10 +254,11 @@ impl Scene {
         }
     }
 
-    fn legend(&mut self, profile: &Profile, roles: &[Role], mut y: f64) {
+    fn legend(&mut self, profile: &Profile, roles: &[Role], by_warps: bool, mut y: f64) {
         let names: Vec<&str> = roles.iter().map(|role| role.name()).collect();
         let serving = if profile.schedulers.is_empty() { "" } else { "; dark grey: a scheduler serves" };
-        self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting{serving}", names.join(", ")));
+        let warps = if by_warps { format!("; narrow: one of {} warps", Span::WARPS) } else { String::new() };
+        self.label(MARGIN, y, format!("lines of a worker: {}; light grey: waiting{warps}{serving}", names.join(", ")));
         for (index, operation) in profile.operations.iter().enumerate() {
             y += LINE;
             let colour = COLOURS[index % COLOURS.len()];
@@ -251,7 +269,8 @@ impl Scene {
 }
 
 fn title(profile: &Profile, span: &Span) -> String {
-    format!("{} {}: {}", span.kind.name(), profile.label(span.task), when(span.start, span.duration()))
+    let warp = span.warp.map_or_else(String::new, |warp| format!(", warp {warp}"));
+    format!("{} {}{warp}: {}", span.kind.name(), profile.label(span.task), when(span.start, span.duration()))
 }
 
 fn when(start: u64, duration: u64) -> String {

@@ -5,7 +5,7 @@ mod rounds;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use maco::profile::{Busy, Kind, Profile, Span};
+use maco::profile::{Busy, Kind, Profile, Role, Span};
 use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
 use profiled::kernels::{LINKS, chain, layers};
 
@@ -31,9 +31,12 @@ fn sound(plan: &Plan, profile: &Profile) {
     assert_eq!(profile.edges().count() as u64, plan.edges());
     for worker in 0..profile.workers {
         for kind in [Kind::Run, Kind::Load, Kind::Store] {
-            let own: Vec<&Span> = profile.spans.iter().filter(|span| span.worker == worker && span.kind.role() == kind.role()).collect();
-            assert!(own.windows(2).all(|pair| pair[0].end <= pair[1].start), "spans of one role follow one another");
-            assert!(own.iter().map(|span| span.duration()).sum::<u64>() <= profile.elapsed, "they fit the launch");
+            for warp in std::iter::once(None).chain((0..Span::WARPS).map(Some)) {
+                let own = profile.spans.iter().filter(|span| (span.worker, span.kind.role(), span.warp) == (worker, kind.role(), warp));
+                let own: Vec<&Span> = own.collect();
+                assert!(own.windows(2).all(|pair| pair[0].end <= pair[1].start), "spans of one role, or of one warp, follow one another");
+                assert!(own.iter().map(|span| span.duration()).sum::<u64>() <= profile.elapsed, "they fit the launch");
+            }
         }
     }
     if plan.device().is_gpu() {
@@ -49,6 +52,7 @@ fn sound(plan: &Plan, profile: &Profile) {
             assert!(stored == 1 || stored == 0 && in_run, "task {task} ended {stored} times");
         }
     }
+    assert!(profile.summary().busy <= 100.001, "a worker's time is there once");
     let path = profile.critical_path();
     assert!(path.running() <= profile.elapsed + apart && !path.steps.is_empty());
 }
@@ -204,6 +208,36 @@ fn gpu_schedulers_serve_between_tasks() {
     served(&Device::gpu(0).expect("a GPU"));
 }
 
+/// Tasks of one warp are run, and noted, by several warps of a worker, as where nothing is recorded; all others by all of them. `all` are the warps that may note.
+fn by_warps(device: &Device, pipelined: bool, all: &BTreeSet<u32>) {
+    for schedule in [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
+        let options = PlanOptions::new().workers(1).schedule(schedule).pipelined(pipelined);
+        let (plan, profile) = profile_layers(device, [128, 128, 128], &options);
+        sound(&plan, &profile);
+        let mut warps = BTreeSet::new();
+        for span in profile.spans.iter().filter(|span| span.kind.role() == Role::Consume) {
+            let operation = &profile.operations[profile.tasks[span.task as usize].operation as usize];
+            assert_eq!(span.warp.is_some(), operation.name == "keep", "{span:?} of {}", operation.name);
+            warps.extend(span.warp);
+        }
+        // Where tasks are claimed or pushed, the slot says whose they are, and others lie between them.
+        assert!(warps.is_subset(all) && warps.len() > 1, "{schedule:?}: {warps:?}");
+        assert!(schedule != Schedule::Static || warps == *all, "{warps:?}");
+    }
+}
+
+/// Each of the two threads is four warps, of which the first one notes.
+#[test]
+fn cpu_warps_note_for_themselves() {
+    by_warps(&Device::cpu_with(6), true, &BTreeSet::from([0, 4]));
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_warps_note_for_themselves() {
+    by_warps(&Device::gpu(0).expect("a GPU"), false, &(0..8).collect());
+}
+
 #[test]
 fn cpu_profiles_are_sound() {
     let device = Device::cpu_with(8);
@@ -235,7 +269,9 @@ fn ordinary_code_has_no_instruction_of_the_profiler() {
         // Without a table of lines nothing would come from anywhere.
         assert!(ordinary.contains(".loc") && ordinary.contains("maco-device/src/worker/cta.rs\""), "{} has no lines", path.display());
         assert_eq!(profiler_files(&ordinary), BTreeSet::new(), "{} has instructions of the profiler", path.display());
-        assert_eq!(profiler_files(&recording), BTreeSet::from(["profile.rs", "profile/served.rs"]), "{}", path.display());
+        // The table is that of both entries.
+        let files = BTreeSet::from(["profile.rs", "profile/alone.rs", "profile/served.rs"]);
+        assert_eq!(profiler_files(&recording), files, "{}", path.display());
         entries += 1;
     }
     assert_eq!(entries, 2);

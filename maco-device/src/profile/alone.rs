@@ -1,0 +1,98 @@
+//! What a warp notes of the tasks that it runs by itself, as up to eight of a worker do at a time: when it waited, and ran. What all consumers note
+//! together does not belong here.
+//!
+//! Warps share the list of records, in which each claims places by an addition. From when on a warp waits and runs is in its registers: a word of shared
+//! memory for each of them is not there, and such bodies leave registers enough.
+
+use crate::abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
+use crate::hardware::{special, warp};
+use crate::role::arena::Arena;
+
+/// A tick; nothing where nothing is noted, so that ordinary code is the same as without it.
+#[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
+#[derive(Clone, Copy)]
+struct Tick(u32);
+#[cfg(not(any(maco_profile, not(target_arch = "nvptx64"))))]
+#[derive(Clone, Copy)]
+struct Tick;
+
+impl Tick {
+    #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
+    const NEVER: Tick = Tick(0);
+    #[cfg(not(any(maco_profile, not(target_arch = "nvptx64"))))]
+    const NEVER: Tick = Tick;
+
+    #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
+    #[inline(always)]
+    fn now() -> Tick {
+        Tick(special::clock() as u32)
+    }
+    #[cfg(not(any(maco_profile, not(target_arch = "nvptx64"))))]
+    #[inline(always)]
+    fn now() -> Tick {
+        Tick
+    }
+}
+
+/// Since when a warp has had no task of its own to run, and until when it has waited for the next one.
+#[derive(Clone, Copy)]
+pub struct Alone {
+    since: Tick,
+    began: Tick,
+}
+
+impl Alone {
+    /// Of a kernel without such tasks.
+    pub const NEVER: Alone = Alone { since: Tick::NEVER, began: Tick::NEVER };
+
+    /// The warp turns to such tasks now.
+    #[inline(always)]
+    pub fn turn() -> Alone {
+        let since = Tick::now();
+        Alone { since, began: since }
+    }
+
+    /// It has waited until now for the next one.
+    #[inline(always)]
+    pub fn waited(&mut self) {
+        self.began = Tick::now();
+    }
+
+    /// It has run it until now. What comes of it is written when nobody waits for the task any more.
+    #[inline(always)]
+    pub fn ran(self) -> Ended {
+        Ended { alone: self, now: Tick::now() }
+    }
+}
+
+/// See [`Alone::ran`].
+pub struct Ended {
+    alone: Alone,
+    now: Tick,
+}
+
+impl Ended {
+    /// Writes down that it was the task of this number in the plan, and how long the warp had waited for it, if it had. The next one's time begins where
+    /// this one's ended.
+    ///
+    /// # Safety
+    /// The whole warp calls, behind [`super::init`].
+    #[inline(always)]
+    pub unsafe fn note(self, arena: Arena, task: u32) -> Alone {
+        let Ended { alone: Alone { since, began }, now } = self;
+        #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
+        if warp::lane_again() == 0 {
+            let by = (warp::consumer() + 1) << KIND_BITS;
+            let waited = since.0 != began.0;
+            // SAFETY: passed on from the caller; places that were claimed are this warp's own.
+            unsafe {
+                let made = super::claim(arena, waited as u32 + 1);
+                super::put(arena, ROLE_CONSUME, made, [began.0, now.0.wrapping_sub(began.0), KIND_RUN | by, task]);
+                if waited {
+                    super::put(arena, ROLE_CONSUME, made + 1, [since.0, began.0.wrapping_sub(since.0), KIND_WAIT | by, task]);
+                }
+            }
+        }
+        Alone { since: now, began: now }
+    }
+}
