@@ -6,6 +6,8 @@ pub const BYTES: u32 = 56;
 
 pub unsafe fn clear(_: Arena) {}
 
+pub unsafe fn turn(_: Arena) {}
+
 pub unsafe fn waited(_: Arena, _: u32) {}
 
 pub unsafe fn ran(_: Arena, _: u32) -> Ran {
