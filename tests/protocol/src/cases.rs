@@ -143,6 +143,12 @@ pub fn ahead_in_a_chain() -> Model {
     Model { ahead: true, preemptions: 1, settled: 8, ..pushed(chain()) }
 }
 
+/// Two tasks are pushed ahead in one turn, behind one release, each to wait for the one before. Four threads: nobody is interrupted; random plans have more.
+pub fn several_ahead() -> Model {
+    let plan = Plan::new(&[(&[0], &[1]), (&[1], &[2])], &[&[0], &[1], &[2]]);
+    Model { ahead: true, preemptions: 0, settled: 6, ..pushed(plan) }
+}
+
 /// A task that reads from two, one of which has been heard of when it is pushed.
 pub fn ahead_of_the_last() -> Model {
     Model { ahead: true, preemptions: 1, settled: 3, ..pushed(join()) }

@@ -32,8 +32,7 @@ const GATED: Model = Model { consumers: Consumers::Gated, preemptions: 0, ..ONE 
 /// A signal that does not come: the deadline is told, and the task behind, which waits for nothing, does not run.
 const LOST: Model = Model { deadline: true, ..Model::new(&[&[0], &[]], 0) };
 /// A CTA stops right behind the publication of a task. There is no gate, and so no need of the fence of who stops, which would release too.
-const PUBLISHED: Model =
-    Model { consumers: Consumers::Waiting, lack: Some(Lack::SequentialOfController), ..stopped(1, &[&[]], 0, 1) };
+const PUBLISHED: Model = Model { consumers: Consumers::Waiting, lack: Some(Lack::SequentialOfController), ..stopped(1, &[&[]], 0, 1) };
 /// A deadline that passes though the signal comes, now or then; and one that does so to consumers at a gate.
 const EARLY: Model = Model { deadline: true, preemptions: 1, ..Model::new(&[&[0], &[]], 1) };
 const EARLY_AT_A_GATE: Model = Model { consumers: Consumers::Gated, preemptions: 0, ..EARLY };

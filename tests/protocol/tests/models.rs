@@ -34,6 +34,7 @@ models! {
     full_mailbox
     ahead_of_one
     ahead_in_a_chain
+    several_ahead
     ahead_of_the_last
     ahead_in_a_diamond
     ahead_of_a_message

@@ -45,8 +45,8 @@ mutations! {
     without_acquire_in_wait: Mutation::NoAcquire(Role::Worker) => producer_and_consumer two_producers diamond_in_lists three_waits drain tickets;
     without_acquire_in_pop: Mutation::NoAcquire(Role::Worker) => pushed_join pushed_diamond two_schedulers;
     without_acquire_of_what_to_wait_for: Mutation::NoAcquireOfUntil => ahead_of_one;
-    without_acquire_behind_that_wait: Mutation::NoAcquireOfEnded => ahead_of_one ahead_in_a_chain ahead_of_the_last;
-    without_release_of_what_to_wait_for: Mutation::NoReleaseOfUntil => ahead_of_one;
+    without_acquire_behind_that_wait: Mutation::NoAcquireOfEnded => ahead_of_one ahead_in_a_chain several_ahead ahead_of_the_last;
+    without_release_of_what_to_wait_for: Mutation::NoReleaseOfUntil => ahead_of_one several_ahead;
     without_release_of_a_count: Mutation::NoRelease(Role::Worker) => ahead_of_one ahead_in_a_chain;
     without_clearing_the_counts: Mutation::KeepCounters => two_launches_ahead;
     without_acquire_in_hear: Mutation::NoAcquire(Role::Scheduler) => pushed_join pushed_diamond two_schedulers;
