@@ -343,8 +343,9 @@ impl Rules<'_, '_, '_> {
         let flow = &self.flow;
         // A look, between release and signal, at whether there is room for it.
         let room = |at: usize| flow.meets(at, Way::Backward, RELEASE, |s| WAIT(s) || ACQUIRE(s));
-        // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between.
-        const LATE: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx");
+        // Before whoever waits for it is let go, before it waits itself, and before a task's body; a mere look at an mbarrier may be between. Whoever stops
+        // the CTA acquires what has begun: that fence, behind the one that closes the gates, is of no poll before it.
+        const LATE: Is = |s| ARRIVE(s) || op(s, "mbarrier.try_wait") || op(s, "brx") || SEQUENTIAL(s);
         // A warp that goes round until it sees a value meets before it goes on, and so do consumers at a gate; a scheduler's sweep meets on the way.
         const THROUGH: Is = |s| LATE(s) || MET_WARP(s);
         let rounds: Vec<(usize, BTreeSet<usize>)> =
@@ -385,7 +386,7 @@ impl Rules<'_, '_, '_> {
             let value = operands(self.flow.statements[*at].text).last().and_then(|value| self.flow.constants(*at, value));
             value.is_some_and(|numbers| numbers.contains(&STOP))
         };
-        for at in self.flow.all(|s| op(s, "st.shared")).into_iter().filter(stops).collect::<Vec<_>>() {
+        for at in self.flow.all(HALTS).into_iter().filter(stops).collect::<Vec<_>>() {
             if !self.flow.meets(at, Way::Backward, SEQUENTIAL, NEVER) {
                 self.broken(
                     at,

@@ -18,6 +18,8 @@ pub(super) const PROXY_GLOBAL: Is = |s| s.opcode() == "fence.proxy.async.global"
 pub(super) const PROXY_SHARED: Is = |s| s.opcode() == "fence.proxy.async.shared::cta";
 pub(super) const PROXY_MAP: Is = |s| s.opcode() == "fence.proxy.tensormap::generic.acquire.gpu";
 pub(super) const SEQUENTIAL: Is = |s| s.opcode() == "fence.sc.cta";
+/// Of the halt word; and of notices, whose value is no constant.
+pub(super) const HALTS: Is = |s| op(s, "st.release.cta.shared");
 pub(super) const INIT: Is = |s| op(s, "mbarrier.init");
 /// Of the runtime; those of bodies at their own barriers say `.release` and `.acquire`.
 pub(super) const ARRIVE: Is = |s| op(s, "mbarrier.arrive") && !part(s, "release");

@@ -169,7 +169,7 @@ st.relaxed.sys.u32 [%rd14], %r27;
 st.release.sys.u32 [%rd13], %r28;
 fence.sc.cta; // of a stop
 mov.b32 %r33, 2;
-st.shared.b32 [%r34], %r33;
+st.release.cta.shared::cta.b32 [%r34], %r33;
 $END:
 bar.sync 0;
 ";
