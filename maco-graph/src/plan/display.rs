@@ -44,8 +44,8 @@ impl Display for Plan {
                     by => write!(f, "  made by {}", numbers(by))?,
                 },
             }
-            if let Some(made) = planned.prologue {
-                write!(f, "  makes #{made}")?;
+            if let Some(norm) = planned.norm {
+                write!(f, "  makes #{norm}")?;
             }
             if call.drain && schedule == Schedule::Static {
                 write!(f, "  drained")?;
@@ -91,9 +91,9 @@ impl Plan {
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
-            let made = match (&self.made_by(index as u32)[..], planned.prologue) {
+            let made = match (&self.made_by(index as u32)[..], planned.norm) {
                 ([], None) => String::new(),
-                ([], Some(made)) => format!("\nmakes #{made}"),
+                ([], Some(norm)) => format!("\nmakes #{norm}"),
                 (by, _) => format!("\nmade by {}", numbers(by)),
             };
             let label = format!(
