@@ -1,10 +1,12 @@
 //! Results of other elements than the factors, in every form, against `f64`: each sum is rounded once.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
+mod turned;
 
 use maco::{Tensor, bf16, f16};
 use products::casts::{narrowed, planes, widened};
 use support::{Kind, Number, Numbers, Place, near, poisoned, upload};
+use turned::{turned, turned_planes};
 
 on_every_device! {
     wider up to [150, 300, 200], edges FORMS;
@@ -20,16 +22,6 @@ const PLANES: [[u64; 4]; 5] = [[0, 8, 8, 8], [1, 1, 1, 1], [3, 64, 128, 64], [2,
 /// The numbers of a matrix.
 fn values<E: Number>(data: &[E]) -> Vec<f64> {
     data.iter().map(|value| value.to64()).collect()
-}
-
-/// `rows` × `cols`, transposed.
-fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
-}
-
-/// Matrices of `rows` × `cols`, each transposed.
-fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
 }
 
 /// y = x · wᵀ of rows of K: the error of a sum in `f32`, and one rounding. `weights` is the row of `w` that makes element (row, col).

@@ -2,11 +2,13 @@
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
+mod turned;
 
 use gate::gated;
 use maco::{PlanOptions, Schedule, Tensor, bf16, f16};
 use products::kernels::{self, batched, batched_bf16, forms, forms_f16, grouped, moe, routed, sorted};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, upload};
+use turned::{turned, turned_planes};
 
 on_every_device! {
     every_form up to [150, 300, 200], edges FORMS;
@@ -54,16 +56,6 @@ fn check<E: Number>(y: &Tensor<E>, cols: u64, k: u64, a: impl Fn(usize, usize) -
     };
     let error = |at: usize| (k as f64 + 16.0) * 2f64.powi(-24) * terms(at).map(f64::abs).sum::<f64>();
     near(y, |at| terms(at).sum(), 0.0, error, what);
-}
-
-/// `rows` × `cols`, transposed.
-fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
-}
-
-/// Matrices of `rows` × `cols`, each transposed.
-fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
 }
 
 fn every_form(place: &Place, sizes: [u64; 3], seed: u64) {

@@ -2,11 +2,13 @@
 mod gate;
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
+mod turned;
 
 use gate::gated;
 use maco::{Tensor, bf16};
 use products::kernels::{batched_f32, chain_f32, forms_f32, gated_f32, grouped_f32, mixed};
 use support::{Kind, Number, Numbers, Place, bits, exact, kind, near, poisoned, upload};
+use turned::{turned, turned_planes};
 
 on_every_device! {
     every_form up to [150, 300, 200], edges FORMS;
@@ -39,16 +41,6 @@ fn dot(k: u64, unit: f64, terms: impl Iterator<Item = f64>) -> (f64, f64) {
 fn products<E: Number>(x: &[E], w: &[E], n: u64, k: u64, unit: f64) -> impl Fn(usize) -> (f64, f64) {
     let (n, step) = (n as usize, k as usize);
     move |at| dot(k, unit, x[at / n * step..][..step].iter().zip(&w[at % n * step..][..step]).map(|(x, w)| x.to64() * w.to64()))
-}
-
-/// `rows` × `cols`, transposed.
-fn turned<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    (0..cols).flat_map(|col| (0..rows).map(move |row| data[(row * cols + col) as usize])).collect()
-}
-
-/// Matrices of `rows` × `cols`, each transposed.
-fn turned_planes<E: Number>(data: &[E], rows: u64, cols: u64) -> Vec<E> {
-    data.chunks((rows * cols).max(1) as usize).flat_map(|plane| turned(plane, rows, cols)).collect()
 }
 
 /// The nearest number with 10 bits of fraction, ties to even; by arithmetic, not on bits as the executors do.
