@@ -82,7 +82,12 @@ impl Build {
         let result = self.device_half(&package, &mut sources);
         sources.report();
         match result {
-            Ok(code) => {
+            Ok(None) => embed::write(
+                &package.out,
+                &self.crate_path,
+                Device::Missing("this program was built with MACO_DEVICE=check, which looks for errors alone; build it again without"),
+            ),
+            Ok(Some(code)) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
                 embed::write(&package.out, &self.crate_path, Device::Code(&code.ordinary, code.profiled.as_ref()))
             }
@@ -104,7 +109,8 @@ impl Build {
         }
     }
 
-    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Both, Error> {
+    /// The device half, compiled, or with `MACO_DEVICE=check` looked at.
+    fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Option<Both>, Error> {
         let toolchain = toolchain::find()?;
         let core = core_cache::ensure(&toolchain)?;
         // Debug and release builds of one package may run at once.
@@ -114,6 +120,10 @@ impl Build {
         let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
+        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "check") {
+            sources.files.extend(dependencies.sources);
+            return cargo::check(&toolchain, &core, package, &device).map(|()| None);
+        }
         let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
         let output = make(Variant::Ordinary).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         // What was written on the way is newer than the build script's begin: it would run again the next time.
@@ -129,7 +139,7 @@ impl Build {
         } else {
             None
         };
-        Ok(Both { ordinary, profiled })
+        Ok(Some(Both { ordinary, profiled }))
     }
 }
 

@@ -50,27 +50,7 @@ pub(crate) fn build(
     device: &DeviceCrate,
     variant: Variant,
 ) -> Result<Output, Error> {
-    let output = |network| {
-        let mut command = command(toolchain, core, package, device, variant);
-        let program = command.get_program().to_string_lossy().into_owned();
-        command.args(network).args(["--", "--cfg=maco_root", "--emit=asm,link"]);
-        command.output().map_err(|error| Error::Program { program, output: error.to_string() })
-    };
-    // Offline first: the host build has fetched everything but what only the device needs.
-    let mut result = output(Some("--offline"))?;
-    if !result.status.success() && String::from_utf8_lossy(&result.stderr).contains("offline") {
-        result = output(None)?;
-    }
-    let log = String::from_utf8_lossy(&result.stderr);
-    if !result.status.success() {
-        let errors = diagnostics(&String::from_utf8_lossy(&result.stdout));
-        if errors.is_empty() {
-            let lines = log.lines().filter(|line| !line.trim_start().starts_with("Running ") && !line.trim_start().starts_with("Fresh "));
-            let output = lines.collect::<Vec<_>>().join("\n");
-            return Err(Error::Program { program: "cargo rustc (device half)".to_owned(), output });
-        }
-        return Err(Error::Device(errors));
-    }
+    let log = run(|| command(toolchain, core, package, device, variant, "release"), &["--emit=asm,link"])?;
     let release = target_dir(package, variant).join(TARGET).join("release");
     let ptx = read(&release.join("deps").join(format!("{}.s", device.library)))?;
     // Without a linker there is no linked file, and cargo would build again to get one.
@@ -83,12 +63,44 @@ pub(crate) fn build(
     Ok(Output { ptx, sources, invocation })
 }
 
+/// Looks for errors in the device crate, and makes no code: takes seconds.
+pub(crate) fn check(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<(), Error> {
+    run(|| command(toolchain, core, package, device, Variant::Ordinary, "check"), &[]).map(drop)
+}
+
+/// Runs what `command` gives, with more `flags` for the device crate alone; what it said.
+fn run(command: impl Fn() -> Command, flags: &[&str]) -> Result<String, Error> {
+    let output = |network| {
+        let mut command = command();
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.args(network).args(["--", "--cfg=maco_root"]).args(flags);
+        command.output().map_err(|error| Error::Program { program, output: error.to_string() })
+    };
+    // Offline first: the host build has fetched everything but what only the device needs.
+    let mut result = output(Some("--offline"))?;
+    if !result.status.success() && String::from_utf8_lossy(&result.stderr).contains("offline") {
+        result = output(None)?;
+    }
+    let log = String::from_utf8_lossy(&result.stderr).into_owned();
+    if result.status.success() {
+        return Ok(log);
+    }
+    let errors = diagnostics(&String::from_utf8_lossy(&result.stdout));
+    if errors.is_empty() {
+        let lines = log.lines().filter(|line| !line.trim_start().starts_with("Running ") && !line.trim_start().starts_with("Fresh "));
+        let output = lines.collect::<Vec<_>>().join("\n");
+        return Err(Error::Program { program: "cargo rustc (device half)".to_owned(), output });
+    }
+    Err(Error::Device(errors))
+}
+
 /// Whether device code is for NVIDIA's racecheck.
 pub fn sanitized() -> bool {
     std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1")
 }
 
-fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate, variant: Variant) -> Command {
+/// Cargo on the device crate, with one of cargo's profiles.
+fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate, variant: Variant, profile: &str) -> Command {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
@@ -105,7 +117,7 @@ fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &Devic
         .current_dir(&package.root)
         // Encoded flags win over those of a configuration file, which are for the host.
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
-        .args(["rustc", "--lib", "--release", "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
+        .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)
         .arg("--target-dir")
         .arg(target_dir(package, variant));

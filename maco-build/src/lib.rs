@@ -18,6 +18,7 @@
 //! | variable | effect |
 //! |---|---|
 //! | `MACO_DEVICE=skip` | no device code; the CPU works (for editors, docs builds and measuring) |
+//! | `MACO_DEVICE=check` | no device code either, but errors in kernels are found, in seconds; rules of PTX, registers and spills are not looked at |
 //! | `MACO_REQUIRE_GPU=1` | a missing device toolchain is an error instead of a warning (for CI) |
 //! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |

@@ -156,6 +156,13 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
     assert!(broken.contains("user/src/kernels.rs:5:") && broken.contains("cannot add `char` to `u32`"), "{broken}");
     assert!(!broken.contains("failed to run custom build command"), "{broken}");
 
+    // No code is made to find them.
+    let checked = user.run(&[("MACO_DEVICE", "check")]).unwrap_err();
+    assert!(checked.contains("user/src/kernels.rs:5:") && checked.contains("cannot add `char` to `u32`"), "{checked}");
+    user.write("user/src/kernels.rs", KERNEL);
+    let checked = user.run(&[("MACO_DEVICE", "check")]).unwrap();
+    assert!(checked.contains("MACO_DEVICE=check") && !checked.contains(".entry"), "{checked}");
+
     // So do broken rules of the PTX: this one compiles.
     user.write(
         "user/src/kernels.rs",

@@ -57,6 +57,17 @@ impl Package {
         ["--manifest-path".into(), self.manifest.clone(), "--target-dir".into(), lanes::target_of(self.lane)]
     }
 
+    /// What cargo's build script of it gets to know, see [`Package::is_only_checked`].
+    pub fn environment(&self) -> Option<(&'static str, &'static str)> {
+        self.is_only_checked().then_some(("MACO_DEVICE", "check"))
+    }
+
+    /// Whether tests and lint only look for errors in its kernels: `MACO_ONLY_CHECK` names it, in a list with commas. What is bundled is compiled
+    /// nevertheless.
+    pub fn is_only_checked(&self) -> bool {
+        env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == self.name))
+    }
+
     /// Where the package is.
     pub fn directory(&self) -> &Path {
         self.manifest.parent().unwrap_or(root())
@@ -100,7 +111,7 @@ pub fn beside() -> Result<Vec<Package>, Failure> {
     manifests.retain(|manifest| manifest.is_file());
     manifests.sort();
     let mut packages = manifests.into_iter().map(Package::at).collect::<Result<Vec<_>, _>>()?;
-    let work: Vec<usize> = packages.iter().map(|package| 1 + package.kernels()).collect();
+    let work: Vec<usize> = packages.iter().map(|package| if package.is_only_checked() { 1 } else { 1 + package.kernels() }).collect();
     for (package, lane) in packages.iter_mut().zip(lanes::spread(&work, lanes::count())) {
         package.lane = lane;
     }

@@ -69,7 +69,7 @@ fn cargo_test(suite: Option<&Package>, gpu: bool) -> Command {
     let mut command = cargo(&["test"]);
     match suite {
         None => command.arg("--workspace"),
-        Some(package) => command.args(package.arguments()),
+        Some(package) => command.args(package.arguments()).envs(package.environment()),
     };
     command.env("MACO_GPU_TESTS", if gpu { "1" } else { "0" });
     command

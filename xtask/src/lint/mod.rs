@@ -27,7 +27,10 @@ pub fn lint() -> Result<(), Failure> {
         check(format!("format of {}", package.name), run(format.arg(&package.manifest)));
     }
     check("clippy".to_owned(), run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])));
-    let clippy = |package: &Package| run(cargo(&["clippy"]).args(package.arguments()).args(["--all-targets", "--", "-D", "warnings"]));
+    let clippy = |package: &Package| {
+        let mut clippy = cargo(&["clippy"]);
+        run(clippy.args(package.arguments()).envs(package.environment()).args(["--all-targets", "--", "-D", "warnings"]))
+    };
     for (package, result) in packages.iter().zip(lanes::each(&packages, clippy)) {
         check(format!("clippy of {}", package.name), result);
     }
