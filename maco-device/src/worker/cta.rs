@@ -40,6 +40,33 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
     }
 }
 
+/// The tasks of `C` in `F` that map one tensor.
+struct Mapped<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Filter for Mapped<C, F> {
+    const MASK: u128 = C::MAPS & F::MASK;
+}
+
+impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
+    const MAPS: bool = C::MAPS & F::MASK != 0 && C::PRODUCTS & F::MASK != 0;
+
+    #[inline(always)]
+    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe { map::<C, F>(launch, n, staged) }
+    }
+}
+
+/// A function of its own, called where a consumer holds nearly nothing: what it takes of registers, no product has less of.
+///
+/// # Safety
+/// As of [`roles::map`].
+#[inline(never)]
+unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32, staged: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { roles::map(launch, n, staged, Compiled::<C, Mapped<C, F>>(PhantomData)) }
+}
+
 /// Runs a CTA: the body of every device entry.
 ///
 /// # Safety

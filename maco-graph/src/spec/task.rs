@@ -233,6 +233,13 @@ pub enum TaskKind {
     /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map` or `rows`, once, and
     /// nothing else of its `cta`).
     Tiled,
+    /// As [`TaskKind::Tiled`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    Map {
+        /// Which tensor parameter `f` is of.
+        x: u8,
+        /// Which tensor parameter is the result.
+        y: u8,
+    },
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
     Streamed {
         /// Which tensor parameter.
@@ -328,7 +335,16 @@ impl TaskSpec {
 
     /// Whether tiles that it reads may come through the ring.
     pub const fn reads_tiles(&self) -> bool {
-        matches!(self.kind, TaskKind::Tiled | TaskKind::Norm { .. } | TaskKind::Elementwise)
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Map { .. } | TaskKind::Norm { .. } | TaskKind::Elementwise)
+    }
+
+    /// Which tensor parameter it maps to which, value by value, if it does nothing else.
+    pub const fn map(&self) -> Option<(usize, usize)> {
+        match self.kind {
+            TaskKind::Map { x, y } => Some((x as usize, y as usize)),
+            TaskKind::Elementwise if self.params.len() == 2 => Some((0, 1)),
+            _ => None,
+        }
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.

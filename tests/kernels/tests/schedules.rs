@@ -213,8 +213,8 @@ fn a_long_chain(device: &Device) {
 /// 400 calls of tasks of one warp, a row each, and among them some of all threads: what a scheduler pushes ahead waits in a warp, or in the fetcher.
 fn a_chain_of_warps(device: &Device) {
     // Racecheck does not get through the long one in ten minutes.
-    let calls = if support::rounds::short() { 60 } else { 400 };
-    let sum = calls as f32 * 3.0 + (calls / 10) as f32;
+    let calls = if support::rounds::short() { 60u32 } else { 400 };
+    let sum = f64::from(calls * 3 + calls / 10);
     sums_to(device, 1.0 + sum, |graph, x, z| {
         let y = graph.elementwise(&tasks::copy::SPEC, x);
         for call in 0..calls {
