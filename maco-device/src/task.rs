@@ -275,6 +275,13 @@ pub const fn products<C: Callable>(base: u32) -> u128 {
     of_caller::<C>(C::PRODUCTS, base)
 }
 
+/// Whether products of `C` make maps of their factors, of the instances in `mask`: what the planner goes by, and who has the code for it.
+/// Beside tasks of one warp there are none. What a consumer asks about those before a body keeps all predicates busy, so one question more costs a register in
+/// every body, and the products of the largest tiles have none to spare.
+pub const fn makes_maps<C: Callable>(mask: u128) -> bool {
+    C::NARROW == 0 && C::MAPS & mask != 0 && C::PRODUCTS & mask != 0
+}
+
 const fn of_caller<C: Callable>(instances: u128, base: u32) -> u128 {
     let own = if C::SLOTS < u128::BITS { instances & ((1 << C::SLOTS) - 1) } else { instances };
     if base < u128::BITS { own << base } else { 0 }

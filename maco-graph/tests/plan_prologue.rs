@@ -121,6 +121,7 @@ fn with_other_options_a_norm_has_its_tasks() {
     assert_eq!(with(Options { schedule: Schedule::Tickets, ..Options::new(3) }), [2, 3]);
     assert_eq!(with(Options { prologues: false, ..Options::new(3) }), [0; 0]);
     assert_eq!(with(Options { carried: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { maps: false, ..Options::new(3) }), [2, 3]);
     for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
         assert_eq!(with(Options { schedule, ..Options::new(3) }), [0; 0]);
     }

@@ -12,7 +12,7 @@ use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
 use crate::role::arena::Arena;
-use crate::task::{Callable, Filter, Task, dispatch};
+use crate::task::{Callable, Filter, Task, dispatch, makes_maps};
 
 /// Words of a line of the second-level cache.
 const LINE_WORDS: u32 = 32;
@@ -48,7 +48,7 @@ impl<C: Callable, F: Filter> Filter for Mapped<C, F> {
 }
 
 impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
-    const MAPS: bool = C::MAPS & F::MASK != 0 && C::PRODUCTS & F::MASK != 0;
+    const MAPS: bool = makes_maps::<C>(F::MASK);
 
     #[inline(always)]
     unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {

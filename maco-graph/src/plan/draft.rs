@@ -26,7 +26,7 @@ pub(super) fn draft(
     dropped: Option<Hazard>,
 ) -> Result<Draft, PlanError> {
     let may = options.prologues && options.carried && options.schedule.schedulers() == 0;
-    let mut prologues = if may { prologue::candidates(&graph) } else { Vec::new() };
+    let mut prologues = if may { prologue::candidates(&graph, options.maps) } else { Vec::new() };
     // Each time there are fewer.
     while !prologues.is_empty() {
         let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), made.0.to_vec());

@@ -80,6 +80,8 @@ pub struct Options {
     pub carried: bool,
     /// Whether products of few rows may make a norm or a map of their factor themselves: see [`PlannedCall::prologue`]. Only of what is carried.
     pub prologues: bool,
+    /// Of these maps too, not norms alone: whether the device code has what makes them.
+    pub maps: bool,
 }
 
 impl Options {
@@ -96,6 +98,7 @@ impl Options {
             shapes,
             carried: true,
             prologues: true,
+            maps: true,
         }
     }
 }

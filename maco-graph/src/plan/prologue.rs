@@ -41,13 +41,14 @@ fn factors(call: &Call) -> Option<(usize, usize)> {
     norm(call).map(|of| (of.x, of.y)).or(call.task.map())
 }
 
-/// The calls that products might make, in program order.
-pub(super) fn candidates(graph: &Graph) -> Vec<u32> {
-    if graph.calls.iter().all(|call| factors(call).is_none()) {
+/// The calls that products might make, in program order: norms, and `maps` if there is code for them.
+pub(super) fn candidates(graph: &Graph, maps: bool) -> Vec<u32> {
+    let kind = |call: &Call| factors(call).is_some() && (maps || norm(call).is_some());
+    if !graph.calls.iter().any(kind) {
         return Vec::new();
     }
     let writers = writers(graph);
-    (0..graph.calls.len() as u32).filter(|&call| is_candidate(graph, &writers, call)).collect()
+    (0..graph.calls.len() as u32).filter(|&call| kind(&graph.calls[call as usize]) && is_candidate(graph, &writers, call)).collect()
 }
 
 /// Whether a call is a norm of whole rows by weights that lie side by side, and that no task writes.

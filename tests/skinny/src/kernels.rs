@@ -250,3 +250,40 @@ pub fn kept(
     skinny_linear(part.slice(1, 0..H), v, half);
     skinny_linear(second, w, y[3]);
 }
+
+fn mark_reference<const I: usize>(x: maco::Tile<f32, I, 0>) {
+    for row in 0..x.rows() as i32 {
+        for col in 0..x.cols() as i32 {
+            let at = x.pointer(row, col);
+            // SAFETY: the position lies in the tile, which is this task's.
+            unsafe { at.write(at.read() + 1.0) };
+        }
+    }
+}
+
+/// x += 1, in place, by a warp.
+///
+/// # Safety
+/// None is needed.
+#[maco::task(simt, warp, tile(i = 4), cpu = mark_reference)]
+pub unsafe fn mark(cta: &mut Cta, #[update(i, ..)] x: Tensor<f32, M, N>) {
+    let (rows, cols) = (x.rows(), x.cols());
+    let mut at = cta.lane;
+    while at < rows * cols {
+        let place = x.pointer((at / cols) as i32, (at % cols) as i32);
+        // SAFETY: the position lies in the tile, and each lane has its own.
+        unsafe { place.write(place.read() + 1.0) };
+        at += maco::Warp::LANES;
+    }
+}
+
+/// A map that has tasks of its own, since a task of one warp is in the same megakernel.
+#[maco::megakernel]
+pub fn beside_warps(x: In<bf16, M, K>, first: In<bf16, N, K>, w: In<bf16, K, N>, seen: InOut<f32, M, N>, y: Out<bf16, M, K>) {
+    let wide = temp::<bf16, M, N>();
+    let open = temp::<bf16, M, N>();
+    skinny_linear(x, first, wide);
+    gelu(wide, open);
+    skinny_linear(open, w, y);
+    mark(seen);
+}

@@ -3,7 +3,7 @@
 mod support;
 
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16, f16};
-use skinny::kernels::{half_map, kept, maps};
+use skinny::kernels::{beside_warps, half_map, kept, maps};
 use support::{Kind, Number, Numbers, Place, bits, kind, near, poisoned, random, upload};
 
 /// A test on every device: on a CPU by both executors, with one worker and with several, on a GPU under static lists and tickets.
@@ -41,6 +41,7 @@ everywhere! {
     three_maps_of_one up to [17, 150, 30], edges MAPS;
     half_rows up to [17, 300, 20], edges HALVES;
     what_has_tasks up to [4, 24, 1], edges KEPT;
+    beside_tasks_of_one_warp up to [4, 24, 9], edges KEPT;
 }
 
 fn on(pipelined: bool, workers: u32) -> Place {
@@ -186,4 +187,24 @@ fn what_has_tasks(place: &Place, [m, k, _]: [u64; 3], seed: u64) {
         (bits(&shown), y.each_ref().map(bits), bits(&half))
     });
     assert_eq!(fused, apart, "{m} × {k}");
+}
+
+/// A megakernel that has tasks of one warp has no code for maps: its plans have tasks for them.
+fn beside_tasks_of_one_warp(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
+    let (n, k) = (n * 8, k * 8);
+    if m * n * k == 0 {
+        return;
+    }
+    let mut numbers = Numbers::new(seed);
+    let [x, first, w] = [m * k, n * k, k * n].map(|count| numbers.fill::<bf16>(count, Kind::Plain));
+    let (a, b, c) = (upload::<bf16>(place, &x, &[m, k]), upload::<bf16>(place, &first, &[n, k]), upload::<bf16>(place, &w, &[k, n]));
+    let dims = beside_warps::Dims { M: m, N: n, K: k };
+    let [fused, apart] = plans(place, |options| beside_warps::plan_with(&place.device, dims, options).expect("a plan")).map(|plan| {
+        assert!(plan.graph().made_by(1).is_empty());
+        let (mut seen, mut y) = (upload::<f32>(place, &vec![2.0; (m * n) as usize], &[m, n]), poisoned::<bf16>(place, &[m, k]));
+        plan.run(&a, &b, &c, &mut seen, &mut y).expect("a run");
+        near(&seen, |_| 3.0, 0.0, |_| 0.0, "marks");
+        bits(&y)
+    });
+    assert_eq!(fused, apart, "{m} × {n} × {k}");
 }
