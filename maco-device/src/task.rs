@@ -252,7 +252,7 @@ pub trait Callable {
     const RESULT: usize = usize::MAX;
     /// The instances whose bodies one warp runs, as [`Filter::MASK`]; of a task, all or none. What that takes, no other kernel has in its code.
     const NARROW: u128 = 0;
-    /// The instances that map one tensor, value by value, and do nothing else, as [`Filter::MASK`]; of a task, all or none.
+    /// The instances that map one tensor, value by value, to one of the same element of two bytes, and do nothing else, as [`Filter::MASK`].
     const MAPS: u128 = 0;
     /// The instances that are products of few rows and nothing else, which may make such a map of their factor.
     const PRODUCTS: u128 = 0;

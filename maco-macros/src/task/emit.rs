@@ -20,7 +20,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let (groups, few) = (groups(task, &p), few(task, &p));
     let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const NARROW: u128 = u128::MAX; });
     let maps = matches!(model.kind, Kind::Map { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
-    let maps = maps.then(|| quote! { const MAPS: u128 = u128::MAX; });
+    let maps = maps.then(|| quote! { const MAPS: u128 = #name::SPEC.maps(); });
     let products = products(task, model, &p);
     quote! {
         #documentation
