@@ -320,7 +320,7 @@ fn another_kind_at_every_task(device: &Device) {
         let kind = |call: usize| std::mem::discriminant(&plan.graph.calls[call].task.kind);
         assert_eq!((calls.len(), plan.graph.calls.len()), (12 * ROUNDS, 12 * ROUNDS), "{plan}");
         assert!(calls.windows(2).all(|pair| pair[0] != pair[1] && kind(pair[0]) != kind(pair[1])), "{plan}");
-        assert_eq!(calls.iter().map(|&call| kind(call)).collect::<HashSet<_>>().len(), 5, "{plan}");
+        assert_eq!(calls.iter().map(|&call| kind(call)).collect::<HashSet<_>>().len(), 6, "{plan}");
 
         for _ in 0..times() {
             let arguments = tensors.iter().fold(Arguments::new(), |arguments, tensor| arguments.tensor(tensor));
