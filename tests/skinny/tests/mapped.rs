@@ -80,6 +80,12 @@ fn values<E: Number>(data: &[E]) -> Vec<f64> {
 /// M, N, K: whole eights, rows that end anywhere; more blocks than all threads have at a time; more rows than a tile; no eights.
 const MAPS: [[u64; 3]; 8] = [[1, 8, 8], [1, 64, 24], [1, 4096, 8], [2, 264, 40], [9, 520, 9], [16, 72, 16], [17, 40, 8], [3, 37, 11]];
 
+/// The bits of every element; of NaN one pattern, since on a CPU Rust does not say which of them an operation makes.
+fn numbers_of(tensor: &Tensor<f16>) -> Vec<u32> {
+    let one = |bits: u32| if bits & 0x7fff > 0x7c00 { 0x7e00 } else { bits };
+    bits(tensor).into_iter().map(one).collect()
+}
+
 /// What one product has a copy of is not what the next one needs, be it of the same elements: of another map, by another scalar, or no map at all.
 /// Random numbers, also NaN and infinities.
 fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
@@ -114,7 +120,7 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
         let [fused, apart] = &results;
         for (launch, (fused, apart)) in fused.iter().zip(apart).enumerate() {
             for (nth, (fused, apart)) in fused.iter().zip(apart).enumerate() {
-                assert_eq!(bits(fused), bits(apart), "{m} × {n} × {k}, {what}, launch {launch}, result {nth}");
+                assert_eq!(numbers_of(fused), numbers_of(apart), "{m} × {n} × {k}, {what}, launch {launch}, result {nth}");
             }
         }
     }
