@@ -40,7 +40,7 @@ pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, Mapped,
         MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Share, Simt, SimtWarp, Task, Then, Tile, WithScalar, WithTensor,
-        bf16, f16, narrow,
+        bf16, f16, makes_maps, maps, narrow, products,
     };
     pub use maco_graph::spec;
 

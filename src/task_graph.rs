@@ -23,6 +23,8 @@ pub struct TaskSet {
     #[doc(hidden)]
     pub entry: &'static str,
     #[doc(hidden)]
+    pub maps: bool,
+    #[doc(hidden)]
     pub embedded: Embedded,
 }
 
@@ -267,6 +269,7 @@ impl TaskGraph {
             entry: self.set.entry,
             embedded: self.set.embedded,
             cpu: self.set.cpu,
+            maps: self.set.maps,
             workers: None,
             schedulers: None,
         };

@@ -75,6 +75,15 @@ pub const fn norm_bytes(rows: u32, cols: u32) -> u32 {
     rows * (cols / 8 + 1) * 4
 }
 
+/// Bytes that consumers need behind a carried tile to map its values: a task's slot.
+pub const MAP_BYTES: u32 = 256;
+
+/// The word of a factor's view that says how it is mapped ([`MAPPED`]): the first entry of the map's scalars in [`Launch::scalars`], and of the
+/// product's tiles the grid axis of their rows, and how many.
+pub const fn mapped(scalar: u16, axis: u8, rows: u8) -> u32 {
+    (scalar as u32) << 16 | (axis as u32) << 8 | rows as u32
+}
+
 /// What is above the two bytes of every element that launch `launch` carries: another number than that of 65,535 launches before and behind
 /// it. Zeros are of the launch before launch 0.
 pub const fn epoch(launch: u32) -> u32 {
@@ -115,6 +124,9 @@ pub const PRELOADED: u16 = 512;
 /// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is the norm of what its view names. The weights are the last of
 /// the call's [`OPERANDS`] views, which has [`View::map`] for what is added to the mean square.
 pub const NORMED: u16 = 1024;
+/// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is mapped first, value by value. The last of the call's [`OPERANDS`] views is
+/// the factor's own, which has [`View::map`] for the instance that maps, and [`View::col_stride`] for what [`mapped`] says.
+pub const MAPPED: u16 = 1 << 15;
 /// [`Descriptor::flags`]: a staged task that waits for a factor, and another that it multiplies is written by no task of the graph: what the ring has room
 /// for of that one is loaded before the task may run.
 pub const WEIGHTED: u16 = 2048;
@@ -169,7 +181,7 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], [`RUN`], faults.
+    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`MAPPED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], [`RUN`], faults.
     pub flags: u16,
     /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
     pub after: u16,
@@ -279,12 +291,13 @@ pub struct View {
     pub cols: u32,
     /// Elements from one row to the next.
     pub row_stride: u32,
-    /// Elements from one column to the next; 1 unless transposed.
+    /// Elements from one column to the next; 1 unless transposed. Of a factor that is mapped: see [`MAPPED`].
     pub col_stride: u32,
-    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have. Of the weights
-    /// of a norm ([`NORMED`]): a multiple of eight above 0, which no others have.
+    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have. Of the last view
+    /// of a task that is [`NORMED`] or [`MAPPED`]: a multiple of eight above 0, which no others have.
     pub plane_stride: u32,
-    /// Index into [`Launch::maps`] and [`UNWRITTEN`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`.
+    /// Index into [`Launch::maps`] and [`UNWRITTEN`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`. Of a factor
+    /// that is mapped: the instance.
     pub map: u32,
 }
 

@@ -67,7 +67,7 @@ pub use role::{Role, Share};
 pub use row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
 pub use swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
-pub use task::{After, All, Callable, Filter, Slot, Task, narrow};
+pub use task::{After, All, Callable, Filter, Slot, Task, makes_maps, maps, narrow, products};
 pub use tile::{Inputs, Operand, Reader, Tile};
 pub use warpgroup::Warpgroup;
 #[cfg(target_arch = "nvptx64")]

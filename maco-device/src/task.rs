@@ -1,6 +1,6 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, Launch, NORMED, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
+use crate::abi::{Descriptor, Launch, MAPPED, NO_MAP, NORMED, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
 use crate::element::Element;
 use crate::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
@@ -43,8 +43,6 @@ pub(crate) struct Norm<E> {
     pub(crate) weights: Tile<E, 1, 0>,
     /// Added to the mean square.
     pub(crate) epsilon: f32,
-    /// Not 0; that of no norm by other weights or another epsilon.
-    pub(crate) number: u32,
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -156,7 +154,30 @@ impl Task {
             return None;
         }
         let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
-        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map), number: weights.view.plane_stride })
+        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map) })
+    }
+
+    /// The number of what the task makes of its factor: not 0, and that of no norm by other weights or another epsilon, nor of another map; 0 if it
+    /// makes nothing.
+    #[inline(always)]
+    pub(crate) fn prologue(self) -> u32 {
+        if self.word(FLAGS) & (NORMED | MAPPED) as u32 == 0 {
+            return 0;
+        }
+        self.word((core::mem::offset_of!(Slot, views) + (OPERANDS - 1) * size_of::<View>() + core::mem::offset_of!(View, plane_stride)) / 4)
+    }
+
+    /// What is mapped before the task, which is [`MAPPED`], multiplies it; by which instance; and how the slot of that begins.
+    #[inline(always)]
+    pub(crate) fn mapping<E: Element>(self) -> (Tile<E, 0, 0>, u32, u32) {
+        let Tile { view, .. } = self.tile::<E, 0, 0>(OPERANDS - 1, 0, 0, 0);
+        // See `abi::mapped`.
+        let (axis, most) = (view.col_stride >> 8 & 0xff, view.col_stride & 0xff);
+        let first = self.coord(axis as usize) as u32 * most;
+        let rows = if view.rows - first < most { view.rows - first } else { most };
+        let base = view.base + first as u64 * view.row_stride as u64 * E::BYTES as u64;
+        let x = View { base, rows, col_stride: 1, plane_stride: 0, map: NO_MAP, ..view };
+        (Tile::new(x, 0, 0, 0), view.map, view.col_stride & 0xffff_0000)
     }
 
     /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
@@ -231,13 +252,38 @@ pub trait Callable {
     const RESULT: usize = usize::MAX;
     /// The instances whose bodies one warp runs, as [`Filter::MASK`]; of a task, all or none. What that takes, no other kernel has in its code.
     const NARROW: u128 = 0;
+    /// The instances that map one tensor, value by value, to one of the same element of two bytes, and do nothing else, as [`Filter::MASK`].
+    const MAPS: u128 = 0;
+    /// The instances that are products of few rows and nothing else, which may make such a map of their factor.
+    const PRODUCTS: u128 = 0;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }
 
 /// [`Callable::NARROW`] of callee `C`, whose first instance is `base`, as that of its caller.
 pub const fn narrow<C: Callable>(base: u32) -> u128 {
-    let own = if C::SLOTS < u128::BITS { C::NARROW & ((1 << C::SLOTS) - 1) } else { C::NARROW };
+    of_caller::<C>(C::NARROW, base)
+}
+
+/// The same of [`Callable::MAPS`].
+pub const fn maps<C: Callable>(base: u32) -> u128 {
+    of_caller::<C>(C::MAPS, base)
+}
+
+/// The same of [`Callable::PRODUCTS`].
+pub const fn products<C: Callable>(base: u32) -> u128 {
+    of_caller::<C>(C::PRODUCTS, base)
+}
+
+/// Whether products of `C` make maps of their factors, of the instances in `mask`: what the planner goes by, and who has the code for it.
+/// Beside tasks of one warp there are none. What a consumer asks about those before a body keeps all predicates busy, so one question more costs a register in
+/// every body, and the products of the largest tiles have none to spare.
+pub const fn makes_maps<C: Callable>(mask: u128) -> bool {
+    C::NARROW == 0 && C::MAPS & mask != 0 && C::PRODUCTS & mask != 0
+}
+
+const fn of_caller<C: Callable>(instances: u128, base: u32) -> u128 {
+    let own = if C::SLOTS < u128::BITS { instances & ((1 << C::SLOTS) - 1) } else { instances };
     if base < u128::BITS { own << base } else { 0 }
 }
 

@@ -31,6 +31,20 @@ static NORM: TaskSpec = TaskSpec {
         ],
     )
 };
+const TILED: &[Index] = &[Index::Tile(0), Index::Tile(1)];
+/// As `gelu`, and as a user's own with a scalar.
+static MAP: TaskSpec = TaskSpec {
+    kind: TaskKind::Elementwise,
+    ..task("gelu", &[axis("i", &[4, 16]), axis("j", &[1024])], &[tensor("x", Access::Read, TILED), tensor("y", Access::Write, TILED)])
+};
+static OWN: TaskSpec = TaskSpec {
+    kind: TaskKind::Map { x: 1, y: 0 },
+    params: &[tensor("y", Access::Write, TILED), Param::Scalar { name: "by", ty: ScalarType::F32 }, tensor("x", Access::Read, TILED)],
+    ..MAP
+};
+/// It reads a second tensor.
+static TWO: TaskSpec =
+    TaskSpec { params: &[tensor("x", Access::Read, TILED), tensor("r", Access::Read, TILED), tensor("y", Access::Write, TILED)], ..MAP };
 /// Its body does more.
 static MORE: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..NORM };
 /// Writes weights.
@@ -79,7 +93,7 @@ fn products_make_the_norm_of_a_carried_factor() {
     for shape in [SHAPE, [1, 8, 8], [1, 13_056, 8], [8, 1600, 8], [16, 768, 8], [17, 64, 16], [33, 96, 8]] {
         let plan = planned(layer(shape, &NORM).0, &Options::new(3));
         assert_eq!(plan.made_by(1), [2, 3], "{shape:?}");
-        assert_eq!(plan.calls.iter().map(|call| call.norm).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
+        assert_eq!(plan.calls.iter().map(|call| call.prologue).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
         // They wait for what the norm reads, by its flags; nobody waits for the norm, which has no task. It is made of the same tiles.
         assert!(plan.calls[1].tasks.is_empty() && plan.calls[1].grid == [0]);
         for call in [2, 3] {
@@ -92,7 +106,7 @@ fn products_make_the_norm_of_a_carried_factor() {
         assert!(plan.relations.iter().any(|relation| (relation.tensor, relation.consumer, relation.carried) == (WIDE, 4, false)));
         let text = plan.to_string();
         assert!(text.contains("made by #2, #3") && text.matches("makes #1").count() == 2, "{text}");
-        assert!(plan.json().contains("\"norm\": 1") && plan.dot().contains("made by #2, #3") && plan.dot().contains("makes #1"));
+        assert!(plan.json().contains("\"prologue\": 1") && plan.dot().contains("made by #2, #3") && plan.dot().contains("makes #1"));
         let apart = planned(layer(shape, &NORM).0, &Options { prologues: false, ..Options::new(3) });
         assert_eq!(apart.made_by(1), [0; 0]);
         let tiles = |plan: &Plan| plan.calls.iter().map(|call| call.tile.clone()).collect::<Vec<_>>();
@@ -107,6 +121,7 @@ fn with_other_options_a_norm_has_its_tasks() {
     assert_eq!(with(Options { schedule: Schedule::Tickets, ..Options::new(3) }), [2, 3]);
     assert_eq!(with(Options { prologues: false, ..Options::new(3) }), [0; 0]);
     assert_eq!(with(Options { carried: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { maps: false, ..Options::new(3) }), [2, 3]);
     for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
         assert_eq!(with(Options { schedule, ..Options::new(3) }), [0; 0]);
     }
@@ -250,16 +265,85 @@ fn a_norm_of_what_does_not_come_is_a_defect() {
         change(&mut plan);
         plan.verify()
     };
-    let wrong = |call| Err(Defect::Norm { call });
-    assert_eq!(defect(&|plan| plan.calls[2].norm = Some(0)), wrong(2));
-    assert_eq!(defect(&|plan| plan.calls[2].norm = Some(99)), wrong(2));
-    assert_eq!(defect(&|plan| plan.calls[4].norm = Some(1)), wrong(4));
+    let wrong = |call| Err(Defect::Prologue { call });
+    assert_eq!(defect(&|plan| plan.calls[2].prologue = Some(0)), wrong(2));
+    assert_eq!(defect(&|plan| plan.calls[2].prologue = Some(99)), wrong(2));
+    assert_eq!(defect(&|plan| plan.calls[4].prologue = Some(1)), wrong(4));
     assert_eq!(defect(&|plan| plan.graph.calls[1].operands[0].tensor = A), wrong(2));
     assert_eq!(defect(&|plan| plan.graph.calls[1].operands[1].tensor = A), wrong(2));
     let by_flags = |plan: &mut Plan| plan.relations.iter_mut().for_each(|relation| relation.carried &= relation.consumer != 3);
     assert_eq!(defect(&by_flags), wrong(3));
     let apart = planned(layer(SHAPE, &NORM).0, &Options { prologues: false, ..Options::new(3) });
     let mut both = apart;
-    both.calls[2].norm = Some(1);
+    both.calls[2].prologue = Some(1);
     assert_eq!(both.verify(), wrong(2));
+}
+
+/// [`layer`] with a map instead of the norm.
+fn map_layer([m, n, k]: [u64; 3], map: &'static TaskSpec) -> Build {
+    let mut build = layer([m, n, k], &NORM);
+    let call = &mut build.0.calls[1];
+    call.task = map;
+    call.scalars.clear();
+    call.operands.remove(1);
+    match map {
+        map if *map == OWN => {
+            call.operands.reverse();
+            call.scalars = vec![ScalarSource::Literal(1)];
+        }
+        map if *map == TWO => call.operands.insert(1, call.operands[0].clone()),
+        _ => {}
+    }
+    build
+}
+
+#[test]
+fn products_map_a_carried_factor() {
+    for map in [&MAP, &OWN] {
+        for shape in [SHAPE, [1, 8, 8], [1, 16_192, 8], [8, 1984, 8], [16, 864, 8], [17, 64, 16]] {
+            let plan = planned(map_layer(shape, map).0, &Options::new(3));
+            assert_eq!(plan.made_by(1), [2, 3], "{shape:?}");
+            assert_eq!(plan.calls.iter().map(|call| call.prologue).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
+            assert!(plan.calls[1].tasks.is_empty() && plan.calls[1].grid[0] == 0);
+            for call in [2, 3] {
+                assert_eq!(plan.carried_to(call).unwrap().tensor, WIDE);
+            }
+            assert!(plan.relations.iter().all(|relation| relation.producer != 1 && relation.consumer != 1));
+            let text = plan.to_string();
+            assert!(text.contains("made by #2, #3") && text.matches("makes #1").count() == 2, "{text}");
+            let apart = planned(map_layer(shape, map).0, &Options { prologues: false, ..Options::new(3) });
+            assert_eq!(apart.made_by(1), [0; 0]);
+            assert_eq!(plan.tasks.len() + apart.calls[1].tasks.len(), apart.tasks.len());
+        }
+    }
+    // Of two tensors the second one would have to be waited for.
+    assert_eq!(made(map_layer(SHAPE, &TWO)), [0; 0]);
+    for shape in [[1, 60, 8], [1, 16_384, 8], [8, 2048, 8]] {
+        assert_eq!(made(map_layer(shape, &MAP)), [0; 0], "{shape:?}");
+    }
+}
+
+#[test]
+fn a_map_of_what_others_read_has_its_tasks() {
+    for kind in [TensorKind::Out, TensorKind::InOut] {
+        let mut build = map_layer(SHAPE, &MAP);
+        build.0.tensors[NORMAL as usize].kind = kind;
+        assert_eq!(made(build), [0; 0], "{kind:?}");
+    }
+    let mut build = map_layer(SHAPE, &MAP);
+    let sum = build.tensor("sums", TensorKind::Out, &[2, 64]);
+    build.call(&ADD, &[NORMAL, NORMAL, sum]);
+    assert_eq!(made(build), [0; 0]);
+    // As a residual of the product that multiplies it.
+    let mut build = map_layer(SHAPE, &MAP);
+    build.0.calls[3].operands[0].tensor = WIDE;
+    build.0.calls[4].operands[3].tensor = NORMAL;
+    assert_eq!(made(build), [0; 0]);
+    // What it reads is given, or written by who does not hand it on so.
+    let mut build = map_layer(SHAPE, &MAP);
+    build.0.calls[0].task = &GEMM;
+    assert_eq!(made(build), [0; 0]);
+    for options in [Options { carried: false, ..Options::new(3) }, Options { schedule: Schedule::Schedulers(1), ..Options::new(3) }] {
+        assert_eq!(planned(map_layer(SHAPE, &MAP).0, &options).made_by(1), [0; 0]);
+    }
 }

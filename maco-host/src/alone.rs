@@ -56,6 +56,7 @@ pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, result: Option<Elemen
         entry: "",
         embedded: Embedded::NONE,
         cpu: dispatch,
+        maps: false,
         workers: None,
         schedulers: None,
     };

@@ -148,9 +148,9 @@ impl PlanOptions {
         self
     }
 
-    /// Whether products of few rows may make the norm of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
-    /// nothing else reads the norm: the call has then no tasks. With `false` every norm has its own, to measure or to test the one beside the
-    /// other; results have the same bits.
+    /// Whether products of few rows may make a norm or a map of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
+    /// nothing else reads that: the call has then no tasks. A map is an element-wise task of one tensor: `gelu`, or any whose body is
+    /// `cta.zip(x, y, f)`. With `false` every call has its own tasks, to measure or to test the one beside the other; results have the same bits.
     #[must_use]
     pub fn prologues(mut self, prologues: bool) -> PlanOptions {
         self.prologues = prologues;

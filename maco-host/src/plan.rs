@@ -78,6 +78,7 @@ impl Plan {
                 // One thread of a CPU that runs whole tasks has nobody to poll with.
                 carried: options.carried && (device.is_gpu() || options.pipelined),
                 prologues: options.prologues,
+                maps: program.maps,
             },
         )?;
         graph_files::write_if_asked(&planned)?;

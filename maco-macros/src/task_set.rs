@@ -65,6 +65,8 @@ pub fn expand(input: TokenStream) -> TokenStream {
         impl #p::Callable for #program {
             const SLOTS: u32 = #program::BASE[#count];
             const NARROW: u128 = 0 #(| #p::narrow::<#tasks>(#program::BASE[#index]))*;
+            const MAPS: u128 = 0 #(| #p::maps::<#tasks>(#program::BASE[#index]))*;
+            const PRODUCTS: u128 = 0 #(| #p::products::<#tasks>(#program::BASE[#index]))*;
             #[inline(always)]
             fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(
@@ -91,6 +93,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
                 tasks: TASKS,
                 cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
                 entry: #entry,
+                maps: #p::makes_maps::<#program>(<#p::All as #p::Filter>::MASK),
                 embedded: embedded::CODE,
             }
         }

@@ -17,7 +17,7 @@ use crate::packages::{Package, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 19] = [
+const PROGRAMS: [(&str, &str, &str); 20] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "readme", "gpu"),
@@ -31,6 +31,7 @@ const PROGRAMS: [(&str, &str, &str); 19] = [
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
     ("profiled", "profile", "gpu_warps"),
+    ("skinny", "mapped", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu::"),
     ("tasks", "lookups", "gpu::"),

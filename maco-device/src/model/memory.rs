@@ -108,6 +108,13 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
 }
 
 /// # Safety
+/// As of [`receive_shared4`].
+pub unsafe fn map_shared4(at: u32, words: [u32; 4]) {
+    // SAFETY: passed on from the caller.
+    unsafe { receive_shared4(at, words) }
+}
+
+/// # Safety
 /// `at` is 16 bytes of this CTA's shared memory at a 16-byte boundary, which nobody writes.
 pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
     // SAFETY: inside shared memory; the caller promises the rest.

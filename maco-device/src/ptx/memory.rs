@@ -373,6 +373,19 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
     }
 }
 
+/// Four words of shared memory, of what consumers have mapped: other threads read them behind a barrier.
+///
+/// # Safety
+/// As of [`receive_shared4`].
+#[inline(always)]
+pub unsafe fn map_shared4(at: u32, words: [u32; 4]) {
+    // SAFETY: the caller promises the address.
+    unsafe {
+        asm!("st.shared.v4.s32 [{4}], {{{0}, {1}, {2}, {3}}};",
+            in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
+    }
+}
+
 /// A part of a sum for other consumers, who read it by [`load_part`] behind a barrier.
 ///
 /// # Safety

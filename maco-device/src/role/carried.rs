@@ -67,6 +67,76 @@ impl Eight {
     }
 }
 
+/// What a copy of `x` is known by, or of what `task` makes of it. In a launch, an element that carries a flag is written once, and neither a norm's weights nor
+/// scalars are.
+#[inline(always)]
+pub fn factor<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, task: Task, staged: u32) -> [u32; 4] {
+    [x.pointer(0, 0) as u64 as u32, staged, x.rows() | x.cols() << 8, task.prologue()]
+}
+
+/// Waits until all of `x` has come, and puts this thread's part of it where consumers keep it, from `to` on; who then meet. Never more than until the CTA
+/// is let through.
+///
+/// # Safety
+/// As of [`receive`].
+#[inline(always)]
+pub unsafe fn poll<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0>, to: u32, thread: u32) {
+    let (rows, cols) = (x.rows(), x.cols());
+    let stride = carried_stride(rows, cols);
+    let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
+    let all = rows * across;
+    let first = thread / (CONSUMERS / ELEMENTWISE);
+    let eight = |n: u32| Eight::of(x, words, n, across, (to, stride));
+    // As often for all. What a thread runs is what it needs: its instructions come late, too.
+    let mut before = 0;
+    if all <= ELEMENTWISE {
+        let mut a = eight(first);
+        loop {
+            // SAFETY: passed on from the caller.
+            unsafe { a.poll() };
+            a.note(epoch);
+            let found = warp::all(a.missing == 0);
+            special::polled(found);
+            if found || warp::any(arena.halted() >= FALL_THROUGH) {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { a.put() };
+        before = all;
+    }
+    while before < all {
+        let n = before + first;
+        let [mut a, mut b, mut c, mut d] = [eight(n), eight(n + ELEMENTWISE), eight(n + 2 * ELEMENTWISE), eight(n + 3 * ELEMENTWISE)];
+        loop {
+            // SAFETY: (of all) passed on from the caller.
+            unsafe {
+                a.poll();
+                b.poll();
+                c.poll();
+                d.poll();
+            }
+            a.note(epoch);
+            b.note(epoch);
+            c.note(epoch);
+            d.note(epoch);
+            let found = warp::all(a.missing | b.missing | c.missing | d.missing == 0);
+            special::polled(found);
+            if found || warp::any(arena.halted() >= FALL_THROUGH) {
+                break;
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            a.put();
+            b.put();
+            c.put();
+            d.put();
+        }
+        before += 4 * ELEMENTWISE;
+    }
+}
+
 /// Waits until all of `x` has come, and gives a copy of it in the staging memory, or of its rows' norm if `task` makes that: the one that a
 /// task before has made, if nothing was staged since. Never more than until the CTA is let through.
 ///
@@ -83,74 +153,19 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
     thread: u32,
 ) -> Tile<E, I, 0> {
     let (rows, cols) = (x.rows(), x.cols());
-    let (stride, to) = (carried_stride(rows, cols), arena.chunk(0));
-    // In a launch, an element that carries a flag is written once, and a norm's weights are not. Of the slot, nothing is kept in registers while
-    // `x` is polled for.
-    let factor = || {
-        let norm = task.norm::<E>().map_or(0, |norm| norm.number);
-        [x.pointer(0, 0) as u64 as u32, staged, rows | cols << 8, norm]
-    };
-    if !warp::all(arena.is_copied(factor())) {
+    let to = arena.chunk(0);
+    // Of the slot, nothing is kept in registers while `x` is polled for.
+    if !warp::all(arena.is_copied(factor(x, task, staged))) {
         if let Some(norm) = task.norm::<E>() {
             // SAFETY: passed on from the caller; nobody uses what the rows' copy and what is behind it lie in.
             unsafe { normed::fetch(norm, to, rows, cols, thread) };
         }
-        let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
-        let all = rows * across;
-        let first = thread / (CONSUMERS / ELEMENTWISE);
-        let eight = |n: u32| Eight::of(x, words, n, across, (to, stride));
-        // As often for all. What a thread runs is what it needs: its instructions come late, too.
-        let mut before = 0;
-        if all <= ELEMENTWISE {
-            let mut a = eight(first);
-            loop {
-                // SAFETY: passed on from the caller.
-                unsafe { a.poll() };
-                a.note(epoch);
-                let found = warp::all(a.missing == 0);
-                special::polled(found);
-                if found || warp::any(arena.halted() >= FALL_THROUGH) {
-                    break;
-                }
-            }
-            // SAFETY: as above.
-            unsafe { a.put() };
-            before = all;
-        }
-        while before < all {
-            let n = before + first;
-            let [mut a, mut b, mut c, mut d] = [eight(n), eight(n + ELEMENTWISE), eight(n + 2 * ELEMENTWISE), eight(n + 3 * ELEMENTWISE)];
-            loop {
-                // SAFETY: (of all) passed on from the caller.
-                unsafe {
-                    a.poll();
-                    b.poll();
-                    c.poll();
-                    d.poll();
-                }
-                a.note(epoch);
-                b.note(epoch);
-                c.note(epoch);
-                d.note(epoch);
-                let found = warp::all(a.missing | b.missing | c.missing | d.missing == 0);
-                special::polled(found);
-                if found || warp::any(arena.halted() >= FALL_THROUGH) {
-                    break;
-                }
-            }
-            // SAFETY: as above.
-            unsafe {
-                a.put();
-                b.put();
-                c.put();
-                d.put();
-            }
-            before += 4 * ELEMENTWISE;
-        }
+        // SAFETY: passed on from the caller.
+        unsafe { poll(arena, x, to, thread) };
         memory::fetched();
         barrier::sync_consumers();
         if thread == 0 {
-            arena.set_copied(factor());
+            arena.set_copied(factor(x, task, staged));
         }
         if task.norm::<E>().is_some() {
             // SAFETY: all consumers come here, who have received `x` together.

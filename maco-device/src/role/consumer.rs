@@ -125,9 +125,15 @@ impl Consumer {
         chunk
     }
 
+    /// Chunks staged so far.
+    #[inline(always)]
+    pub fn staged(&self) -> u32 {
+        self.staged
+    }
+
     /// Waits until all that was staged has been sent: all staging memory is the consumers'.
     #[inline(always)]
-    fn wait_sent(&self) {
+    pub fn wait_sent(&self) {
         const { assert!(CHUNKS == 4) };
         if special::opaque(self.staged) == 0 {
             return;

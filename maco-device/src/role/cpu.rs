@@ -4,6 +4,7 @@ use super::Role;
 use super::alone::Alone;
 use super::consumer::Consumer;
 use super::loader::Loader;
+use super::mapping::Mapping;
 use super::share::Share;
 use super::store::Store;
 use crate::collective::SimtWarp;
@@ -59,13 +60,14 @@ pub struct Cpu(Part);
 
 enum Part {
     Alone(Alone),
-    // Valid while `loading`, `consuming` or `storing` runs.
+    // Valid while `loading`, `consuming`, `mapping` or `storing` runs.
     Loader(*mut Loader),
     Consumer(*mut Consumer),
+    Mapping(*mut Mapping),
     Store(*mut Store),
 }
 
-// SAFETY: only `loading`, `consuming` and `storing` make a part with a pointer, and lend it to one call on their own thread.
+// SAFETY: only `loading`, `consuming`, `mapping` and `storing` make a part with a pointer, and lend it to one call on their own thread.
 unsafe impl Send for Cpu {}
 
 impl Default for Cpu {
@@ -88,6 +90,11 @@ impl Cpu {
     /// Runs `body` as a consumer.
     pub(crate) fn consuming<T>(consumer: &mut Consumer, body: impl FnOnce(&mut Cpu) -> T) -> T {
         body(&mut Cpu(Part::Consumer(consumer)))
+    }
+
+    /// Runs `body` as a consumer that maps a factor.
+    pub(crate) fn mapping<T>(mapping: &mut Mapping, body: impl FnOnce(&mut Cpu) -> T) -> T {
+        body(&mut Cpu(Part::Mapping(mapping)))
     }
 
     /// Runs `body` as a store thread.
@@ -118,6 +125,11 @@ macro_rules! play {
                 let $role = unsafe { &mut **role };
                 $call
             }
+            Part::Mapping(role) => {
+                // SAFETY: as above.
+                let $role = unsafe { &mut **role };
+                $call
+            }
             Part::Store(role) => {
                 // SAFETY: as above.
                 let $role = unsafe { &mut **role };
@@ -139,7 +151,7 @@ impl Role for Cpu {
             Part::Alone(role) => Sum::Alone(role.zeros::<I, J>()),
             // SAFETY: as in `play`.
             Part::Consumer(role) => Sum::Consumer(unsafe { &mut **role }.zeros::<I, J>()),
-            Part::Loader(_) | Part::Store(_) => Sum::None,
+            Part::Loader(_) | Part::Mapping(_) | Part::Store(_) => Sum::None,
         }
     }
 
@@ -221,7 +233,7 @@ impl Role for Cpu {
             Part::Alone(role) => role.share(),
             // SAFETY: as in `play`.
             Part::Consumer(role) => unsafe { &**role }.share(),
-            Part::Loader(_) | Part::Store(_) => None,
+            Part::Loader(_) | Part::Mapping(_) | Part::Store(_) => None,
         }
     }
 

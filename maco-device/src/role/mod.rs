@@ -29,6 +29,7 @@ mod dots;
 mod dots;
 pub mod gate;
 pub mod loader;
+pub mod mapping;
 mod maps;
 #[cfg(target_arch = "nvptx64")]
 pub mod narrow;

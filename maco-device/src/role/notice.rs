@@ -4,12 +4,12 @@
 //! task it is about, so that one load answers both whether the task may run, and how.
 
 use super::arena::{ARRIVALS, Arena};
-use crate::abi::{LOST_ARRIVE, NARROW, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use crate::abi::{LOST_ARRIVE, MAPPED, NARROW, OP_END, READ_BY_TMA, SLOTS, STAGED};
 use crate::hardware::memory;
 
 /// Flags of tasks that are more than a body to consumers: something has to be settled, waited for or fenced before or behind
 /// them, or not all warps have a part in them.
-const SPECIAL: u32 = (STAGED | READ_BY_TMA | NARROW | LOST_ARRIVE) as u32;
+const SPECIAL: u32 = (STAGED | READ_BY_TMA | NARROW | MAPPED | LOST_ARRIVE) as u32;
 /// Bits 0 to 15 are the instance, the next ones places to the task that this one comes after (fewer than slots).
 const AFTER: u32 = 16;
 /// The word is a notice.

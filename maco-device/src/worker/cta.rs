@@ -12,7 +12,7 @@ use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, local, memory, special, warp};
 use crate::role::Role;
 use crate::role::arena::Arena;
-use crate::task::{Callable, Filter, Task, dispatch};
+use crate::task::{Callable, Filter, Task, dispatch, makes_maps};
 
 /// Words of a line of the second-level cache.
 const LINE_WORDS: u32 = 32;
@@ -38,6 +38,33 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
         // SAFETY: passed on from the caller.
         unsafe { narrow::run::<C, F>(launch, n, alone) }
     }
+}
+
+/// The tasks of `C` in `F` that map one tensor.
+struct Mapped<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Filter for Mapped<C, F> {
+    const MASK: u128 = C::MAPS & F::MASK;
+}
+
+impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
+    const MAPS: bool = makes_maps::<C>(F::MASK);
+
+    #[inline(always)]
+    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe { map::<C, F>(launch, n, staged) }
+    }
+}
+
+/// A function of its own, called where a consumer holds nearly nothing: what it takes of registers, no product has less of.
+///
+/// # Safety
+/// As of [`roles::map`].
+#[inline(never)]
+unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32, staged: u32) {
+    // SAFETY: passed on from the caller.
+    unsafe { roles::map(launch, n, staged, Compiled::<C, Mapped<C, F>>(PhantomData)) }
 }
 
 /// Runs a CTA: the body of every device entry.

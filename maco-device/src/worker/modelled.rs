@@ -17,6 +17,7 @@ use crate::role::arena::{Arena, FALL_THROUGH};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
 use crate::role::loader::Loader;
+use crate::role::mapping::Mapping;
 use crate::role::notice;
 use crate::role::store::Store;
 use crate::task::{Slot, Task};
@@ -85,6 +86,21 @@ impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D
     unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { narrow::run(self.machine, arena(), launch, n, alone, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
+    }
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Maps for Consuming<'_, D, M> {
+    const MAPS: bool = true;
+
+    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+        // SAFETY: passed on from the caller.
+        unsafe { roles::map(launch, n, staged, Played(&mut self.dispatch)) }
+    }
+}
+
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Mapping> for Played<D> {
+    fn run(&mut self, role: &mut Mapping, task: Task, op: u32) {
+        Cpu::mapping(role, |cpu| (self.0)(cpu, task, op));
     }
 }
 

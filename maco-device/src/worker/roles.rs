@@ -3,7 +3,7 @@
 use super::flight::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{
-    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
+    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, MAPPED, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
 };
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
@@ -13,6 +13,7 @@ use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
+use crate::role::mapping::{self, Mapping};
 use crate::role::notice;
 use crate::role::store::Store;
 use crate::task::Task;
@@ -33,6 +34,33 @@ pub(super) trait Warps {
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
     unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32;
+}
+
+/// The code of maps that products make of their factor.
+pub(super) trait Maps {
+    /// Whether there are any.
+    const MAPS: bool;
+    /// Makes that of task `n`, behind which `staged` chunks have been staged, if it is not there.
+    ///
+    /// # Safety
+    /// As of [`map`].
+    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32);
+}
+
+/// Makes the map of the factor of task `n` by `tasks`, if it is not there.
+///
+/// # Safety
+/// All consumers of a live launch call, whole converged warps, as of [`mapping::receive`]; task `n` is published, and [`MAPPED`].
+#[inline(always)]
+pub(super) unsafe fn map(launch: *const Launch, n: u32, staged: u32, mut tasks: impl Tasks<Mapping>) {
+    let (arena, thread) = (Arena(special::shared_base()), special::thread_again() - 128);
+    // SAFETY: passed on from the caller.
+    unsafe {
+        if let Some((mut role, task, op)) = mapping::receive(arena, launch, task(arena, launch, place(n).0), staged, thread) {
+            tasks.run(&mut role, task, op);
+            barrier::sync_consumers();
+        }
+    }
 }
 
 /// A task as a role sees it.
@@ -186,7 +214,7 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps>(arena: Arena, launch: *const Launch, mut tasks: T) {
+pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(arena: Arena, launch: *const Launch, mut tasks: T) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
@@ -196,6 +224,11 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps>(arena: Arena, launch: *
             let mut op = prepare(arena, launch, &mut tasks, &mut role, &mut n);
             if op == NO_TASK {
                 break;
+            }
+            // No task that is nothing but a body.
+            if T::MAPS && role.gate.has(MAPPED) {
+                role.wait_sent();
+                tasks.map(launch, n, role.staged());
             }
             loop {
                 tasks.run(&mut role, task(arena, launch, place(n).0), op);

@@ -29,6 +29,9 @@ pub const fn norm_bytes(rows: u64, cols: u64) -> u64 {
     rows.saturating_mul(cols / 8 + 1).saturating_mul(4)
 }
 
+/// Bytes behind a carried tile in which a task maps its values.
+pub const MAP_BYTES: u64 = 256;
+
 /// Marks the relations of `found` that are carried.
 pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependences) {
     if schedule.schedulers() > 0 {
@@ -45,7 +48,7 @@ pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, fou
     // Products know such a tensor by its place in memory, so it is one to all who multiply it: each has room for its part.
     for (number, call) in graph.calls.iter().enumerate() {
         for view in &call.operands {
-            carried[view.tensor as usize] &= call.task.streamed().is_none() || has_room(call, &calls[number], view.tensor);
+            carried[view.tensor as usize] &= call.task.streamed().is_none() || has_room(graph, call, &calls[number], view.tensor);
         }
     }
     found.relations.iter_mut().for_each(|relation| relation.carried &= carried[relation.tensor as usize]);
@@ -90,7 +93,12 @@ pub(super) fn is_carried(graph: &Graph, calls: &[PlannedCall], relation: &Relati
 
 /// Whether every part of `tensor` that a task of `call`, a product, may multiply with rows that are streamed has room where it is kept, and
 /// can be read so many elements at a time.
-fn has_room(call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
+fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
+    let behind = |rows, cols| match planned.prologue.map(|made| graph.calls[made as usize].task.map()) {
+        None => 0,
+        Some(None) => norm_bytes(rows, cols),
+        Some(Some(_)) => MAP_BYTES,
+    };
     let params = call.task.params.iter().filter_map(tensor_of);
     let mut factors = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
         let other = call.task.streamed() != Some(*operand) && param.access == Access::Read && param.region.last() == Some(&Index::All);
@@ -101,7 +109,7 @@ fn has_room(call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
         let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
         let together = view.offset[1].is_multiple_of(TOGETHER) && across.extent.is_multiple_of(TOGETHER) && across.extent > 0;
         let rows = down.extent.min(planned.tile[usize::from(*axis)].into());
-        let norm = if planned.norm.is_some() { norm_bytes(rows, across.extent) } else { 0 };
-        plain && together && rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2).saturating_add(norm) <= TILE_BYTES
+        let bytes = rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2).saturating_add(behind(rows, across.extent));
+        plain && together && bytes <= TILE_BYTES
     })
 }

@@ -44,8 +44,8 @@ impl Display for Plan {
                     by => write!(f, "  made by {}", numbers(by))?,
                 },
             }
-            if let Some(norm) = planned.norm {
-                write!(f, "  makes #{norm}")?;
+            if let Some(made) = planned.prologue {
+                write!(f, "  makes #{made}")?;
             }
             if call.drain && schedule == Schedule::Static {
                 write!(f, "  drained")?;
@@ -91,9 +91,9 @@ impl Plan {
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
-            let made = match (&self.made_by(index as u32)[..], planned.norm) {
+            let made = match (&self.made_by(index as u32)[..], planned.prologue) {
                 ([], None) => String::new(),
-                ([], Some(norm)) => format!("\nmakes #{norm}"),
+                ([], Some(made)) => format!("\nmakes #{made}"),
                 (by, _) => format!("\nmade by {}", numbers(by)),
             };
             let label = format!(

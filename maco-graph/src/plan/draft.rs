@@ -1,4 +1,4 @@
-//! A plan before its tasks are dealt. Which norms have tasks shows only when it is known what is carried to whom: so there may be several drafts.
+//! A plan before its tasks are dealt. Which norms and maps have tasks shows only when it is known what is carried to whom: so there may be several drafts.
 
 use super::dependence::{self, Dependences};
 use super::events::{self, Events};
@@ -17,7 +17,7 @@ pub(super) struct Draft {
     pub events: Events,
 }
 
-/// The draft with as few tasks of norms as there can be. `made` are the choices that `calls` follow, and their regions.
+/// The draft with as few tasks of prologues as there can be. `made` are the choices that `calls` follow, and their regions.
 pub(super) fn draft(
     graph: Graph,
     calls: Vec<PlannedCall>,
@@ -26,18 +26,18 @@ pub(super) fn draft(
     dropped: Option<Hazard>,
 ) -> Result<Draft, PlanError> {
     let may = options.prologues && options.carried && options.schedule.schedulers() == 0;
-    let mut norms = if may { prologue::candidates(&graph) } else { Vec::new() };
+    let mut prologues = if may { prologue::candidates(&graph, options.maps) } else { Vec::new() };
     // Each time there are fewer.
-    while !norms.is_empty() {
+    while !prologues.is_empty() {
         let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), made.0.to_vec());
-        prologue::fuse(&mut graph, &mut calls, &mut choices, &norms);
+        prologue::fuse(&mut graph, &mut calls, &mut choices, &prologues);
         let regions = prologue::regions(&graph, &choices);
         let draft = Draft::new(graph, calls, &regions, options, dropped)?;
-        let carried = prologue::carried(&draft.calls, &norms, &draft.found);
-        if carried.len() == norms.len() {
+        let carried = prologue::carried(&draft.calls, &prologues, &draft.found);
+        if carried.len() == prologues.len() {
             return Ok(draft);
         }
-        norms = carried;
+        prologues = carried;
     }
     Draft::new(graph, calls, &made.1, options, dropped)
 }

@@ -43,8 +43,8 @@ struct CallJson<'a> {
     whole: u32,
     /// First task and end.
     tasks: [u32; 2],
-    /// The norm that its tasks make of their factor, and the calls whose tasks make this one.
-    norm: Option<u32>,
+    /// The norm or map that its tasks make of their factor, and the calls whose tasks make this one.
+    prologue: Option<u32>,
     made_by: Vec<u32>,
     /// First and last wave; absent when there is no task.
     waves: Option<(u32, u32)>,
@@ -144,7 +144,7 @@ impl Plan {
             parts: planned.parts,
             whole: planned.whole,
             tasks: [planned.tasks.start, planned.tasks.end],
-            norm: planned.norm,
+            prologue: planned.prologue,
             made_by: self.made_by(index as u32),
             waves: self.waves_of(index),
             operands: operands.collect(),

@@ -3,7 +3,7 @@
 //! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
 //! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
 //! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
-//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `prologue` the norms that products
+//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `prologue` the norms and maps that products
 //! make of what comes to them so, `local` the edges that stay on one worker, `routing` deals the tasks to
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
@@ -78,8 +78,10 @@ pub struct Options {
     pub shapes: Vec<CallShape>,
     /// Whether small results that products of few rows hand to each other carry their own flags: see [`Relation::carried`].
     pub carried: bool,
-    /// Whether products of few rows may make the norm of their factor themselves: see [`PlannedCall::norm`]. Only of what is carried.
+    /// Whether products of few rows may make a norm or a map of their factor themselves: see [`PlannedCall::prologue`]. Only of what is carried.
     pub prologues: bool,
+    /// Of these maps too, not norms alone: whether the device code has what makes them.
+    pub maps: bool,
 }
 
 impl Options {
@@ -96,6 +98,7 @@ impl Options {
             shapes,
             carried: true,
             prologues: true,
+            maps: true,
         }
     }
 }
@@ -239,8 +242,8 @@ pub struct PlannedCall {
     pub op: u32,
     /// Its tasks.
     pub tasks: Range<u32>,
-    /// The call, a norm, whose result every task of this one makes of its factor before it multiplies that. The norm has no tasks.
-    pub norm: Option<u32>,
+    /// The call, a norm or a map, whose result every task of this one makes of its factor before it multiplies that. It has no tasks of its own.
+    pub prologue: Option<u32>,
 }
 
 impl PlannedCall {

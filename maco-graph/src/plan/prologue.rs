@@ -1,11 +1,11 @@
-//! Norms that products make of their factor themselves, before they multiply it.
+//! Norms of their factor, and maps of its values, that products make themselves, before they multiply it.
 //!
-//! How a product does so does not belong here. A norm of few rows keeps one multiprocessor busy and all others waiting, twice: for what it reads,
+//! How a product does so does not belong here. A norm of few rows, say, keeps one multiprocessor busy and all others waiting, twice: for what it reads,
 //! and for its result. Where nothing but products of few rows read that, each of their tasks reads what the norm reads and makes the norm of
-//! it. The call keeps its place among the plan's, without tasks.
+//! it. The call, a *prologue*, keeps its place among the plan's, without tasks. So with maps.
 //!
-//! Only of what comes with flags of its own (`carried`): all of it is then in shared memory before a product begins. So a norm is left out on trial, and
-//! back if the plan does not carry what it reads to each of its products.
+//! Only of what comes with flags of its own (`carried`): all of it is then in shared memory before a product begins. So a prologue is left out on trial,
+//! and back if the plan does not carry what it reads to each of its products.
 
 use super::carried::writers;
 use super::dependence::Dependences;
@@ -36,32 +36,57 @@ pub fn norm(call: &Call) -> Option<Norm> {
     }
 }
 
-/// The calls that products might make, in program order.
-pub(super) fn candidates(graph: &Graph) -> Vec<u32> {
-    if graph.calls.iter().all(|call| norm(call).is_none()) {
+/// What a call reads of a factor, and what it makes of it, if products might make that: operands of a norm, or of a map.
+fn factors(call: &Call) -> Option<(usize, usize)> {
+    norm(call).map(|of| (of.x, of.y)).or(call.task.map())
+}
+
+/// The calls that products might make, in program order: norms, and `maps` if there is code for them.
+pub(super) fn candidates(graph: &Graph, maps: bool) -> Vec<u32> {
+    let kind = |call: &Call| factors(call).is_some() && (maps || norm(call).is_some());
+    if !graph.calls.iter().any(kind) {
         return Vec::new();
     }
     let writers = writers(graph);
-    (0..graph.calls.len() as u32).filter(|&call| is_candidate(graph, &writers, call)).collect()
+    (0..graph.calls.len() as u32).filter(|&call| kind(&graph.calls[call as usize]) && is_candidate(graph, &writers, call)).collect()
 }
 
-fn is_candidate(graph: &Graph, writers: &[Vec<u32>], number: u32) -> bool {
-    let call = &graph.calls[number as usize];
+/// Whether a call is a norm of whole rows by weights that lie side by side, and that no task writes.
+fn is_norm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool {
     let Some(of) = norm(call) else { return false };
     let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
     let rows = |at: usize, access| params[at].access == access && matches!(params[at].region, [Index::Tile(0), Index::All]);
-    let (x, weight, y) = (&call.operands[of.x], &call.operands[of.weight], &call.operands[of.y]);
+    let (x, weight) = (&call.operands[of.x], &call.operands[of.weight]);
     let plain = params.len() == 3 && call.task.axes.len() == 1 && rows(of.x, Access::Read) && rows(of.y, Access::Write);
     if !plain || !matches!((params[of.weight].access, params[of.weight].region), (Access::Read, [Index::All])) {
         return false;
     }
-    // Weights lie side by side, and no task writes them.
     let tensor = |view: &View| &graph.tensors[view.tensor as usize];
     let [along] = weight.axes[..] else { return false };
     let known = writers[weight.tensor as usize].is_empty() && usize::from(along.axis) + 1 == tensor(weight).shape.len() && along.step == 1;
-    let alike = [x, weight].iter().all(|view| tensor(view).element == tensor(y).element) && along.extent == x.axes[1].extent;
+    known && along.extent == x.axes[1].extent && tensor(weight).element == tensor(x).element
+}
+
+/// Whether a call maps every element of a matrix to the one in its place.
+fn is_map(call: &Call) -> bool {
+    let Some((x, y)) = call.task.map() else { return false };
+    let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
+    let each = |at: usize, access| params[at].access == access && matches!(params[at].region, [Index::Tile(0), Index::Tile(1)]);
+    let along = |at: usize| call.operands[at].axes.iter().map(|axis| axis.extent);
+    params.len() == 2 && each(x, Access::Read) && each(y, Access::Write) && along(x).eq(along(y))
+}
+
+fn is_candidate(graph: &Graph, writers: &[Vec<u32>], number: u32) -> bool {
+    let call = &graph.calls[number as usize];
+    let Some((x, y)) = factors(call) else { return false };
+    if !is_norm(graph, writers, call) && !is_map(call) {
+        return false;
+    }
+    let (x, y) = (&call.operands[x], &call.operands[y]);
+    let tensor = |view: &View| &graph.tensors[view.tensor as usize];
+    let alike = tensor(x).element == tensor(y).element;
     let own = tensor(y).kind == TensorKind::Temp && writers[y.tensor as usize] == [number] && *y == View::whole(y.tensor, tensor(y));
-    known && alike && own && {
+    alike && own && {
         let mut readers = readers(graph, y.tensor, number).peekable();
         readers.peek().is_some()
             && readers.all(|reader| {
@@ -79,18 +104,18 @@ fn readers(graph: &Graph, tensor: u32, number: u32) -> impl Iterator<Item = u32>
     other.filter(move |(_, call)| call.operands.iter().any(|view| view.tensor == tensor)).map(|(reader, _)| reader)
 }
 
-/// Gives what the `norms` read to the products that read their results, and leaves them without tasks.
-pub(super) fn fuse(graph: &mut Graph, calls: &mut [PlannedCall], choices: &mut [Choice], norms: &[u32]) {
-    for &number in norms {
+/// Gives what the `prologues` read to the products that read their results, and leaves them without tasks.
+pub(super) fn fuse(graph: &mut Graph, calls: &mut [PlannedCall], choices: &mut [Choice], prologues: &[u32]) {
+    for &number in prologues {
         let call = &graph.calls[number as usize];
-        let Some(of) = norm(call) else { continue };
-        let (x, y) = (call.operands[of.x].clone(), call.operands[of.y].tensor);
+        let Some((x, y)) = factors(call) else { continue };
+        let (x, y) = (call.operands[x].clone(), call.operands[y].tensor);
         let products: Vec<u32> = readers(graph, y, number).collect();
         for product in products {
             let call = &mut graph.calls[product as usize];
             if let Some(factor) = call.task.factor() {
                 call.operands[factor] = x.clone();
-                calls[product as usize].norm = Some(number);
+                calls[product as usize].prologue = Some(number);
             }
         }
         choices[number as usize].grid[0] = 0;
@@ -105,27 +130,29 @@ pub(super) fn regions(graph: &Graph, choices: &[Choice]) -> Regions {
     regions
 }
 
-/// Those of `norms` whose products all get what the norm reads by its flags.
-pub(super) fn carried(calls: &[PlannedCall], norms: &[u32], found: &Dependences) -> Vec<u32> {
+/// Those of `prologues` whose products all get what the prologue reads by its flags.
+pub(super) fn carried(calls: &[PlannedCall], prologues: &[u32], found: &Dependences) -> Vec<u32> {
     let comes = |call: u32| found.relations.iter().any(|relation| relation.consumer == call && relation.carried);
-    let products = |norm: u32| (0..).zip(calls).filter(move |(_, call)| call.norm == Some(norm)).map(|(call, _)| call);
-    norms.iter().copied().filter(|&norm| products(norm).all(comes)).collect()
+    let products = |made: u32| (0..).zip(calls).filter(move |(_, call)| call.prologue == Some(made)).map(|(call, _)| call);
+    prologues.iter().copied().filter(|&made| products(made).all(comes)).collect()
 }
 
 impl Plan {
-    /// The calls that make call `norm` themselves; none if it has tasks of its own, as all have that are no norms.
-    pub fn made_by(&self, norm: u32) -> Vec<u32> {
-        (0..).zip(&self.calls).filter(|(_, call)| call.norm == Some(norm)).map(|(call, _)| call).collect()
+    /// The calls that make call `prologue` themselves; none if it has tasks of its own, as all have that are neither norms nor maps.
+    pub fn made_by(&self, prologue: u32) -> Vec<u32> {
+        (0..).zip(&self.calls).filter(|(_, call)| call.prologue == Some(prologue)).map(|(call, _)| call).collect()
     }
 
-    /// Whether the norm that call `call` makes is one: of what it gets by flags, with weights that no task writes.
-    pub(super) fn norm_holds(&self, call: u32) -> bool {
-        let Some(number) = self.calls[call as usize].norm else { return true };
-        let Some((of, made)) = self.graph.calls.get(number as usize).and_then(|made| Some((norm(made)?, made))) else { return false };
+    /// Whether what call `call` makes of its factor is a norm or a map: of what it gets by flags, with weights that no task writes.
+    pub(super) fn prologue_holds(&self, call: u32) -> bool {
+        let Some(number) = self.calls[call as usize].prologue else { return true };
+        let Some(((x, _), made)) = self.graph.calls.get(number as usize).and_then(|made| Some((factors(made)?, made))) else {
+            return false;
+        };
         let own = &self.graph.calls[call as usize];
         let (Some(factor), Some(comes)) = (own.task.factor(), self.carried_to(call)) else { return false };
-        let same = own.operands[factor] == made.operands[of.x] && comes.tensor == made.operands[of.x].tensor;
-        let read = !self.graph.written()[made.operands[of.weight].tensor as usize] && own.operands.len() < OPERANDS;
-        same && read && self.calls[number as usize].tasks.is_empty()
+        let same = own.operands[factor] == made.operands[x] && comes.tensor == made.operands[x].tensor;
+        let read = norm(made).is_none_or(|of| !self.graph.written()[made.operands[of.weight].tensor as usize]);
+        same && read && own.operands.len() < OPERANDS && self.calls[number as usize].tasks.is_empty()
     }
 }

@@ -102,7 +102,7 @@ impl Choice {
             whole: self.cut.whole,
             op,
             tasks: 0..0,
-            norm: None,
+            prologue: None,
         }
     }
 }

@@ -101,9 +101,9 @@ pub enum Defect {
         /// Index of the tensor.
         tensor: u32,
     },
-    /// The norm of a factor that does not come by flags, or of something else; or the norm has tasks too, or its weights are written.
-    #[error("call #{call} cannot make the norm of its factor")]
-    Norm {
+    /// A norm or a map of a factor that does not come by flags, or of something else; or it has tasks too, or a norm's weights are written.
+    #[error("call #{call} cannot make this of its factor")]
+    Prologue {
         /// Index of the call.
         call: u32,
     },
@@ -124,8 +124,8 @@ impl Plan {
         self.verify_grids()?;
         self.verify_events()?;
         self.relations.iter().filter(|relation| relation.carried).try_for_each(|relation| self.verify_carried(relation))?;
-        if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.norm_holds(call)) {
-            return Err(Defect::Norm { call });
+        if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.prologue_holds(call)) {
+            return Err(Defect::Prologue { call });
         }
         self.verify_lists()
     }

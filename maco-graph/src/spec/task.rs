@@ -233,6 +233,13 @@ pub enum TaskKind {
     /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map` or `rows`, once, and
     /// nothing else of its `cta`).
     Tiled,
+    /// As [`TaskKind::Tiled`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    Map {
+        /// Which tensor parameter `f` is of.
+        x: u8,
+        /// Which tensor parameter is the result.
+        y: u8,
+    },
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
     Streamed {
         /// Which tensor parameter.
@@ -328,7 +335,57 @@ impl TaskSpec {
 
     /// Whether tiles that it reads may come through the ring.
     pub const fn reads_tiles(&self) -> bool {
-        matches!(self.kind, TaskKind::Tiled | TaskKind::Norm { .. } | TaskKind::Elementwise)
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Map { .. } | TaskKind::Norm { .. } | TaskKind::Elementwise)
+    }
+
+    /// Which tensor parameter it maps to which, value by value, if it does nothing else.
+    pub const fn map(&self) -> Option<(usize, usize)> {
+        match self.kind {
+            TaskKind::Map { x, y } => Some((x as usize, y as usize)),
+            TaskKind::Elementwise if self.params.len() == 2 => Some((0, 1)),
+            _ => None,
+        }
+    }
+
+    /// The instances of such a map whose tensors both have one element of two bytes, a bit for each: those that products can make of what is carried to
+    /// them.
+    pub const fn maps(&self) -> u128 {
+        let Some((x, y)) = self.map() else { return 0 };
+        let (mut maps, mut element) = (0, 0);
+        while element < self.instances() / self.tile_variants() {
+            if let (Some(x), Some(y)) = (self.element_of(x, element), self.element_of(y, element))
+                && x as u8 == y as u8
+                && x.bytes() == 2
+            {
+                let mut tile = 0;
+                while tile < self.tile_variants() {
+                    let instance = element * self.tile_variants() + tile;
+                    maps |= if instance < u128::BITS { 1 << instance } else { 0 };
+                    tile += 1;
+                }
+            }
+            element += 1;
+        }
+        maps
+    }
+
+    /// What tensor parameter `tensor` holds in instances of element choice `element`, if the task says so.
+    const fn element_of(&self, tensor: usize, element: u32) -> Option<Element> {
+        let (mut n, mut before) = (0, 0);
+        while n < self.params.len() {
+            if let Param::Tensor(param) = &self.params[n] {
+                if before == tensor {
+                    return match param.element {
+                        ElementSpec::Fixed(element) => Some(element),
+                        ElementSpec::Generic if (element as usize) < self.elements.len() => Some(self.elements[element as usize]),
+                        _ => None,
+                    };
+                }
+                before += 1;
+            }
+            n += 1;
+        }
+        None
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.

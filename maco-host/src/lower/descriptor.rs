@@ -1,7 +1,7 @@
 //! Tasks as descriptors, list after list, then those that are claimed and those of runs.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
+    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, MAPPED, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
     PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
 };
 use maco_graph::ir;
@@ -202,8 +202,12 @@ fn flags(plan: &Plan) -> Vec<u16> {
             () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
             () => 0,
         };
-        let normed = if plan.calls[index].norm.is_some() { NORMED } else { 0 };
-        early | narrow | copied | streamed | weighted | normed | quick
+        let made = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.map()) {
+            None => 0,
+            Some(None) => NORMED,
+            Some(Some(_)) => MAPPED,
+        };
+        early | narrow | copied | streamed | weighted | made | quick
     });
     flags.collect()
 }

@@ -64,8 +64,8 @@ impl Lowered {
     /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
     pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
-        let (views, first_view) = view::collect(&plan.graph, &plan.calls);
         let (scalars, first_scalar) = scalars(&plan.graph)?;
+        let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
         let spare = plan.counters;
         let partials = Partials::new(plan)?;
@@ -262,7 +262,8 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
-    use maco_graph::plan::carried::{TILE_BYTES, norm_bytes, stride};
+    use maco_graph::plan::carried::{MAP_BYTES, TILE_BYTES, norm_bytes, stride};
+    assert!(MAP_BYTES == abi::MAP_BYTES as u64);
     assert!(norm_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::norm_bytes(16, 72) as u64);
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
     assert!(stride(1, 8) == abi::carried_stride(1, 8) as u64 && stride(1, 64) == abi::carried_stride(1, 64) as u64);

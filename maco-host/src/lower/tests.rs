@@ -233,7 +233,7 @@ fn maps_of_f32_copy_as_they_are_used() {
         let mut graph = Graph { name: "uses".into(), ..Graph::default() };
         graph.tensors = vec![Tensor { element, ..tensor("x", TensorKind::InOut, &[64, 64]) }];
         graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
-        let (views, _) = view::collect(&graph, &[]);
+        let (views, _) = view::collect(&graph, &[], &[]);
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
         views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
     };
@@ -409,7 +409,7 @@ fn factors_that_nobody_writes_come_first() {
         let early = [abi::PRELOADED, abi::WEIGHTED, 0][plan.tasks[descriptor.task as usize].call as usize];
         assert_eq!(kinds, abi::STAGED | early, "{descriptor:?}");
     }
-    let (views, blocks) = view::collect(&graph, &plan.calls);
+    let (views, blocks) = view::collect(&graph, &plan.calls, &[]);
     let bound: Vec<_> = (0..6u64)
         .map(|n| Bound { address: 0x10000 * (n + 1), layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), 2).unwrap() })
         .collect();
@@ -545,7 +545,7 @@ fn a_body_has_maps_of_its_boxes() {
         let mut graph = Graph { name: "bodies".into(), ..Graph::default() };
         graph.tensors = ["x", "y"].map(|name| Tensor { element, ..tensor(name, TensorKind::InOut, &[64, 64]) }).into();
         graph.calls = [0, 1].map(|task| call(&graph, &BODIES[task], 0, &[0, 1], &[])).into();
-        let (views, blocks) = view::collect(&graph, &[]);
+        let (views, blocks) = view::collect(&graph, &[], &[]);
         let bound =
             |at: u64| Bound { address: at, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
         let tables = views.resolve(&graph, &[bound(0x1000), bound(0x9000)], true, |_| 0).unwrap();

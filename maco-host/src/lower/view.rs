@@ -31,11 +31,20 @@ struct Template {
     boxes: Boxes,
     /// How many planes its elements may name.
     names: Option<u64>,
-    /// What is added to the mean square, of the weights of a norm.
-    epsilon: Option<ir::ScalarSource>,
+    /// Of a prologue's view.
+    prologue: Option<Prologue>,
     /// Call and parameter that use it first, or first as a staged operand, for error messages.
     call: u32,
     operand: usize,
+}
+
+/// What the last view of a product that makes a prologue says beside its tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Prologue {
+    /// Of the weights of a norm: what is added to the mean square.
+    Norm(Option<ir::ScalarSource>),
+    /// Of the factor: the instance that maps it, the first of its scalars, and the tile's rows with their grid axis.
+    Map { op: u32, scalar: u16, rows: u8, axis: u8 },
 }
 
 /// A tensor with its address.
@@ -55,9 +64,9 @@ pub(crate) struct Tables {
     pub(crate) scalars: Vec<u32>,
 }
 
-/// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, how its tensor map copies, and what is added
-/// to a mean square.
-type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes, Option<ir::ScalarSource>);
+/// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, how its tensor map copies, and what a
+/// prologue's view says.
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes, Option<Prologue>);
 
 /// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
@@ -69,8 +78,22 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
     planes.map(|(view, _)| view.axes[0].extent).min()
 }
 
-/// Distinct views of all operands, and per call where in the table its own begin.
-pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u32>) {
+/// What a product makes of its factor: the call and the parameter whose view that has, and what the view says.
+fn prologue(graph: &ir::Graph, calls: &[PlannedCall], product: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
+    let number = calls.get(product)?.prologue? as usize;
+    let made = &graph.calls[number];
+    if let Some(of) = prologue::norm(made) {
+        return Some((number, of.weight, Prologue::Norm(made.scalars.get(of.epsilon).copied())));
+    }
+    let (x, _) = made.task.map()?;
+    let factor = tensor_params(&graph.calls[product]).nth(graph.calls[product].task.factor()?)?;
+    let [Index::Tile(axis), _] = *factor.region else { return None };
+    let rows = u8::try_from(*calls[product].tile.get(usize::from(axis))?).ok()?;
+    Some((number, x, Prologue::Map { op: calls[number].op, scalar: first_scalar[number], rows, axis }))
+}
+
+/// Distinct views of all operands, and per call where in the table its own begin. `first_scalar` is by call.
+pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[u16]) -> (Views, Vec<u32>) {
     let mut made = Views { views: Vec::new(), blocks: Vec::new(), maps: 0 };
     let mut known: HashMap<ViewKey<'_>, u32> = HashMap::new();
     let mut blocks: HashMap<[u32; OPERANDS], u32> = HashMap::new();
@@ -79,22 +102,22 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall]) -> (Views, Vec<u
         let mut block = [0; OPERANDS];
         let own = call.operands.iter().zip(tensor_params(call)).enumerate();
         let own = own.map(|(operand, of)| (operand, of, (call_index, operand), names(call, operand), None));
-        // The weights of a norm come behind all others.
-        let norm = calls.get(call_index).and_then(|call| call.norm).and_then(|norm| {
-            let (made, of) = (&graph.calls[norm as usize], prologue::norm(&graph.calls[norm as usize])?);
-            let weights = (made.operands.get(of.weight)?, tensor_params(made).nth(of.weight)?);
-            Some((OPERANDS - 1, weights, (norm as usize, of.weight), None, made.scalars.get(of.epsilon).copied()))
+        // What a prologue needs comes behind all others.
+        let behind = prologue(graph, calls, call_index, first_scalar).and_then(|(number, operand, prologue)| {
+            let call = &graph.calls[number];
+            let of = (call.operands.get(operand)?, tensor_params(call).nth(operand)?);
+            Some((OPERANDS - 1, of, (number, operand), None, Some(prologue)))
         });
-        for (place, (view, param), (by, operand), names, epsilon) in own.chain(norm) {
-            // The weights of a norm are no operand of this call.
+        for (place, (view, param), (by, operand), names, prologue) in own.chain(behind) {
+            // That is no operand of this call.
             let declared = if by == call_index { call.task.boxes(operand) } else { None };
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let element = graph.tensors[view.tensor as usize].element;
             let tile = calls.get(by).map_or(&[][..], |call| &call.tile);
             let streams = by == call_index && call.task.streamed() == Some(operand);
             let boxes = if streams { Boxes::STREAMED } else { Boxes::of(param, tile, declared, element) };
-            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, epsilon)).or_insert_with(|| {
-                made.views.push(Template { view: view.clone(), map: None, boxes, names, epsilon, call: by as u32, operand });
+            let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, prologue)).or_insert_with(|| {
+                made.views.push(Template { view: view.clone(), map: None, boxes, names, prologue, call: by as u32, operand });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
@@ -143,8 +166,14 @@ impl Views {
             if let Some(planes) = template.names {
                 view.plane_stride = u32::try_from(planes).unwrap_or(u32::MAX);
             }
-            if let Some(epsilon) = &template.epsilon {
-                view.map = scalar(epsilon);
+            if let Some(prologue) = template.prologue {
+                match prologue {
+                    Prologue::Norm(epsilon) => view.map = epsilon.as_ref().map_or(0, &scalar),
+                    Prologue::Map { op, scalar, rows, axis } => {
+                        view.map = op;
+                        view.col_stride = abi::mapped(scalar, axis, rows);
+                    }
+                }
                 // Whole eights, as strides of what is read 16 bytes at a time.
                 view.plane_stride = 8 * number;
             }

@@ -196,6 +196,7 @@ impl Builder {
             entry: "maco_by_hand",
             embedded: Embedded::NONE,
             cpu: dispatch,
+            maps: false,
             workers: None,
             schedulers: None,
         }

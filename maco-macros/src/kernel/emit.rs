@@ -115,7 +115,8 @@ fn callable(
         let path = &model.operations[n].path;
         quote! { base[#n + 1] = base[#n] + <#path as #p::Callable>::SLOTS; }
     });
-    let (callees, numbers) = (model.operations.iter().map(|operation| &operation.path), 0..operations);
+    let callees: Vec<_> = model.operations.iter().map(|operation| &operation.path).collect();
+    let numbers: Vec<usize> = (0..operations).collect();
     let dispatch = dispatch(name, model);
     // Where statements were left out, the variables they used are not the user's mistake.
     let unused = (!whole).then(|| quote! { #[allow(unused)] });
@@ -190,6 +191,8 @@ fn callable(
         impl #p::Callable for #name {
             const SLOTS: u32 = #name::__BASE[#operations];
             const NARROW: u128 = 0 #(| #p::narrow::<#callees>(#name::__BASE[#numbers]))*;
+            const MAPS: u128 = 0 #(| #p::maps::<#callees>(#name::__BASE[#numbers]))*;
+            const PRODUCTS: u128 = 0 #(| #p::products::<#callees>(#name::__BASE[#numbers]))*;
             #dispatch
         }
     }

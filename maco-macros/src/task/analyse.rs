@@ -29,6 +29,11 @@ pub enum Kind {
     /// The body calls `.zip(`, `.map(` or `.rows(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
     /// operations the second could read what the first one writes.
     Tiled,
+    /// The body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    Map {
+        x: u8,
+        y: u8,
+    },
     /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
     Streamed {
         /// Which tensor parameter.
@@ -137,7 +142,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
                     let factor = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|factor| factor as u8);
                     Kind::Streamed { operand: operand as u8, factor }
                 }
-                None if tiles(task) => Kind::Tiled,
+                None if tiles(task) => map(task).unwrap_or(Kind::Tiled),
                 None => norm(task).unwrap_or(Kind::Direct),
             }
         }
@@ -315,6 +320,15 @@ impl Body {
         let name = name.to_string();
         self.tiled.contains(&name) || self.stored.contains(&name)
     }
+}
+
+/// The map of one tensor that the body is, if it is nothing else. What its function is of are values, so it may have any scalars.
+fn map(task: &Task<'_>) -> Option<Kind> {
+    let (method, arguments) = sole_call(task.function.body.stream())?;
+    let [x, y, _, ..] = arguments.as_slice() else { return None };
+    let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
+    let [x, y] = [tensor(x)?, tensor(y)?].map(|at| at as u8);
+    (method == "zip" && x != y && task.tensors().count() == 2).then_some(Kind::Map { x, y })
 }
 
 /// The norm that the body is, if it is nothing else.

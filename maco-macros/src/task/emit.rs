@@ -19,6 +19,9 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, few) = (groups(task, &p), few(task, &p));
     let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const NARROW: u128 = u128::MAX; });
+    let maps = matches!(model.kind, Kind::Map { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
+    let maps = maps.then(|| quote! { const MAPS: u128 = #name::SPEC.maps(); });
+    let products = products(task, model, &p);
     quote! {
         #documentation
         #conditions
@@ -34,6 +37,8 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
             const SLOTS: u32 = #name::SPEC.slots();
             const RESULT: usize = #name::SPEC.rounded();
             #narrow
+            #maps
+            #products
             #dispatch
         }
 
@@ -55,6 +60,16 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
             #on_cpu
         }
     }
+}
+
+/// The instances that are products of few rows: its own, or those of its other form behind them.
+fn products(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
+    if matches!(model.kind, Kind::Streamed { factor: Some(_), .. }) {
+        return Some(quote! { const PRODUCTS: u128 = u128::MAX; });
+    }
+    let few = task.arguments.few.as_ref()?;
+    let name = &task.function.signature.ident;
+    Some(quote! { const PRODUCTS: u128 = #p::products::<#few>(#name::SPEC.instances()); })
 }
 
 /// What stands for a task with mistakes: a type of its name that every call fits, so that its callers are not wrong too.
@@ -126,6 +141,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
         Kind::Tiled => quote! { Tiled },
+        Kind::Map { x, y } => quote! { Map { x: #x, y: #y } },
         Kind::Streamed { operand, factor } => {
             let factor = match factor {
                 Some(factor) => quote! { ::core::option::Option::Some(#factor) },

@@ -214,7 +214,7 @@ fn a_long_chain(device: &Device) {
 /// 400 calls of tasks of one warp, a row each, and among them some of all threads: what a scheduler pushes ahead waits in a warp, or in the fetcher.
 fn a_chain_of_warps(device: &Device) {
     // Racecheck does not get through the long one in ten minutes.
-    let calls = if support::rounds::short() { 60 } else { 400 };
+    let calls = if support::rounds::short() { 60u32 } else { 400 };
     let sum = f64::from(calls * 3 + calls / 10);
     sums_to(device, 1.0 + sum, |graph, x, z| {
         let y = graph.elementwise(&tasks::copy::SPEC, x);
@@ -321,7 +321,7 @@ fn another_kind_at_every_task(device: &Device) {
         let kind = |call: usize| std::mem::discriminant(&plan.graph.calls[call].task.kind);
         assert_eq!((calls.len(), plan.graph.calls.len()), (12 * ROUNDS, 12 * ROUNDS), "{plan}");
         assert!(calls.windows(2).all(|pair| pair[0] != pair[1] && kind(pair[0]) != kind(pair[1])), "{plan}");
-        assert_eq!(calls.iter().map(|&call| kind(call)).collect::<HashSet<_>>().len(), 5, "{plan}");
+        assert_eq!(calls.iter().map(|&call| kind(call)).collect::<HashSet<_>>().len(), 6, "{plan}");
 
         for _ in 0..times() {
             let arguments = tensors.iter().fold(Arguments::new(), |arguments, tensor| arguments.tensor(tensor));

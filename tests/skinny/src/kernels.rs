@@ -167,3 +167,123 @@ pub fn half_norm(x: In<bf16, M, K>, first: In<bf16, P, K>, norm: In<bf16, N>, w:
     rmsnorm(wide.slice(1, N..2 * N), norm, normal, 1e-6);
     skinny_linear(normal, w, y);
 }
+
+/// A map of a user's own, with a scalar of the launch.
+#[maco::task(tile(i = 4, j = 128), E in [bf16, f16])]
+pub fn own_map(cta: &mut Cta, by: f32, #[write(i, j)] mapped: Tensor<E, M, N>, #[read(i, j)] x: Tensor<E, M, N>) {
+    cta.zip(x, mapped, |v| if v < 0.0 { v } else { v * by })
+}
+
+/// The same of a function of values.
+#[maco::task(elementwise)]
+pub fn bend(v: f32) -> f32 {
+    v - v * v * 0.25
+}
+
+/// Three maps of one result, products of each, one by one and two of the same, and of the result itself.
+#[maco::megakernel]
+pub fn maps(
+    x: In<f16, M, K>,
+    first: In<f16, N, K>,
+    w: [In<f16, K, N>; 3],
+    by: f32,
+    sum: Out<f16, M, K>,
+    a: Out<f16, M, K>,
+    b: Out<f16, M, K>,
+    c: Out<f16, M, K>,
+    d: Out<f16, M, K>,
+) {
+    let wide = temp::<f16, M, N>();
+    let open = temp::<f16, M, N>();
+    let own = temp::<f16, M, N>();
+    let bent = temp::<f16, M, N>();
+    skinny_linear(x, first, wide);
+    gelu(wide, open);
+    own_map(by, own, wide);
+    bend(wide, bent);
+    skinny_linear(open, w[0], a);
+    skinny_linear(own, w[1], b).then(relu);
+    skinny_linear(wide, w[2], c);
+    skinny_linear(bent, w[0], d);
+    skinny_linear(open, w[1], sum).then(add(x));
+}
+
+/// A map of half of each row of a result, beside the norm of the other half.
+#[maco::megakernel]
+pub fn half_map(x: In<bf16, M, K>, first: In<bf16, P, K>, norm: In<bf16, N>, w: In<bf16, K, N>, y: Out<bf16, M, K>, z: Out<bf16, M, K>) {
+    let wide = temp::<bf16, M, P>();
+    let open = temp::<bf16, M, N>();
+    let normal = temp::<bf16, M, N>();
+    skinny_linear(x, first, wide);
+    silu(wide.slice(1, N..2 * N), open);
+    rmsnorm(wide.slice(1, 0..N), norm, normal, 1e-6);
+    skinny_linear(open, w, y);
+    skinny_linear(normal, w, z);
+}
+
+/// Maps that have tasks of their own: of what is read by another task too, is a result, is read twice or in part, or is of a map.
+#[maco::megakernel]
+pub fn kept(
+    x: In<bf16, M, K>,
+    w: In<bf16, K, K>,
+    shown: Out<bf16, M, K>,
+    y: [Out<bf16, M, K>; 4],
+    half: Out<bf16, M, H>,
+    v: In<bf16, H, H>,
+) {
+    let wide = temp::<bf16, M, K>();
+    let also = temp::<bf16, M, K>();
+    let twice = temp::<bf16, M, K>();
+    let part = temp::<bf16, M, K>();
+    let next = temp::<bf16, M, K>();
+    let second = temp::<bf16, M, K>();
+    skinny_linear(x, w, wide);
+    gelu(wide, shown);
+    silu(wide, also);
+    relu(wide, twice);
+    tanh(wide, part);
+    sigmoid(wide, next);
+    gelu(next, second);
+    skinny_linear(shown, w, y[0]);
+    skinny_linear(also, w, y[1]).then(add(also));
+    skinny_linear(twice, w, y[2]).then(mul(twice));
+    skinny_linear(part.slice(1, 0..H), v, half);
+    skinny_linear(second, w, y[3]);
+}
+
+fn mark_reference<const I: usize>(x: maco::Tile<f32, I, 0>) {
+    for row in 0..x.rows() as i32 {
+        for col in 0..x.cols() as i32 {
+            let at = x.pointer(row, col);
+            // SAFETY: the position lies in the tile, which is this task's.
+            unsafe { at.write(at.read() + 1.0) };
+        }
+    }
+}
+
+/// x += 1, in place, by a warp.
+///
+/// # Safety
+/// None is needed.
+#[maco::task(simt, warp, tile(i = 4), cpu = mark_reference)]
+pub unsafe fn mark(cta: &mut Cta, #[update(i, ..)] x: Tensor<f32, M, N>) {
+    let (rows, cols) = (x.rows(), x.cols());
+    let mut at = cta.lane;
+    while at < rows * cols {
+        let place = x.pointer((at / cols) as i32, (at % cols) as i32);
+        // SAFETY: the position lies in the tile, and each lane has its own.
+        unsafe { place.write(place.read() + 1.0) };
+        at += maco::Warp::LANES;
+    }
+}
+
+/// A map that has tasks of its own, since a task of one warp is in the same megakernel.
+#[maco::megakernel]
+pub fn beside_warps(x: In<bf16, M, K>, first: In<bf16, N, K>, w: In<bf16, K, N>, seen: InOut<f32, M, N>, y: Out<bf16, M, K>) {
+    let wide = temp::<bf16, M, N>();
+    let open = temp::<bf16, M, N>();
+    skinny_linear(x, first, wide);
+    gelu(wide, open);
+    skinny_linear(open, w, y);
+    mark(seen);
+}

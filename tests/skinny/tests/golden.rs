@@ -2,6 +2,7 @@
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
+use maco_build::ptx::{Rules, lint};
 use ptx::{Entry, FENCES, device_code, unseen};
 use skinny::OUT_DIR;
 
@@ -34,6 +35,26 @@ fn no_fence_and_no_scope_can_be_spared() {
     let (unseen, fences) = unseen(entry);
     assert_eq!(unseen, Vec::<String>::new());
     assert_eq!(fences, FENCES);
+}
+
+/// Who maps a factor meets the others behind what was received, and behind what was mapped; who has no maps has no code for them.
+#[test]
+fn consumers_meet_before_and_behind_a_map() {
+    const MADE: &str = "st.shared.v4.s32";
+    let entries = device_code(OUT_DIR, "maps of factors");
+    for entry in &entries {
+        assert_eq!(entry.text.contains(MADE), ["maps", "half_map", "kept"].contains(&&*entry.name), "`{}`", entry.name);
+    }
+    let Some(Entry { text, .. }) = entries.iter().find(|entry| entry.name == "half_map") else { return };
+    let made = text.find(MADE).expect("a map");
+    let (begin, end) = (text[..made].rfind(".func").expect("a function"), made + text[made..].find("\n}").expect("its end"));
+    let barriers: Vec<usize> = text[begin..end].match_indices("bar.sync").map(|(at, _)| begin + at).collect();
+    assert!(barriers.len() >= 2);
+    for at in barriers {
+        let behind = at + text[at..].find(';').expect("a statement") + 1;
+        let findings = lint::check(&format!("{}{}", &text[..at], &text[behind..]), &Rules::default());
+        assert!(!findings.is_empty(), "the barrier at byte {at} can be spared");
+    }
 }
 
 #[test]

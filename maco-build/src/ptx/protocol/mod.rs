@@ -40,14 +40,15 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
 
 /// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
 /// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
-/// there, the fence of its proxy. The norm of a factor, and sums of products of few rows, are made by all consumers, who meet in them.
+/// there, the fence of its proxy. The norm or the map of a factor, and sums of products of few rows, are made by all consumers, who meet in them.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
     const OF_THE_RING: [&str; 3] =
         ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
-    let (norm, sums) = (function.body.iter().any(SQUARES), function.body.iter().any(PRODUCT));
+    let has = |is: Is| function.body.iter().any(is);
+    let (norm, map, sums) = (has(SQUARES), has(MADE), has(PRODUCT));
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        let together = (norm || sums) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
+        let together = (norm || map || sums) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
         if !(together || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
@@ -55,6 +56,10 @@ pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     let mut rules = Rules { flow: Flow::new(function), report };
     if norm {
         rules.norms();
+    }
+    if map {
+        rules.scopes();
+        rules.maps();
     }
     if sums {
         rules.scopes();
@@ -237,6 +242,14 @@ impl Rules<'_, '_, '_> {
         self.always(SCALE, Way::Forward, MET, SCALED, factor);
         let made = "other warps may not have made their part of the norm: consumers meet (`bar.sync`) before the function ends";
         self.always(RECEIVED, Way::Forward, MET, NEVER, made);
+    }
+
+    /// The map of a factor, in a function of its own that receives it too.
+    fn maps(&mut self) {
+        let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the map";
+        self.always(RECEIVED, Way::Forward, MET, TAKEN, received);
+        let made = "other warps may not have mapped their elements: consumers meet (`bar.sync`) before the function ends";
+        self.always(MADE, Way::Forward, MET, NEVER, made);
     }
 
     /// Results on their way to global memory.

@@ -38,6 +38,9 @@ pub(super) const RECEIVED: Is = |s| s.opcode() == "st.shared.v4.u32";
 /// Weights of a norm on their way to shared memory, and a thread's wait for its own.
 pub(super) const FETCH: Is = |s| s.opcode() == "cp.async.cg.shared.global";
 pub(super) const FETCHED: Is = |s| s.opcode() == "cp.async.wait_all";
+/// Of elements that consumers have received and map: how they are read, and what they become.
+pub(super) const TAKEN: Is = |s| s.opcode() == "ld.shared.v4.b32";
+pub(super) const MADE: Is = |s| s.opcode() == "st.shared.v4.s32";
 /// Of rows that consumers make the norm of: squares of a part of a row, and what the row is multiplied by.
 pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
 pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";

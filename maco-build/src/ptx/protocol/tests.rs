@@ -371,6 +371,34 @@ bar.sync 5, 256; // of sums
     }
 }
 
+/// What an entry calls to receive a factor and map it: consumers meet there.
+#[test]
+fn a_map_keeps_to_its_barriers() {
+    const MAP: &str = "\
+$POLL:
+ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
+@%p1 bra $POLL;
+st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
+bar.sync 5, 256; // of received elements
+$MAP:
+ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r41];
+st.shared.v4.s32 [%r41], {%r42, %r43, %r44, %r45};
+@%p1 bra $MAP;
+bar.sync 5, 256; // of the map
+";
+    assert_eq!(called(MAP), Vec::<String>::new());
+    for (line, instead, word) in [
+        ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
+        ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
+        ("bar.sync 5, 256; // of the map", "", "have mapped their elements"),
+        ("bar.sync 5, 256; // of the map", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("st.shared.v4.s32 [%r41], {%r42, %r43, %r44, %r45};", "", "belongs into the entry"),
+    ] {
+        let broken = MAP.replacen(line, instead, 1);
+        assert!(broken != MAP && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
+    }
+}
+
 /// What an entry calls to make the norm of a factor: consumers meet there.
 #[test]
 fn a_norm_keeps_to_its_barriers() {
