@@ -20,6 +20,8 @@ pub const CONTROL_BYTES: u32 = 3 * 1024;
 pub const SHARED_BYTES: u32 = PAGES * PAGE_BYTES + STAGING_BYTES + CONTROL_BYTES;
 /// Where the seed of delays lies in shared memory: its last word.
 pub const SEED: u32 = SHARED_BYTES - 4;
+/// Where it lies, with delays, how often each warp has asked whether to sleep: a word a warp. These are words of who records, which nobody does with delays.
+pub const DRAWN: u32 = SEED - 124;
 /// Shared memory that a scheduler CTA has for its own: all but control.
 pub const OWN_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
 /// Tasks a worker keeps in flight: descriptors prefetched, loads ahead, signals behind.

@@ -1,15 +1,25 @@
 //! Delays before waits, loads, stores and signals, for tests that look for orders which happen once in a million launches.
 //!
-//! Without the feature `delays` there is nothing here. With it, each primitive that another role or CTA can see asks a hash of the
-//! launch's seed, the warp and the clock whether to sleep (PTX ISA §9.7.19.7 `nanosleep`).
+//! Without the feature `delays` there is nothing here. With it, each primitive that another role or CTA can see asks a hash of the launch's seed, the warp and
+//! how often that has asked before whether to sleep (PTX ISA §9.7.19.7 `nanosleep`): as on a CPU, by no clock.
+
+#[cfg(all(feature = "delays", maco_profile))]
+compile_error!("code that records has no room in shared memory for delays: build without MACO_PROFILE");
 
 /// Sets the CTA's seed; 0 for no delays. Called by all threads before the CTA's first barrier, or before they [`meet`].
 #[inline(always)]
 pub fn seed(_seed: u32) {
     #[cfg(feature = "delays")]
     if super::special::thread() == 0 {
-        // SAFETY: the last word of shared memory is nobody else's, and nobody reads it before the barrier.
-        unsafe { super::memory::store_shared(super::special::shared_base() + crate::abi::SEED, _seed) }
+        // SAFETY: the last words of shared memory are nobody else's, and nobody reads them before the barrier.
+        unsafe {
+            super::memory::store_shared(super::special::shared_base() + crate::abi::SEED, _seed);
+            let mut warp = 0;
+            while warp < crate::abi::THREADS / 32 {
+                super::memory::store_shared(super::special::shared_base() + crate::abi::DRAWN + warp * 4, 0);
+                warp += 1;
+            }
+        }
     }
 }
 
@@ -30,12 +40,17 @@ pub fn delay() {
         // SAFETY: as above.
         let seed = unsafe { super::memory::load_shared(super::special::shared_base() + crate::abi::SEED) };
         if seed != 0 {
-            let clock: u32;
-            // SAFETY: reads a special register.
-            unsafe { asm!("mov.u32 {0}, %clock;", out(reg32) clock, options(nostack, nomem)) };
-            // Anew: whoever waits has no registers for it.
-            let warp = super::special::thread_again() / 32 + super::special::place_again().0 * 12;
-            let mut hash = (seed ^ clock.rotate_left(16)).wrapping_mul(0x9e37_79b1) ^ warp.wrapping_mul(0x85eb_ca77);
+            // Few registers, and all of them anew: whoever waits has none.
+            let own = super::special::thread_again() / 32;
+            // SAFETY: the warp's own word, which its lanes add to.
+            let before = unsafe { super::memory::fetch_add_shared(super::special::shared_base() + crate::abi::DRAWN + own * 4, 1) };
+            let active: u32;
+            // SAFETY: reads which lanes are here.
+            unsafe { asm!("activemask.b32 {0};", out(reg32) active, options(nostack, nomem)) };
+            // Lanes that ask together get numbers side by side: they draw the same, or two in turn.
+            let drawn = before >> (31 - active.count_ones().leading_zeros());
+            let mut hash = (seed ^ drawn.rotate_left(16)).wrapping_mul(0x9e37_79b1);
+            hash ^= (super::special::thread_again() / 32 + super::special::place_again().0 * 12).wrapping_mul(0x85eb_ca77);
             hash = (hash ^ hash >> 15).wrapping_mul(0x2c1b_3c6d);
             hash ^= hash >> 12;
             if hash & 7 == 0 {

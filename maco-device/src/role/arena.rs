@@ -43,6 +43,7 @@ pub const CHUNKS: u32 = 4;
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
 const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
+const _: () = assert!(PROFILE <= crate::abi::DRAWN && crate::abi::DRAWN + crate::abi::THREADS / 8 <= TOTALS);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
 /// Of [`Arena::said`]: the warp has begun with the task.
