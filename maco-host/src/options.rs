@@ -150,7 +150,8 @@ impl PlanOptions {
 
     /// Whether products of few rows may make a norm or a map of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
     /// nothing else reads that: the call has then no tasks. A map is an element-wise task of one tensor: `gelu`, or any whose body is
-    /// `cta.zip(x, y, f)`, but in no program that has tasks of one warp. With `false` every call has its own tasks, to measure or to test the one beside the other; results have the same bits.
+    /// `cta.zip(x, y, f)`, but in no program that has tasks of one warp. With `false` every call has its own tasks, to measure or to test the one
+    /// beside the other; results have the same bits.
     #[must_use]
     pub fn prologues(mut self, prologues: bool) -> PlanOptions {
         self.prologues = prologues;
