@@ -71,8 +71,9 @@ left_out() {{
         *) return 1 ;;
     esac
 }}
-# All that nobody else has begun, as long as there is time. What takes longest comes first: races.
+# All that nobody else has begun, as long as there is time, on one of the GPUs. What takes longest comes first: races.
 sanitize_every() {{
+    [ "${{MACO_GPUS:-1}}" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$(($1 % MACO_GPUS))
     for tool in $tools; do
         for test in $units; do
             left_out "$tool" "$test" && continue
@@ -114,7 +115,7 @@ sanitize() {{
     units=$(sanitize_units ${{*:-{}}}) || exit
     of=0
     while [ "$of" -lt "${{MACO_JOBS:-4}}" ]; do
-        sanitize_every &
+        sanitize_every "$of" &
         of=$((of + 1))
     done
     wait
@@ -181,6 +182,9 @@ mod tests {
         assert!(code == Some(0) && !text.contains("racecheck "), "{text}");
         let (code, text) = run(&tests, &["test-a::gpu::one_from_two_threads"]);
         assert!(code == Some(0) && text.contains("memcheck   test-a::gpu::one_from_two_threads") && !text.contains("racecheck "), "{text}");
+        let named = ("test-gpus", &*listing("echo \"on $CUDA_VISIBLE_DEVICES.\"; sleep 1"));
+        let (code, text) = with(&[named], &[], &[("MACO_JOBS", "2"), ("MACO_GPUS", "2")]);
+        assert!(code == Some(0) && ["on 0.", "on 1."].iter().all(|on| text.contains(on)), "{text}");
         let (code, text) = with(&tests[..1], &[], &[("MACO_SECONDS", "0")]);
         assert_eq!((code, text.matches("not begun").count()), (Some(1), 2), "{text}");
     }

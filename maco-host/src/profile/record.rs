@@ -65,7 +65,6 @@ impl Recorded<'_> {
             return false;
         }
         let (workers, schedulers) = self.profiles.split_at(self.shape.workers as usize);
-        let rate = self.rate();
         let first = self.profiles.iter().map(|executor| executor.begin.nanoseconds).min().unwrap_or(0);
         let room = self.shape.room;
         let mut spans: Vec<(i64, i64, Span)> = Vec::new();
@@ -75,7 +74,7 @@ impl Recorded<'_> {
                 profile.dropped += u64::from(made.saturating_sub(room));
                 let at = (number * ROLES as usize + role) * room as usize;
                 let from = spans.len();
-                for (record, start, end) in times(worker, first, rate, &self.records[at..at + made.min(room) as usize]) {
+                for (record, start, end) in times(worker, first, &self.records[at..at + made.min(room) as usize]) {
                     let (Some(kind), warp) = (kind(record.kind), (record.kind >> KIND_BITS).checked_sub(1)) else { continue };
                     if warp.is_none_or(|warp| warp < Span::WARPS) {
                         spans.push((start, end, Span { worker: number as u32, warp, kind, task: record.task, start: 0, end: 0 }));
@@ -91,14 +90,14 @@ impl Recorded<'_> {
             let made = scheduler.made[0] as usize;
             profile.dropped += made.saturating_sub(served) as u64;
             let at = workers.len() * ROLES as usize * room as usize + number * served;
-            let times = times(scheduler, first, rate, &self.records[at..at + made.min(served)]);
+            let times = times(scheduler, first, &self.records[at..at + made.min(served)]);
             busy.push(times.map(|(_, start, end)| (start, end)).collect());
         }
         let starts = spans.iter().map(|span| span.0).chain(busy.iter().flatten().map(|busy| busy.0));
         let origin = starts.min().unwrap_or(0).min(0);
         let ends = self.profiles.iter().map(|executor| {
             let ticks = executor.end.ticks.saturating_sub(executor.begin.ticks);
-            (executor.begin.nanoseconds - first) as i64 + (ticks as f64 * rate).round() as i64
+            (executor.begin.nanoseconds - first) as i64 + (ticks as f64 * rate(executor)).round() as i64
         });
         let end = ends.chain(spans.iter().map(|span| span.1)).chain(busy.iter().flatten().map(|busy| busy.1)).max().unwrap_or(0);
         profile.elapsed = (end - origin) as u64;
@@ -121,26 +120,22 @@ impl Recorded<'_> {
         }
         true
     }
+}
 
-    /// Nanoseconds per tick. All clocks have one rate. The first stamp of each is made where the shared clock ticks, the last
-    /// one at any time, so that it may be late by part of a tick: the largest quotient is the one nearest to the truth.
-    fn rate(&self) -> f64 {
-        let of = |worker: &abi::Profile| {
-            let ticks = worker.end.ticks.saturating_sub(worker.begin.ticks);
-            let nanoseconds = worker.end.nanoseconds.saturating_sub(worker.begin.nanoseconds);
-            (ticks > 0).then(|| nanoseconds as f64 / ticks as f64)
-        };
-        let most = self.profiles.iter().filter_map(of).fold(0.0, f64::max);
-        if most > 0.0 { most } else { 1.0 }
-    }
+/// Nanoseconds per tick of an executor's clock: parts of a GPU have clocks of their own, which differ by parts of a percent under load. The first stamp is
+/// made where the shared clock ticks, the last one at any time, so that what it says may be late by part of a tick.
+fn rate(executor: &abi::Profile) -> f64 {
+    let ticks = executor.end.ticks.saturating_sub(executor.begin.ticks);
+    let nanoseconds = executor.end.nanoseconds.saturating_sub(executor.begin.nanoseconds);
+    if ticks > 0 && nanoseconds > 0 { nanoseconds as f64 / ticks as f64 } else { 1.0 }
 }
 
 /// The records of one role of `executor`, from when to when each lasted: in nanoseconds from `first`, which may be before the first stamp by a little.
 ///
 /// Words of the clock say no more than distances. Each record ends after the one before it, or earlier by at most [`EARLY`]; but what a warp has waited for
 /// lies behind what it then ran, and ends where that began ([`Record`]).
-fn times<'a>(executor: &abi::Profile, first: u64, rate: f64, records: &'a [Record]) -> impl Iterator<Item = (&'a Record, i64, i64)> {
-    let begin = (executor.begin.nanoseconds - first) as f64;
+fn times<'a>(executor: &abi::Profile, first: u64, records: &'a [Record]) -> impl Iterator<Item = (&'a Record, i64, i64)> {
+    let (begin, rate) = ((executor.begin.nanoseconds - first) as f64, rate(executor));
     let time = move |ticks: i64| (begin + ticks as f64 * rate).round() as i64;
     let (mut last, mut ended) = (executor.begin.ticks as u32, 0i64);
     let mut former: Option<(&Record, i64)> = None;
@@ -203,18 +198,18 @@ mod tests {
         }
     }
 
-    /// Two clocks that show very different numbers, one of which wraps, at two ticks per nanosecond.
+    /// Two clocks that show very different numbers, one of which wraps, at two ticks per nanosecond and at one and a quarter.
     #[test]
     fn clocks_are_brought_together() {
         let near = u64::from(u32::MAX) - 999;
-        let worker = |ticks: u64, nanoseconds: u64| abi::Profile {
+        let worker = |ticks: u64, nanoseconds: u64, lasted: u64| abi::Profile {
             begin: Stamp { ticks, nanoseconds },
-            end: Stamp { ticks: ticks + 4000, nanoseconds: nanoseconds + 2000 },
+            end: Stamp { ticks: ticks + lasted, nanoseconds: nanoseconds + 2000 },
             made: [1, 0, 0],
             written: 1,
             ..abi::Profile::default()
         };
-        let profiles = [worker(near, 7000), worker(50, 7100)];
+        let profiles = [worker(near, 7000, 4000), worker(50, 7100, 2500)];
         let record = |start: u64| Record { start: start as u32, ticks: 200, kind: KIND_RUN, task: 1 };
         let mut records = vec![Record::default(); 2 * ROLES as usize];
         records[0] = record(near + 1400);
@@ -224,7 +219,7 @@ mod tests {
         let shape = Shape { workers: 2, schedulers: 0, room: 1 };
         assert!(Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile));
         let times: Vec<_> = profile.spans.iter().map(|span| (span.worker, span.start, span.end)).collect();
-        assert_eq!(times, [(0, 700, 800), (1, 80, 180)]);
+        assert_eq!(times, [(0, 700, 800), (1, 68, 228)]);
         assert_eq!((profile.elapsed, profile.dropped, &profile.multiprocessors[..]), (2100, 0, &[0, 0][..]));
     }
 
