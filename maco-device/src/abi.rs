@@ -185,7 +185,8 @@ pub struct Descriptor {
     pub scalar: u16,
     /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`MAPPED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], [`RUN`], faults.
     pub flags: u16,
-    /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`].
+    /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`]. Of [`Descriptor::drain`] how many tasks a
+    /// worker may have claimed and not ended, at most [`SLOTS`].
     pub after: u16,
     /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
     /// `indirect` × [`Indirect`].
@@ -231,9 +232,9 @@ impl Descriptor {
     };
 
     /// The entry at which a worker claims tasks until none is left: ticket `n`, drawn from word `ticket` of the counter bank, is for
-    /// descriptor `first + n`; there are `tasks` of them.
-    pub const fn drain(ticket: u32, tasks: u32, first: u32) -> Descriptor {
-        Descriptor { op: OP_DRAIN, coord: [ticket, tasks, first], ..Descriptor::END }
+    /// descriptor `first + n`; there are `tasks` of them, of which it may have claimed `ahead` and not ended them.
+    pub const fn drain(ticket: u32, tasks: u32, first: u32, ahead: u16) -> Descriptor {
+        Descriptor { op: OP_DRAIN, after: ahead, coord: [ticket, tasks, first], ..Descriptor::END }
     }
 
     /// The entry for `tasks` [`NARROW`] tasks of one call, the descriptors from `at` on, of which the first one is this: the tasks that consumer warps take, each

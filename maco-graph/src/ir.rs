@@ -90,7 +90,8 @@ pub struct Call {
     pub then: Vec<String>,
     /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.
     pub priority: i32,
-    /// `.drain()`: only data knows what its tasks cost, so that static lists leave them to whichever worker is free.
+    /// `.drain()`: only data knows what its tasks cost, so that static lists leave them to whichever worker is free. In a plan also of balanced calls
+    /// ([`crate::plan::PlannedCall::balanced`]).
     pub drain: bool,
 }
 

@@ -2,7 +2,7 @@
 mod plan_graphs;
 
 use maco_graph::ir::TensorKind;
-use maco_graph::plan::{Options, PlannedCall, plan};
+use maco_graph::plan::{Costs, Options, PlannedCall, Schedule, plan};
 use maco_graph::spec::{Access, Index, TaskKind, TaskSpec};
 use plan_graphs::{Build, axis, task, tensor};
 
@@ -40,6 +40,43 @@ fn one_round_goes_to_as_many_workers_as_there_are_tiles_for() {
         let call = planned(&COPY, rows, 4096);
         assert_eq!((call.tile[0], &call.grid[..2]), (tile, &grid[..]), "{rows} rows");
     }
+}
+
+/// Not all multiprocessors get the same share of the memory: many tasks are claimed, but for those that are placed, measured or pushed, and on few workers.
+#[test]
+fn many_rounds_are_claimed() {
+    let of = |rows: u64, options: &Options| {
+        let mut build = Build::default();
+        let (x, y) = (build.input("x", &[rows, 4096]), build.tensor("y", TensorKind::Out, &[rows, 4096]));
+        build.call(&COPY, &[x, y]);
+        let plan = plan(build.0, options).unwrap();
+        let claimed: Vec<_> = plan.lists.drains.clone();
+        assert_eq!((plan.calls[0].balanced, plan.graph.calls[0].drain), (!claimed.is_empty(), !claimed.is_empty()));
+        assert!(claimed.is_empty() || claimed == [0..plan.tasks.len() as u32] && plan.lists.order.is_empty());
+        !claimed.is_empty()
+    };
+    let options = Options::new(132);
+    assert!(of(16384, &options) && of(6336, &options) && !of(6320, &options));
+    assert!(of(16384, &Options { workers: 16, ..options.clone() }) && !of(16384, &Options { workers: 15, ..options.clone() }));
+    assert!(!of(16384, &Options { schedule: Schedule::Tickets, ..options.clone() }));
+    assert!(!of(16384, &Options { placement: Some(vec![0; 4096]), ..options.clone() }));
+    // Of a plan whose tasks were measured, lists end together by what they take.
+    assert!(!of(16384, &Options { costs: Some(Costs { hop: Costs::HOP, entries: Vec::new() }), ..options }));
+}
+
+/// Calls that the planner has claimed and those that the graph says are drains of their own, which are claimed early and late.
+#[test]
+fn what_the_graph_says_is_claimed_late() {
+    let mut build = Build::default();
+    let x = build.input("x", &[16384, 4096]);
+    let [y, z, w] = [TensorKind::Temp, TensorKind::Temp, TensorKind::Out].map(|kind| build.tensor("t", kind, &[16384, 4096]));
+    build.call(&COPY, &[x, y]);
+    build.call(&COPY, &[y, z]);
+    build.call(&COPY, &[z, w]);
+    build.0.calls[2].drain = true;
+    let plan = plan(build.0, &Options::new(132)).unwrap();
+    assert_eq!(plan.lists.drains, [0..8192, 8192..12288]);
+    assert_eq!(plan.calls.iter().map(|call| call.balanced).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]

@@ -17,11 +17,12 @@ use crate::packages::{Package, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 20] = [
+const PROGRAMS: [(&str, &str, &str); 21] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
+    ("kernels", "schedules", "gpu::balanced"),
     ("kernels", "split", "gpu::chain"),
     ("kernels", "split", "gpu::plain"),
     ("kernels", "split", "gpu::same_bits"),

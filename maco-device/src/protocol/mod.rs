@@ -22,7 +22,7 @@ pub use executor::{attend, work};
 pub use host::Thread;
 pub use layout::Layout;
 pub use parts::{LATE, Meeting, OWNERS, Part};
-pub use queue::{CLAIMED, Drain, Queue, admit, count_in, enter, leave};
+pub use queue::{CLAIMED, CLAIMED_EARLY, Drain, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};

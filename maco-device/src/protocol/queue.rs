@@ -5,8 +5,11 @@ use super::wait::{Look, Patience};
 use super::{Machine, Push, Run, Until};
 use crate::abi::{BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, share};
 
-/// Tasks that a worker that looks ahead may have claimed before it runs them: one that runs, one behind it.
+/// Tasks that a worker that looks ahead may have claimed and not ended, where only data knows what they take: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
+/// The same where memory bounds them all, so that what they take is known, and what is on its way counts: one that runs, three whose tiles come
+/// meanwhile. A GPU has drawn the ticket of one more.
+pub const CLAIMED_EARLY: u32 = 4;
 
 /// Tasks that workers claim one by one, in the order of their descriptors.
 ///
@@ -16,14 +19,23 @@ pub struct Drain {
     ticket: *mut u32,
     tasks: u32,
     first: u32,
+    /// How many may be claimed and not ended: [`CLAIMED`] or [`CLAIMED_EARLY`].
+    ahead: u32,
 }
 
 impl Drain {
-    /// What a list's entry [`Descriptor::drain`] stands for in the bank `counters`; `entry` is its [`Descriptor::coord`].
+    /// What a list's entry [`Descriptor::drain`] stands for in the bank `counters`; `entry` is its [`Descriptor::coord`], `ahead` its
+    /// [`Descriptor::after`].
     #[inline(always)]
-    pub fn new(counters: *mut u32, entry: [u32; 3]) -> Drain {
+    pub fn new(counters: *mut u32, entry: [u32; 3], ahead: u32) -> Drain {
         let [ticket, tasks, first] = entry;
-        Drain { ticket: counters.wrapping_add(ticket as usize), tasks, first }
+        Drain { ticket: counters.wrapping_add(ticket as usize), tasks, first, ahead }
+    }
+
+    /// How many of them a worker that looks ahead may have claimed and not ended.
+    #[inline(always)]
+    pub fn ahead(&self) -> u32 {
+        self.ahead
     }
 
     /// Draws a ticket. On a GPU one lane calls.
@@ -67,7 +79,7 @@ impl Queue {
             // One drain of all tasks, then the end entry behind them.
             // SAFETY: as above.
             let ticket = unsafe { (&raw mut (*run.state).ticket).cast::<u32>() }.wrapping_add(run.bank() as usize);
-            return Queue { next: tasks, tasks, pushed, inbox, drain: Some(Drain { ticket, tasks, first: 0 }) };
+            return Queue { next: tasks, tasks, pushed, inbox, drain: Some(Drain { ticket, tasks, first: 0, ahead: CLAIMED }) };
         }
         Queue { next: start, tasks, pushed, inbox, drain: None }
     }
@@ -119,15 +131,18 @@ impl Queue {
         }
     }
 
-    /// Whether the next descriptor may be one to be claimed.
+    /// If the next descriptor may be one to be claimed: how many may be claimed and not ended.
     ///
     /// # Safety
     /// `run` is a live launch, and the end entry has not been returned.
     #[inline(always)]
-    pub unsafe fn claims(&self, run: &Run) -> bool {
+    pub unsafe fn claims(&self, run: &Run) -> Option<u32> {
+        if self.drain.is_some() || self.pushed {
+            return self.drain.map(|drain| drain.ahead);
+        }
         // SAFETY: the caller promises a live launch; up to the end entry, `next` is inside the list.
-        let drains = || unsafe { (*((*run.launch).descriptors as *const Descriptor).add(self.next as usize)).op == OP_DRAIN };
-        self.drain.is_some() || !self.pushed && drains()
+        let entry = unsafe { &*((*run.launch).descriptors as *const Descriptor).add(self.next as usize) };
+        (entry.op == OP_DRAIN).then_some(entry.after.into())
     }
 
     /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry, and what a scheduler has it wait
@@ -156,7 +171,7 @@ impl Queue {
                 if (*entry).op != OP_DRAIN {
                     return Some((self.next - 1, Until::NOW));
                 }
-                self.drain = Some(Drain::new(run.counters, (*entry).coord));
+                self.drain = Some(Drain::new(run.counters, (*entry).coord, (*entry).after.into()));
             }
         }
     }

@@ -18,6 +18,9 @@ const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
 const _: () = assert!(VIEWS == 3);
 /// Word of [`Descriptor::flags`].
 const WAYS: u32 = flight::WAYS / 4;
+/// Word of [`Descriptor::after`], its upper half, in a descriptor's first lane.
+const AHEAD: usize = core::mem::offset_of!(Descriptor, after) / 4;
+const _: () = assert!(core::mem::offset_of!(Descriptor, after) == 6 && AHEAD < 4);
 /// First word of [`Descriptor::wait`].
 const WAIT: u32 = core::mem::offset_of!(Descriptor, wait) as u32 / 4;
 /// First word of [`Descriptor::coord`]: a lane's first.
@@ -195,7 +198,8 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
                     let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
                     if head as u16 == OP_DRAIN {
                         let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
-                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)]));
+                        let ahead = warp::broadcast(batch[AHEAD], entry * 4) >> 16;
+                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead));
                         // What has been loaded would take registers that claiming needs.
                         first += entry + 1;
                         continue 'again;
@@ -285,25 +289,31 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
     }
 }
 
-/// Claims tasks by ticket behind `n` others until none is left, as late as it can: what one worker has claimed, no other can run. How
-/// many there are then; `None` if the CTA stops before.
+/// Claims tasks by ticket behind `n` others until none is left: what one worker has claimed, no other can run, so where only data knows what
+/// they take as late as it can, and otherwise a ticket ahead, so that what tickets and descriptors take is hidden. How many tasks there are
+/// then; `None` if the CTA stops before.
 #[inline(always)]
 unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
+    let early = drain.ahead() > CLAIMED;
     // SAFETY: passed on from the caller.
     unsafe {
+        let mut ticket = if early { draw(drain, lane) } else { 0 };
         loop {
-            if n >= CLAIMED {
-                let (slot, parity) = place(n - CLAIMED);
-                if warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity)) != u32::MAX {
+            if !early {
+                if !has_room(arena, drain, n) {
                     return None;
                 }
-            }
-            let mut ticket = 0;
-            if lane == 0 {
-                ticket = drain.draw(&Lane);
+                ticket = draw(drain, lane);
             }
             let Some(index) = drain.index(warp::broadcast(ticket, 0)) else { return Some(n) };
             let descriptor = fetch_descriptor(tables, index, lane);
+            if early {
+                // Both on their way while an earlier task is waited for.
+                ticket = draw(drain, lane);
+                if !has_room(arena, drain, n) {
+                    return None;
+                }
+            }
             *views = views.fetch(tables, descriptor, lane);
             if !fill(arena, n, lane, descriptor, *views) {
                 return None;
@@ -314,6 +324,24 @@ unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, 
             n += 1;
         }
     }
+}
+
+/// Draws a ticket, which the first lane has.
+#[inline(always)]
+unsafe fn draw(drain: &Drain, lane: u32) -> u32 {
+    // SAFETY: passed on from the caller.
+    if lane == 0 { unsafe { drain.draw(&Lane) } } else { 0 }
+}
+
+/// Waits until few enough tasks before task `n` have not ended for it to be claimed; false if the CTA stops before.
+#[inline(always)]
+unsafe fn has_room(arena: Arena, drain: &Drain, n: u32) -> bool {
+    if n < drain.ahead() {
+        return true;
+    }
+    let (slot, parity) = place(n - drain.ahead());
+    // SAFETY: an initialised barrier.
+    unsafe { warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity)) == u32::MAX }
 }
 
 /// Takes what schedulers push, and publishes it: it comes ready, or waits for one word, in its slot already.

@@ -12,7 +12,7 @@ pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
 use crate::profile::alone::Alone;
-use crate::protocol::{self, CLAIMED, Look, Machine, Outcome, Patience, Queue, Run, Until};
+use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run, Until};
 use crate::role::arena::{Arena, FALL_THROUGH};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
@@ -201,7 +201,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             let ahead = if queue.is_pushed() { 1 } else { SLOTS - special::choose(SLOTS) };
             'post: while !ended && posted < n + ahead {
                 // As late as the fetcher claims: the task so many places before has left its slot.
-                let late = queue.claims(&run).then_some(posted + SLOTS - CLAIMED);
+                let late = queue.claims(&run).map(|ahead| posted + SLOTS - ahead);
                 for m in late.into_iter().chain([posted]) {
                     let (at, parity) = place(m);
                     if posted > n && !mbarrier::test(arena().vacant(at), parity ^ 1) {

@@ -48,7 +48,7 @@ impl Display for Plan {
                 write!(f, "  makes #{made}")?;
             }
             if call.drain && schedule == Schedule::Static {
-                write!(f, "  drained")?;
+                write!(f, "  {}", if planned.balanced { "balanced" } else { "drained" })?;
             }
             writeln!(f, "  ({})", self.arguments(call))?;
         }

@@ -35,6 +35,8 @@ struct CallJson<'a> {
     op: u32,
     priority: i32,
     drain: bool,
+    /// It is the planner that has them claimed.
+    balanced: bool,
     axes: Vec<&'static str>,
     tile: &'a [u32],
     grid: &'a [u32],
@@ -138,6 +140,7 @@ impl Plan {
             op: planned.op,
             priority: call.priority,
             drain: call.drain,
+            balanced: planned.balanced,
             axes: call.task.axes.iter().map(|axis| axis.name).collect(),
             tile: &planned.tile,
             grid: &planned.grid,

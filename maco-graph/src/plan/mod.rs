@@ -8,6 +8,7 @@
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
 #[doc(hidden)]
+mod balance;
 mod beside;
 pub mod carried;
 mod check;
@@ -242,6 +243,11 @@ pub struct PlannedCall {
     pub op: u32,
     /// Its tasks.
     pub tasks: Range<u32>,
+    /// Its tasks are claimed though the graph does not say so ([`Call::drain`]): memory bounds many of them, and multiprocessors do not get the same
+    /// share of it.
+    ///
+    /// [`Call::drain`]: crate::ir::Call::drain
+    pub balanced: bool,
     /// The call, a norm or a map, whose result every task of this one makes of its factor before it multiplies that. It has no tasks of its own.
     pub prologue: Option<u32>,
 }
@@ -468,7 +474,10 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
-        calls.push(choice.planned(call));
+        let mut planned = choice.planned(call);
+        planned.balanced = balance::is_due(&graph, call, choice.cut.tasks(choice.tiles()), options);
+        graph.calls[index].drain |= planned.balanced;
+        calls.push(planned);
         choices.push(choice);
     }
     let Draft { graph, calls, found, order, events } = draft::draft(graph, calls, (&choices, regions), options, dropped)?;

@@ -70,18 +70,22 @@ pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])
     }
 }
 
-/// The tasks of drained calls, as few runs as there can be: each costs every worker a ticket. `order` is that of the calls.
+/// The tasks of drained calls, as few runs as there can be, of those that the graph says and of balanced ones apart: each costs every worker a ticket. `order` is that of the calls.
 pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedule: Schedule) -> Vec<Range<u32>> {
     let mut drains: Vec<Range<u32>> = Vec::new();
     if schedule != Schedule::Static {
         return drains;
     }
+    let mut balanced = false;
     for &call in order.iter().filter(|&&call| graph.calls[call as usize].drain) {
-        let tasks = &calls[call as usize].tasks;
+        let PlannedCall { tasks, balanced: own, .. } = &calls[call as usize];
         match drains.last_mut() {
-            Some(last) if last.end == tasks.start => last.end = tasks.end,
+            Some(last) if last.end == tasks.start && *own == balanced => last.end = tasks.end,
             _ if tasks.is_empty() => {}
-            _ => drains.push(tasks.clone()),
+            _ => {
+                balanced = *own;
+                drains.push(tasks.clone());
+            }
         }
     }
     drains

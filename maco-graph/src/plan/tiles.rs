@@ -102,6 +102,7 @@ impl Choice {
             whole: self.cut.whole,
             op,
             tasks: 0..0,
+            balanced: false,
             prologue: None,
         }
     }

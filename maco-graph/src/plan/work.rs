@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::region::tensor_of;
-use crate::ir::{Call, View};
+use crate::ir::{Call, Graph, View};
 use crate::spec::{Access, Element, ElementSpec, Index, TaskKind, TaskSpec, TensorParam};
 
 /// The work of all tasks of a call.
@@ -24,21 +24,29 @@ impl Plan {
         if planned.tasks.is_empty() {
             return Work { bytes: Some(0), flops: 0 };
         }
-        let mut bytes = Some(0u64);
-        for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
-            if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
-                bytes = None;
-            }
-            let times = if param.access == Access::Update { 2 } else { 1 };
-            let element = u64::from(self.graph.tensors[view.tensor as usize].element.bytes());
-            bytes = bytes.map(|bytes| bytes.saturating_add(elements(view).saturating_mul(element).saturating_mul(times)));
-        }
+        let (known, all) = moved(&self.graph, call);
+        let bytes = all.then_some(known);
         let streamed = call.task.streamed().and_then(|operand| {
             let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
             whole(param, &call.operands[operand]).map(|depth| results(call).saturating_mul(depth))
         });
         Work { bytes, flops: products(call).or(streamed).unwrap_or(0).saturating_mul(2) }
     }
+}
+
+/// Bytes that a call reads and writes if each element travels once, without those of which only data knows how many, and whether these are all.
+pub(super) fn moved(graph: &Graph, call: &Call) -> (u64, bool) {
+    let (mut bytes, mut all) = (0u64, true);
+    for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
+        if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
+            all = false;
+            continue;
+        }
+        let times = if param.access == Access::Update { 2 } else { 1 };
+        let element = u64::from(graph.tensors[view.tensor as usize].element.bytes());
+        bytes = bytes.saturating_add(elements(view).saturating_mul(element).saturating_mul(times));
+    }
+    (bytes, all)
 }
 
 /// Multiplications of a call that stages its factors; none of another.

@@ -4,6 +4,7 @@ use maco_device::abi::{
     AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, MAPPED, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
     PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
 };
+use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
 use maco_graph::plan::tiled::RING_BYTES;
 use maco_graph::plan::{Entry, Plan, Route, Schedule};
@@ -107,7 +108,10 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     made.starts.push(made.descriptors.len() as u32);
     let mut claimed = Vec::with_capacity(drains.len());
     for (drain, ticket) in drains.iter().zip(tickets..) {
-        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32));
+        // All of them are balanced, or none.
+        let balanced = plan.tasks.get(drain.start as usize).is_some_and(|task| plan.calls[task.call as usize].balanced);
+        let ahead = if balanced { CLAIMED_EARLY } else { CLAIMED };
+        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
         for task in drain.clone() {
             add(&mut made, task)?;
         }

@@ -16,6 +16,7 @@ on_every_device!(
     halos,
     drains,
     drained_products,
+    balanced,
     a_long_chain,
     a_chain_of_warps,
     a_wide_fan,
@@ -178,6 +179,28 @@ fn drained_products(device: &Device) {
         };
         (0..times).map(|_| once()).collect()
     });
+}
+
+/// Three calls that memory bounds, each on the results of the one before, of so many tasks that the planner has them claimed, early.
+fn balanced(device: &Device) {
+    let (m, n, workers) = (784, 1024, 16);
+    let many = Device::cpu_with(workers);
+    let device = if device.is_gpu() { device } else { &many };
+    let x = Matrix::integers(m, n, 5, 1000);
+    let y = x.map(|v| 4.0 * v);
+    let x = x.upload::<f32>(device);
+    let options = PlanOptions::new().schedule(Schedule::Static).workers(workers);
+    for options in [options.clone(), options.pipelined(!device.is_gpu())] {
+        let plan = uneven::served::plan_with(device, uneven::served::Dims { M: m as u64, N: n as u64 }, &options).unwrap();
+        let graph = plan.graph();
+        assert!(graph.calls.iter().all(|call| call.balanced) && graph.lists.drains == [0..graph.tasks.len() as u32], "{graph}");
+        assert!(graph.tasks.len() >= 3 * 12 * workers as usize);
+        for _ in 0..times() {
+            let mut found = poisoned::<f32>(device, m, n);
+            reported(plan.run(&x, 3.0, &mut found).unwrap(), &plan);
+            y.exactly(&found, &format!("{options:?}"));
+        }
+    }
 }
 
 /// Runs a graph of the inputs `x` and `z`, all ones on 5 × 9, under every option; every element of its output is `expected`.

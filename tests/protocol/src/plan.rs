@@ -7,7 +7,7 @@ use std::ops::Range;
 use maco_device::abi::{
     self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SOLE, STATIC, TICKETS, View, Wait,
 };
-use maco_device::protocol::Layout;
+use maco_device::protocol::{CLAIMED, Layout};
 
 /// Everybody in `waiters` reads what everybody in `producers` writes. Tasks are numbered in an order in which they may run.
 #[derive(Clone, Debug)]
@@ -183,7 +183,7 @@ impl Tables {
                 let drain = |(ticket, drain): (u32, &Range<u32>)| {
                     let tasks = drain.end - drain.start;
                     first += tasks;
-                    (drain.start, Descriptor::drain(tables.counters + ticket, tasks, first - tasks))
+                    (drain.start, Descriptor::drain(tables.counters + ticket, tasks, first - tasks, CLAIMED as u16))
                 };
                 let drains: Vec<(u32, Descriptor)> = (0..).zip(&plan.drains).map(drain).collect();
                 for (worker, list) in plan.lists.iter().enumerate() {
