@@ -279,6 +279,20 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         }
     }
 
+    /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, row, col)`, `half` being half of the columns of `y`, a multiple of 8: as
+    /// [`Cta::blocks`], for what makes both of the same, as rotations of pairs do.
+    #[inline(always)]
+    pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+    ) {
+        if let Some(share) = self.role.share() {
+            share.pairs_of_blocks(inputs, y, f);
+        }
+    }
+
     /// `y[row, ..] = Σ weight · x[index, ..]` in the order of k, where `f(terms, row, k)` gives index and weight for k in `0..count`: weighted sums of
     /// rows that data name. A row outside `x` is zeros. For other k what `f` gives does not count.
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 //!
-//! In flight, of each of 256 threads: two blocks of eight elements, each with its pair and the angle's sine and cosine.
+//! In flight, of each of 256 threads: two blocks of eight pairs, with the sines and cosines of their angles.
 
 use crate::math::{each8, zip8};
 use crate::prelude::*;
@@ -20,19 +20,22 @@ pub fn rope(
     #[read(positions[t], ..)] sin: Tensor<f32, P, F>,
     #[write(h, t, ..)] y: Tensor<E, H, T, { 2 * F }>,
 ) {
-    // The other of a pair, the angle's column, and the sign of its sine.
-    fn pair(c: i32, half: i32) -> (i32, i32, f32) {
-        if c < half { (c + half, c, -1.0) } else { (c - half, c - half, 1.0) }
-    }
     if cos.cols().is_multiple_of(8) {
-        cta.blocks((x, positions.by_element(true), cos, sin), y, |(x, positions, cos, sin), t, c| {
-            let (half, at) = ((cos.cols() & !7) as i32, positions.at(0, t) as i32);
-            let (other, angle, sign) = pair(c, half);
-            let turned = zip8(x.at8(t, other), sin.at8(at, angle), |v, sin| v * (sin * sign));
-            let kept = zip8(x.at8(t, c), cos.at8(at, angle), |v, cos| v * cos);
-            zip8(kept, turned, |a, b| a + b)
+        cta.pairs_of_blocks((x, positions.by_element(true), cos, sin), y, |(x, positions, cos, sin), t, f| {
+            let at = positions.at(0, t) as i32;
+            let (left, right) = (x.at8(t, f), x.at8(t, f + cos.cols() as i32));
+            let (cos, sin) = (cos.at8(at, f), sin.at8(at, f));
+            let turned = |kept: [f32; 8], other: [f32; 8], sign: f32| {
+                let other = zip8(other, sin, |v, sin| v * (sin * sign));
+                zip8(zip8(kept, cos, |v, cos| v * cos), other, |a, b| a + b)
+            };
+            (turned(left, right, -1.0), turned(right, left, 1.0))
         });
     } else {
+        // The other of a pair, the angle's column, and the sign of its sine.
+        fn pair(c: i32, half: i32) -> (i32, i32, f32) {
+            if c < half { (c + half, c, -1.0) } else { (c - half, c - half, 1.0) }
+        }
         cta.blocks((x, positions, cos, sin), y, |(x, positions, cos, sin), t, c| {
             let (half, at) = (cos.cols() as i32, positions.at(0, t) as i32);
             each8(|n| {

@@ -478,7 +478,53 @@ impl Share {
         }
     }
 
-    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: four of each of two blocks on their way before the first is added.
+    /// Blocks of the left half of each row, each with the one at the same place of the right half; the columns are a multiple of 16. Two such pairs are on their way before the first is stored.
+    #[inline(always)]
+    pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+        self,
+        inputs: X,
+        y: Tile<E, I, J>,
+        f: impl Fn(&X::Readers, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+    ) {
+        let (rows, half, wide) = (y.rows(), y.cols() / 2, y.wide());
+        let Some((walk, mut at)) = self.blocks_of(half) else { return };
+        let whole = wide && inputs.whole();
+        let put = |(row, block): (u32, u32), (left, right): ([E::Value; 8], [E::Value; 8])| {
+            if row < rows {
+                // SAFETY: the row is inside the tile, and so are both blocks, which are one thread's; tiles of one grid do not overlap. Where all is whole,
+                // rows are aligned blocks.
+                unsafe {
+                    if whole {
+                        E::store8(y.pointer(row as i32, (block * 8) as i32), left);
+                        E::store8(y.pointer(row as i32, (half + block * 8) as i32), right);
+                    } else {
+                        y.put_block(wide, row, block * 8, left);
+                        y.put_block(wide, row, half + block * 8, right);
+                    }
+                }
+            }
+        };
+        let make = |readers: &X::Readers, (row, block): (u32, u32)| f(readers, row as i32, (block * 8) as i32);
+        if !whole {
+            let readers = inputs.readers(false);
+            while at.0 < rows {
+                put(at, make(&readers, at));
+                at = walk.next(at);
+            }
+            return;
+        }
+        let readers = inputs.readers(true);
+        while at.0 < rows {
+            let second = walk.next(at);
+            // Behind the last one a thread makes its first again.
+            let pairs = (make(&readers, at), make(&readers, if second.0 < rows { second } else { at }));
+            put(at, pairs.0);
+            put(second, pairs.1);
+            at = walk.next(second);
+        }
+    }
+
+    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: four of each of two blocks on their way before the first is added, or two of each of four.
     #[inline(always)]
     pub fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
         self,
@@ -508,6 +554,45 @@ impl Share {
             return;
         }
         let x = x.readers(true);
+        let put = |(row, block): (u32, u32), sum: [f32; 8]| {
+            if row < rows {
+                // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not overlap.
+                unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), sum) };
+            }
+        };
+        if count <= 2 {
+            // Few terms: four blocks at a time, and what names the rows of the next four comes while these do.
+            let terms_of = |at: (u32, u32)| {
+                let term = |k: u32| {
+                    let named = f(&terms, at.0 as i32, k as i32);
+                    if k < count && at.0 < rows { named } else { (-1, 0.0) }
+                };
+                (term(0), term(1))
+            };
+            let four = |at: (u32, u32)| {
+                let (b, c) = (walk.next(at), walk.next(walk.next(at)));
+                [at, b, c, walk.next(c)]
+            };
+            let mut places = four(at);
+            let named = |[a, b, c, d]: [(u32, u32); 4]| [terms_of(a), terms_of(b), terms_of(c), terms_of(d)];
+            let mut now = named(places);
+            while places[0].0 < rows {
+                let block = |((first, by), (second, also)): ((i32, f32), (i32, f32)), at: (u32, u32)| {
+                    let col = (at.1 * 8) as i32;
+                    ((by, x.at8(first, col)), (also, x.at8(second, col)))
+                };
+                let loaded = [block(now[0], places[0]), block(now[1], places[1]), block(now[2], places[2]), block(now[3], places[3])];
+                let next = four(walk.next(places[3]));
+                now = named(next);
+                let sum = |(first, second)| add(add([0.0; 8], first), second);
+                put(places[0], sum(loaded[0]));
+                put(places[1], sum(loaded[1]));
+                put(places[2], sum(loaded[2]));
+                put(places[3], sum(loaded[3]));
+                places = next;
+            }
+            return;
+        }
         while at.0 < rows {
             let second = walk.next(at);
             let below = if second.0 < rows { second } else { at };
@@ -526,12 +611,6 @@ impl Share {
                 b = add(add(add(add(b, there.0), there.1), there.2), there.3);
                 k += 4;
             }
-            let put = |(row, block): (u32, u32), sum: [f32; 8]| {
-                if row < rows {
-                    // SAFETY: a block inside the tile, whose rows are whole aligned blocks; it is this thread's, and tiles of one grid do not overlap.
-                    unsafe { E::store8(y.pointer(row as i32, (block * 8) as i32), sum) };
-                }
-            };
             put(at, a);
             put(second, b);
             at = walk.next(second);
