@@ -64,10 +64,11 @@ sanitize_one() {{
     esac
     printf '%-10s %-32s %5d  %s\n' "$1" "$2" $(($(date +%s) - begin)) "$result" > "$3/row"
 }}
-# Racecheck loses launches of two host threads ("failure to track a kernel launch"), and may then wait for ever.
+# Racecheck loses launches of two host threads ("failure to track a kernel launch"), and may then wait for ever. And it follows each access to shared
+# memory, of which tensors of more than 2^31 elements without gaps have gigabytes: they are about addresses of device memory, and others run the same bodies.
 left_out() {{
     case "$1 $2" in
-        "racecheck "*_from_two_threads) return 0 ;;
+        "racecheck "*_from_two_threads | "racecheck "*::gpu_copies_without_gaps | "racecheck "*::gpu_rows_without_gaps | "racecheck "*::gpu_transposes_without_gaps) return 0 ;;
         *) return 1 ;;
     esac
 }}
