@@ -1,6 +1,6 @@
 //! Rotary position embedding.
 //!
-//! In flight, of each of 256 threads: two blocks of eight pairs, with the sines and cosines of their angles.
+//! In flight, of each of 256 threads: four blocks of eight pairs, with the sines and cosines of their angles.
 
 use crate::math::{each8, zip8};
 use crate::prelude::*;
