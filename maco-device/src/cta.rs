@@ -119,7 +119,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// Steps of a contraction over `a` and `b`: 64 elements each, 32 of `f32`, the last one zero-filled; never empty. Where several tasks make the sum
-    /// of one tile in parts, the steps of this one's part.
+    /// of one tile in parts, the steps of this one's part. Of a plane that is not there, which is zeros, there is one.
     #[inline(always)]
     pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
         &mut self,
@@ -127,7 +127,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         b: Tile<E, BR, BC>,
     ) -> Steps {
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
-        let steps = if steps == 0 { 1 } else { steps };
+        let steps = if steps == 0 || a.plane < 0 || b.plane < 0 { 1 } else { steps };
         let split = self.split();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
         Steps { first, next: 0, count: self.role.steps(a.view.map, b.view.map, end - first) }

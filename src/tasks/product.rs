@@ -129,7 +129,7 @@ pub fn batched_matmul_tt(
 
 /// y\[g\] = x\[g\] · w\[expert\[g\]\]ᵀ for each of G groups of T rows: experts of different sizes, known on the GPU only. Rows that one expert
 /// gets fill whole groups (the last one with rows of zeros), so that a group has one expert. A number beyond the experts is a group that
-/// nobody uses: zeros, if `x` is finite there. Otherwise, also in its error, as [`linear`].
+/// nobody uses: zeros, if `x` is finite in its first 64 columns, 32 of `f32`; more of them is not looked at. Otherwise, also in its error, as [`linear`].
 #[maco_macros::task(crate = crate, tile(g = 1, i = 64 | 128, j = 128 | 256), E in [bf16, f16, f32])]
 pub fn grouped_linear(
     cta: &mut Cta,

@@ -192,13 +192,22 @@ fn agreed<T>(place: &Place, seed: u64, run: impl Fn(&PlanOptions) -> [(T, Vec<u3
     agreed.expect("a schedule").0
 }
 
+/// Elements of `bf16` of a step.
+const STEP: usize = 64;
+
 fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let mut numbers = Numbers::new(seed);
     // Also numbers of no expert: the next one, and the largest.
     let expert: Vec<u32> = (0..g).map(|_| [numbers.below(experts + 1) as u32, u32::MAX][usize::from(numbers.below(8) == 0)]).collect();
     // Rows of no expert become zeros if they are finite.
     let kinds = expert.iter().map(|&expert| if u64::from(expert) < experts { kind(seed) } else { Kind::Plain });
-    let x: Vec<bf16> = kinds.flat_map(|kind| numbers.fill::<bf16>(t * k, kind)).collect();
+    let mut x: Vec<bf16> = kinds.flat_map(|kind| numbers.fill::<bf16>(t * k, kind)).collect();
+    // Of these only the first step is looked at.
+    for (group, x) in x.chunks_mut((t * k).max(1) as usize).enumerate().filter(|&(group, _)| u64::from(expert[group]) >= experts) {
+        for row in x.chunks_mut(k as usize) {
+            row.iter_mut().skip(STEP).for_each(|v| *v = [bf16::NAN, bf16::INFINITY][group % 2]);
+        }
+    }
     let w: Vec<bf16> = numbers.fill(experts * n * k, kind(seed));
     let dims = grouped::Dims { G: g, T: t, K: k, X: experts, N: n };
     let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
@@ -212,14 +221,12 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
             (y, bits)
         })
     });
-    let weight = |expert: u32, col: usize, i: usize| match u64::from(expert) < experts {
-        true => w[(expert as usize * n as usize + col) * k as usize + i].to64(),
-        false => 0.0,
-    };
+    let weight = |expert: u32, col: usize, i: usize| w[(expert as usize * n as usize + col) * k as usize + i].to64();
     let terms = |at: usize| {
         let (row, col) = (at / n as usize, at % n as usize);
         let expert = expert[row / t as usize];
-        (0..k as usize).map(|i| x[row * k as usize + i].to64() * weight(expert, col, i)).collect::<Vec<f64>>()
+        let count = if u64::from(expert) < experts { k as usize } else { 0 };
+        (0..count).map(|i| x[row * k as usize + i].to64() * weight(expert, col, i)).collect::<Vec<f64>>()
     };
     let error = |at: usize| (k as f64 + 16.0) * 2f64.powi(-24) * terms(at).into_iter().map(f64::abs).sum::<f64>();
     near(&y, |at| terms(at).into_iter().sum(), 0.0, error, &format!("{g} groups of {t} × {n} × {k}, {experts} experts"));
