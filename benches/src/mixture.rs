@@ -11,8 +11,6 @@ use crate::timing::Random;
 
 /// Relative error of which a result may be off: three results on the way are rounded to bf16.
 const ROUNDED: f64 = 2e-2;
-/// Rows of a group: those of the tallest tile.
-const GROUP: u64 = 128;
 /// Tokens that are computed on the host too.
 const CHECKED: usize = 6;
 
@@ -38,12 +36,14 @@ pub struct Sizes {
     pub hidden: u64,
     /// Columns between the products of an expert.
     pub inner: u64,
+    /// Rows of a group, of which an expert fills whole ones: those of a tile, 128 or 64.
+    pub group: u64,
 }
 
 impl Sizes {
     fn dims(self) -> layer::Dims {
-        let groups = self.tokens * self.chosen / GROUP + self.experts;
-        layer::Dims { M: self.tokens, H: self.hidden, X: self.experts, I: self.inner, K: self.chosen, G: groups, R: groups * GROUP }
+        let groups = self.tokens * self.chosen / self.group + self.experts;
+        layer::Dims { M: self.tokens, H: self.hidden, X: self.experts, I: self.inner, K: self.chosen, G: groups, R: groups * self.group }
     }
 
     /// Floating-point operations of the experts.
@@ -92,7 +92,7 @@ const PATTERN: usize = 1_000_003;
 impl Mixture {
     /// With random operands and these scores.
     pub fn new(device: &Device, sizes: Sizes, scores: &[f32]) -> anyhow::Result<Mixture> {
-        let Sizes { tokens, experts, chosen, hidden, inner } = sizes;
+        let Sizes { tokens, experts, chosen, hidden, inner, .. } = sizes;
         let random = |count: usize, seed: u64| -> Vec<bf16> { numbers(seed, 1.0).take(count).map(bf16::from_f32).collect() };
         let (x, pattern) = (random((tokens * hidden) as usize, 1), random(PATTERN, 2));
         let scale = 1.0 / (hidden as f32).sqrt();
@@ -138,7 +138,7 @@ impl Mixture {
 
     /// Fails unless every token went to as many experts as it should, and some tokens got what sums in `f64` say.
     pub fn check(&self) -> anyhow::Result<()> {
-        let Sizes { tokens, experts, chosen, hidden, inner } = self.sizes;
+        let Sizes { tokens, experts, chosen, hidden, inner, .. } = self.sizes;
         let (hidden, inner, chosen) = (hidden as usize, inner as usize, chosen as usize);
         let (ids, weights, y) = (self.ids.download()?, self.weights.download()?, self.y.download()?);
         ensure!(ids.iter().all(|&id| u64::from(id) < experts), "a token went to an expert that there is not");

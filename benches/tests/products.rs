@@ -92,7 +92,7 @@ fn llama_has_as_many_bytes_as_is_said() {
 #[test]
 fn tokens_get_what_their_experts_say() {
     let device = Device::cpu_with(2);
-    let sizes = Sizes { tokens: 50, experts: 6, chosen: 2, hidden: 64, inner: 40 };
+    let sizes = Sizes { tokens: 50, experts: 6, chosen: 2, hidden: 64, inner: 40, group: 128 };
     for popularity in [Popularity::Balanced, Popularity::Zipf] {
         let scores = scores(sizes, popularity, 3);
         let mut mixture = Mixture::new(&device, sizes, &scores).unwrap();

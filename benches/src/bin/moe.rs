@@ -8,6 +8,7 @@ use benches::pytorch::{self, PyTorch};
 use benches::rows::{Row, Run, Work};
 use benches::timing::{Clock, Measured, System};
 use clap::Parser;
+use clap::builder::TypedValueParser;
 use maco::Device;
 
 /// Measures a layer of a mixture of experts, 8 of 64 for each of 4096 tokens, in one launch.
@@ -22,6 +23,9 @@ struct Options {
     /// Only cases whose name holds this, such as `H4096` or `zipf`.
     #[arg(long)]
     case: Option<String>,
+    /// Rows of a group, of which an expert fills whole ones: 128 or 64.
+    #[arg(long, default_value_t = 128, value_parser = clap::builder::PossibleValuesParser::new(["64", "128"]).try_map(|rows| rows.parse::<u64>()))]
+    group: u64,
     /// The Python that has PyTorch.
     #[arg(long, default_value = "python3")]
     python: String,
@@ -51,7 +55,7 @@ fn main() -> anyhow::Result<()> {
     let cases = SHAPES.into_iter().flat_map(|shape| [Popularity::Balanced, Popularity::Zipf].map(|popularity| (shape, popularity)));
     let named = cases.map(|((hidden, inner), popularity)| {
         let name = format!("H{hidden} I{inner} {}", if popularity == Popularity::Zipf { "zipf" } else { "balanced" });
-        (name, Sizes { tokens: 4096, experts: 64, chosen: 8, hidden, inner }, popularity)
+        (name, Sizes { tokens: 4096, experts: 64, chosen: 8, hidden, inner, group: options.group }, popularity)
     });
     let cases: Vec<_> = named.filter(|(name, ..)| options.case.as_ref().is_none_or(|part| name.contains(part.as_str()))).collect();
     let mut run = Run::new(cases.len(), options.json.as_deref());
@@ -81,7 +85,7 @@ fn case(
     let launches = clock.warm_up(&mut systems)?;
     let rounds = clock.rounds().div_ceil(BLOCKS);
     let (mut ours, mut theirs) = (Vec::new(), PEERS.map(|_| Vec::new()));
-    let Sizes { tokens, experts, chosen, hidden, inner } = sizes;
+    let Sizes { tokens, experts, chosen, hidden, inner, .. } = sizes;
     for (how, times) in PEERS.into_iter().zip(&mut theirs) {
         let request = pytorch::Layer { how, tokens, experts, chosen, hidden, inner, scores: &file };
         for _ in 0..BLOCKS {
