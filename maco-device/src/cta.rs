@@ -323,7 +323,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[inline(always)]
     pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
         if let Some(share) = self.role.share() {
-            share.index::<false, E, J>(ids, x, y, |_, x| x);
+            share.index_copy(ids, x, y);
         }
     }
 
@@ -331,7 +331,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[inline(always)]
     pub fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
         if let Some(share) = self.role.share() {
-            share.index::<true, E, J>(ids, x, y, |y, x| y + x);
+            share.index_add(ids, x, y, |y, x| y + x);
         }
     }
 

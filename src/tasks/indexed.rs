@@ -1,8 +1,8 @@
 //! Elements and rows that are written where indices say, in place: what no index names stays. Of equal indices the last one stays, where PyTorch
 //! leaves it open; one outside the tensor writes nothing, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: four indices and elements of `scatter`; blocks of four rows of `index_copy`, of `index_add` both those that are
-//! there and those that are added.
+//! In flight, of each of 256 threads: four indices and elements of `scatter`, four indices and then blocks of `index_copy`; blocks of four rows of `index_add`, both those that are there and
+//! those that are added.
 
 use crate::prelude::*;
 
@@ -22,7 +22,7 @@ pub fn scatter(
 /// Of equal indices the last one stays; one outside y writes nothing.
 ///
 /// A task has some columns of all rows: it reads every index, and of y touches the rows that they name.
-#[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(j = 32 | 256 | 1024), E in [bf16, f16, f32, i32, u32])]
 pub fn index_copy(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)] x: Tensor<E, M, N>, #[update(.., j)] y: Tensor<E, V, N>) {
     cta.index_copy(ids, x, y)
 }

@@ -44,10 +44,91 @@ impl Share {
         }
     }
 
-    /// `y[ids[i], ..] = x[i, ..]`, or the sum of both where `ADDS`. A row of y is one warp's, so that equal indices come in their order; four rows of x, and
-    /// of y if they are read, are on their way before the first is written.
+    /// `y[ids[i], ..] = x[i, ..]`. A row of y is one warp's, so that equal indices come in their order; lanes that a row does not need have the next ones. Of
+    /// each lane four indices are on their way, and then a block of the rows that they name.
     #[inline(always)]
-    pub fn index<const ADDS: bool, E: Element, const J: usize>(
+    pub fn index_copy<E: Element, const J: usize>(self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+        let (rows, cols, count) = (y.rows(), y.cols(), ids.cols());
+        let (warps, own, lane) = (self.threads / self.lanes, self.thread / self.lanes, self.lane());
+        let wide = x.wide() && y.wide() && cols.is_multiple_of(8);
+        // Lanes side by side in a row, and rows at a time.
+        let across = cols.div_ceil(8).next_power_of_two().min(self.lanes);
+        let (side, below, together) = (lane % across, lane / across, self.lanes / across);
+        let ids = ids.readers(false);
+        let mut first = 0;
+        while first < count {
+            let id = |n: u32| {
+                let i = first + n * self.lanes + lane;
+                let id = if i < count { ids.at(0, i as i32) } else { NONE };
+                if id < rows && id % warps == own { id } else { NONE }
+            };
+            let named = [id(0), id(1), id(2), id(3)];
+            // Of lanes with the same index the last one counts.
+            let lasts = |id: u32| {
+                let is_last = warp::matching(id) >> lane == 1;
+                warp::ballot(is_last && id != NONE)
+            };
+            let mut left = [lasts(named[0]), lasts(named[1]), lasts(named[2]), lasts(named[3])];
+            let few = |left: u32| left.count_ones() <= together;
+            // Where there are more of one lane's than come at a time, they come by themselves, since all of those before are written before the next.
+            let merged = few(left[0]) && few(left[1]) && few(left[2]) && few(left[3]);
+            let mut turn = 0;
+            while left[0] | left[1] | left[2] | left[3] != 0 {
+                let mut next = |n: u32| {
+                    let here = left[n as usize];
+                    let (mut own, mut rest, mut skipped) = (here, here, 0);
+                    while skipped < together {
+                        own = if skipped < below { own & own.wrapping_sub(1) } else { own };
+                        rest &= rest.wrapping_sub(1);
+                        skipped += 1;
+                    }
+                    let (is_due, at) = (merged || n == turn, own.trailing_zeros());
+                    // By all lanes, before anything that they do not all do.
+                    let row = warp::broadcast(named[n as usize], at % self.lanes);
+                    if is_due {
+                        left[n as usize] = rest;
+                    }
+                    if is_due && own != 0 { (first + n * self.lanes + at, row) } else { (NONE, NONE) }
+                };
+                let moves = [next(0), next(1), next(2), next(3)];
+                let mut base = 0;
+                while base < cols {
+                    let col = base + side * 8;
+                    let new = |(from, _): (u32, u32)| {
+                        let is_there = from != NONE && col < cols;
+                        if wide {
+                            // SAFETY: if so, a whole block of aligned rows inside the tensor.
+                            unsafe { E::eight_if(is_there, x.pointer(from as i32, col as i32)) }
+                        } else {
+                            x.block(false, if is_there { from } else { NONE }, col)
+                        }
+                    };
+                    let blocks = [new(moves[0]), new(moves[1]), new(moves[2]), new(moves[3])];
+                    let put = |(_, to): (u32, u32), block: E::Eight| {
+                        if to != NONE && col < cols {
+                            // SAFETY: the row is inside the tile and this warp's, which has met since an earlier one of its lanes wrote it; the block is this lane's,
+                            // and tiles of one grid do not overlap.
+                            unsafe { y.put_block(wide, to, col, E::open(block)) };
+                        }
+                        warp::sync();
+                    };
+                    put(moves[0], blocks[0]);
+                    put(moves[1], blocks[1]);
+                    put(moves[2], blocks[2]);
+                    put(moves[3], blocks[3]);
+                    base += across * 8;
+                }
+                if turn < 3 && left[turn as usize] == 0 {
+                    turn += 1;
+                }
+            }
+            first += 4 * self.lanes;
+        }
+    }
+
+    /// `y[ids[i], ..] += x[i, ..]`. A row of y is one warp's, so that equal indices come in their order; four rows of x and of y are on their way before the first is written.
+    #[inline(always)]
+    pub fn index_add<E: Element, const J: usize>(
         self,
         ids: Tile<u32, 1, 0>,
         x: Tile<E, 0, J>,
@@ -95,7 +176,7 @@ impl Share {
                                 return;
                             }
                             let new = x.block(false, from, col);
-                            let values = if const { ADDS } { sum(y.block(false, to, col), new) } else { new };
+                            let values = sum(y.block(false, to, col), new);
                             // SAFETY: the row is inside the tile and this warp's, the block is this lane's.
                             unsafe { y.put_block(false, to, col, E::open(values)) };
                         };
@@ -109,39 +190,34 @@ impl Share {
                     // SAFETY: where there is a row, a whole block of aligned rows inside the tensor.
                     let new = |(from, _): (u32, u32)| unsafe { E::eight_if(from != NONE, x.pointer(from as i32, col as i32)) };
                     // SAFETY: as above.
-                    let old = |(_, to): (u32, u32)| unsafe { E::eight_if(const { ADDS } && to != NONE, y.pointer(to as i32, col as i32)) };
+                    let old = |(_, to): (u32, u32)| unsafe { E::eight_if(to != NONE, y.pointer(to as i32, col as i32)) };
                     let (na, nb, nc, nd) = (new(a), new(b), new(c), new(d));
-                    let (wa, wb, wc, wd) = if const { ADDS } {
-                        let (oa, ob, oc, od) = (old(a), old(b), old(c), old(d));
-                        // An earlier one may have written the same row.
-                        let wa = sum(oa, na);
-                        let wb = sum(if b.1 == a.1 { wa } else { ob }, nb);
-                        let wc = sum(
-                            if c.1 == b.1 {
-                                wb
-                            } else if c.1 == a.1 {
-                                wa
-                            } else {
-                                oc
-                            },
-                            nc,
-                        );
-                        let wd = sum(
-                            if d.1 == c.1 {
-                                wc
-                            } else if d.1 == b.1 {
-                                wb
-                            } else if d.1 == a.1 {
-                                wa
-                            } else {
-                                od
-                            },
-                            nd,
-                        );
-                        (wa, wb, wc, wd)
-                    } else {
-                        (na, nb, nc, nd)
-                    };
+                    let (oa, ob, oc, od) = (old(a), old(b), old(c), old(d));
+                    // An earlier one may have written the same row.
+                    let wa = sum(oa, na);
+                    let wb = sum(if b.1 == a.1 { wa } else { ob }, nb);
+                    let wc = sum(
+                        if c.1 == b.1 {
+                            wb
+                        } else if c.1 == a.1 {
+                            wa
+                        } else {
+                            oc
+                        },
+                        nc,
+                    );
+                    let wd = sum(
+                        if d.1 == c.1 {
+                            wc
+                        } else if d.1 == b.1 {
+                            wb
+                        } else if d.1 == a.1 {
+                            wa
+                        } else {
+                            od
+                        },
+                        nd,
+                    );
                     let put = |(_, to): (u32, u32), block: E::Eight| {
                         if to != NONE {
                             // SAFETY: as above; the row is this warp's, and tiles of one grid do not overlap.
