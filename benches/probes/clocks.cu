@@ -2,7 +2,7 @@
 //
 //     nvcc -O3 -arch=sm_90a -o clocks benches/probes/clocks.cu && ./clocks
 //
-// One CTA on each multiprocessor multiplies with tensor cores, or reads memory as well; one of its threads takes both clocks where the global timer ticks, eight times at equal distances.
+// One CTA on each multiprocessor reads memory, with products between or without; one of its threads takes both clocks where the global timer ticks, nine times, behind as much work each.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

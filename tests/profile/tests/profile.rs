@@ -9,7 +9,8 @@ use maco::profile::{Busy, Kind, Profile, Role, Span};
 use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
 use profiled::kernels::{LINKS, chain, layers};
 
-/// Nanoseconds by which the clocks of two multiprocessors may differ: two ticks of the slowest global timer that is known.
+/// Nanoseconds by which the clocks of two multiprocessors may differ: two ticks of the slowest global timer that is known,
+/// and more than clocks of one go unevenly in a launch of half a millisecond (docs/decisions/0007-profiler.md).
 const APART: u64 = 2_100;
 
 fn apart(device: &Device) -> u64 {
