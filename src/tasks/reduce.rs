@@ -5,7 +5,7 @@
 //! N / 256 + 16 along a row of N and M / 16 + 5 along a column of M; on a CPU N / 8 + 8 and M. Maxima and minima are exact. NaN in, NaN
 //! out, as in PyTorch; of nothing the sum is 0, the mean NaN, the maximum −∞ and the minimum ∞.
 //!
-//! In flight: of rows as norms; of columns sixteen blocks of eight elements of two bytes, or eight of four, of each of 256 threads: 64 KiB a multiprocessor.
+//! In flight: of rows as norms; of columns eight blocks of eight elements of each of 256 threads, of two bytes 32 KiB a multiprocessor.
 
 use crate::prelude::*;
 

@@ -74,8 +74,8 @@ impl Share {
             let merged = few(left[0]) && few(left[1]) && few(left[2]) && few(left[3]);
             let mut turn = 0;
             while left[0] | left[1] | left[2] | left[3] != 0 {
-                let mut next = |n: u32| {
-                    let here = left[n as usize];
+                // The rows that come next of those `here` of the `n`th index of each lane, and this lane's move.
+                let next = |n: u32, here: u32, named: u32| {
                     let (mut own, mut rest, mut skipped) = (here, here, 0);
                     while skipped < together {
                         own = if skipped < below { own & own.wrapping_sub(1) } else { own };
@@ -84,13 +84,15 @@ impl Share {
                     }
                     let (is_due, at) = (merged || n == turn, own.trailing_zeros());
                     // By all lanes, before anything that they do not all do.
-                    let row = warp::broadcast(named[n as usize], at % self.lanes);
-                    if is_due {
-                        left[n as usize] = rest;
-                    }
-                    if is_due && own != 0 { (first + n * self.lanes + at, row) } else { (NONE, NONE) }
+                    let row = warp::broadcast(named, at % self.lanes);
+                    let own = if is_due && own != 0 { (first + n * self.lanes + at, row) } else { (NONE, NONE) };
+                    (if is_due { rest } else { here }, own)
                 };
-                let moves = [next(0), next(1), next(2), next(3)];
+                let [a, b, c, d] = left;
+                let [(a, ma), (b, mb), (c, mc), (d, md)] =
+                    [next(0, a, named[0]), next(1, b, named[1]), next(2, c, named[2]), next(3, d, named[3])];
+                let moves = [ma, mb, mc, md];
+                left = [a, b, c, d];
                 let mut base = 0;
                 while base < cols {
                     let col = base + side * 8;
@@ -118,9 +120,16 @@ impl Share {
                     put(moves[3], blocks[3]);
                     base += across * 8;
                 }
-                if turn < 3 && left[turn as usize] == 0 {
-                    turn += 1;
-                }
+                let due = if turn == 0 {
+                    a
+                } else if turn == 1 {
+                    b
+                } else if turn == 2 {
+                    c
+                } else {
+                    NONE
+                };
+                turn += (due == 0) as u32;
             }
             first += 4 * self.lanes;
         }

@@ -657,23 +657,42 @@ impl Share {
             };
             let mut row = down;
             let blocks = wide.0 && col + 8 <= x.cols();
-            macro_rules! add_all {
-                ($count:literal: $($n:literal)*) => {
-                    while blocks && row + ($count - 1) * below < rows {
-                        // All on their way before the first is added. No second set of registers that comes meanwhile: ptxas gives all loads of a loop one
-                        // scoreboard, so that who waits for one set waits for both (docs/internals/memory.md).
-                        // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows.
-                        let lines = [$(unsafe { X::eight(x.pointer((row + $n * below) as i32, col as i32)) }),*];
-                        $(add(lines[$n]);)*
-                        row += $count * below;
+            let are_there = |row: u32| blocks && row + 7 * below < rows;
+            let load = |row: u32| {
+                // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows.
+                let line = |n: u32| unsafe { X::eight(x.pointer((row + n * below) as i32, col as i32)) };
+                [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]
+            };
+            let mut add_all = |[a, b, c, d, e, f, g, h]: [X::Eight; 8]| {
+                add(a);
+                add(b);
+                add(c);
+                add(d);
+                add(e);
+                add(f);
+                add(g);
+                add(h);
+            };
+            if are_there(row) {
+                // Eight rows on their way while eight are added: two sets of registers take turns, without moves.
+                let mut now = load(row);
+                loop {
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(now);
+                        break;
                     }
-                };
+                    let then = load(row);
+                    add_all(now);
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(then);
+                        break;
+                    }
+                    now = load(row);
+                    add_all(then);
+                }
             }
-            // Of four bytes sixteen blocks would take most of the registers.
-            if const { X::BYTES <= 2 } {
-                add_all!(16: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
-            }
-            add_all!(8: 0 1 2 3 4 5 6 7);
             while row < rows {
                 add(x.block(wide.0, row, col));
                 row += below;

@@ -114,9 +114,9 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                         roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
                     }
                     _ => {
-                        fetch::ask(launch);
+                        let beginning = fetch::ask(launch);
                         meet();
-                        fetch::fetch(arena, launch);
+                        fetch::fetch(arena, launch, beginning);
                     }
                 }
             } else {
