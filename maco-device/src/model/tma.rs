@@ -49,6 +49,9 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     });
 }
 
+/// There is no cache here.
+pub use {load as load_once, row as row_once};
+
 /// # Safety
 /// `map` is a live tensor map, `shared` holds the box.
 pub unsafe fn store(map: u64, col: i32, row: i32, plane: i32, shared: u32) {

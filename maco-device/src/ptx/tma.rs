@@ -52,6 +52,37 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     }
 }
 
+/// As [`load`], of what nobody reads again: its lines are the first that leave the L2 cache (PTX ISA §9.7.9 `createpolicy`, `.L2::cache_hint`), and what is read
+/// by all multiprocessors, instructions among it, stays.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn load_once(shared: u32, map: u64, col: i32, row: i32, plane: i32, mbarrier: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("{{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy, 1.0; .reg .pred p; .reg .b32 lane; elect.sync lane|p, 1;",
+            "@p cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}], policy;}}",
+            in(reg32) shared, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
+    }
+}
+
+/// As [`row`], of what nobody reads again: see [`load_once`].
+///
+/// # Safety
+/// As of [`row`].
+#[inline(always)]
+pub unsafe fn row_once(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("{{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy, 1.0; .reg .pred p; .reg .b32 lane; elect.sync lane|p, 1;",
+            "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [{0}], [{1}], {2}, [{3}], policy;}}",
+            in(reg32) shared, in(reg64) from, in(reg32) bytes, in(reg32) mbarrier, options(nostack))
+    }
+}
+
 /// Shared to global, clipped to the tensor; completion by bulk group.
 ///
 /// # Safety

@@ -249,7 +249,7 @@ impl Role for Loader {
                         let (to, piece) = (room.shared + row * stream::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
                         // SAFETY: the map is that of the weights in pieces; the stage has space for all boxes, and expects them, also what of
                         // them is outside.
-                        unsafe { tma::load(to, map, 0, piece, w.row + row as i32, room.full) };
+                        unsafe { tma::load_once(to, map, 0, piece, w.row + row as i32, room.full) };
                         row += abi::STREAMED_ROWS;
                     }
                     return;
@@ -258,7 +258,7 @@ impl Role for Loader {
                 let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
                 while bytes > 0 && to < end {
                     // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
-                    unsafe { tma::row(to, from, bytes, room.full) };
+                    unsafe { tma::row_once(to, from, bytes, room.full) };
                     from += stride;
                     to += stream::columns(J) * E::BYTES;
                 }

@@ -114,9 +114,9 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                         roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
                     }
                     _ => {
-                        let beginning = fetch::ask(launch);
+                        fetch::ask(launch);
                         meet();
-                        fetch::fetch(arena, launch, beginning);
+                        fetch::fetch(arena, launch);
                     }
                 }
             } else {

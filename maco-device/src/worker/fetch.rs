@@ -65,9 +65,6 @@ struct Views {
 }
 
 impl Views {
-    /// Of no call.
-    const NONE: Views = Views { first: u32::MAX, words: [0; 2] };
-
     /// The views from entry `first` of the table on.
     #[inline(always)]
     unsafe fn of(self, tables: Tables, first: u32, lane: u32) -> Views {
@@ -129,42 +126,23 @@ unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -
     true
 }
 
-/// What a list begins with, read before the launch before has ended: records, descriptors and views do not change meanwhile.
-#[derive(Clone, Copy)]
-pub(super) struct Beginning {
-    /// The list's first entry.
-    first: u32,
-    batch: [u32; 4],
-    /// Of the first task, if it is no drain.
-    views: Views,
-}
-
-/// Reads what a list begins with, before anything that a launch writes is read: neither a batch of descriptors nor the views that it names are waited
-/// for later. The fetcher warp calls.
+/// Has what a list begins with on its way, before anything that a launch writes is read. The fetcher warp calls.
 #[inline(always)]
-pub(super) unsafe fn ask(launch: *const Launch) -> Beginning {
+pub(super) unsafe fn ask(launch: *const Launch) {
     let lane = special::thread() % 32;
-    // SAFETY: a live launch, whose record, list starts, descriptors and views do not change. Where tasks are claimed or pushed, lists start at an entry as well.
+    // SAFETY: a live launch, whose record and list starts do not change.
     unsafe {
-        let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
         let first = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
-        // Behind the first batch another one, two descriptors to a line, and the plan's state.
-        if lane <= BATCH / 2 {
-            let descriptors = tables.descriptors.wrapping_add((first + BATCH + lane * 2) as usize);
-            memory::prefetch(if lane < BATCH / 2 { descriptors.cast() } else { (*launch).state as _ });
+        // Two batches of descriptors, two to a line, and behind them the plan's state.
+        if lane <= BATCH {
+            let descriptors = ((*launch).descriptors as *const Descriptor).wrapping_add((first + lane * 2) as usize);
+            memory::prefetch(if lane < BATCH { descriptors.cast() } else { (*launch).state as _ });
         }
-        let batch = fetch_batch(tables, first);
-        let mut views = Views::NONE;
-        let (head, at) = (warp::broadcast(batch[0], 0), warp::broadcast(batch[VIEWS as usize], 0));
-        if head as u16 != OP_DRAIN {
-            views = views.of(tables, at, lane);
-        }
-        Beginning { first, batch, views }
     }
 }
 
 #[inline(always)]
-pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, beginning: Beginning) {
+pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
@@ -181,10 +159,8 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, beginning: Begin
             pushed(arena, tables, &run, &mut queue, lane);
             return;
         }
-        // Where all tasks are claimed, the list goes on elsewhere.
         let (drain, first) = queue.list();
-        let batch = if first == beginning.first { beginning.batch } else { fetch_batch(tables, first) };
-        listed(arena, tables, drain, first, batch, beginning.views, lane);
+        listed(arena, tables, drain, first, lane);
     }
 }
 
@@ -201,17 +177,10 @@ unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
 }
 
 /// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
-/// loads a whole batch while it hands out the one before; `batch` is the first one.
+/// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(
-    arena: Arena,
-    tables: Tables,
-    mut drain: Option<Drain>,
-    mut first: u32,
-    mut batch: [u32; 4],
-    mut views: Views,
-    lane: u32,
-) {
+unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, lane: u32) {
+    let mut views = Views { first: u32::MAX, words: [0; 2] };
     let mut n = 0;
     // SAFETY: passed on from the caller.
     unsafe {
@@ -219,9 +188,9 @@ unsafe fn listed(
             if let Some(drain) = drain {
                 let Some(behind) = claim(arena, tables, &drain, &mut views, n, lane) else { return };
                 n = behind;
-                batch = fetch_batch(tables, first);
             }
             drain = None;
+            let mut batch = fetch_batch(tables, first);
             loop {
                 let coming = fetch_batch(tables, first + BATCH);
                 let mut entry = 0;
@@ -384,7 +353,7 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
             stop(arena, run, 0);
             return;
         }
-        let mut views = Views::NONE;
+        let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
             let Some(push) = queue.pop(&Warp, run) else {
