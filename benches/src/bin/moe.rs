@@ -1,6 +1,6 @@
 //! Layers of a mixture of experts, routed on the device, beside PyTorch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use benches::mixture::{Mixture, Popularity, Sizes, scores};
 use benches::operations::moved;
@@ -35,6 +35,9 @@ struct Options {
     /// Rounds per case.
     #[arg(long, default_value_t = 20)]
     rounds: usize,
+    /// Write what a launch did here, a file for each case: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    #[arg(long)]
+    traces: Option<PathBuf>,
     /// GPU.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
@@ -60,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     let cases: Vec<_> = named.filter(|(name, ..)| options.case.as_ref().is_none_or(|part| name.contains(part.as_str()))).collect();
     let mut run = Run::new(cases.len(), options.json.as_deref());
     for (name, sizes, popularity) in &cases {
-        run.case(name, || case(&device, &clock, torch.as_mut(), name, *sizes, *popularity))?;
+        run.case(name, || case(&device, &clock, torch.as_mut(), options.traces.as_deref(), (name, *sizes, *popularity)))?;
     }
     run.finish()
 }
@@ -69,9 +72,8 @@ fn case(
     device: &Device,
     clock: &Clock,
     mut torch: Option<&mut PyTorch>,
-    name: &str,
-    sizes: Sizes,
-    popularity: Popularity,
+    traces: Option<&Path>,
+    (name, sizes, popularity): (&str, Sizes, Popularity),
 ) -> anyhow::Result<Vec<Row>> {
     let scores = scores(sizes, popularity, 7);
     let file = std::env::temp_dir().join(format!("maco-scores-{}", std::process::id()));
@@ -104,6 +106,13 @@ fn case(
     drop(systems);
     plan.check()?;
     drop(bound);
+    if let Some(folder) = traces {
+        plan.profile(true)?;
+        let bound = plan.bind(mixture.arguments())?;
+        bound.launch_on(&clock.stream)?;
+        clock.stream.synchronize()?;
+        benches::write_trace(&plan, folder, &name.replace(' ', "-"))?;
+    }
     mixture.check()?;
     // What cannot be removed is left to the system.
     let _ = std::fs::remove_file(&file);
