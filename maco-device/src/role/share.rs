@@ -674,7 +674,8 @@ impl Share {
                 add(h);
             };
             if are_there(row) {
-                // Eight rows on their way while eight are added: two sets of registers take turns, without moves.
+                // Two sets of registers take turns, without moves. ptxas gives all loads of a loop one scoreboard, so the next eight rows are waited for with
+                // these, not behind them; sixteen at once are slower all the same (docs/internals/memory.md).
                 let mut now = load(row);
                 loop {
                     row += 8 * below;
