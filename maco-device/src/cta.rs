@@ -279,6 +279,18 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         }
     }
 
+    /// `y[row, ..] = table[ids[row], ..]`: rows that indices name, zeros where the table has none. Rows of at least 1 KiB a tile, in tables of aligned 16-byte
+    /// pieces, come through the ring.
+    #[inline(always)]
+    pub fn take<E: Element, const Q: usize, const S: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        ids: Tile<u32, Q, S>,
+        table: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+    ) {
+        self.role.take(ids, table, y, self.task);
+    }
+
     /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, row, col)`, `half` being half of the columns of `y`, a multiple of 8: as
     /// [`Cta::blocks`], for what makes both of the same, as rotations of pairs do.
     #[inline(always)]

@@ -131,11 +131,32 @@ impl<T: Element, const N: usize> Smem<'_, T, N> {
         unsafe { scratch::load(self.place(i, 1)) }
     }
 
+    /// Elements `i` to `i + 3`, which may lie anywhere: as many accesses as by [`Smem::read`], but asked once whether they are there.
+    #[inline(always)]
+    pub fn read_four(self, i: u32) -> [T; 4] {
+        let place = self.place(i, 4);
+        // SAFETY: as above.
+        let element = |n: u32| unsafe { scratch::load(scratch::after(place, n * T::BYTES)) };
+        [element(0), element(1), element(2), element(3)]
+    }
+
     /// Makes element `i` be `element` (PTX ISA §9.7.9.11 `st.shared`).
     #[inline(always)]
     pub fn write(self, i: u32, element: T) {
         // SAFETY: as above.
         unsafe { scratch::store(self.place(i, 1), element) }
+    }
+
+    /// Writes what [`Smem::read_four`] reads.
+    #[inline(always)]
+    pub fn write_four(self, i: u32, [a, b, c, d]: [T; 4]) {
+        let place = self.place(i, 4);
+        // SAFETY: as above.
+        let put = |n: u32, element: T| unsafe { scratch::store(scratch::after(place, n * T::BYTES), element) };
+        put(0, a);
+        put(1, b);
+        put(2, c);
+        put(3, d);
     }
 
     /// The [`Smem::LINE`] elements from `i` on, a multiple of as many, as they lie: one access of 16 bytes (`ld.shared.v4.b32`).

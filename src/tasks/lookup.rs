@@ -13,7 +13,7 @@ pub fn embedding(
     #[read(ids[i], j)] table: Tensor<E, V, N>,
     #[write(i, j)] y: Tensor<E, M, N>,
 ) {
-    cta.blocks((ids.by_element(true), table), y, |(ids, table), r, c| table.at8(ids.at(0, r) as i32, c))
+    cta.take(ids, table, y)
 }
 
 /// y\[M, K\]: element (i, k) is element `ids[i, k]` of row i of x\[M, N\], zero if that is outside. Exact.

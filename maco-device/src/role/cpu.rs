@@ -263,6 +263,16 @@ impl Role for Cpu {
         play!(self, |role| role.rows(inputs, y, task, f));
     }
 
+    fn take<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        ids: Tile<u32, R, C>,
+        table: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) {
+        play!(self, |role| role.take(ids, table, y, task));
+    }
+
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,

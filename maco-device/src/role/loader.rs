@@ -4,7 +4,7 @@ use super::Role;
 use super::arena::Arena;
 use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
-use super::stream;
+use super::{stream, taken};
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -312,6 +312,18 @@ impl Role for Loader {
             }
             first += count;
         }
+    }
+
+    #[inline(always)]
+    fn take<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        ids: Tile<u32, R, C>,
+        table: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) {
+        // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tiles.
+        unsafe { taken::fetch(&mut self.ring, ids, table, y, task) };
     }
 
     #[inline(always)]

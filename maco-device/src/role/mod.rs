@@ -41,6 +41,7 @@ mod share;
 pub mod store;
 mod stream;
 mod streamed;
+mod taken;
 pub mod waits;
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`],
@@ -140,6 +141,21 @@ pub trait Role: Sized {
     fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
         if let Some(mut share) = self.share() {
             share.rows(inputs, y, task, f);
+            self.set_ring(share.ring.packed());
+        }
+    }
+
+    /// Rows of a table that indices name. If `task` streams, whoever has a part in it agrees on the ring: see `taken.rs`.
+    #[inline(always)]
+    fn take<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+        &mut self,
+        ids: Tile<u32, R, C>,
+        table: Tile<E, A, B>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) {
+        if let Some(mut share) = self.share() {
+            share.take(ids, table, y, task);
             self.set_ring(share.ring.packed());
         }
     }

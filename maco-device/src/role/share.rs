@@ -151,7 +151,7 @@ impl Share {
 
     /// Gives the stages `held` back, when the whole warp has read them.
     #[inline(always)]
-    fn release(self, held: u32) {
+    pub(super) fn release(self, held: u32) {
         warp::sync();
         // SAFETY: no lane reads them any more.
         unsafe { self.ring.release_all(held, self.lane()) };

@@ -230,7 +230,7 @@ pub enum TaskKind {
     },
     /// The consumer threads load and store global memory themselves.
     Direct,
-    /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map` or `rows`, once, and
+    /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map`, `rows` or `take`, once, and
     /// nothing else of its `cta`).
     Tiled,
     /// As [`TaskKind::Tiled`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.

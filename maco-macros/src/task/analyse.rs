@@ -26,7 +26,7 @@ pub enum Kind {
         splits: bool,
     },
     Direct,
-    /// The body calls `.zip(`, `.map(` or `.rows(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
+    /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
     /// operations the second could read what the first one writes.
     Tiled,
     /// The body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
@@ -162,12 +162,24 @@ fn tiles(task: &Task<'_>) -> bool {
     let Some(syn::Pat::Ident(syn::PatIdent { ident: cta, .. })) = &task.cta else { return false };
     let cta = cta.to_string();
     let tokens: Vec<TokenTree> = task.function.body.stream().into_iter().collect();
-    let called = tokens.windows(4).any(|window| {
-        matches!(window, [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)]
-            if *name == cta && dot.as_char() == '.' && (method == "zip" || method == "map" || method == "rows"))
+    let mut called = tokens.windows(4).filter_map(|window| match window {
+        [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)]
+            if *name == cta && dot.as_char() == '.' =>
+        {
+            Some(method)
+        }
+        _ => None,
     });
     let named = |index: &Index| matches!(index.kind, IndexKind::Data(_));
-    called && mentions(task.function.body.stream(), &cta) == 1 && !task.tensors().flat_map(|tensor| &tensor.region).any(named)
+    // Only of rows that indices name does the loader know which ones those are.
+    let comes = match called.next() {
+        Some(method) if method == "zip" || method == "map" || method == "rows" => {
+            !task.tensors().flat_map(|tensor| &tensor.region).any(named)
+        }
+        Some(method) => method == "take",
+        None => false,
+    };
+    comes && mentions(task.function.body.stream(), &cta) == 1
 }
 
 /// How often a body names `name`.

@@ -13,9 +13,9 @@ on_every_device! {
     f32_rotated up to [150, 80, 40], edges ROTATED;
 }
 
-/// M, N, V, K: nothing, ragged rows, rows of whole blocks with an even number of terms and an odd one, and rows that come through the ring, since much of
-/// them is picked.
-const LOOKUPS: [[u64; 4]; 11] = [
+/// M, N, V, K: nothing, ragged rows, rows of whole blocks with an even number of terms and an odd one, rows that come through the ring, since much of
+/// them is picked, and tables large enough that theirs do.
+const LOOKUPS: [[u64; 4]; 14] = [
     [0, 4, 3, 2],
     [3, 0, 3, 2],
     [3, 4, 0, 2],
@@ -27,6 +27,9 @@ const LOOKUPS: [[u64; 4]; 11] = [
     [19, 264, 4, 5],
     [9, 1024, 3, 512],
     [18, 512, 6, 130],
+    [70, 1544, 40, 2],
+    [133, 512, 90, 1],
+    [40, 1024, 100, 3],
 ];
 /// M, N, V, K: nothing, one row that all indices name, a few rows that several indices of a warp name, more indices than elements.
 const WRITTEN: [[u64; 4]; 11] = [
