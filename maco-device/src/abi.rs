@@ -37,6 +37,8 @@ pub const CHUNK_BYTES: u32 = 64 * 128 * 4;
 pub const BOX: u32 = 64;
 /// Bytes of a row of a box: what the swizzle is made for.
 pub const ROW_BYTES: u32 = 128;
+/// Rows of a box of what is read across its rows, whose width is [`ROW_BYTES`]: a page.
+pub const PANEL_ROWS: u32 = PAGE_BYTES / ROW_BYTES;
 
 /// Boxes of weights that stream, of two-byte elements: so many rows of pieces of [`PIECE`] columns, as they lie in a stage. Their tensor maps are those of pieces
 /// × pieces in a row × rows, without a swizzle.

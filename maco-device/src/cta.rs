@@ -361,9 +361,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
     ) {
-        if let Some(share) = self.role.share() {
-            share.columns(x, y, start, f, combine, finish);
-        }
+        self.role.columns(x, y, self.task, start, f, combine, finish);
     }
 
     /// `y = xᵀ`: `x` has as many columns as `y` has rows.
@@ -373,9 +371,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         x: Tile<E, A, B>,
         y: Tile<E, I, J>,
     ) {
-        if let Some(share) = self.role.share() {
-            share.transpose(x, y);
-        }
+        self.role.transpose(x, y, self.task);
     }
 
     #[doc(hidden)]

@@ -106,6 +106,16 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is a shared address, of eight elements of the CTA's memory and aligned to 16 bytes.
     unsafe fn eight_near(at: u32) -> Self::Eight;
+    /// The same where 16 bytes are at `at`, and if that is not all of them the others at `next`.
+    ///
+    /// # Safety
+    /// As of [`Element::eight_near`], of 16 bytes at each.
+    #[inline(always)]
+    unsafe fn eight_of(at: u32, next: u32) -> Self::Eight {
+        let _ = next;
+        // SAFETY: passed on from the caller.
+        unsafe { Self::eight_near(at) }
+    }
     /// Eight elements to 16-byte aligned memory.
     ///
     /// # Safety
@@ -441,6 +451,12 @@ macro_rules! four_bytes {
             unsafe fn eight_near(at: u32) -> [u32; 8] {
                 // SAFETY: passed on from the caller: 32 bytes at a 16-byte boundary.
                 let (a, b) = unsafe { (words_near(at), words_near(at + 16)) };
+                [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+            }
+            #[inline(always)]
+            unsafe fn eight_of(at: u32, next: u32) -> [u32; 8] {
+                // SAFETY: passed on from the caller.
+                let (a, b) = unsafe { (words_near(at), words_near(next)) };
                 [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
             }
             #[inline(always)]

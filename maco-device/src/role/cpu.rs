@@ -273,6 +273,28 @@ impl Role for Cpu {
         play!(self, |role| role.take(ids, table, y, task));
     }
 
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        play!(self, |role| role.columns(x, y, task, start, f, combine, finish));
+    }
+
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) {
+        play!(self, |role| role.transpose(x, y, task));
+    }
+
     fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,

@@ -4,7 +4,7 @@ use super::Role;
 use super::arena::Arena;
 use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
-use super::{stream, taken};
+use super::{boxed, stream, taken};
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -324,6 +324,33 @@ impl Role for Loader {
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tiles.
         unsafe { taken::fetch(&mut self.ring, ids, table, y, task) };
+    }
+
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        _: Tile<E, I, J>,
+        task: Task,
+        _: f32,
+        _: impl Fn(X::Value) -> f32,
+        _: impl Fn(f32, f32) -> f32,
+        _: impl Fn(f32) -> E::Value,
+    ) {
+        // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tile.
+        unsafe { boxed::fetch(&mut self.ring, &mut self.maps, x, task) };
+    }
+
+    #[inline(always)]
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        _: Tile<E, I, J>,
+        task: Task,
+    ) {
+        // SAFETY: as above.
+        unsafe { boxed::fetch(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]

@@ -13,6 +13,7 @@ pub use share::Share;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod alone;
 pub mod arena;
+mod boxed;
 mod carried;
 pub mod consumer;
 #[cfg(target_arch = "nvptx64")]
@@ -156,6 +157,43 @@ pub trait Role: Sized {
     ) {
         if let Some(mut share) = self.share() {
             share.take(ids, table, y, task);
+            self.set_ring(share.ring.packed());
+        }
+    }
+
+    /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `boxed.rs`.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        if let Some(mut share) = self.share() {
+            if !share.boxed_columns(x, y, task, start, &f, &combine, &finish) {
+                share.columns(x, y, start, f, combine, finish);
+            }
+            self.set_ring(share.ring.packed());
+        }
+    }
+
+    /// `y = xᵀ`; the ring as in [`Role::columns`].
+    #[inline(always)]
+    fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) {
+        if let Some(mut share) = self.share() {
+            if !share.boxed_transpose(x, y, task) {
+                share.transpose(x, y);
+            }
             self.set_ring(share.ring.packed());
         }
     }

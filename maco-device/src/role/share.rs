@@ -16,6 +16,9 @@ use crate::row::{RowInputs, RowOutputs};
 use crate::task::Task;
 use crate::tile::{Inputs, Place, Tile};
 
+/// Lanes of a warp that stand side by side where columns are reduced, each with eight of them.
+pub(super) const ACROSS: u32 = 2;
+
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
 #[derive(Clone, Copy)]
@@ -633,7 +636,7 @@ impl Share {
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
     ) {
-        let across = if self.lanes == 1 { 1 } else { 2 };
+        let across = if self.lanes == 1 { 1 } else { ACROSS };
         let (below, side, down) = (self.lanes / across, self.lane() % across, self.lane() / across);
         let (rows, cols) = (x.rows(), y.cols());
         let wide = (x.wide(), y.wide());

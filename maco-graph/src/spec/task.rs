@@ -233,6 +233,12 @@ pub enum TaskKind {
     /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map`, `rows` or `take`, once, and
     /// nothing else of its `cta`).
     Tiled,
+    /// As [`TaskKind::Tiled`], but in boxes of a tensor map, if the tensor can have one (the body calls `columns` or `transpose`, once, and nothing else
+    /// of its `cta`).
+    Boxed {
+        /// Which tensor parameter.
+        operand: u8,
+    },
     /// As [`TaskKind::Tiled`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
     Map {
         /// Which tensor parameter `f` is of.
@@ -335,7 +341,15 @@ impl TaskSpec {
 
     /// Whether tiles that it reads may come through the ring.
     pub const fn reads_tiles(&self) -> bool {
-        matches!(self.kind, TaskKind::Tiled | TaskKind::Map { .. } | TaskKind::Norm { .. } | TaskKind::Elementwise)
+        matches!(self.kind, TaskKind::Tiled | TaskKind::Boxed { .. } | TaskKind::Map { .. } | TaskKind::Norm { .. } | TaskKind::Elementwise)
+    }
+
+    /// Which tensor parameter comes in boxes, if it can.
+    pub const fn boxed(&self) -> Option<usize> {
+        match self.kind {
+            TaskKind::Boxed { operand } => Some(operand as usize),
+            _ => None,
+        }
     }
 
     /// Which tensor parameter it maps to which, value by value, if it does nothing else.

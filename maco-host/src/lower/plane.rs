@@ -63,6 +63,9 @@ impl Boxes {
     /// Of weights that stream: whole rows of a stage.
     pub(crate) const STREAMED: Boxes = Boxes { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
 
+    /// Of what is read across its rows.
+    pub(crate) const PANELS: Boxes = Boxes { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
+
     /// Of tensor parameter `param` of a call with tiles of `tile`, which holds `element`, and if a body copies it the boxes that it declares. A factor that is
     /// contracted along its columns has one box for all rows of its tile.
     pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> Boxes {

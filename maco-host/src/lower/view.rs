@@ -115,13 +115,18 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             let element = graph.tensors[view.tensor as usize].element;
             let tile = calls.get(by).map_or(&[][..], |call| &call.tile);
             let streams = by == call_index && call.task.streamed() == Some(operand);
-            let boxes = if streams { Boxes::STREAMED } else { Boxes::of(param, tile, declared, element) };
+            let panels = by == call_index && call.task.boxed() == Some(operand);
+            let boxes = match () {
+                () if streams => Boxes::STREAMED,
+                () if panels => Boxes::PANELS,
+                () => Boxes::of(param, tile, declared, element),
+            };
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, prologue)).or_insert_with(|| {
                 made.views.push(Template { view: view.clone(), map: None, boxes, names, prologue, call: by as u32, operand });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
-            if (param.staged || declared.is_some() || streams) && template.map.is_none() {
+            if (param.staged || declared.is_some() || streams || panels) && template.map.is_none() {
                 template.map = Some(made.maps as u32);
                 (template.call, template.operand) = (by as u32, operand);
                 made.maps += 1;
@@ -178,9 +183,11 @@ impl Views {
                 view.plane_stride = 8 * number;
             }
             if let Some(map) = template.map.filter(|_| staging) {
-                let request = match template.boxes.pieces {
-                    0 => Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?),
-                    _ => plane.pieces(tensor.address, element),
+                let request = match template.boxes {
+                    Boxes::STREAMED => plane.pieces(tensor.address, element),
+                    // Without it consumers read the tensor themselves.
+                    Boxes::PANELS => plane.map(tensor.address, element, template.boxes).ok().filter(|map| !map.empty()),
+                    boxes => Some(plane.map(tensor.address, element, boxes).map_err(fault)?),
                 };
                 if request.is_some() {
                     view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };

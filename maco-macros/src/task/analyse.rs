@@ -29,6 +29,10 @@ pub enum Kind {
     /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
     /// operations the second could read what the first one writes.
     Tiled,
+    /// The same of `.columns(` or `.transpose(`, of this tensor: it may come in boxes of a tensor map.
+    Boxed {
+        operand: u8,
+    },
     /// The body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
     Map {
         x: u8,
@@ -142,8 +146,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
                     let factor = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|factor| factor as u8);
                     Kind::Streamed { operand: operand as u8, factor }
                 }
-                None if tiles(task) => map(task).unwrap_or(Kind::Tiled),
-                None => norm(task).unwrap_or(Kind::Direct),
+                None => tiles(task).or_else(|| norm(task)).unwrap_or(Kind::Direct),
             }
         }
     });
@@ -157,29 +160,38 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     (!errors.any()).then_some(model)
 }
 
-/// See [`Kind::Tiled`]. A loop could call it twice, so the call is not inside braces.
-fn tiles(task: &Task<'_>) -> bool {
-    let Some(syn::Pat::Ident(syn::PatIdent { ident: cta, .. })) = &task.cta else { return false };
+/// The one method of its `cta` that a body calls, and the call's arguments, if it does nothing else with it. A loop could call it twice, so the call is not inside
+/// braces.
+fn sole_method(task: &Task<'_>) -> Option<(String, TokenStream)> {
+    let Some(syn::Pat::Ident(syn::PatIdent { ident: cta, .. })) = &task.cta else { return None };
     let cta = cta.to_string();
     let tokens: Vec<TokenTree> = task.function.body.stream().into_iter().collect();
     let mut called = tokens.windows(4).filter_map(|window| match window {
-        [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)]
+        [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)]
             if *name == cta && dot.as_char() == '.' =>
         {
-            Some(method)
+            Some((method.to_string(), arguments.stream()))
         }
         _ => None,
     });
-    let named = |index: &Index| matches!(index.kind, IndexKind::Data(_));
-    // Only of rows that indices name does the loader know which ones those are.
-    let comes = match called.next() {
-        Some(method) if method == "zip" || method == "map" || method == "rows" => {
-            !task.tensors().flat_map(|tensor| &tensor.region).any(named)
+    called.next().filter(|_| mentions(task.function.body.stream(), &cta) == 1)
+}
+
+/// See [`Kind::Tiled`] and [`Kind::Boxed`].
+fn tiles(task: &Task<'_>) -> Option<Kind> {
+    let (method, arguments) = sole_method(task)?;
+    let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
+    match method.as_str() {
+        "zip" | "map" | "rows" if !named => map(task).or(Some(Kind::Tiled)),
+        // Of rows that indices name the loader knows which ones those are.
+        "take" => Some(Kind::Tiled),
+        "columns" | "transpose" if !named => {
+            let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
+            let operand = task.tensors().position(|tensor| tensor.name == x)? as u8;
+            Some(Kind::Boxed { operand })
         }
-        Some(method) => method == "take",
-        None => false,
-    };
-    comes && mentions(task.function.body.stream(), &cta) == 1
+        _ => None,
+    }
 }
 
 /// How often a body names `name`.

@@ -18,7 +18,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
     // time. An epilogue is fused into stores of accumulators, which it has none of.
-    let called = matches!(model.kind, Kind::Direct | Kind::Tiled | Kind::Map { .. } | Kind::Norm { .. } | Kind::Elementwise);
+    let called =
+        matches!(model.kind, Kind::Direct | Kind::Tiled | Kind::Boxed { .. } | Kind::Map { .. } | Kind::Norm { .. } | Kind::Elementwise);
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for element in elements {

@@ -141,6 +141,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         Kind::Staged { splits } => quote! { Staged { splits: #splits } },
         Kind::Direct => quote! { Direct },
         Kind::Tiled => quote! { Tiled },
+        Kind::Boxed { operand } => quote! { Boxed { operand: #operand } },
         Kind::Map { x, y } => quote! { Map { x: #x, y: #y } },
         Kind::Streamed { operand, factor } => {
             let factor = match factor {

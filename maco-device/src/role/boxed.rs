@@ -1,0 +1,261 @@
+//! Tiles that are read across their rows, columns and transposes, through the ring: in boxes of a tensor map, so that the rows of a tile, which are short
+//! and far apart, are one copy.
+//!
+//! A stage has so many rows of the whole tile, in panels of 128 bytes, swizzled. Tensors that have no such map, since TMA cannot copy them, are read by
+//! the consumers themselves ([`Share::columns`], [`Share::transpose`]), to the same bits.
+
+use super::Share;
+use super::maps::Maps;
+use super::ring::Ring;
+use super::share::ACROSS;
+use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
+use crate::element::Element;
+use crate::hardware::{tma, warp};
+use crate::task::Task;
+use crate::tile::Tile;
+
+const _: () = assert!(PANEL_ROWS * ROW_BYTES == PAGE_BYTES, "a panel is a page");
+
+/// Panels of a tile of `cols` columns; 0: it does not come.
+const fn panels<E: Element>(cols: usize) -> u32 {
+    let bytes = cols as u32 * E::BYTES;
+    if E::BYTES >= 2 && cols.is_multiple_of(64) && bytes <= 4 * ROW_BYTES { bytes / ROW_BYTES } else { 0 }
+}
+
+/// Whether the rows of `x` come through the ring.
+#[inline(always)]
+fn comes<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Task) -> bool {
+    let may = const { panels::<E>(C) > 0 };
+    may & task.streams() & (x.view.map != NO_MAP)
+}
+
+/// Loader: asks for all rows of `x`; returns early if the CTA no longer waits.
+///
+/// # Safety
+/// Called by the loader thread, in the same order as consumers call [`Share::boxed_columns`] or [`Share::boxed_transpose`].
+#[inline(always)]
+pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut Maps, x: Tile<E, R, C>, task: Task) {
+    if !comes(x, task) {
+        return;
+    }
+    let (map, rows) = (maps.get::<0>(x.view.map), x.rows());
+    let mut row = 0;
+    while row < rows {
+        // SAFETY: the plan gave the operand a tensor map of boxes of one panel; the stage has space for all panels, and expects them, also what of them is
+        // outside.
+        let acquired = unsafe {
+            ring.acquire(panels::<E>(C), panels::<E>(C) * PAGE_BYTES, |room| {
+                let (mut panel, mut col) = (0, x.col);
+                while panel < panels::<E>(C) {
+                    tma::load(room.shared + panel * PAGE_BYTES, map, col, x.row + row as i32, x.plane, room.full);
+                    panel += 1;
+                    col += (ROW_BYTES / E::BYTES) as i32;
+                }
+            })
+        };
+        if !acquired {
+            return;
+        }
+        row += PANEL_ROWS;
+    }
+}
+
+/// The eight elements from column `col` on, a multiple of eight, of row `row` of the stage at shared address `stage`.
+///
+/// # Safety
+/// A stage of panels that has come, and a place inside it.
+#[inline(always)]
+unsafe fn eight<E: Element>(stage: u32, row: u32, col: u32) -> E::Eight {
+    let byte = col * E::BYTES;
+    let (line, chunk) = (stage + byte / ROW_BYTES * PAGE_BYTES + row * ROW_BYTES, byte % ROW_BYTES / 16);
+    // PTX ISA §5.5.7, swizzling modes: of 128 bytes, chunks of 16 are exchanged by the low three bits of the row.
+    let at = |chunk: u32| line + (chunk ^ row % 8) * 16;
+    // SAFETY: passed on from the caller; pages begin at multiples of the swizzle's eight rows.
+    unsafe { E::eight_of(at(chunk), at(chunk + 1)) }
+}
+
+impl Share {
+    /// [`Share::columns`] of what comes through the ring; false if it does not.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub fn boxed_columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) -> bool {
+        /// Of a thread: eights of columns, so that all threads have those of a tile together.
+        const EIGHTS: usize = if cfg!(target_arch = "nvptx64") { 1 } else { 32 };
+        let fits = const {
+            panels::<X>(C) > 0
+                && (cfg!(not(target_arch = "nvptx64"))
+                    || C / 8 == ACROSS as usize * super::cores::ELEMENTWISE as usize / warp::LANES as usize)
+        };
+        if !(fits && self.ring.is_some() && comes(x, task)) {
+            return false;
+        }
+        // Lanes stand in lines, of which each has its own eight columns, one below the other.
+        let across = if self.lanes == 1 { 1 } else { ACROSS };
+        let below = self.lanes / across;
+        let (side, down) = (self.lane() / below, self.lane() % below);
+        let own = self.thread / self.lanes * across + side;
+        let step = self.threads / self.lanes * across;
+        let (rows, cols) = (x.rows(), y.cols());
+        let mut totals = [[start; 8]; EIGHTS];
+        let mut first = 0;
+        while first < rows {
+            let count = if rows - first < PANEL_ROWS { rows - first } else { PANEL_ROWS };
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            let (stage, shared) = unsafe { self.ring.wait_full(panels::<X>(C)) };
+            macro_rules! each_eight {
+                ($totals:expr, $col:expr) => {
+                    let (totals, col): (&mut [f32; 8], u32) = ($totals, $col);
+                    let load = |row: u32| {
+                        // SAFETY: a place inside the stage.
+                        unsafe { eight::<X>(shared, row, col) }
+                    };
+                    let mut add = |block: X::Eight| {
+                        let v = X::open(block);
+                        *totals = [
+                            combine(totals[0], f(v[0])),
+                            combine(totals[1], f(v[1])),
+                            combine(totals[2], f(v[2])),
+                            combine(totals[3], f(v[3])),
+                            combine(totals[4], f(v[4])),
+                            combine(totals[5], f(v[5])),
+                            combine(totals[6], f(v[6])),
+                            combine(totals[7], f(v[7])),
+                        ];
+                    };
+                    let mut row = down;
+                    while row + 3 * below < count {
+                        let blocks = [load(row), load(row + below), load(row + 2 * below), load(row + 3 * below)];
+                        add(blocks[0]);
+                        add(blocks[1]);
+                        add(blocks[2]);
+                        add(blocks[3]);
+                        row += 4 * below;
+                    }
+                    while row < count {
+                        add(load(row));
+                        row += below;
+                    }
+                };
+            }
+            if const { EIGHTS == 1 } {
+                each_eight!(&mut totals[0], own * 8);
+            } else {
+                let mut n = 0;
+                while own + n * step < C as u32 / 8 {
+                    each_eight!(&mut totals[n as usize % EIGHTS], (own + n * step) * 8);
+                    n += 1;
+                }
+            }
+            self.release(stage.bit());
+            first += count;
+        }
+        let wide = y.wide();
+        let finish_eight = |t: [f32; 8], col: u32| {
+            let whole = |total: f32| finish(lines_below(total, &combine));
+            let values = [whole(t[0]), whole(t[1]), whole(t[2]), whole(t[3]), whole(t[4]), whole(t[5]), whole(t[6]), whole(t[7])];
+            if down == 0 && col < cols {
+                // SAFETY: one lane has these columns, and tiles of one grid do not overlap; the result is one row.
+                unsafe { y.put_block(wide, 0, col, values) };
+            }
+        };
+        if const { EIGHTS == 1 } {
+            finish_eight(totals[0], own * 8);
+        } else {
+            let mut n = 0;
+            while own + n * step < C as u32 / 8 {
+                finish_eight(totals[n as usize % EIGHTS], (own + n * step) * 8);
+                n += 1;
+            }
+        }
+        true
+    }
+
+    /// [`Share::transpose`] of what comes through the ring; false if it does not.
+    #[inline(always)]
+    pub fn boxed_transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) -> bool {
+        if !(self.ring.is_some() && comes(x, task)) {
+            return false;
+        }
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
+        let all = (rows == I as u32) & (cols == J as u32) & wide;
+        let mut first = 0;
+        while first < x.rows() {
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            let (stage, shared) = unsafe { self.ring.wait_full(panels::<E>(C)) };
+            // Squares of eight by eight: a warp reads eight side by side, of one line of each all banks, and writes four, whole sectors.
+            let mut at = self.thread;
+            while at < const { C as u32 / 8 * (PANEL_ROWS / 8) } {
+                let (group, square) = (at / 32, at % 32);
+                let across = const { if C / 64 > 0 { C as u32 / 64 } else { 1 } };
+                let (row, col) = (group % across * 64 + square % 8 * 8, group / across * 32 + square / 8 * 8);
+                // SAFETY: places inside the stage.
+                let line = |n: u32| unsafe { eight::<E>(shared, col + n, row) };
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
+                let col = first + col;
+                if all {
+                    let to = y.place::<false>((row, col), (1, 0));
+                    // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one grid do
+                    // not overlap.
+                    let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
+                    let [a, b, c, d, e, f, g, h] = turned;
+                    put(0, a);
+                    put(1, b);
+                    put(2, c);
+                    put(3, d);
+                    put(4, e);
+                    put(5, f);
+                    put(6, g);
+                    put(7, h);
+                } else if row < rows && col < cols {
+                    macro_rules! put {
+                        ($($n:literal)*) => {$(
+                            if row + $n < rows {
+                                // SAFETY: the row is inside the tile; each square is one thread's, and tiles of one grid do not overlap.
+                                unsafe { y.put_block(wide, row + $n, col, E::open(turned[$n])) };
+                            }
+                        )*};
+                    }
+                    put!(0 1 2 3 4 5 6 7);
+                }
+                at += self.threads;
+            }
+            self.release(stage.bit());
+            first += PANEL_ROWS;
+        }
+        true
+    }
+}
+
+/// The totals of the lanes of one line, combined; each gets the result. In the order in which [`Share::columns`] does it.
+#[inline(always)]
+fn lines_below(total: f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut total = total;
+        let mut distance = warp::LANES / ACROSS / 2;
+        while distance > 0 {
+            total = combine(total, crate::ptx::warp::shuffle_xor(total, distance));
+            distance /= 2;
+        }
+        total
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let _ = combine;
+        total
+    }
+}
