@@ -233,7 +233,7 @@ pub(crate) fn tf32(value: f32) -> f32 {
 
 /// Loads four 32-bit words; the widest access a thread has (PTX ISA §9.7.9.8 `ld`, `.v4.b32`).
 #[inline(always)]
-unsafe fn words(at: *const u32) -> [u32; 4] {
+pub(crate) unsafe fn words(at: *const u32) -> [u32; 4] {
     #[cfg(target_arch = "nvptx64")]
     // SAFETY: the caller promises 16 readable bytes at a 16-byte boundary.
     unsafe {

@@ -1,12 +1,13 @@
 //! Rows and elements that indices name. An index outside the tensor reads zeros, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: eight blocks of eight elements, of two bytes 32 KiB a multiprocessor (of four bytes four blocks), of `gather_sum` four of
-//! each of two blocks; `gather` has rows in the ring as norms, and eight elements of rows that do not come.
+//! In flight: of `embedding` rows of 4 KiB and more in the ring, 192 KiB a multiprocessor; of shorter ones, of each of 256 threads, eight blocks of eight elements,
+//! of two bytes 32 KiB (of four bytes four blocks); of `gather_sum` four of each of two blocks; `gather` has rows in the ring as norms, and eight elements of
+//! rows that do not come.
 
 use crate::prelude::*;
 
 /// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\], zeros if that is outside. Exact.
-#[maco_macros::task(crate = crate, tile(i = 16 | 64, j = 1024), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 4096), E in [bf16, f16, f32, i32, u32])]
 pub fn embedding(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, M>,

@@ -49,6 +49,15 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     });
 }
 
+/// # Safety
+/// As [`row`], for each.
+pub unsafe fn four_rows(shared: u32, from: [u64; 4], bytes: u32, mbarrier: u32) {
+    for (n, from) in (0..).zip(from) {
+        // SAFETY: passed on from the caller.
+        unsafe { row(shared + n * bytes, from, bytes, mbarrier) };
+    }
+}
+
 /// There is no cache here.
 pub use {load as load_once, row as row_once};
 

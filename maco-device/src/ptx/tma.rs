@@ -52,6 +52,25 @@ pub unsafe fn row(shared: u32, from: u64, bytes: u32, mbarrier: u32) {
     }
 }
 
+/// Four rows as [`row`] copies one, one behind the other to `shared`, from where each lies: by one election.
+///
+/// # Safety
+/// As there, for each.
+#[inline(always)]
+pub unsafe fn four_rows(shared: u32, from: [u64; 4], bytes: u32, mbarrier: u32) {
+    super::delay::delay();
+    // SAFETY: the caller promises the operands.
+    unsafe {
+        asm!("{{.reg .pred p; .reg .b32 lane; elect.sync lane|p, 1;",
+            "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{0}], [{4}], {8}, [{9}];",
+            "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{1}], [{5}], {8}, [{9}];",
+            "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{2}], [{6}], {8}, [{9}];",
+            "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{3}], [{7}], {8}, [{9}];}}",
+            in(reg32) shared, in(reg32) shared + bytes, in(reg32) shared + 2 * bytes, in(reg32) shared + 3 * bytes,
+            in(reg64) from[0], in(reg64) from[1], in(reg64) from[2], in(reg64) from[3], in(reg32) bytes, in(reg32) mbarrier, options(nostack))
+    }
+}
+
 /// As [`load`], of what nobody reads again: its lines are the first that leave the L2 cache (PTX ISA §9.7.9 `createpolicy`, `.L2::cache_hint`), and what is read
 /// by all multiprocessors, instructions among it, stays.
 ///

@@ -22,7 +22,7 @@ pub(super) const ACROSS: u32 = 2;
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
 #[derive(Clone, Copy)]
-struct Walk {
+pub(super) struct Walk {
     across: u32,
     down: u32,
     right: u32,
@@ -31,19 +31,19 @@ struct Walk {
 impl Walk {
     /// Over rows of `across` places, at least one, by `threads`.
     #[inline(always)]
-    fn new(threads: u32, across: u32) -> Walk {
+    pub(super) fn new(threads: u32, across: u32) -> Walk {
         Walk { across, down: threads / across, right: threads % across }
     }
 
     /// The first place of a thread.
     #[inline(always)]
-    fn start(self, thread: u32) -> (u32, u32) {
+    pub(super) fn start(self, thread: u32) -> (u32, u32) {
         (thread / self.across, thread % self.across)
     }
 
     /// A thread's next place.
     #[inline(always)]
-    fn next(self, (row, at): (u32, u32)) -> (u32, u32) {
+    pub(super) fn next(self, (row, at): (u32, u32)) -> (u32, u32) {
         let over = (at + self.right >= self.across) as u32;
         (row + self.down + over, at + self.right - over * self.across)
     }

@@ -1,58 +1,47 @@
-//! Rows of a table that indices name, through the ring.
+//! Long rows of a table that indices name, through the ring.
 //!
-//! The loader reads the indices and asks for each row; consumers read them too. A row that the table does not have is not asked for: zeros are made of it.
-//! Sums of such rows, and tables that are not made of aligned 16-byte pieces, do not belong here: those consumers load themselves, by [`Share::blocks`] and its
-//! like.
+//! The loader reads the indices and asks for each row; of one that the table does not have it asks for another, which takes less than to ask whether it is there.
+//! Consumers read the indices too, and make zeros of it. Sums of such rows, short ones, and tables that are not made of aligned 16-byte pieces do not
+//! belong here: those consumers load themselves, by [`Share::blocks`] and its like.
 
 use super::Share;
-use super::ring::{Ring, Room};
+use super::ring::Ring;
+use super::share::Walk;
 use crate::abi::PAGE_BYTES;
-use crate::element::Element;
-use crate::hardware::tma;
+use crate::element::{Element, words};
+use crate::hardware::{special, tma};
 use crate::task::Task;
 use crate::tile::Tile;
 
-/// Least bytes of a row for which a copy of its own is worth the loader's time (docs/internals/memory.md, "Bulk copies have a price each").
-const LEAST: u32 = 1024;
+/// Least bytes of a row that comes: a copy of its own takes the loader as long as one of these (docs/internals/memory.md, "Bulk copies have a price each").
+const LEAST: u32 = PAGE_BYTES / FOUR;
 /// Most rows of a stage, which is a page.
-const MOST: u32 = 8;
-/// No row of any table.
-const NOWHERE: u32 = u32::MAX;
+const FOUR: u32 = 4;
 
-/// Rows of a stage of tiles of `cols` columns; 0: they do not come.
-const fn stage<E: Element>(cols: usize) -> u32 {
-    let bytes = cols as u32 * E::BYTES;
-    if bytes == 0 || bytes > PAGE_BYTES {
-        return 0;
+/// Rows of a stage of rows of `bytes` bytes: one, two or four; 0 if they do not come.
+#[inline(always)]
+fn stage(bytes: u32) -> u32 {
+    match bytes {
+        ..LEAST => 0,
+        LEAST => FOUR,
+        _ if bytes <= PAGE_BYTES / 2 => 2,
+        _ if bytes <= PAGE_BYTES => 1,
+        _ => 0,
     }
-    let fits = PAGE_BYTES / bytes;
-    if fits < MOST { fits } else { MOST }
 }
 
-/// Whether the rows of `y` come through the ring.
+/// Rows of a stage of `y`; 0 if they do not come through the ring.
 #[inline(always)]
-fn comes<E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+fn stages<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+    ids: Tile<u32, R, C>,
     table: Tile<E, A, B>,
     y: Tile<E, I, J>,
     task: Task,
-) -> bool {
-    let cols = y.cols();
-    let may = const { stage::<E>(J) > 0 } && task.streams();
-    may & cols.is_multiple_of(8) & (cols * E::BYTES >= LEAST) & y.wide() & table.copies(0, cols)
-}
-
-/// The row of `table` that index `n` of `ids` names, if `wanted` and there, else [`NOWHERE`]; without a branch, behind which its use would wait for it.
-#[inline(always)]
-fn named<E: Element, const A: usize, const B: usize, const R: usize, const C: usize>(
-    ids: Tile<u32, R, C>,
-    table: Tile<E, A, B>,
-    n: u32,
-    wanted: bool,
 ) -> u32 {
-    let wanted = wanted & (n < ids.cols());
-    // SAFETY: if so, an element inside the tile, which lies inside a live tensor.
-    let id = unsafe { u32::read_if(wanted, ids.pointer(0, n as i32)) };
-    if wanted & (id < table.rows()) { id } else { NOWHERE }
+    let (may, cols) = (const { J as u32 * E::BYTES >= LEAST } && task.streams(), y.cols());
+    let whole = (table.row_stride() <= u32::MAX / E::BYTES) & (y.rows() <= ids.cols()) & ids.wide();
+    let comes = may & cols.is_multiple_of(8) & y.wide() & table.copies(1, cols) & whole;
+    if comes { stage(cols.saturating_mul(E::BYTES)) } else { 0 }
 }
 
 /// Loader: asks for all rows of `y`; returns early if the CTA no longer waits.
@@ -67,48 +56,54 @@ pub unsafe fn fetch<E: Element, const R: usize, const C: usize, const A: usize, 
     y: Tile<E, I, J>,
     task: Task,
 ) {
-    if !comes(table, y, task) {
+    let stage = stages(ids, table, y, task);
+    if stage == 0 {
         return;
     }
     let (rows, bytes) = (y.rows(), y.cols() * E::BYTES);
-    let (from, stride) = (table.pointer(0, 0) as u64, table.row_stride() as u64 * E::BYTES as u64);
+    let (from, stride, last) = (table.pointer(0, 0) as u64, table.row_stride() * E::BYTES, table.rows() - 1);
     let mut first = 0;
     while first < rows {
-        // Indices of two stages are on their way before the first is needed.
-        let at =
-            |n: u32| if const { stage::<E>(J) > 0 } && n % MOST < stage::<E>(J) { n / MOST * stage::<E>(J) + n % MOST } else { NOWHERE };
-        let row = |n: u32| named(ids, table, first.wrapping_add(at(n)), (at(n) != NOWHERE) & (at(n) < rows - first));
-        let mut here = [row(0), row(1), row(2), row(3), row(4), row(5), row(6), row(7)];
-        let next = [row(8), row(9), row(10), row(11), row(12), row(13), row(14), row(15)];
+        let four = |first: u32| {
+            if rows - first >= FOUR {
+                // SAFETY: four elements of the tile, aligned because the rows come.
+                return unsafe { words(ids.pointer(0, first as i32)) };
+            }
+            // SAFETY: an element of the tile, the last one behind it.
+            let id = |n: u32| unsafe { ids.pointer(0, if first + n < rows { first + n } else { rows - 1 } as i32).read() };
+            [id(0), id(1), id(2), id(3)]
+        };
+        // Indices of eight rows are on their way before the first is needed.
+        let mut here = four(first);
+        let next = if rows - first > FOUR { four(first + FOUR) } else { here };
+        let end = if rows - first < 2 * FOUR { rows } else { first + 2 * FOUR };
         let mut turn = 0;
-        while turn < 2 && first < rows {
-            let [a, b, c, d, e, f, g, h] = here;
-            let is = |row: u32| (row != NOWHERE) as u32;
-            let count = is(a) + is(b) + is(c) + is(d) + is(e) + is(f) + is(g) + is(h);
-            let copy = |room: Room| {
-                let ask = |n: u32, row: u32| {
-                    if row != NOWHERE {
-                        // SAFETY: a row inside a live tensor, at 16-byte boundaries because it comes; the stage has space for all rows, and expects those
-                        // that are there.
-                        unsafe { tma::row(room.shared + n * bytes, from + row as u64 * stride, bytes, room.full) };
+        while first < end {
+            // The stride is opaque, so that it is a word at the product.
+            let place = |row: u32| from + if row < last { row } else { last } as u64 * special::opaque(stride) as u64;
+            let [a, b, c, d] = here;
+            // SAFETY: (of all) rows inside a live tensor, at 16-byte boundaries because they come; the stage has space for all, and expects them.
+            let acquired = unsafe {
+                ring.acquire(1, stage * bytes, |room| {
+                    if stage == FOUR {
+                        tma::four_rows(room.shared, [place(a), place(b), place(c), place(d)], bytes, room.full);
+                        return;
                     }
-                };
-                ask(0, a);
-                ask(1, b);
-                ask(2, c);
-                ask(3, d);
-                ask(4, e);
-                ask(5, f);
-                ask(6, g);
-                ask(7, h);
+                    tma::row(room.shared, place(a), bytes, room.full);
+                    if stage == 2 {
+                        tma::row(room.shared + bytes, place(b), bytes, room.full);
+                    }
+                })
             };
-            // SAFETY: passed on from the caller.
-            if !unsafe { ring.acquire(1, count * bytes, copy) } {
+            if !acquired {
                 return;
             }
-            here = next;
-            first += const { stage::<E>(J) };
-            turn += 1;
+            first += stage;
+            turn += stage;
+            here = if stage == 1 { [b, c, d, d] } else { [c, d, c, d] };
+            if turn == FOUR {
+                here = next;
+            }
         }
     }
 }
@@ -123,57 +118,67 @@ impl Share {
         y: Tile<E, I, J>,
         task: Task,
     ) {
-        if !(self.ring.is_some() && comes(table, y, task)) {
+        let stage = if self.ring.is_some() { stages(ids, table, y, task) } else { 0 };
+        if stage == 0 {
             return self.blocks((ids.by_element(true), table), y, |(ids, table), row, col| table.at8(ids.at(0, row) as i32, col));
         }
-        let (rows, cols) = (y.rows(), y.cols());
-        // Threads side by side in a row, each with blocks of eight columns, the others below.
-        let across = (cols / 8).next_power_of_two().min(self.threads);
-        let (own, line, down) =
-            (self.thread & (across - 1), self.thread >> across.trailing_zeros(), self.threads >> across.trailing_zeros());
-        let mut first = 0;
+        let (rows, cols, there) = (y.rows(), y.cols(), table.rows());
+        let (blocks, own) = (cols / 8, self.thread);
+        let (down, stride) = (stage as u64 * y.row_stride() as u64 * E::BYTES as u64, self.threads * 8 * E::BYTES);
+        // Of each thread four blocks of a stage, if it has so many: where they are does not change from stage to stage but for the row.
+        let walk = Walk::new(self.threads, blocks);
+        let a = walk.start(own);
+        let b = walk.next(a);
+        let c = walk.next(b);
+        let place = |(row, block): (u32, u32)| (row, y.pointer(row as i32, block as i32 * 8) as u64);
+        let mut to = [place(a), place(b), place(c), place(walk.next(c))];
+        let indices = ids.pointer(0, 0);
+        let (mut first, all) = (0, stage * blocks);
         while first < rows {
-            let left = rows - first;
-            let count = if left < const { stage::<E>(J) } { left } else { const { stage::<E>(J) } };
-            let four = |line: u32| {
-                let row = |n: u32| named(ids, table, first + line + n * down, line + n * down < count);
-                [row(0), row(1), row(2), row(3)]
+            let id = |n: u32| {
+                let row = first + to[n as usize].0;
+                // SAFETY: an element of the tile, the last one behind it.
+                unsafe { indices.add(if row < rows { row } else { rows - 1 } as usize).read() }
             };
             // They come while the rows do.
-            let mut named = four(line);
+            let named = [id(0), id(1), id(2), id(3)];
             // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
-            let (stage, shared) = unsafe { self.ring.wait_full(1) };
-            let mut line = line;
-            while line < count {
-                let mut col = own * 8;
-                while col < cols {
-                    let at = |n: u32| if line + n * down < count { line + n * down } else { line };
-                    let load = |n: u32, row: u32| {
-                        // SAFETY: a block inside the stage, at a multiple of eight columns of rows that lie one behind the other.
-                        let block = unsafe { E::eight_near(shared + (at(n) * cols + col) * E::BYTES) };
-                        if row != NOWHERE { block } else { E::Eight::default() }
-                    };
-                    let blocks = [load(0, named[0]), load(1, named[1]), load(2, named[2]), load(3, named[3])];
-                    let put = |n: u32, block: E::Eight| {
-                        if line + n * down < count {
-                            // SAFETY: a block inside the tile, at a multiple of eight columns of aligned rows; it is this thread's, and tiles of one grid do
-                            // not overlap.
-                            unsafe { E::put(y.pointer((first + line + n * down) as i32, col as i32), block) };
-                        }
-                    };
-                    put(0, blocks[0]);
-                    put(1, blocks[1]);
-                    put(2, blocks[2]);
-                    put(3, blocks[3]);
-                    col += across * 8;
+            let (held, shared) = unsafe { self.ring.wait_full(1) };
+            let from = shared + own * 8 * E::BYTES;
+            let load = |n: u32| {
+                // SAFETY: a block of the stage, whose rows lie one behind the other, or what is there in its place in the page.
+                let block = unsafe { E::eight_near(if n == 0 || own + n * self.threads < all { from + n * stride } else { shared }) };
+                if named[n as usize] < there { block } else { E::Eight::default() }
+            };
+            let loaded = [load(0), load(1), load(2), load(3)];
+            let put = |n: u32| {
+                let (row, to) = to[n as usize];
+                if (own + n * self.threads < all) & (first + row < rows) {
+                    // SAFETY: a block inside the tile, at a multiple of eight columns of aligned rows; it is this thread's, and tiles of one grid do not overlap.
+                    unsafe { E::put(to as *mut E, loaded[n as usize]) };
                 }
-                line += 4 * down;
-                if line < count {
-                    named = four(line);
+            };
+            put(0);
+            put(1);
+            put(2);
+            put(3);
+            // A thread of a CPU has more.
+            let mut block = own + 4 * self.threads;
+            while cfg!(not(target_arch = "nvptx64")) && block < all {
+                let (row, col) = (first + block / blocks, block % blocks * 8);
+                if row < rows {
+                    // SAFETY: as above.
+                    unsafe {
+                        let loaded = E::eight_near(shared + block * 8 * E::BYTES);
+                        let there = ids.pointer(0, row as i32).read() < there;
+                        E::put(y.pointer(row as i32, col as i32), if there { loaded } else { E::Eight::default() });
+                    }
                 }
+                block += self.threads;
             }
-            self.release(stage.bit());
-            first += count;
+            self.release(held.bit());
+            first += stage;
+            to = [(to[0].0, to[0].1 + down), (to[1].0, to[1].1 + down), (to[2].0, to[2].1 + down), (to[3].0, to[3].1 + down)];
         }
     }
 }

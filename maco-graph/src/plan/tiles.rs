@@ -415,16 +415,24 @@ impl<'a> Cost<'a> {
     /// The tasks of `choice`, as its tiles lie in the operands: those at the borders are smaller.
     fn tasks(&self, choice: &Choice) -> Tasks {
         let mut tasks = Tasks { count: choice.tiles() as f64, read: 0.0, written: 0.0 };
-        for (param, view) in self.operands() {
+        let elements = |region: &[Index], view: &View, named: &dyn Fn(u8) -> f64| -> f64 {
             let extent = |(index, axis): (&Index, &ViewAxis)| match *index {
                 Index::Tile(tiled) => axis.extent as f64 / f64::from(choice.grid[usize::from(tiled)].max(1)),
                 Index::TileOver(tiled, _) | Index::Halo { axis: tiled, .. } => {
                     (axis.extent as f64).min(choice.tile[usize::from(tiled)].into())
                 }
-                Index::All | Index::Data(_) => axis.extent as f64,
+                Index::All => axis.extent as f64,
+                Index::Data(by) => named(by),
             };
-            let volume: f64 = param.region.iter().zip(&view.axes).map(extent).product();
-            let bytes = volume * f64::from(bytes(self.call, param));
+            region.iter().zip(&view.axes).map(extent).product()
+        };
+        // As many as there are indices.
+        let named = |by: u8| {
+            let indices = self.operands().nth(by.into());
+            indices.map_or(1.0, |(param, view)| elements(param.region, view, &|_| 1.0))
+        };
+        for (param, view) in self.operands() {
+            let bytes = elements(param.region, view, &named) * f64::from(bytes(self.call, param));
             tasks.read += if param.access.reads() { bytes } else { 0.0 };
             tasks.written += if param.access.writes() { bytes } else { 0.0 };
         }

@@ -15,7 +15,7 @@ on_every_device! {
 
 /// M, N, V, K: nothing, ragged rows, rows of whole blocks with an even number of terms and an odd one, rows that come through the ring, since much of
 /// them is picked, and tables large enough that theirs do.
-const LOOKUPS: [[u64; 4]; 14] = [
+const LOOKUPS: [[u64; 4]; 16] = [
     [0, 4, 3, 2],
     [3, 0, 3, 2],
     [3, 4, 0, 2],
@@ -27,9 +27,11 @@ const LOOKUPS: [[u64; 4]; 14] = [
     [19, 264, 4, 5],
     [9, 1024, 3, 512],
     [18, 512, 6, 130],
-    [70, 1544, 40, 2],
-    [133, 512, 90, 1],
-    [40, 1024, 100, 3],
+    [70, 2048, 40, 2],
+    [13, 5000, 30, 1],
+    [41, 4096, 10, 2],
+    [21, 2056, 20, 3],
+    [6, 8200, 9, 1],
 ];
 /// M, N, V, K: nothing, one row that all indices name, a few rows that several indices of a warp name, more indices than elements.
 const WRITTEN: [[u64; 4]; 11] = [
