@@ -23,10 +23,28 @@ pub mod shapes;
 pub mod tasks;
 pub mod timing;
 
-/// Writes what the plan's last launch recorded to a file in `folder`, which is made if it is missing: `maco-trace` reads it.
-pub fn write_trace(plan: &maco::Plan, folder: &std::path::Path, case: &str) -> anyhow::Result<()> {
+/// Launches of which the last one is recorded behind the others.
+const BEFORE_TRACE: usize = 20;
+
+/// Has the plan record, and writes what it did by itself, and behind launches that nobody waited for between, to two files in `folder`, which is made if it is
+/// missing: `maco-trace` reads them. `launch` queues one, of what was bound since the plan records.
+pub fn write_traces(
+    plan: &maco::Plan,
+    stream: &maco::Stream,
+    folder: &std::path::Path,
+    case: &str,
+    mut launch: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let case = case.replace(' ', "-");
     std::fs::create_dir_all(folder).with_context(|| format!("`{}` cannot be made", folder.display()))?;
-    Ok(plan.profile_report()?.write_chrome(folder.join(format!("{case}.json")))?)
+    for (launches, file) in [(1, format!("{case}.json")), (BEFORE_TRACE, format!("{case}-behind.json"))] {
+        for _ in 0..launches {
+            launch()?;
+        }
+        stream.synchronize()?;
+        plan.profile_report()?.write_chrome(folder.join(file))?;
+    }
+    Ok(())
 }
 
 /// Of plans that are measured beside launches of kernels: plain launches, as those are. Cooperative ones, the default, begin together or not at

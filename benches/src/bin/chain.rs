@@ -36,7 +36,7 @@ struct Options {
     /// Tasks wait for counters, also where their data could carry flags.
     #[arg(long)]
     counters: bool,
-    /// Write what a launch did here: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    /// Write what a launch did here, by itself and behind others: `maco-trace` reads both files. For a build with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
     /// Norms are tasks of their own, also where products could make them.
@@ -77,8 +77,8 @@ fn main() -> anyhow::Result<()> {
     }
     if let Some(folder) = &options.traces {
         plan.profile(true)?;
-        (*plan).run(given.arguments().tensor_mut(&mut ours))?;
-        benches::write_trace(&plan, folder, "layers")?;
+        let bound = plan.bind(given.arguments().tensor_mut(&mut ours))?;
+        benches::write_traces(&plan, stream, folder, "layers", || Ok(bound.launch_on(stream)?))?;
     }
     let row = |name, theirs| Row::against("chain", format!("{LAYERS} layers"), "time", times[0], name, theirs);
     // One row: a product and a sum for each weight of two bytes.

@@ -35,7 +35,7 @@ struct Options {
     /// Only products whose weights have at most so many MiB.
     #[arg(long, default_value_t = 128)]
     most: u64,
-    /// Write what every worker of MACO did into this folder, too: a trace per product, for `maco-trace` and ui.perfetto.dev. Needs a build
+    /// Write what every worker of MACO did into this folder, too: two traces per product, by itself and behind other launches, for `maco-trace` and ui.perfetto.dev. Needs a build
     /// with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
@@ -106,8 +106,12 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
     agree(&ours, &theirs, 3e-2)?;
     if let Some(folder) = &options.traces {
         plan.profile(true)?;
-        plan.run(&x, &up, &down, &mut ours)?;
-        benches::write_trace(&plan, folder, &format!("M{m}-N{n}-K{k}"))?;
+        let mut arguments = maco::__private::Arguments::new().tensor(&x);
+        for w in up.iter().chain(&down) {
+            arguments = arguments.tensor(w);
+        }
+        let bound = plan.bind(arguments.tensor_mut(&mut ours))?;
+        benches::write_traces(&plan, &clock.stream, folder, &format!("M{m} N{n} K{k}"), || Ok(bound.launch_on(&clock.stream)?))?;
     }
     let [ours, graph, copy] = [times[0], times[1], times[2]].map(|time| time.map(|us| us / calls));
     let (case, work) = (format!("M{m} N{n} K{k}"), Work::product(m, n, k));

@@ -1,6 +1,6 @@
 //! Memory-bound tasks beside a copy of as many bytes and beside PyTorch.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use benches::matrix::sets;
 use benches::operations::{COLUMNS, Operands, Operation, moved, operations};
@@ -37,6 +37,10 @@ struct Options {
     /// GPU.
     #[arg(long, default_value_t = 0)]
     gpu: u32,
+    /// Write what every worker of MACO did into this folder, too: two traces per case, by itself and behind other launches, for `maco-trace` and
+    /// ui.perfetto.dev. Needs a build with MACO_PROFILE=1.
+    #[arg(long)]
+    traces: Option<PathBuf>,
 }
 
 /// Blocks of rounds in which MACO and the copy, and PyTorch, take turns.
@@ -59,7 +63,7 @@ fn main() -> anyhow::Result<()> {
     let mut bench = Bench { clock: Clock::new(&device, options.rounds)?, device, torch, _driver: driver };
     let mut run = Run::new(cases.len(), options.json.as_deref());
     for (operation, size) in &cases {
-        run.case(&name(operation, *size), || bench.case(operation, *size))?;
+        run.case(&name(operation, *size), || bench.case(operation, *size, options.traces.as_deref()))?;
     }
     for size in &options.sizes {
         let of_size: Vec<Row> = run.rows.iter().filter(|row| row.case.ends_with(&format!(" {size} MiB"))).cloned().collect();
@@ -84,7 +88,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn case(&mut self, operation: &Operation, size: u64) -> anyhow::Result<Vec<Row>> {
+    fn case(&mut self, operation: &Operation, size: u64, traces: Option<&Path>) -> anyhow::Result<Vec<Row>> {
         operation.check(&self.device)?;
         let stream = &self.clock.stream;
         let rows = operation.rows(size << 20)?;
@@ -119,6 +123,14 @@ impl Bench {
         }
         drop(systems);
         plan.check()?;
+        if let Some(folder) = traces {
+            drop((ours, bound));
+            plan.profile(true)?;
+            let bound = operands.iter_mut().map(|operands| plan.bind(operands.arguments())).collect::<Result<Vec<_>, _>>()?;
+            let mut bounds = bound.iter().cycle();
+            let launch = || Ok(bounds.next().map_or(Ok(()), |bound| bound.launch_on(stream))?);
+            benches::write_traces(&plan, stream, folder, &name(operation, size), launch)?;
+        }
         let [ours, copy] = times.map(|times| Measured::of(&times));
         let mut rows = vec![Row::against("memory", name(operation, size), METRIC, ours, "copy", copy)];
         if !theirs.is_empty() {

@@ -31,7 +31,7 @@ struct Options {
     /// Rounds per case.
     #[arg(long, default_value_t = 15)]
     rounds: usize,
-    /// Write what the last launch did here, a file for each case: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    /// Write what a launch did here, by itself and behind others, two files for each case: `maco-trace` reads them. For a build with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
     /// Ask for all CTAs at once: `PlanOptions::cooperative(true)`, the default of plans.
@@ -153,9 +153,14 @@ impl Bench {
         }
         if let Some(folder) = &options.traces {
             plan.profile(true)?;
-            let set = &mut sets[0];
-            plan.run(&set.x, &set.up, &set.down, &mut set.ours)?;
-            benches::write_trace(&plan, folder, &format!("M{m}-H{h}-K{k}"))?;
+            let mut bound = Vec::new();
+            for set in &mut sets {
+                bound.push(plan.bind(Arguments::new().tensor(&set.x).tensor(&set.up).tensor(&set.down).tensor_mut(&mut set.ours))?);
+            }
+            let mut bounds = bound.iter().cycle();
+            benches::write_traces(&plan, stream, folder, &name((m, h, k)), || {
+                Ok(bounds.next().map_or(Ok(()), |bound| bound.launch_on(stream))?)
+            })?;
         }
         // What lies between the products need not be in memory.
         let work = Work { flops: 4 * m * h * k, bytes: 2 * (2 * m * k + 2 * h * k) };

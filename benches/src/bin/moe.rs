@@ -35,7 +35,7 @@ struct Options {
     /// Rounds per case.
     #[arg(long, default_value_t = 20)]
     rounds: usize,
-    /// Write what a launch did here, a file for each case: `maco-trace` reads it. For a build with MACO_PROFILE=1.
+    /// Write what a launch did here, by itself and behind others, two files for each case: `maco-trace` reads them. For a build with MACO_PROFILE=1.
     #[arg(long)]
     traces: Option<PathBuf>,
     /// GPU.
@@ -109,9 +109,7 @@ fn case(
     if let Some(folder) = traces {
         plan.profile(true)?;
         let bound = plan.bind(mixture.arguments())?;
-        bound.launch_on(&clock.stream)?;
-        clock.stream.synchronize()?;
-        benches::write_trace(&plan, folder, &name.replace(' ', "-"))?;
+        benches::write_traces(&plan, &clock.stream, folder, name, || Ok(bound.launch_on(&clock.stream)?))?;
     }
     mixture.check()?;
     // What cannot be removed is left to the system.
