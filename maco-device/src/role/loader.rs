@@ -4,7 +4,7 @@ use super::Role;
 use super::arena::Arena;
 use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
-use super::{boxed, stream, taken};
+use super::{across, stream, taken};
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -339,7 +339,7 @@ impl Role for Loader {
         _: impl Fn(f32) -> E::Value,
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tile.
-        unsafe { boxed::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { across::fetch(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]
@@ -350,7 +350,7 @@ impl Role for Loader {
         task: Task,
     ) {
         // SAFETY: as above.
-        unsafe { boxed::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { across::fetch(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]

@@ -10,10 +10,10 @@ use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 pub use share::Share;
 
+mod across;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod alone;
 pub mod arena;
-mod boxed;
 mod carried;
 pub mod consumer;
 #[cfg(target_arch = "nvptx64")]
@@ -30,6 +30,7 @@ mod dots;
 mod dots;
 pub mod gate;
 pub mod loader;
+mod loads;
 pub mod mapping;
 mod maps;
 #[cfg(target_arch = "nvptx64")]
@@ -44,6 +45,7 @@ mod stream;
 mod streamed;
 mod taken;
 pub mod waits;
+mod walk;
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`],
 /// [`Role::store`] and those of pairs must agree on the ring.
@@ -161,7 +163,7 @@ pub trait Role: Sized {
         }
     }
 
-    /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `boxed.rs`.
+    /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `across.rs`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(

@@ -1,6 +1,6 @@
 //! What is written where data say: elements of a row, and whole rows. The last of equal indices counts, so their order is that of the tensor.
 //!
-//! What is read where data say does not belong here: that is [`Share::blocks`] and its like.
+//! What is read where data say does not belong here: that is `loads.rs` and `taken.rs`.
 
 use super::share::Share;
 use crate::element::Element;

@@ -6,7 +6,7 @@
 
 use super::Share;
 use super::ring::Ring;
-use super::share::Walk;
+use super::walk::Walk;
 use crate::abi::PAGE_BYTES;
 use crate::element::{Element, words};
 use crate::hardware::{special, tma};
