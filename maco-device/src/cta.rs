@@ -291,17 +291,19 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         self.role.take(ids, table, y, self.task);
     }
 
-    /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, row, col)`, `half` being half of the columns of `y`, a multiple of 8: as
-    /// [`Cta::blocks`], for what makes both of the same, as rotations of pairs do.
+    /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, name(inputs, row), row, col)`, `half` being half of the columns of `y`, a multiple
+    /// of 8: as [`Cta::blocks`], for what makes both of the same, as rotations of pairs do. What `name` loads, such as the row of another tensor, is on its way
+    /// before `f` needs it.
     #[inline(always)]
     pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+        name: impl Fn(&X::Readers, i32) -> i32,
+        f: impl Fn(&X::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
     ) {
         if let Some(share) = self.role.share() {
-            share.pairs_of_blocks(inputs, y, f);
+            share.pairs_of_blocks(inputs, y, name, f);
         }
     }
 

@@ -21,16 +21,21 @@ pub fn rope(
     #[write(h, t, ..)] y: Tensor<E, H, T, { 2 * F }>,
 ) {
     if cos.cols().is_multiple_of(8) {
-        cta.pairs_of_blocks((x, positions.by_element(true), cos, sin), y, |(x, positions, cos, sin), t, f| {
-            let at = positions.at(0, t) as i32;
-            let (left, right) = (x.at8(t, f), x.at8(t, f + cos.cols() as i32));
-            let (cos, sin) = (cos.at8(at, f), sin.at8(at, f));
-            let turned = |kept: [f32; 8], other: [f32; 8], sign: f32| {
-                let other = zip8(other, sin, |v, sin| v * (sin * sign));
-                zip8(zip8(kept, cos, |v, cos| v * cos), other, |a, b| a + b)
-            };
-            (turned(left, right, -1.0), turned(right, left, 1.0))
-        });
+        let inputs = (x, positions.by_element(true), cos, sin);
+        cta.pairs_of_blocks(
+            inputs,
+            y,
+            |(_, positions, _, _), t| positions.at(0, t) as i32,
+            |(x, _, cos, sin), at, t, f| {
+                let (left, right) = (x.at8(t, f), x.at8(t, f + cos.cols() as i32));
+                let (cos, sin) = (cos.at8(at, f), sin.at8(at, f));
+                let turned = |kept: [f32; 8], other: [f32; 8], sign: f32| {
+                    let other = zip8(other, sin, |v, sin| v * (sin * sign));
+                    zip8(zip8(kept, cos, |v, cos| v * cos), other, |a, b| a + b)
+                };
+                (turned(left, right, -1.0), turned(right, left, 1.0))
+            },
+        );
     } else {
         // The other of a pair, the angle's column, and the sign of its sine.
         fn pair(c: i32, half: i32) -> (i32, i32, f32) {

@@ -326,7 +326,7 @@ unsafe fn sort(
     let size = every.checked_div(groups).unwrap_or(0);
     let limit = (groups * size).min(ELSEWHERE);
     let (thread, threads) = (cta.thread, cta.threads);
-    let (lane, number, warps) = (thread % Warp::LANES, thread / Warp::LANES, threads / Warp::LANES);
+    let (lane, number, warps) = (cta.warp().lane, thread / Warp::LANES, threads / Warp::LANES);
     let all = Ids { tokens: if ids.cols() == 0 { 0 } else { ids.rows() }, each: ids.cols().max(1), threads };
     let numbers = cta.shared::<u32, 0, { RUNS * RUN_STRIDE }>();
     // Numbers of 16 bits, and two at a time.

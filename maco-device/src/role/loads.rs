@@ -126,13 +126,15 @@ impl Share {
         }
     }
 
-    /// Blocks of the left half of each row, each with the one at the same place of the right half; the columns are a multiple of 16. Four such pairs are on their way before the first is stored.
+    /// Blocks of the left half of each row, each with the one at the same place of the right half; the columns are a multiple of 16. Four such pairs are on
+    /// their way before the first is stored, and with them what `name` says of the rows of the next four.
     #[inline(always)]
     pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
         self,
         inputs: X,
         y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+        name: impl Fn(&X::Readers, i32) -> i32,
+        f: impl Fn(&X::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
     ) {
         let (rows, half, wide) = (y.rows(), y.cols() / 2, y.wide());
         let Some((walk, mut at)) = self.blocks_of(half) else { return };
@@ -152,27 +154,40 @@ impl Share {
                 }
             }
         };
-        let make = |readers: &X::Readers, (row, block): (u32, u32)| f(readers, row as i32, (block * 8) as i32);
         if !whole {
             let readers = inputs.readers(false);
             while at.0 < rows {
-                put(at, make(&readers, at));
+                let row = at.0 as i32;
+                put(at, f(&readers, name(&readers, row), row, (at.1 * 8) as i32));
                 at = walk.next(at);
             }
             return;
         }
         let readers = inputs.readers(true);
-        while at.0 < rows {
+        let first = at;
+        // Behind the last one a thread makes its first again.
+        let there = |place: (u32, u32)| if place.0 < rows { place } else { first };
+        let four = |at: (u32, u32)| {
             let (b, c) = (walk.next(at), walk.next(walk.next(at)));
-            let d = walk.next(c);
-            // Behind the last one a thread makes its first again.
-            let make = |place: (u32, u32)| make(&readers, if place.0 < rows { place } else { at });
-            let pairs = (make(at), make(b), make(c), make(d));
-            put(at, pairs.0);
+            [at, b, c, walk.next(c)]
+        };
+        let name = |place: (u32, u32)| name(&readers, there(place).0 as i32);
+        let make = |place: (u32, u32), named: i32| {
+            let (row, block) = there(place);
+            f(&readers, named, row as i32, (block * 8) as i32)
+        };
+        let names = |[a, b, c, d]: [(u32, u32); 4]| [name(a), name(b), name(c), name(d)];
+        let mut places = four(at);
+        let mut named = if at.0 < rows { names(places) } else { [0; 4] };
+        while places[0].0 < rows {
+            let [a, b, c, d] = places;
+            let pairs = (make(a, named[0]), make(b, named[1]), make(c, named[2]), make(d, named[3]));
+            places = four(walk.next(d));
+            named = names(places);
+            put(a, pairs.0);
             put(b, pairs.1);
             put(c, pairs.2);
             put(d, pairs.3);
-            at = walk.next(d);
         }
     }
 
