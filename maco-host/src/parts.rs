@@ -8,7 +8,7 @@ use maco_graph::plan::Plan;
 use crate::arguments::{Arguments, Placed, ScalarArgument};
 use crate::device::Device;
 use crate::error::Error;
-use crate::lower::{Lowered, Tables};
+use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
 use crate::signature::Signature;
 
@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
     profile: Mutex<(u64, u32)>,
+    /// What tests have launches get wrong.
+    fault: Mutex<Option<Fault>>,
 }
 
 /// What a set of arguments was when it was last checked and bound; equal ones need neither again.
@@ -39,6 +41,7 @@ pub(crate) struct Key {
     deadline_ns: u64,
     delays: u32,
     profile: (u64, u32),
+    fault: Option<Fault>,
 }
 
 impl Key {
@@ -47,6 +50,7 @@ impl Key {
         self.deadline_ns == parts.deadline_ns()
             && self.delays == parts.delays()
             && self.profile == parts.profile()
+            && self.fault == parts.fault()
             && self.scalars == arguments.scalars
             && self.tensors.len() == arguments.tensors.len()
             && self
@@ -64,7 +68,8 @@ impl Parts {
         let staging = device.is_gpu() || options.pipelined;
         let (cooperative, dependent) = (options.cooperative, options.dependent_launch);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
-        Ok(Parts { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile })
+        let fault = Mutex::new(None);
+        Ok(Parts { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile, fault })
     }
 
     pub(crate) fn megakernel(&self) -> &str {
@@ -97,12 +102,22 @@ impl Parts {
         *self.profile.lock().unwrap_or_else(PoisonError::into_inner) = (address, records);
     }
 
+    /// See [`crate::Plan::inject`].
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
     /// Checks arguments and makes their tables; `arena` is the address of the temps.
     pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
         let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.staging)?;
         let scalars = arguments.scalars.clone();
-        Ok((Key { tensors, scalars, deadline_ns: self.deadline_ns(), delays: self.delays(), profile: self.profile() }, tables))
+        let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());
+        Ok((Key { tensors, scalars, deadline_ns, delays, profile, fault }, tables))
     }
 }

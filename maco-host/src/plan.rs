@@ -239,7 +239,7 @@ impl Plan {
         }
     }
 
-    /// Injects a fault into every later launch, or none: how tests provoke a hang.
+    /// Injects a fault into every later launch, or none: how tests provoke a hang. Of arguments bound before, tasks that a worker begins with stay as they were.
     #[doc(hidden)]
     pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {

@@ -32,6 +32,12 @@ impl Drain {
         Drain { ticket: counters.wrapping_add(ticket as usize), tasks, first, ahead }
     }
 
+    /// What is left of it behind the first task of each worker, where that was dealt: worker `n` has the `n`th, and no ticket is drawn for those.
+    #[inline(always)]
+    pub fn dealt(self, workers: u32) -> Drain {
+        Drain { tasks: self.tasks - workers, first: self.first + workers, ..self }
+    }
+
     /// How many of them a worker that looks ahead may have claimed and not ended.
     #[inline(always)]
     pub fn ahead(&self) -> u32 {
@@ -185,17 +191,18 @@ impl Queue {
 #[inline(always)]
 pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
     // SAFETY: the caller promises a live launch.
-    unsafe { admit(machine, run, count_in(machine, run)) }
+    unsafe { admit(machine, run, count_in(machine, run.state, run.worker, (*run.launch).executors)) }
 }
 
-/// [`State::begun`] before this executor is counted. The first half of [`enter`], for those who have something else to ask for meanwhile.
+/// [`State::begun`] before executor `executor` of `executors` is counted. The first half of [`enter`], for those who have something else to ask for meanwhile, the
+/// launch's number among it.
 ///
 /// # Safety
-/// As [`enter`].
+/// `state` is that of a live launch; otherwise as [`enter`].
 #[inline(always)]
-pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
+pub unsafe fn count_in<M: Machine>(machine: &M, state: *mut State, executor: u32, executors: u32) -> u32 {
     // SAFETY: the caller promises a live launch.
-    unsafe { machine.claim(&raw mut (*run.state).begun, share(run.worker, (*run.launch).executors)) }
+    unsafe { machine.claim(&raw mut (*state).begun, share(executor, executors)) }
 }
 
 /// The second half of [`enter`]: `before` is what [`count_in`] said.

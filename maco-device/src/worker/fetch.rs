@@ -1,13 +1,15 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
-use super::{admitted, flight, place, stop, supervise, waits};
-use crate::abi::{Descriptor, Launch, NARROW, OP_DRAIN, OP_END, OPERANDS, UNREADY};
+use super::{enter, flight, place, stop, supervise, waits};
+use crate::abi::{Descriptor, FIRST, Launch, NARROW, NO_COUNTER, OP_DRAIN, OP_END, OPERANDS, UNREADY};
 use crate::machine::{Lane, Warp};
 use crate::profile;
 use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::role::arena::{self, ARRIVALS, Arena};
 use crate::role::notice;
+use crate::role::waits::WAITS;
+use crate::task::Slot;
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -126,27 +128,60 @@ unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -
     true
 }
 
-/// Has what a list begins with on its way, before anything that a launch writes is read. The fetcher warp calls.
+/// Has what a list begins with on its way, before anything that a launch writes is read, and loads the tasks that lie before the launch record: 16 bytes a lane.
+/// The fetcher warp calls.
 #[inline(always)]
-pub(super) unsafe fn ask(launch: *const Launch) {
+pub(super) unsafe fn ask(launch: *const Launch) -> [u32; 4] {
     let lane = special::thread() % 32;
-    // SAFETY: a live launch, whose record and list starts do not change.
+    // SAFETY: a live launch, whose record, first tasks and list starts do not change.
     unsafe {
-        let first = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
+        let first = launch.cast::<Slot>().wrapping_sub(FIRST as usize * (special::block() as usize + 1));
+        let words = memory::load4(first.cast::<u32>().wrapping_add(lane as usize * 4));
+        let start = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
         // Two batches of descriptors, two to a line, and behind them the plan's state.
         if lane <= BATCH {
-            let descriptors = ((*launch).descriptors as *const Descriptor).wrapping_add((first + lane * 2) as usize);
+            let descriptors = ((*launch).descriptors as *const Descriptor).wrapping_add((start + lane * 2) as usize);
             memory::prefetch(if lane < BATCH { descriptors.cast() } else { (*launch).state as _ });
         }
+        words
     }
+}
+const _: () = assert!(FIRST as usize * size_of::<Slot>() == 32 * 16, "a lane has 16 bytes");
+
+/// Posts the tasks that [`ask`] has loaded, if there are any: how many, and whether the second one says that the list's first entry is a drain of which the first
+/// task was dealt to each worker. They wait for nothing.
+#[inline(always)]
+unsafe fn post_first(arena: Arena, words: [u32; 4], lane: u32) -> (u32, bool) {
+    const _: () = assert!(FIRST == 2);
+    let [first, second] = [0, 16].map(|lane| warp::broadcast(words[0], lane) as u16);
+    let tasks = if first >= OP_DRAIN { 0 } else { 1 + (second < OP_DRAIN) as u32 };
+    let n = lane / 16;
+    // SAFETY: nobody has used the slots yet, which are the fetcher's; initialised barriers.
+    unsafe {
+        if n < tasks {
+            let at = place(n).0;
+            memory::store_shared4(arena.slot(at) + lane % 16 * 16, words);
+            if lane % 16 < WAITS {
+                memory::store_shared2(arena.waits(at) + lane % 16 * 8, [NO_COUNTER, 0]);
+            }
+        }
+        warp::sync();
+        let mut n = 0;
+        while n < tasks {
+            arena::arrive(arena.posted(place(n).0), lane);
+            n += 1;
+        }
+    }
+    (tasks, second == OP_DRAIN)
 }
 
 #[inline(always)]
-pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
+pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, words: [u32; 4]) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
-        let run = Run::new(&Warp, &*launch, special::block());
+        let pushes = super::pushed(launch);
+        let (run, admitted) = if pushes { enter(launch, special::block()) } else { (Run::new(&Warp, &*launch, special::block()), true) };
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
         let mut queue = Queue::new(&*launch, &run);
         arena.set_counters(run.counters);
@@ -155,12 +190,18 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch) {
             // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
             warp::sync();
         }
-        if queue.is_pushed() {
+        if pushes {
+            if !admitted {
+                stop(arena, &run, 0);
+                return;
+            }
             pushed(arena, tables, &run, &mut queue, lane);
             return;
         }
         let (drain, first) = queue.list();
-        listed(arena, tables, drain, first, lane);
+        let (n, dealt) = post_first(arena, words, lane);
+        let workers = if dealt { (*launch).workers } else { 0 };
+        listed(arena, tables, drain, (first + if dealt { 0 } else { n }, n), workers, lane);
     }
 }
 
@@ -176,12 +217,11 @@ unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
-/// Claims from `drain`, then walks a list from entry `first` on. Loads come in any order, so a warp that waits for one waits for all: it
+/// Claims from `drain`, then walks a list from entry `first` on, behind `n` tasks; of its first drain `dealt` tasks have been dealt. Loads come in any order, so a warp that waits for one waits for all: it
 /// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, lane: u32) {
+unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, (mut first, mut n): (u32, u32), mut dealt: u32, lane: u32) {
     let mut views = Views { first: u32::MAX, words: [0; 2] };
-    let mut n = 0;
     // SAFETY: passed on from the caller.
     unsafe {
         'again: loop {
@@ -199,7 +239,8 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
                     if head as u16 == OP_DRAIN {
                         let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
                         let ahead = warp::broadcast(batch[AHEAD], entry * 4) >> 16;
-                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead));
+                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead).dealt(dealt));
+                        dealt = 0;
                         // What has been loaded would take registers that claiming needs.
                         first += entry + 1;
                         continue 'again;
@@ -349,10 +390,6 @@ unsafe fn has_room(arena: Arena, drain: &Drain, n: u32) -> bool {
 unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
-        if !admitted(run) {
-            stop(arena, run, 0);
-            return;
-        }
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {

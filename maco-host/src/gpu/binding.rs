@@ -1,10 +1,11 @@
-//! The tables of one set of arguments on the GPU: the launch record, list starts, views, tensor maps, scalars: what a worker reads first,
-//! so it lies together.
+//! The tables of one set of arguments on the GPU: the tasks that workers begin with, the launch record, list starts, views, tensor maps, scalars: what a worker reads
+//! first, so it lies together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
-use maco_device::abi::{Launch, TensorMap, View};
+use maco_device::abi::{FIRST, Launch, TensorMap, View};
+use maco_device::task;
 use maco_graph::plan::Schedule;
 
 use super::context::Context;
@@ -30,9 +31,10 @@ pub(crate) struct Binding {
     slots: Mutex<Slots>,
 }
 
-/// Where each table starts, in bytes.
+/// Where each table starts, in bytes; before the launch record are the first tasks of each CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
+    launch: usize,
     starts: usize,
     views: usize,
     maps: usize,
@@ -41,12 +43,13 @@ struct Places {
 }
 
 impl Places {
-    fn new(starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
-        let at_starts = size_of::<Launch>();
+    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
+        let launch = ctas * FIRST as usize * size_of::<task::Slot>();
+        let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
         let at_scalars = at_maps + maps * size_of::<TensorMap>();
-        Places { starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
+        Places { launch, starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
     }
 }
 
@@ -63,7 +66,7 @@ struct Slot {
 
 impl Binding {
     pub(super) fn new(context: &Arc<Context>, parts: &Parts) -> Result<Binding, Error> {
-        let places = Places::new(parts.lowered.starts.len(), parts.lowered.table_sizes());
+        let places = Places::new(parts.lowered.grid() as usize, parts.lowered.starts.len(), parts.lowered.table_sizes());
         let what = format!("the argument tables of megakernel `{}`", parts.megakernel());
         let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
@@ -73,7 +76,7 @@ impl Binding {
 
     /// Address of the launch record: the kernel's one parameter.
     pub(super) fn launch(&self) -> u64 {
-        self.memory.address()
+        self.memory.address() + self.places.launch as u64
     }
 
     /// Queues new tables on `stream`, behind whatever reads the old ones. Waits only if [`SLOTS`] uploads are still queued.
@@ -89,7 +92,9 @@ impl Binding {
         stream: sys::CUstream,
     ) -> Result<(), Error> {
         let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
-        let launch = self.record(parts, plan);
+        let (launch, mut first) = (self.record(parts, plan), parts.lowered.first_tasks(&tables.views, parts.fault()));
+        // The last CTA's come first.
+        first.reverse();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let at = slots.next;
         slots.next = (at + 1) % slots.ring.len();
@@ -100,7 +105,8 @@ impl Binding {
         let base = slot.memory.pointer();
         // SAFETY: the slot has `places.end` bytes, its last copy has ended, and the tables have the sizes the places were made for.
         unsafe {
-            put(base, &[launch]);
+            put(base, &first);
+            put(base.add(self.places.launch), &[launch]);
             put(base.add(self.places.starts), &parts.lowered.starts);
             put(base.add(self.places.views), &tables.views);
             put(base.add(self.places.maps), &maps);
@@ -164,9 +170,10 @@ mod tests {
 
     #[test]
     fn tables_do_not_overlap_and_maps_are_aligned() {
-        for (starts, views, maps, scalars) in [(2, 1, 0, 0), (133, 3, 2, 5), (0, 4, 4, 1), (5, 1000, 7, 0)] {
-            let places = Places::new(starts, (views, maps, scalars));
-            assert!(places.starts >= size_of::<Launch>() && places.views >= places.starts + starts * 4);
+        for (ctas, starts, views, maps, scalars) in [(1, 2, 1, 0, 0), (132, 133, 3, 2, 5), (1, 0, 4, 4, 1), (5, 5, 1000, 7, 0)] {
+            let places = Places::new(ctas, starts, (views, maps, scalars));
+            assert_eq!(places.launch, ctas * 512);
+            assert!(places.starts >= places.launch + size_of::<Launch>() && places.views >= places.starts + starts * 4);
             assert!(places.maps >= places.views + views * 32);
             assert_eq!(places.scalars, places.maps + maps * 128);
             assert_eq!(places.end, places.scalars + scalars * 4);

@@ -230,6 +230,7 @@ impl Executor {
     /// Injects a fault into every launch from now on, or none.
     pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();
+        parts.set_fault(fault);
         self.memory.write_tasks(&self.context, &parts.lowered, fault)
     }
 

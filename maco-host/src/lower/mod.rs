@@ -4,6 +4,7 @@ use std::ops::Range;
 
 mod arena;
 mod descriptor;
+mod first;
 mod partials;
 mod plane;
 mod share;

@@ -1,0 +1,53 @@
+//! What each worker begins with: the tasks that lie before the launch record, so that one load brings them, before anything else is known.
+
+use std::borrow::Cow;
+
+use maco_device::abi::{self, Descriptor, FIRST, NARROW, NO_COUNTER, OP_DRAIN, OPERANDS, RUN, STATIC, View};
+use maco_device::task::Slot;
+
+use super::{Fault, Lowered};
+
+/// What there is for one CTA.
+pub(crate) type First = [Slot; FIRST as usize];
+
+impl Lowered {
+    /// The first tasks of each CTA, whose views are in `views`. Those of static lists that wait for nothing; and if all lists begin with one drain, of which there are
+    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::Drain::dealt`]).
+    pub(crate) fn first_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<First> {
+        let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
+        let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };
+        let slot = |descriptor: &Descriptor| {
+            let simple = descriptor.op < OP_DRAIN
+                && descriptor.flags & (NARROW | RUN) == 0
+                && descriptor.wait[0].counter == NO_COUNTER
+                && descriptor.extra_waits == 0
+                && descriptor.indirect == 0;
+            let own = views.get(descriptor.views as usize..)?.first_chunk::<OPERANDS>()?;
+            simple.then_some(Slot { descriptor: *descriptor, views: *own })
+        };
+        let mut all = vec![[nothing; FIRST as usize]; self.grid() as usize];
+        if self.mode() != STATIC {
+            return all;
+        }
+        let lists = || self.starts[..self.workers as usize].iter().map(|&start| &descriptors[start as usize..]);
+        let Some(entry) = lists().next().map(|list| list[0]) else { return all };
+        if entry.op == OP_DRAIN {
+            let [_, tasks, first] = entry.coord;
+            let dealt = (first..first + self.workers).map(|task| slot(descriptors.get(task as usize)?));
+            if tasks >= self.workers
+                && lists().all(|list| list[0] == entry)
+                && let Some(dealt) = dealt.collect::<Option<Vec<Slot>>>()
+            {
+                let behind = Slot { descriptor: Descriptor { op: OP_DRAIN, ..Descriptor::END }, ..nothing };
+                all.iter_mut().zip(dealt).for_each(|(first, task)| *first = [task, behind]);
+            }
+            return all;
+        }
+        for (first, list) in all.iter_mut().zip(lists()) {
+            for (first, task) in first.iter_mut().zip(list.iter().map_while(slot)) {
+                *first = task;
+            }
+        }
+        all
+    }
+}
