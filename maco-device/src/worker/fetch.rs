@@ -180,26 +180,30 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, words: [u32; 4])
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
-        let pushes = super::pushed(launch);
-        let (run, admitted) = if pushes { enter(launch, special::block()) } else { (Run::new(&Warp, &*launch, special::block()), true) };
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
-        let mut queue = Queue::new(&*launch, &run);
-        arena.set_counters(run.counters);
-        arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
-        if ARRIVALS > 1 {
-            // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
-            warp::sync();
-        }
-        if pushes {
-            if !admitted {
-                stop(arena, &run, 0);
-                return;
+        let tell = |run: &Run| {
+            arena.set_counters(run.counters);
+            arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
+            if ARRIVALS > 1 {
+                // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
+                warp::sync();
             }
-            pushed(arena, tables, &run, &mut queue, lane);
+        };
+        if super::pushed(launch) {
+            let (run, admitted) = enter(launch, special::block());
+            tell(&run);
+            if admitted {
+                let mut queue = Queue::new(&*launch, &run);
+                pushed(arena, tables, &run, &mut queue, lane);
+            } else {
+                stop(arena, &run, 0);
+            }
             return;
         }
-        let (drain, first) = queue.list();
+        let run = Run::new(&Warp, &*launch, special::block());
+        tell(&run);
         let (n, dealt) = post_first(arena, words, lane);
+        let (drain, first) = Queue::new(&*launch, &run).list();
         let workers = if dealt { (*launch).workers } else { 0 };
         listed(arena, tables, drain, (first + if dealt { 0 } else { n }, n), workers, lane);
     }
