@@ -255,7 +255,7 @@ impl Descriptor {
 }
 
 /// Tasks that lie before the launch record, for each CTA, the last one's first: those that a worker begins with, as they lie in a slot (`Slot`), if they wait for
-/// nothing. Behind the last one is an entry that is no task: [`OP_DRAIN`] if the list begins with a drain of which each worker has been dealt the first, else [`OP_END`].
+/// nothing. Behind the last one is an entry that is no task: the list's first one if that is a drain, of which each worker has been dealt its task, else [`OP_END`].
 pub const FIRST: u32 = 2;
 
 /// Wait for the rows of a tensor that another one names: eight words of [`Launch::overflow`].

@@ -148,10 +148,10 @@ pub(super) unsafe fn ask(launch: *const Launch) -> [u32; 4] {
 }
 const _: () = assert!(FIRST as usize * size_of::<Slot>() == 32 * 16, "a lane has 16 bytes");
 
-/// Posts the tasks that [`ask`] has loaded, if there are any: how many, and whether the second one says that the list's first entry is a drain of which the first
-/// task was dealt to each worker. They wait for nothing.
+/// Posts the tasks that [`ask`] has loaded, if there are any, and says how many, and if behind the first one is the drain that the list begins with, which. They wait
+/// for nothing.
 #[inline(always)]
-unsafe fn post_first(arena: Arena, words: [u32; 4], lane: u32) -> (u32, bool) {
+unsafe fn post_first(arena: Arena, words: [u32; 4], workers: u32, lane: u32) -> (u32, Option<Drain>) {
     const _: () = assert!(FIRST == 2);
     let [first, second] = [0, 16].map(|lane| warp::broadcast(words[0], lane) as u16);
     let tasks = if first >= OP_DRAIN { 0 } else { 1 + (second < OP_DRAIN) as u32 };
@@ -172,7 +172,9 @@ unsafe fn post_first(arena: Arena, words: [u32; 4], lane: u32) -> (u32, bool) {
             n += 1;
         }
     }
-    (tasks, second == OP_DRAIN)
+    let [ticket, all, first] = [0, 1, 2].map(|n: usize| warp::broadcast(words[n], 16 + COORD / 4));
+    let drain = Drain::new(arena.counters(), [ticket, all, first], warp::broadcast(words[AHEAD], 16) >> 16);
+    (tasks, if second == OP_DRAIN { Some(drain.dealt(workers)) } else { None })
 }
 
 #[inline(always)]
@@ -202,10 +204,9 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, words: [u32; 4])
         }
         let run = Run::new(&Warp, &*launch, special::block());
         tell(&run);
-        let (n, dealt) = post_first(arena, words, lane);
+        let (n, dealt) = post_first(arena, words, (*launch).workers, lane);
         let (drain, first) = Queue::new(&*launch, &run).list();
-        let workers = if dealt { (*launch).workers } else { 0 };
-        listed(arena, tables, drain, (first + if dealt { 0 } else { n }, n), workers, lane);
+        listed(arena, tables, dealt.or(drain), first + n, n, lane);
     }
 }
 
@@ -221,10 +222,10 @@ unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
-/// Claims from `drain`, then walks a list from entry `first` on, behind `n` tasks; of its first drain `dealt` tasks have been dealt. Loads come in any order, so a warp that waits for one waits for all: it
+/// Claims from `drain`, then walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it
 /// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, (mut first, mut n): (u32, u32), mut dealt: u32, lane: u32) {
+unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, mut n: u32, lane: u32) {
     let mut views = Views { first: u32::MAX, words: [0; 2] };
     // SAFETY: passed on from the caller.
     unsafe {
@@ -243,8 +244,7 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, (mut fi
                     if head as u16 == OP_DRAIN {
                         let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
                         let ahead = warp::broadcast(batch[AHEAD], entry * 4) >> 16;
-                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead).dealt(dealt));
-                        dealt = 0;
+                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead));
                         // What has been loaded would take registers that claiming needs.
                         first += entry + 1;
                         continue 'again;

@@ -38,7 +38,7 @@ impl Lowered {
                 && lists().all(|list| list[0] == entry)
                 && let Some(dealt) = dealt.collect::<Option<Vec<Slot>>>()
             {
-                let behind = Slot { descriptor: Descriptor { op: OP_DRAIN, ..Descriptor::END }, ..nothing };
+                let behind = Slot { descriptor: entry, ..nothing };
                 all.iter_mut().zip(dealt).for_each(|(first, task)| *first = [task, behind]);
             }
             return all;

@@ -136,6 +136,59 @@ fn every_list_drains_what_is_claimed() {
     assert!(seen.into_iter().all(|times| times == 1));
 }
 
+/// Views that can be told apart.
+fn numbered(lowered: &Lowered) -> Vec<abi::View> {
+    (0..lowered.table_sizes().0 as u64).map(|base| abi::View { base, ..abi::View::default() }).collect()
+}
+
+#[test]
+fn workers_begin_with_tasks_that_wait_for_nothing() {
+    let plan = planned(chain(64, 64), 5, Schedule::Static);
+    let lowered = Lowered::new(&plan, true).unwrap();
+    let views = numbered(&lowered);
+    let first = lowered.first_tasks(&views, None);
+    assert_eq!(first.len(), lowered.grid() as usize);
+    let mut found = 0;
+    for (first, list) in first.iter().zip(lowered.starts.windows(2)) {
+        let list = &lowered.descriptors[list[0] as usize..list[1] as usize];
+        let free = list.iter().take_while(|task| task.op < OP_DRAIN && waits(&lowered, task).is_empty()).take(first.len());
+        let expected: Vec<Descriptor> = free.copied().chain(std::iter::repeat(Descriptor::END)).take(first.len()).collect();
+        assert!(first.iter().map(|slot| slot.descriptor).eq(expected));
+        for slot in first.iter().filter(|slot| slot.descriptor.op < OP_DRAIN) {
+            assert_eq!(slot.views, views[slot.descriptor.views as usize..][..abi::OPERANDS]);
+            found += 1;
+        }
+    }
+    assert!(found >= 5);
+    // What a test breaks is broken here, too.
+    let task = first[0][0].descriptor.task;
+    let broken = lowered.first_tasks(&views, Some(Fault::LostArrive(task)));
+    assert_eq!(broken[0][0].descriptor.flags, first[0][0].descriptor.flags | abi::LOST_ARRIVE);
+    assert_eq!(broken[1][0].descriptor, first[1][0].descriptor);
+}
+
+#[test]
+fn a_drain_that_comes_first_is_dealt_if_there_is_one_for_each() {
+    for (workers, dealt) in [(5, true), (40, false)] {
+        let mut graph = chain(64, 64);
+        graph.calls[0].drain = true;
+        let plan = planned(graph, workers, Schedule::Static);
+        let lowered = Lowered::new(&plan, true).unwrap();
+        let claimed = plan.lists.drains[0].clone();
+        assert_eq!(claimed.len() >= workers as usize, dealt, "{claimed:?}");
+        for (worker, [task, behind]) in (0..).zip(lowered.first_tasks(&numbered(&lowered), None)) {
+            let entry = lowered.descriptors[lowered.starts[worker as usize] as usize];
+            let expected = if dealt { (claimed.start + worker, entry) } else { (u32::MAX, Descriptor::END) };
+            assert_eq!((task.descriptor.task, behind.descriptor), expected);
+        }
+    }
+    // Other schedules have none.
+    for schedule in [Schedule::Tickets, Schedule::Schedulers(1)] {
+        let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), true).unwrap();
+        assert!(lowered.first_tasks(&numbered(&lowered), None).iter().flatten().all(|slot| slot.descriptor == Descriptor::END));
+    }
+}
+
 #[test]
 fn tickets_index_one_list() {
     let plan = planned(chain(64, 64), 5, Schedule::Tickets);
