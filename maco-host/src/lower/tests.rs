@@ -169,8 +169,8 @@ fn workers_begin_with_tasks_that_wait_for_nothing() {
 
 #[test]
 fn a_drain_that_comes_first_is_dealt_if_there_is_one_for_each() {
-    for (workers, dealt) in [(5, true), (40, false)] {
-        let mut graph = chain(64, 64);
+    for (rows, workers, dealt) in [(64, 5, true), (4, 40, false)] {
+        let mut graph = chain(rows, 8);
         graph.calls[0].drain = true;
         let plan = planned(graph, workers, Schedule::Static);
         let lowered = Lowered::new(&plan, true).unwrap();
