@@ -191,18 +191,17 @@ impl Queue {
 #[inline(always)]
 pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
     // SAFETY: the caller promises a live launch.
-    unsafe { admit(machine, run, count_in(machine, run.state, run.worker, (*run.launch).executors)) }
+    unsafe { admit(machine, run, count_in(machine, run)) }
 }
 
-/// [`State::begun`] before executor `executor` of `executors` is counted. The first half of [`enter`], for those who have something else to ask for meanwhile, the
-/// launch's number among it.
+/// [`State::begun`] before this executor is counted. The first half of [`enter`], for those who have something else to ask for meanwhile.
 ///
 /// # Safety
-/// `state` is that of a live launch; otherwise as [`enter`].
+/// As [`enter`].
 #[inline(always)]
-pub unsafe fn count_in<M: Machine>(machine: &M, state: *mut State, executor: u32, executors: u32) -> u32 {
+pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
     // SAFETY: the caller promises a live launch.
-    unsafe { machine.claim(&raw mut (*state).begun, share(executor, executors)) }
+    unsafe { machine.claim(&raw mut (*run.state).begun, share(run.worker, (*run.launch).executors)) }
 }
 
 /// The second half of [`enter`]: `before` is what [`count_in`] said.

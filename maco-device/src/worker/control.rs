@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 
 use super::flight::Stall;
-use super::{copy, enter, place, polled, pushed, slot, stop, stuck, supervise};
+use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
 use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
 use crate::machine::{Lane, Warp};
 use crate::profile::served::Serving;
@@ -75,8 +75,8 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
             spare(&*launch, worker);
             return;
         }
-        let (run, admitted) = enter(launch, worker);
-        if !admitted {
+        let run = Run::new(&Warp, &*launch, worker);
+        if !admitted(&run) {
             stop(arena, &run, 0);
             return;
         }

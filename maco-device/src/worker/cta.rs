@@ -147,6 +147,7 @@ fn meet() {
 unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
+        let run = Run::new(&Warp, &*launch, (*launch).workers + number);
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
         let share = (launch.shares as *const Share).add(number as usize).read();
@@ -158,11 +159,10 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
             // The scheduler has better to do.
             profile::stamp(launch);
         }
-        if special::thread() < 32 {
-            let (run, admitted) = enter(launch, launch.workers + number);
-            if admitted && share.memory == 0 {
+        if special::thread() < 32 && admitted(&run) {
+            if share.memory == 0 {
                 protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32, Serving::here());
-            } else if admitted {
+            } else {
                 protocol::schedule(&Warp, launch, &run, number, memory as *mut u32, Serving::here());
             }
         }
@@ -189,20 +189,19 @@ pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, t
     }
 }
 
-/// Enters the launch as executor `executor`, whose run it is, and whether it may: it was not aborted before, and nobody else runs it. A warp of each CTA calls.
+/// Enters the launch. Whether it may run: it was not aborted before, and nobody else runs it. A warp of each CTA calls.
 #[inline(always)]
-pub(super) unsafe fn enter(launch: *const Launch, executor: u32) -> (Run, bool) {
+pub(super) unsafe fn admitted(run: &Run) -> bool {
     // SAFETY: a live launch.
     unsafe {
         let first = special::thread() % 32 == 0;
-        // All three are on their way at the same time.
-        let before = if first { protocol::count_in(&Lane, (*launch).state as _, executor, (*launch).executors) } else { 0 };
-        let run = Run::new(&Warp, &*launch, executor);
+        // Both are on their way at the same time.
+        let before = if first { protocol::count_in(&Lane, run) } else { 0 };
         let mut aborted = run.aborted(&Warp);
-        if first && !protocol::admit(&Lane, &run, before) {
+        if first && !protocol::admit(&Lane, run, before) {
             aborted = true;
         }
-        (run, Warp.all(!aborted))
+        Warp.all(!aborted)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
-use super::{enter, flight, place, stop, supervise, waits};
+use super::{admitted, flight, place, stop, supervise, waits};
 use crate::abi::{Descriptor, FIRST, Launch, NARROW, NO_COUNTER, OP_DRAIN, OP_END, OPERANDS, UNREADY};
 use crate::machine::{Lane, Warp};
 use crate::profile;
@@ -182,30 +182,21 @@ pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, words: [u32; 4])
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
+        let run = Run::new(&Warp, &*launch, special::block());
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
-        let tell = |run: &Run| {
-            arena.set_counters(run.counters);
-            arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
-            if ARRIVALS > 1 {
-                // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
-                warp::sync();
-            }
-        };
-        if super::pushed(launch) {
-            let (run, admitted) = enter(launch, special::block());
-            tell(&run);
-            if admitted {
-                let mut queue = Queue::new(&*launch, &run);
-                pushed(arena, tables, &run, &mut queue, lane);
-            } else {
-                stop(arena, &run, 0);
-            }
+        let mut queue = Queue::new(&*launch, &run);
+        arena.set_counters(run.counters);
+        arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
+        if ARRIVALS > 1 {
+            // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
+            warp::sync();
+        }
+        if queue.is_pushed() {
+            pushed(arena, tables, &run, &mut queue, lane);
             return;
         }
-        let run = Run::new(&Warp, &*launch, special::block());
-        tell(&run);
         let (n, dealt) = post_first(arena, words, (*launch).workers, lane);
-        let (drain, first) = Queue::new(&*launch, &run).list();
+        let (drain, first) = queue.list();
         listed(arena, tables, dealt.or(drain), first + n, n, lane);
     }
 }
@@ -394,6 +385,10 @@ unsafe fn has_room(arena: Arena, drain: &Drain, n: u32) -> bool {
 unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
+        if !admitted(run) {
+            stop(arena, run, 0);
+            return;
+        }
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {

@@ -24,7 +24,7 @@ use crate::role::arena::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
-use cta::{copy, enter, stop, stuck, supervise};
+use cta::{admitted, copy, stop, stuck, supervise};
 #[cfg(target_arch = "nvptx64")]
 use flight::polled;
 use flight::{pushed, slot};
