@@ -290,4 +290,21 @@ mod tests {
         let mut scratch = Scratch::<64>::new();
         Simt::alone_with(&mut scratch).shared::<f32, 0, 16>().read16(2);
     }
+
+    #[test]
+    fn four_elements_may_lie_anywhere_inside() {
+        let mut scratch = Scratch::<64>::new();
+        let cta = Simt::alone_with(&mut scratch);
+        let part = cta.shared::<u32, 16, 9>();
+        part.write_four(5, [1, 2, 3, 4]);
+        assert_eq!(part.read_four(4), [u32::MAX, 1, 2, 3]);
+        assert_eq!([5, 6, 7, 8].map(|i| part.read(i)), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    #[should_panic = "elements 6..10 of a `Smem` of 9"]
+    fn four_elements_do_not_reach_over_the_end() {
+        let mut scratch = Scratch::<64>::new();
+        let _ = Simt::alone_with(&mut scratch).shared::<u32, 16, 9>().read_four(6);
+    }
 }

@@ -30,8 +30,8 @@ const BATCHES: [[u64; 4]; 5] = [[0, 8, 8, 8], [1, 1, 1, 1], [3, 64, 128, 64], [2
 const GROUPS: [[u64; 5]; 7] =
     [[0, 8, 8, 8, 2], [2, 0, 8, 8, 2], [3, 8, 8, 8, 0], [1, 1, 1, 1, 1], [4, 128, 256, 64, 3], [3, 130, 70, 65, 2], [2, 5, 8, 0, 2]];
 
-/// M, K, X, T. More ids than a warp takes at a time, more experts than are counted at a time.
-const SORTS: [[u64; 4]; 9] = [
+/// M, K, X, T. More experts than are counted at a time, more ids of a token than there are threads, and more of all than find room.
+const SORTS: [[u64; 4]; 11] = [
     [0, 2, 3, 4],
     [5, 0, 3, 4],
     [5, 2, 0, 4],
@@ -41,6 +41,8 @@ const SORTS: [[u64; 4]; 9] = [
     [300, 2, 256, 16],
     [300, 33, 257, 16],
     [70, 3, 1000, 5],
+    [3, 300, 5, 4],
+    [4500, 8, 70, 64],
 ];
 /// M, H, I, X, K.
 const LAYERS: [[u64; 5]; 4] = [[1, 8, 8, 1, 1], [100, 64, 128, 8, 2], [33, 72, 40, 5, 3], [300, 16, 24, 16, 4]];
