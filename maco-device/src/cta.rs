@@ -336,9 +336,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// stay.
     #[inline(always)]
     pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
-        if let Some(share) = self.role.share() {
-            share.index_copy(ids, x, y);
-        }
+        self.role.index_copy(ids, x, y, self.task);
     }
 
     /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.

@@ -1,8 +1,8 @@
 //! Elements and rows that are written where indices say, in place: what no index names stays. Of equal indices the last one stays, where PyTorch
 //! leaves it open; one outside the tensor writes nothing, where PyTorch stops with an error.
 //!
-//! In flight, of each of 256 threads: four indices and elements of `scatter`, four indices and then blocks of `index_copy`; blocks of four rows of `index_add`, both those that are there and
-//! those that are added.
+//! In flight, of each of 256 threads: four indices and elements of `scatter`, eight indices and then blocks of `index_copy`, four where they name few rows of many; blocks of four rows of
+//! `index_add`, both those that are there and those that are added.
 
 use crate::prelude::*;
 

@@ -313,6 +313,35 @@ mod tests {
         assert_eq!(found("mbarrier.init.shared::cta.b64 [%r1], 1;"), 1);
     }
 
+    /// A table that all consumers raise: they meet before and behind that, and fence it.
+    #[test]
+    fn functions_with_a_table_meet() {
+        const BODY: [&str; 7] = [
+            "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;",
+            "st.shared.u32 [%r3], 0;",
+            "bar.sync 5, 256;",
+            "red.relaxed.cta.shared.max.u32 [%r3], %r4;",
+            "bar.sync 5, 256;",
+            "ld.shared.u32 %r5, [%r3];\nfence.proxy.async.shared::cta;",
+            "mbarrier.arrive.shared::cta.b64 _, [%r1];",
+        ];
+        let found = |left_out: &[usize]| -> Vec<String> {
+            let lines: Vec<&str> = (0..BODY.len()).filter(|n| !left_out.contains(n)).map(|n| BODY[n]).collect();
+            let ptx = format!(
+                ".version 8.6\n.func body(\n)\n{{\n{}\nret;\n}}\n.visible .entry maco_mlp_0(\n)\n{{\ncall.uni body, (p);\nret;\n}}\n",
+                lines.join("\n")
+            );
+            check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "body").map(|finding| finding.text).collect()
+        };
+        assert_eq!(found(&[]), [""; 0]);
+        for (left_out, text) in [(2, "still clear"), (4, "may not have raised"), (5, "may be overtaken")] {
+            let texts = found(&[left_out]);
+            assert!(texts.iter().any(|found| found.contains(text)), "without {}: {texts:?}", BODY[left_out]);
+        }
+        let without = found(&[3]);
+        assert!(!without.is_empty() && without.iter().all(|found| found.contains("belongs into the entry")), "{without:?}");
+    }
+
     #[test]
     fn acquire_in_a_poll() {
         one("$L1:\nld.acquire.gpu.global.u32 %r1, [%rd1];\nsetp.lt.u32 %p1, %r1, 4;\n@%p1 bra $L1;", "ld.relaxed");

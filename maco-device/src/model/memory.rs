@@ -65,6 +65,12 @@ pub unsafe fn store_shared(at: u32, value: u32) {
 }
 
 /// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+pub unsafe fn raise_shared(at: u32, value: u32) {
+    with(|thread| thread.shared.word(at).fetch_max(value, std::sync::atomic::Ordering::AcqRel));
+}
+
+/// # Safety
 /// `at` is 8 bytes of this CTA's shared memory at an 8-byte boundary.
 pub unsafe fn store_shared2(at: u32, words: [u32; 2]) {
     // SAFETY: passed on from the caller.

@@ -247,6 +247,16 @@ pub unsafe fn fetch_add_shared(at: u32, value: u32) -> u32 {
     old
 }
 
+/// `red.relaxed.cta.max` of a word of shared memory that others raise (PTX ISA §9.7.13.6).
+///
+/// # Safety
+/// `at` is an aligned word of this CTA's shared memory.
+#[inline(always)]
+pub unsafe fn raise_shared(at: u32, value: u32) {
+    // SAFETY: the caller promises the address.
+    unsafe { asm!("red.relaxed.cta.shared.max.u32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
+}
+
 /// `ld.acquire.cta` of a word of shared memory (PTX ISA §9.7.9.8).
 ///
 /// # Safety

@@ -273,6 +273,10 @@ impl Role for Cpu {
         play!(self, |role| role.take(ids, table, y, task));
     }
 
+    fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        play!(self, |role| role.index_copy(ids, x, y, task));
+    }
+
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
         x: Tile<X, R, C>,

@@ -4,7 +4,7 @@ use super::Role;
 use super::arena::Arena;
 use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
-use super::{across, stream, taken};
+use super::{across, scatter, stream, taken};
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -351,6 +351,12 @@ impl Role for Loader {
     ) {
         // SAFETY: as above.
         unsafe { across::fetch(&mut self.ring, &mut self.maps, x, task) };
+    }
+
+    #[inline(always)]
+    fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        // SAFETY: `new` was called by the loader thread; consumers reckon the same pages from the same tiles.
+        unsafe { scatter::reserve(&mut self.ring, ids, x, y, task) };
     }
 
     #[inline(always)]

@@ -163,6 +163,15 @@ pub trait Role: Sized {
         }
     }
 
+    /// Rows written where data say. If `task` streams, whoever has a part in it agrees on the ring: see `scatter.rs`.
+    #[inline(always)]
+    fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        if let Some(mut share) = self.share() {
+            share.index_copy(ids, x, y, task);
+            self.set_ring(share.ring.packed());
+        }
+    }
+
     /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `across.rs`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]

@@ -2,13 +2,42 @@
 //!
 //! What is read where data say does not belong here: that is `loads.rs` and `taken.rs`.
 
+use super::ring::Ring;
 use super::share::Share;
+use super::walk::Walk;
+use crate::abi::PAGE_BYTES;
 use crate::element::Element;
-use crate::hardware::warp;
+use crate::hardware::{barrier, fence, memory, warp};
+use crate::task::Task;
 use crate::tile::{Inputs, Tile};
 
 /// No position: of an index that is not there.
 const NONE: u32 = u32::MAX;
+/// Most pages of the table in which each row of a result has the last index that names it, a word each.
+const TABLE: u32 = 8;
+
+/// Pages of that table for `y[ids[i], ..] = x[i, ..]`; 0 if there is none: few indices of many rows take less by themselves, and rows that are no aligned
+/// blocks are not copied by blocks.
+#[inline(always)]
+fn table<E: Element, const J: usize>(ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) -> u32 {
+    let (rows, cols, count) = (y.rows(), y.cols(), ids.cols());
+    let many = (rows / 4 <= count) & (count <= x.rows()) & (rows > 0) & (rows <= TABLE * PAGE_BYTES / 4);
+    let comes = task.streams() & many & x.wide() & y.wide() & cols.is_multiple_of(8) & (cols > 0);
+    if comes { (rows * 4).div_ceil(PAGE_BYTES) } else { 0 }
+}
+
+/// Loader: hands out the pages of the table, if there is one.
+///
+/// # Safety
+/// Called by the loader thread, in the same order as consumers call [`Share::index_copy`].
+#[inline(always)]
+pub unsafe fn reserve<E: Element, const J: usize>(ring: &mut Ring, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+    let pages = table(ids, x, y, task);
+    if pages > 0 {
+        // SAFETY: passed on from the caller. Nothing is copied: the stage is full when it is theirs.
+        unsafe { ring.acquire(pages, 0, |_| ()) };
+    }
+}
 
 impl Share {
     /// `y[row, ids[row, k]] = x[row, k]`, a row for each warp; four indices of each lane on their way before the first is looked at.
@@ -44,10 +73,96 @@ impl Share {
         }
     }
 
-    /// `y[ids[i], ..] = x[i, ..]`. A row of y is one warp's, so that equal indices come in their order; lanes that a row does not need have the next ones. Of
-    /// each lane four indices are on their way, and then a block of the rows that they name.
+    /// `y[ids[i], ..] = x[i, ..]`. Where there are many indices, each row of y first gets to know the last of those that name it, in a table in shared memory, and is
+    /// then copied, eight blocks of each thread on their way.
     #[inline(always)]
-    pub fn index_copy<E: Element, const J: usize>(self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+    pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        let pages = if self.ring.is_some() { table(ids, x, y, task) } else { 0 };
+        if pages == 0 {
+            return self.copy_few(ids, x, y);
+        }
+        let (rows, count) = (y.rows(), ids.cols());
+        // SAFETY: all consumers run the task; the loader reckons the same pages from the same tiles.
+        let (held, at) = unsafe { self.ring.wait_full(pages) };
+        // Who was let through without the pages goes on to the same barriers.
+        let own = held.is_some();
+        let mut row = self.thread;
+        while own && row < rows {
+            // SAFETY: (of all accesses to the table) a word of the pages, which are the consumers'.
+            unsafe { memory::store_shared(at + row * 4, 0) };
+            row += self.threads;
+        }
+        barrier::sync_consumers();
+        let indices = ids.readers(false);
+        let mut first = self.thread;
+        while own && first < count {
+            let place = |n: u32| first.wrapping_add(n * self.threads);
+            let id = |n: u32| {
+                let is_there = place(n) < count;
+                let id = indices.at(0, if is_there { place(n) } else { first } as i32);
+                if is_there { id } else { NONE }
+            };
+            let named = [id(0), id(1), id(2), id(3), id(4), id(5), id(6), id(7)];
+            let raise = |n: usize| {
+                if named[n] < rows {
+                    // SAFETY: as above. Of equal indices the last one stays, whoever comes first.
+                    unsafe { memory::raise_shared(at + named[n] * 4, place(n as u32) + 1) };
+                }
+            };
+            raise(0);
+            raise(1);
+            raise(2);
+            raise(3);
+            raise(4);
+            raise(5);
+            raise(6);
+            raise(7);
+            first = first.saturating_add(8 * self.threads);
+        }
+        barrier::sync_consumers();
+        let walk = Walk::new(self.threads, y.cols() / 8);
+        let mut place = walk.start(self.thread);
+        while own && place.0 < rows {
+            let mut next = || {
+                let here = place;
+                place = walk.next(place);
+                // Counted from 1; behind the last row nobody's.
+                // SAFETY: as above.
+                let index = if here.0 < rows { unsafe { memory::load_shared(at + here.0 * 4) } } else { 0 };
+                (here, index.wrapping_sub(1))
+            };
+            let moves = [next(), next(), next(), next(), next(), next(), next(), next()];
+            let load = |n: usize| {
+                let ((_, block), from) = moves[n];
+                // SAFETY: if so, a whole block of aligned rows inside the tensor.
+                unsafe { E::eight_if(from < count, x.pointer(from as i32, block as i32 * 8)) }
+            };
+            let blocks = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+            let put = |n: usize| {
+                let ((row, block), from) = moves[n];
+                if from < count {
+                    // SAFETY: a block of a row inside the tile, which is this thread's; tiles of one grid do not overlap.
+                    unsafe { E::put(y.pointer(row as i32, block as i32 * 8), blocks[n]) };
+                }
+            };
+            put(0);
+            put(1);
+            put(2);
+            put(3);
+            put(4);
+            put(5);
+            put(6);
+            put(7);
+        }
+        // The pages' next bytes come through the other proxy.
+        fence::proxy_async_shared();
+        self.release(held.bit());
+    }
+
+    /// The same for few indices. A row of y is one warp's, so that equal indices come in their order; lanes that a row does not need have the next ones. Of each lane
+    /// four indices are on their way, and then a block of the rows that they name.
+    #[inline(always)]
+    fn copy_few<E: Element, const J: usize>(self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
         let (rows, cols, count) = (y.rows(), y.cols(), ids.cols());
         let (warps, own, lane) = (self.threads / self.lanes, self.thread / self.lanes, self.lane());
         let wide = x.wide() && y.wide() && cols.is_multiple_of(8);

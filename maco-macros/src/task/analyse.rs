@@ -183,8 +183,8 @@ fn tiles(task: &Task<'_>) -> Option<Kind> {
     let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
     match method.as_str() {
         "zip" | "map" | "rows" if !named => map(task).or(Some(Kind::Tiled)),
-        // Of rows that indices name the loader knows which ones those are.
-        "take" => Some(Kind::Tiled),
+        // Of rows that indices name the loader knows which ones those are; of those that are written it keeps pages for the table of who writes what.
+        "take" | "index_copy" => Some(Kind::Tiled),
         "columns" | "transpose" if !named => {
             let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
             let operand = task.tensors().position(|tensor| tensor.name == x)? as u8;

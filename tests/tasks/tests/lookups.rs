@@ -33,8 +33,9 @@ const LOOKUPS: [[u64; 4]; 16] = [
     [21, 2056, 20, 3],
     [6, 8200, 9, 1],
 ];
-/// M, N, V, K: nothing, one row that all indices name, a few rows that several indices of a warp name, more indices than elements.
-const WRITTEN: [[u64; 4]; 11] = [
+/// M, N, V, K: nothing, one row that all indices name, a few rows that several indices of a warp name, more indices than elements, and
+/// indices of as many rows as find room in a table, and of more.
+const WRITTEN: [[u64; 4]; 15] = [
     [0, 4, 3, 2],
     [3, 0, 3, 2],
     [3, 4, 0, 2],
@@ -46,6 +47,10 @@ const WRITTEN: [[u64; 4]; 11] = [
     [40, 257, 9, 300],
     [9, 2056, 3, 65],
     [200, 512, 7, 32],
+    [700, 512, 600, 3],
+    [300, 136, 1000, 3],
+    [40, 64, 5000, 2],
+    [5000, 32, 4500, 2],
 ];
 /// T, F, P.
 const ROTATED: [[u64; 3]; 8] = [[0, 8, 4], [4, 8, 0], [1, 1, 1], [64, 64, 64], [65, 32, 10], [3, 7, 5], [130, 24, 9], [2, 100, 3]];

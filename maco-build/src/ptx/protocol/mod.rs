@@ -40,15 +40,16 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
 
 /// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
 /// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
-/// there, the fence of its proxy. The norm or the map of a factor, and sums of products of few rows, are made by all consumers, who meet in them.
+/// there, the fence of its proxy. The norm or the map of a factor, sums of products of few rows, and tables of who writes what are made by all consumers, who meet in
+/// them.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
     const OF_THE_RING: [&str; 3] =
         ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
     let has = |is: Is| function.body.iter().any(is);
-    let (norm, map, sums) = (has(SQUARES), has(MADE), has(PRODUCT));
+    let (norm, map, sums, table) = (has(SQUARES), has(MADE), has(PRODUCT), has(RAISED));
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        let together = (norm || map || sums) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
+        let together = (norm || map || sums || table) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
         if !(together || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
@@ -64,6 +65,9 @@ pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     if sums {
         rules.scopes();
         rules.sums();
+    }
+    if table {
+        rules.tables();
     }
 }
 
@@ -232,6 +236,17 @@ impl Rules<'_, '_, '_> {
         self.always(SUMS, Way::Forward, PROXY_SHARED, |s| MET(s) || ARRIVE(s), overtaken);
         let left = "other warps may not have left their sums: consumers meet (`bar.sync`) before the function ends";
         self.always(SUMS, Way::Forward, MET, ARRIVE, left);
+    }
+
+    /// A table in pages of the ring, in a function of its own.
+    fn tables(&mut self) {
+        let cleared = "other warps may still clear the table: consumers meet (`bar.sync`) between that and what raises its words";
+        self.always(RAISED, Way::Backward, MET, WAIT, cleared);
+        let raised = "other warps may not have raised their words: consumers meet (`bar.sync`) before they read the table";
+        self.always(RAISED, Way::Forward, MET, |s| SCALED(s) || ARRIVE(s), raised);
+        let overtaken =
+            "the stage's next bytes may be overtaken by the table: `fence.proxy.async.shared::cta` belongs before it is given back";
+        self.always(RAISED, Way::Forward, PROXY_SHARED, ARRIVE, overtaken);
     }
 
     /// The norm of a factor, in a function of its own. Its caller has met before it calls.

@@ -46,6 +46,8 @@ pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
 pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";
 pub(super) const SCALE: Is = |s| s.opcode() == "st.shared.u32";
 pub(super) const SCALED: Is = |s| s.opcode() == "ld.shared.u32";
+/// A word of a table in a stage of the ring, which all consumers raise.
+pub(super) const RAISED: Is = |s| op(s, "red.relaxed.cta.shared.max");
 pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "atom.relaxed.gpu.global.add") && !PART(s);
 /// A part of a sum is there, or leaves what it would have added up.
 pub(super) const PART: Is = |s| s.opcode() == "atom.relaxed.gpu.global.add.s32" || op(s, "atom.relaxed.gpu.global.or");
