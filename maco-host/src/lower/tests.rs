@@ -610,6 +610,53 @@ fn a_body_has_maps_of_its_boxes() {
     }
 }
 
+/// What is read across its rows has a tensor map if it can have one, whose boxes may be those of another task that cannot do without.
+#[test]
+fn some_tasks_can_do_without_their_map() {
+    const ROW: &[Index] = &[Index::Tile(0), Index::All];
+    static TASKS: [TaskSpec; 2] = [
+        TaskSpec {
+            name: "across",
+            kind: TaskKind::Boxed { operand: 0 },
+            params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+            ..ROWS
+        },
+        TaskSpec {
+            name: "body",
+            kind: TaskKind::Simt {
+                cpu: true,
+                prologue: false,
+                warp: false,
+                shared: 1,
+                boxes: &[BoxSpec { operand: 0, rows: abi::PANEL_ROWS, swizzle: abi::ROW_BYTES }],
+            },
+            params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
+            ..ROWS
+        },
+    ];
+    let maps = |rows: u64, at: u64, tasks: &[usize]| -> Result<Vec<u32>, String> {
+        let mut graph = Graph { name: "across".into(), ..Graph::default() };
+        graph.tensors = ["x", "y"].map(|name| tensor(name, TensorKind::InOut, &[rows, 64])).into();
+        graph.calls = tasks.iter().map(|&task| call(&graph, &TASKS[task], 0, &[0, 1], &[])).collect();
+        let (views, blocks) = view::collect(&graph, &[], &[]);
+        let layout = Layout::padded(Shape::new(&[rows, 64]).unwrap(), 4).unwrap();
+        let bound = [at, 0x9000].map(|address| Bound { address, layout });
+        let tables = views.resolve(&graph, &bound, true, |_| 0).map_err(|error| error.to_string())?;
+        Ok((0..tasks.len()).map(|call| tables.views[blocks[call] as usize].map).collect())
+    };
+    let first = Ok(vec![abi::UNWRITTEN]);
+    assert_eq!((maps(64, 0x1000, &[0]), maps(64, 0x1000, &[1])), (first.clone(), first));
+    let both = Ok(vec![abi::UNWRITTEN; 2]);
+    assert_eq!((maps(64, 0x1000, &[0, 1]), maps(64, 0x1000, &[1, 0])), (both.clone(), both.clone()));
+    // None of what is not there, or begins where no copy does.
+    assert_eq!((maps(0, 0x1000, &[0]), maps(64, 0x1004, &[0])), (Ok(vec![NO_MAP]), Ok(vec![NO_MAP])));
+    assert_eq!(maps(0, 0x1000, &[0, 1]), both);
+    for tasks in [&[1][..], &[0, 1], &[1, 0]] {
+        let error = maps(64, 0x1004, tasks).unwrap_err();
+        assert!(error.contains("`body`") && error.contains("multiple of 16"), "{error}");
+    }
+}
+
 /// x = f(x), over and over.
 static UPDATE: TaskSpec =
     TaskSpec { name: "update", axes: &[Axis { name: "i", tiles: &[8] }], params: &[matrix("x", Access::Update, ROW, false)], ..ROWS_PLAIN };

@@ -29,11 +29,13 @@ struct Template {
     map: Option<u32>,
     /// How that copies.
     boxes: Boxes,
+    /// Some task cannot do without it; what others would copy by it they can load themselves.
+    needed: bool,
     /// How many planes its elements may name.
     names: Option<u64>,
     /// Of a prologue's view.
     prologue: Option<Prologue>,
-    /// Call and parameter that use it first, or first as a staged operand, for error messages.
+    /// Call and parameter that use it first, or first in need of its map, for error messages.
     call: u32,
     operand: usize,
 }
@@ -122,15 +124,28 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
                 () => Boxes::of(param, tile, declared, element),
             };
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, prologue)).or_insert_with(|| {
-                made.views.push(Template { view: view.clone(), map: None, boxes, names, prologue, call: by as u32, operand });
+                made.views.push(Template {
+                    view: view.clone(),
+                    map: None,
+                    boxes,
+                    needed: false,
+                    names,
+                    prologue,
+                    call: by as u32,
+                    operand,
+                });
                 made.views.len() as u32 - 1
             });
             let template = &mut made.views[at as usize];
-            if (param.staged || declared.is_some() || streams || panels) && template.map.is_none() {
+            let needed = param.staged || declared.is_some();
+            if (needed || streams || panels) && template.map.is_none() {
                 template.map = Some(made.maps as u32);
-                (template.call, template.operand) = (by as u32, operand);
                 made.maps += 1;
             }
+            if needed && !template.needed {
+                (template.call, template.operand) = (by as u32, operand);
+            }
+            template.needed |= needed;
             block[place] = at;
         }
         first.push(*blocks.entry(block).or_insert_with(|| {
@@ -183,11 +198,10 @@ impl Views {
                 view.plane_stride = 8 * number;
             }
             if let Some(map) = template.map.filter(|_| staging) {
-                let request = match template.boxes {
-                    Boxes::STREAMED => plane.pieces(tensor.address, element),
-                    // Without it consumers read the tensor themselves.
-                    Boxes::PANELS => plane.map(tensor.address, element, template.boxes).ok().filter(|map| !map.empty()),
-                    boxes => Some(plane.map(tensor.address, element, boxes).map_err(fault)?),
+                let request = match template.boxes.pieces {
+                    0 if template.needed => Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?),
+                    0 => plane.map(tensor.address, element, template.boxes).ok().filter(|map| !map.empty()),
+                    _ => plane.pieces(tensor.address, element),
                 };
                 if request.is_some() {
                     view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
