@@ -7,7 +7,7 @@
 use crate::prelude::*;
 
 /// y\[M, N\]: row i is row `ids[i]` of `table`\[V, N\], zeros if that is outside. Exact.
-#[maco_macros::task(crate = crate, tile(i = 4 | 16 | 64, j = 4096), E in [bf16, f16, f32, i32, u32])]
+#[maco_macros::task(crate = crate, tile(i = 8, j = 4096), E in [bf16, f16, f32, i32, u32])]
 pub fn embedding(
     cta: &mut Cta,
     #[read(i)] ids: Tensor<u32, M>,
