@@ -279,7 +279,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         }
     }
 
-    /// `y[row, ..] = table[ids[row], ..]`: rows that indices name, zeros where the table has none. Rows of at least 1 KiB a tile, in tables of aligned 16-byte
+    /// `y[row, ..] = table[ids[row], ..]`: rows that indices name, zeros where the table has none. Rows of 4 KiB or more a tile, in tables of aligned 16-byte
     /// pieces, come through the ring.
     #[inline(always)]
     pub fn take<E: Element, const Q: usize, const S: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
