@@ -38,7 +38,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, HalfElement, Identity, Mapped,
+        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
         MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Share, Simt, SimtWarp, Task, Then, Tile, WithScalar, WithTensor,
         bf16, f16, makes_maps, maps, narrow, products,
     };

@@ -134,7 +134,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`). Elements of `f32` are rounded to tf32 first, 10 bits of fraction:
-    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite.
+    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite. What a call's `.first(f)`
+    /// maps is `a`: each element is f of what would be multiplied otherwise, rounded as that is.
     #[inline(always)]
     pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
     where
@@ -142,7 +143,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         B: MmaOperand<J, MB, Element = A::Element>,
         A::Element: MmaElement,
     {
-        self.role.mma::<A::Element, I, J>(&mut acc.0, a.parts(), b.parts());
+        self.role.mma::<T, A::Element, I, J>(&mut acc.0, a.parts(), b.parts(), self.task);
     }
 
     /// Applies the fused epilogue, rounds, and writes the tile; a call may round to another element than `E`. Elements outside the tensor are dropped. Where several tasks make the sum of
@@ -175,7 +176,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         B: MmaOperand<J, MB, Element = A::Element>,
         A::Element: MmaElement,
     {
-        self.role.mma_pair::<A::Element, I, J>((&mut acc.0, &mut acc.1), a.parts(), (b.0.parts(), b.1.parts()));
+        self.role.mma_pair::<T, A::Element, I, J>((&mut acc.0, &mut acc.1), a.parts(), (b.0.parts(), b.1.parts()), self.task);
     }
 
     /// `y = f(acc.0, acc.1)`, element by element, otherwise as [`Cta::store`]. A tile's sums are not made in parts.

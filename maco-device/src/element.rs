@@ -219,7 +219,7 @@ pub trait HalfElement: MmaElement + Element<Eight = [u32; 4]> {
 }
 
 /// The nearest number with 10 bits of fraction, ties to even; infinities and NaN stay. So do tensor maps of tf32 as they copy.
-#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
 pub(crate) fn tf32(value: f32) -> f32 {
     const DROPPED: u32 = 13;
     if !value.is_finite() {
@@ -228,7 +228,7 @@ pub(crate) fn tf32(value: f32) -> f32 {
     let bits = value.to_bits();
     // A carry out of the fraction is one more of the exponent, up to infinity.
     let up = (1 << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
-    f32::from_bits((bits + up) >> DROPPED << DROPPED)
+    f32::from_bits(bits.wrapping_add(up) >> DROPPED << DROPPED)
 }
 
 /// Loads four 32-bit words; the widest access a thread has (PTX ISA §9.7.9.8 `ld`, `.v4.b32`).

@@ -1,4 +1,5 @@
-//! What follows a sum before it is rounded and stored: functions of one value, and of a value and an operand's element at its place.
+//! What follows a sum before it is rounded and stored: functions of one value, and of a value and an operand's element at its place. And what comes
+//! first: functions of the elements of a product's first factor.
 //!
 //! Which elements of a tile a thread has does not belong here. An epilogue is a type, so that one without operands costs nothing for those
 //! that have some.
@@ -11,9 +12,9 @@ use crate::tile::Tile;
 
 /// A function on one value, fusable into the epilogue of a call.
 #[diagnostic::on_unimplemented(
-    message = "MACO0018: `{Self}` is not element-wise, so `.then(..)` cannot fuse it",
+    message = "MACO0018: `{Self}` is not element-wise, so a call cannot fuse it",
     label = "not an element-wise task",
-    note = "`.then(f)` takes `#[maco::task(elementwise)] fn f(v: f32) -> f32`, and `.then(f(r))` one of two values; call any other task on its own line"
+    note = "`.then(f)` and `.first(f)` take `#[maco::task(elementwise)] fn f(v: f32) -> f32`, and `.then(f(r))` one of two values; call any other task on its own line"
 )]
 pub trait Elementwise {
     /// The function.
@@ -22,9 +23,9 @@ pub trait Elementwise {
 
 /// A function of a value and an operand's element at the same place, fusable into the epilogue of a call as `.then(f(operand))`.
 #[diagnostic::on_unimplemented(
-    message = "MACO0018: `{Self}` is no function of a value and an operand, so `.then({Self}(..))` cannot fuse it",
+    message = "MACO0018: `{Self}` is no function of a value and an operand, so a call cannot fuse it",
     label = "not an element-wise task of two values",
-    note = "`.then(f(r))` takes `add`, `mul`, `scale`, `silu_mul` and any `#[maco::task(elementwise)] fn f(v: f32, r: f32) -> f32`"
+    note = "`.then(f(r))`, and with a number `.first(f(s))`, take `add`, `mul`, `scale`, `silu_mul` and any `#[maco::task(elementwise)] fn f(v: f32, r: f32) -> f32`"
 )]
 pub trait Combine {
     /// The function.
@@ -77,6 +78,14 @@ pub trait Epilogue {
     fn read<S: Source>(source: &S) -> Self::Operands<S>;
     /// Applies it to value `at`.
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32;
+    /// Whether the first factor is mapped: `.first(..)`.
+    const MAPS: bool = false;
+    /// What maps an element of the first factor; `source` has the epilogue's scalars.
+    #[inline(always)]
+    fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
+        let _ = source;
+        |value| value
+    }
 }
 
 /// No epilogue.
@@ -178,6 +187,35 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
         T::apply::<S>(value, operands, at)
     }
+    const MAPS: bool = T::MAPS;
+    #[inline(always)]
+    fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
+        T::first(source)
+    }
+}
+
+/// `.first(..)`: `T`, behind a product whose first factor is mapped by `M`, which has no tensors.
+pub struct First<M, T>(PhantomData<(M, T)>);
+
+impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
+    const WORDS: u32 = T::WORDS;
+    const ROLLED: bool = T::ROLLED;
+    type Result<E: MmaElement> = T::Result<E>;
+    type Operands<S: Source> = T::Operands<S>;
+    #[inline(always)]
+    fn read<S: Source>(source: &S) -> Self::Operands<S> {
+        T::read(source)
+    }
+    #[inline(always)]
+    fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
+        T::apply::<S>(value, operands, at)
+    }
+    const MAPS: bool = true;
+    #[inline(always)]
+    fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
+        let operands = M::read(source);
+        move |value| M::apply::<S>(value, &operands, 0)
+    }
 }
 
 /// What results are rounded to: an element, or [`ResultCode`].
@@ -229,6 +267,40 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     #[inline(always)]
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
         T::apply::<S>(value, operands, at)
+    }
+    const MAPS: bool = T::MAPS;
+    #[inline(always)]
+    fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
+        T::first(source)
+    }
+}
+
+/// The scalars of an epilogue, for what maps a factor.
+pub(crate) struct Scalars {
+    task: Task,
+    before: usize,
+}
+
+impl Scalars {
+    /// Those of `T`, of `task`.
+    #[inline(always)]
+    pub(crate) fn of<T: Epilogue>(task: Task) -> Scalars {
+        Scalars { task, before: T::ANCHOR.scalars }
+    }
+}
+
+impl Source for Scalars {
+    type Elements = ();
+    #[inline(always)]
+    fn tensor<O: MmaElement>(&self, _: usize) {}
+    /// The recorder refuses tensors beside a factor.
+    #[inline(always)]
+    fn element<O: MmaElement>((): &(), _: usize) -> f32 {
+        0.0
+    }
+    #[inline(always)]
+    fn scalar(&self, n: usize) -> f32 {
+        self.task.scalar(self.before + n)
     }
 }
 

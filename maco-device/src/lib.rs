@@ -52,7 +52,7 @@ pub use collective::{SimtWarp, Warp, prepared};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
-pub use epilogue::{Anchored, Epilogue, NO_AXIS, ResultCode, ResultElement};
+pub use epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
 pub use epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
 pub use largest::Entry;

@@ -253,6 +253,19 @@ pub struct Parts {
     pub along_rows: bool,
 }
 
+impl Parts {
+    /// How far the contraction goes on from the first box; no further in a plane that is not there, which is zeros.
+    #[inline(always)]
+    pub fn left(&self) -> i32 {
+        let v = &self.view;
+        match (self.plane < 0, self.along_rows) {
+            (true, _) => 0,
+            (_, true) => v.rows as i32 - self.row,
+            (_, false) => v.cols as i32 - self.col,
+        }
+    }
+}
+
 impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0> {
     type Element = E;
     #[inline(always)]

@@ -197,7 +197,7 @@ impl Recording<'_> {
                 scalars,
                 tile,
                 split: (row.split > 0).then_some(row.split),
-                then: row.then.iter().map(|step| step.name.to_owned()).collect(),
+                then: row.then.iter().map(|step| if step.first { format!("first({})", step.name) } else { step.name.to_owned() }).collect(),
                 priority: row.priority,
                 drain: row.drain,
             });

@@ -77,12 +77,12 @@ static ROW: TaskSpec = TaskSpec {
     ..COPY
 };
 
-const ADD: Step = Step { name: "add", operand: StepOperand::Tensor(Element::Bf16) };
+const ADD: Step = Step { name: "add", operand: StepOperand::Tensor(Element::Bf16), first: false };
 const MUL: Step = Step { name: "mul", ..ADD };
 const SUB: Step = Step { name: "sub", ..ADD };
 
-const SCALE: Step = Step { name: "scale", operand: StepOperand::Scalar };
-const GELU: Step = Step { name: "gelu", operand: StepOperand::Nothing };
+const SCALE: Step = Step { name: "scale", operand: StepOperand::Scalar, first: false };
+const GELU: Step = Step { name: "gelu", operand: StepOperand::Nothing, first: false };
 
 type Tables = Storage<64, 16, 2, 8, 32, 8, 16>;
 
@@ -107,6 +107,7 @@ fn rounding(
         arguments: 1,
         result,
         then,
+        first_site: 8,
         then_site: 8,
         with: beside,
         with_site: 9,

@@ -3,6 +3,10 @@
 //! What stands behind a call is applied to its sums, in `f32`, before they are rounded: `linear(x, w, y).then(add(b)).then(gelu).then(mul(g))`. Operands
 //! are tensors of the result's shape, tensors of rank 1, which are the same in every row, and numbers.
 //!
+//! `.first(..)` is applied to the elements of the first factor before they are multiplied, and rounded to what it holds: `linear(x, w, y).first(silu)` is
+//! `silu(x, h)` and `linear(h, w, y)`, to the same bits, without `h`. Each task maps what it loads, so that what many tiles of columns read is mapped many
+//! times; with it a call has no form for few rows.
+//!
 //! Both factors hold the same of `bf16`, `f16` and `f32`. The result, and each operand, may hold another of the three: `linear(x, w, y)` of `bf16` with a
 //! `y` of `f32` stores sums as they are, and one of `f32` with a `y` of `bf16` rounds once. A [`task_set!`](crate::task_set) has results of the
 //! factors' element only.

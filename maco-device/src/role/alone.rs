@@ -8,7 +8,7 @@ use crate::abi::{self, BOX};
 use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
-use crate::epilogue::{Beside, Epilogue};
+use crate::epilogue::{Beside, Epilogue, Scalars};
 use crate::hardware::scratch;
 use crate::split::{LATE, Split};
 use crate::task::Task;
@@ -109,8 +109,15 @@ impl Role for Alone {
     }
 
     /// Adds one product after another in the order of the contraction: the sum does not depend on the tile.
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts, task: Task) {
         gather::<E>(&a, I, false, &mut self.a);
+        if T::MAPS {
+            let (scalars, left) = (Scalars::of::<T>(task), a.left().max(0) as usize);
+            let f = T::first(&scalars);
+            for values in self.a.chunks_exact_mut(step::<E>()) {
+                values.iter_mut().take(left).for_each(|value| *value = E::element(f(*value)).factor());
+            }
+        }
         gather::<E>(&b, J, true, &mut self.b);
         let rows = if a.along_rows { (a.view.cols as i64 - a.col as i64) as usize } else { (a.view.rows as i64 - a.row as i64) as usize };
         for (sums, a) in acc.chunks_exact_mut(J).zip(self.a.chunks_exact(step::<E>())).take(rows) {
@@ -137,14 +144,15 @@ impl Role for Alone {
         }
     }
 
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+    fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (&mut Vec<f32>, &mut Vec<f32>),
         a: Parts,
         b: (Parts, Parts),
+        task: Task,
     ) {
-        self.mma::<E, I, J>(acc.0, a, b.0);
-        self.mma::<E, I, J>(acc.1, a, b.1);
+        self.mma::<T, E, I, J>(acc.0, a, b.0, task);
+        self.mma::<T, E, I, J>(acc.1, a, b.1, task);
     }
 
     fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(

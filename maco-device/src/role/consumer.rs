@@ -367,6 +367,24 @@ impl Consumer {
     }
 }
 
+impl Consumer {
+    /// Applies what maps the first factor to the `I` rows or columns of it that lie in a full stage at `shared`, in place: each element becomes what a
+    /// task of its own would have written. What lies behind the contraction's end stays zero.
+    #[inline(always)]
+    fn map_first<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: Parts, task: Task) {
+        if !T::MAPS {
+            return;
+        }
+        // What is tf32 has been turned.
+        let across = a.along_rows && E::FACTOR != Factor::Tf32;
+        // SAFETY: the stage is full and stays until `release`; all consumers map the same rows of it, each its own part.
+        unsafe { cores::map::<T, E, I>(shared, across, a.left(), task, self.again()) };
+        // The tensor cores read through the other proxy, what all warps have written.
+        fence::proxy_async_shared();
+        barrier::sync_consumers();
+    }
+}
+
 impl Role for Consumer {
     const CALLS: bool = true;
     type Accumulator<const I: usize, const J: usize> = Sum;
@@ -377,10 +395,11 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum, a: Parts, b: Parts) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum, a: Parts, b: Parts, task: Task) {
         let group = self.group();
         let (stage, shared) = self.next_stage(pages(I, J));
         self.turn::<E, I>(shared, J as u32, (a.along_rows, b.along_rows));
+        self.map_first::<T, E, I>(shared, a, task);
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
         unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
@@ -388,10 +407,17 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: (&mut Sum, &mut Sum), a: Parts, b: (Parts, Parts)) {
+    fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: (&mut Sum, &mut Sum),
+        a: Parts,
+        b: (Parts, Parts),
+        task: Task,
+    ) {
         let group = self.group();
         let (stage, shared) = self.next_stage(pages(I, 2 * J));
         self.turn::<E, I>(shared, 2 * J as u32, (a.along_rows, b.0.along_rows));
+        self.map_first::<T, E, I>(shared, a, task);
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: as in `mma`.
         unsafe {

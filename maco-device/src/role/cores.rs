@@ -7,9 +7,9 @@ use super::gate::Gate;
 use super::store::{columns, place};
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
-use crate::element::{Factor, MmaElement, pack, unpacked};
-use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
-use crate::ptx::{barrier, matrix, memory, warp, wgmma};
+use crate::element::{Factor, MmaElement, pack, tf32, unpacked};
+use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
+use crate::ptx::{barrier, matrix, memory, special, warp, wgmma};
 use crate::split::Owned;
 use crate::task::Task;
 use crate::tile::Tile;
@@ -584,6 +584,47 @@ pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
         matrix::store_x4(block(1), [w[4], w[5], w[6], w[7]]);
         matrix::store_x4(block(2), [w[8], w[9], w[10], w[11]]);
         matrix::store_x4(block(3), [w[12], w[13], w[14], w[15]]);
+    }
+}
+
+/// Applies what maps a product's first factor to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
+/// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
+///
+/// # Safety
+/// Called by consumer thread `thread`, its whole warp converged; the rows are the consumers', and nobody else's until they meet.
+#[inline(always)]
+pub unsafe fn map<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+    const ROWS: u32 = CONSUMERS / 8;
+    const { assert!((I as u32).is_multiple_of(ROWS) && ROWS.is_multiple_of(8)) };
+    let (row, block) = (thread / 8, thread % 8);
+    let mut from = at + row * ROW_BYTES + (block ^ row % 8) * 16;
+    let scalars = Scalars::of::<T>(task);
+    let f = T::first(&scalars);
+    // Of this thread's first element; of rows, from one turn to the next 32 further, and behind 64 they begin again.
+    let mut k = if across { row } else { block * (16 / E::BYTES) } as i32;
+    let mut n = 0;
+    while n < I as u32 / ROWS {
+        // SAFETY: 16 bytes of a row, at a 16-byte boundary, of this thread alone.
+        let [a, b, c, d] = unsafe { memory::load_shared4(from) };
+        let one = |word: u32, high: bool, k: i32| {
+            let value = unpacked::<E>(word, high);
+            if k < left { f(value) } else { value }
+        };
+        let word = |word: u32, n: i32| {
+            if E::FACTOR == Factor::Tf32 {
+                return tf32(one(word, false, if across { k } else { k + n })).to_bits();
+            }
+            let (low, high) = if across { (k, k) } else { (k + 2 * n, k + 2 * n + 1) };
+            pack::<E>(one(word, false, low), one(word, true, high))
+        };
+        // SAFETY: as above.
+        unsafe { memory::store_shared4(from, [word(a, 0), word(b, 1), word(c, 2), word(d, 3)]) };
+        from += ROWS * ROW_BYTES;
+        if across {
+            k = (k + ROWS as i32) % BOX as i32;
+        }
+        // Opaque, or each turn would be written out, with registers of its own.
+        n = special::opaque(n + 1);
     }
 }
 

@@ -155,15 +155,15 @@ impl Role for Cpu {
         }
     }
 
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum<I, J>, a: Parts, b: Parts) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum<I, J>, a: Parts, b: Parts, task: Task) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.mma::<E, I, J>(acc, a, b),
+            (Part::Alone(role), Sum::Alone(acc)) => role.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<E, I, J>(acc, a, b),
+            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.mma::<E, I, J>(&mut (), a, b),
+            (Part::Loader(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.mma::<E, I, J>(&mut (), a, b),
+            (Part::Store(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -187,22 +187,23 @@ impl Role for Cpu {
         }
     }
 
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+    fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (&mut Sum<I, J>, &mut Sum<I, J>),
         a: Parts,
         b: (Parts, Parts),
+        task: Task,
     ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.mma_pair::<E, I, J>((first, second), a, b),
+            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.mma_pair::<T, E, I, J>((first, second), a, b, task),
             (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
-                unsafe { &mut **role }.mma_pair::<E, I, J>((first, second), a, b)
+                unsafe { &mut **role }.mma_pair::<T, E, I, J>((first, second), a, b, task)
             }
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.mma_pair::<E, I, J>((&mut (), &mut ()), a, b),
+            (Part::Loader(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.mma_pair::<E, I, J>((&mut (), &mut ()), a, b),
+            (Part::Store(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
             _ => unreachable!("a sum is its role's"),
         }
     }

@@ -156,7 +156,7 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts, _: Task) {
         let (i, j) = (I as u32, J as u32);
         let bytes = (i + j) * ROW_BYTES;
         // Each once, whatever comes.
@@ -179,7 +179,13 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(&mut self, _: (&mut (), &mut ()), a: Parts, b: (Parts, Parts)) {
+    fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: (&mut (), &mut ()),
+        a: Parts,
+        b: (Parts, Parts),
+        _: Task,
+    ) {
         let (i, j) = (I as u32, J as u32);
         let bytes = (i + 2 * j) * ROW_BYTES;
         let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.0.view.map)];

@@ -72,9 +72,16 @@ pub trait Role: Sized {
         count
     }
 
-    /// One step of a contraction.
+    /// One step of a contraction, whose `a` is mapped by what `T` says.
     #[inline(always)]
-    fn mma<E: MmaElement, const I: usize, const J: usize>(&mut self, _acc: &mut Self::Accumulator<I, J>, _a: Parts, _b: Parts) {}
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _acc: &mut Self::Accumulator<I, J>,
+        _a: Parts,
+        _b: Parts,
+        _task: Task,
+    ) {
+    }
 
     /// The end of a contraction, or of a part of it. Operands of the epilogue are those of `task`, which writes `y`.
     #[inline(always)]
@@ -89,11 +96,12 @@ pub trait Role: Sized {
 
     /// One step of two contractions with the same `a`.
     #[inline(always)]
-    fn mma_pair<E: MmaElement, const I: usize, const J: usize>(
+    fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _acc: (&mut Self::Accumulator<I, J>, &mut Self::Accumulator<I, J>),
         _a: Parts,
         _b: (Parts, Parts),
+        _task: Task,
     ) {
     }
 

@@ -13,7 +13,7 @@ use super::store::{columns, place};
 use crate::abi::{self, BOX, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
-use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
+use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::hardware::{memory, scratch};
 use crate::split::Owned;
 use crate::task::Task;
@@ -364,6 +364,33 @@ pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
     for (n, &element) in chunk.iter().enumerate() {
         // SAFETY: passed on from the caller.
         unsafe { memory::store_element(memory::swizzled(at + 2 * n as u32), element) };
+    }
+}
+
+/// Applies what maps a product's first factor to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
+/// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
+/// Each warpgroup has every second row.
+///
+/// # Safety
+/// The rows are the consumers', and nobody else's until they meet.
+pub unsafe fn map<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+    let (scalars, step) = (Scalars::of::<T>(task), abi::columns(E::BYTES));
+    let f = T::first(&scalars);
+    for row in (thread / 128..I as u32).step_by(2) {
+        for col in 0..step {
+            if (if across { row % step } else { col }) as i32 >= left {
+                continue;
+            }
+            let place = memory::swizzled(at + row * ROW_BYTES + col * E::BYTES);
+            // SAFETY: elements of the rows.
+            unsafe {
+                let value = E::element(f(factor::<E>(place))).factor();
+                match E::FACTOR {
+                    Factor::Tf32 => memory::store_shared(place, value.to_bits()),
+                    _ => memory::store_element(place, pack::<E>(value, 0.0) as u16),
+                }
+            }
+        }
     }
 }
 

@@ -113,7 +113,7 @@ impl Plan {
         writeln!(dot, "}}")
     }
 
-    /// The task's name with its epilogues: `linear.gelu`.
+    /// The task's name with what is fused into it: `linear.gelu`, `linear.first(silu).add`.
     pub(super) fn call_name(&self, call: usize) -> String {
         let call = &self.graph.calls[call];
         std::iter::once(call.task.name).chain(call.then.iter().map(String::as_str)).collect::<Vec<_>>().join(".")

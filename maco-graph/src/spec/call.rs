@@ -1,13 +1,13 @@
 //! The check of one call against what its task promises: arguments, shapes, options.
 //!
-//! Calls of graphs are in `graph.rs`; operands of `.then(..)` in `step.rs`; who reads and writes is in `flow.rs`; one tensor twice in one call is in `alias.rs`.
+//! Calls of graphs are in `graph.rs`; operands of `.first(..)` and `.then(..)` in `step.rs`; who reads and writes is in `flow.rs`; one tensor twice in one call is in `alias.rs`.
 
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::form::{Form, position};
 use super::recorder::CallRow;
-use super::step::{Operands, Step};
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, MOST_PARTS, Param, Recorder, TaskSpec, View};
+use super::step::{self, Operands, Step};
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, MOST_PARTS, Param, Recorder, TaskKind, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -23,9 +23,11 @@ pub struct CallSite<'a> {
     pub arguments: u32,
     /// What sums are rounded to, if not to the element of the signature: as [`result_of`](super::result_of) says.
     pub result: Option<Element>,
-    /// What stands in `.then(..)`.
+    /// What stands in `.first(..)`, and then what stands in `.then(..)`.
     pub then: &'static [Step],
-    /// Token of the first of them.
+    /// Token of the first of those in `.first(..)`.
+    pub first_site: u32,
+    /// Token of the first of those in `.then(..)`.
     pub then_site: u32,
     /// Their operands.
     pub with: &'a [Argument<'a>],
@@ -193,7 +195,7 @@ impl Recorder<'_> {
             return self.mark(spec, site, slot + first, element, spec.variant(tile));
         }
         self.mark(spec, site, slot, element, None);
-        if let Some(Form { spec, first }) = spec.few_form(element)
+        if let Some(Form { spec, first }) = few_form(spec, site, element)
             && split <= spec.most_parts()
         {
             self.mark(spec, site, slot + first, element, None);
@@ -213,8 +215,15 @@ impl Recorder<'_> {
         0
     }
 
-    /// `.then(gelu)` needs a store to be fused into, of a whole result.
+    /// `.first(gelu)` needs a factor, and `.then(gelu)` a store to be fused into, of a whole result.
     const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
+        if step::maps(site.then) && !matches!(spec.kind, TaskKind::Staged { .. }) {
+            self.fault(site.first_site, spec.name, "", FaultKind::FirstWithoutProduct);
+            return;
+        }
+        if matches!(site.then, [.., Step { first: true, .. }]) {
+            return;
+        }
         if !spec.stores() {
             self.fault(site.then_site, spec.name, "", FaultKind::ThenWithoutStore);
             return;
@@ -303,13 +312,12 @@ impl Recorder<'_> {
             sizes[axis] = tile[axis];
             axis += 1;
         }
-        let form = spec.form(tile, element);
-        match (&form, spec.few_form(element)) {
-            (Some(_), _) => return (sizes, form),
-            (None, Some(Form { spec: few, .. })) => {
+        match (spec.form(tile, element), few_form(spec, site, element)) {
+            (Some(form), few) if form.first == 0 || few.is_some() => return (sizes, Some(form)),
+            (_, Some(Form { spec: few, .. })) => {
                 self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, few, found: sizes })
             }
-            (None, None) => self.wrong_tiles(spec, site, tile),
+            (_, None) => self.wrong_tiles(spec, site, tile),
         }
         ([0; 3], None)
     }
@@ -326,6 +334,11 @@ impl Recorder<'_> {
             axis += 1;
         }
     }
+}
+
+/// The form for few rows, if the call may have it: none maps its factor.
+const fn few_form(spec: &'static TaskSpec, site: &CallSite<'_>, element: u32) -> Option<Form> {
+    if step::maps(site.then) { None } else { spec.few_form(element) }
 }
 
 /// Whether data decides which elements a region holds.

@@ -82,6 +82,10 @@ pub enum FaultKind {
     SplitWithoutSum,
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
+    /// `.first(..)` on a task that multiplies no factor of the tensor cores.
+    FirstWithoutProduct,
+    /// `.first(f(r))` with a tensor.
+    FirstWithTensor,
     /// `.then(f(r))` on a task whose results are not tiles of one tensor.
     OperandWithoutResult,
     /// `.then(f(r))` beside as many tensors as a task can have.
@@ -137,6 +141,8 @@ impl FaultKind {
             FaultKind::SplitCount { .. }
             | FaultKind::SplitWithoutSum
             | FaultKind::ThenWithoutStore
+            | FaultKind::FirstWithoutProduct
+            | FaultKind::FirstWithTensor
             | FaultKind::OperandWithoutResult
             | FaultKind::OptionOnGraph { .. } => Code::CallOption,
             FaultKind::PartialRead { .. }

@@ -91,7 +91,8 @@ impl Recorder<'_> {
             self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
         }
         if !site.then.is_empty() {
-            self.fault(site.then_site, spec.name, "", FaultKind::OptionOnGraph { option: "then" });
+            let (at, option) = if super::step::maps(site.then) { (site.first_site, "first") } else { (site.then_site, "then") };
+            self.fault(at, spec.name, "", FaultKind::OptionOnGraph { option });
         }
         if site.tile.is_some() {
             self.fault(site.tile_site, spec.name, "", FaultKind::OptionOnGraph { option: "tile" });

@@ -35,6 +35,7 @@ impl Fault {
                 "its body must make one accumulator in loops over `cta.steps(..)`, without `break`, and store it once; grids of three axes have no parts"
             }
             FaultKind::ThenWithoutStore => "call the elementwise task by itself after this one",
+            FaultKind::FirstWithoutProduct | FaultKind::FirstWithTensor => "call the elementwise task by itself before this one",
             FaultKind::OperandWithoutResult => {
                 "its operands have the shape of one result, written as `#[write(i, j)]`; call the elementwise task by itself after this one"
             }

@@ -229,6 +229,15 @@ impl Fault {
                 self.task(text);
                 text.push(" stores no accumulator that `.then` could be fused into");
             }
+            FaultKind::FirstWithoutProduct => {
+                self.task(text);
+                text.push(" multiplies no first factor, in `cta.mma`, that `.first` could map");
+            }
+            FaultKind::FirstWithTensor => {
+                text.push("`.first(");
+                text.push(self.param);
+                text.push("(..))` takes a number beside the factor, and this is a tensor");
+            }
             FaultKind::OperandWithoutResult => {
                 self.task(text);
                 text.push(" has no single result that an operand of ");

@@ -195,6 +195,7 @@ impl Owned {
             arguments: 1,
             result,
             then: &[],
+            first_site: 0,
             then_site: 0,
             with: &[],
             with_site: 0,

@@ -1,4 +1,5 @@
-//! `.then(..)`: what follows a call's sums. Operands of it are parameters of the call, behind those of the task.
+//! `.then(..)`: what follows a call's sums; `.first(..)`: what maps its first factor. Operands of both are parameters of the call, behind those of the
+//! task.
 //!
 //! How an epilogue is computed does not belong here.
 
@@ -7,13 +8,20 @@ use super::call::OPERANDS;
 use super::fault::FaultKind;
 use super::{Access, Argument, CallSite, Element, ElementSpec, Index, Param, RESULTS, Recorder, ScalarType, TaskSpec, TensorParam, View};
 
-/// One `.then(..)` of a call.
+/// One `.first(..)` or `.then(..)` of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Name of the function.
     pub name: &'static str,
     /// What it takes beside the value.
     pub operand: StepOperand,
+    /// Whether it is of the first factor, and not of the sum.
+    pub first: bool,
+}
+
+/// Whether some of `steps` are of the first factor: they are before the others.
+pub(super) const fn maps(steps: &[Step]) -> bool {
+    matches!(steps, [Step { first: true, .. }, ..])
 }
 
 /// What a [`Step`] takes beside the value.
@@ -56,7 +64,7 @@ impl Recorder<'_> {
     pub(super) const fn steps(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, known: &mut Operands, bindings: &mut Bindings) {
         let (mut n, mut operand) = (0, 0);
         while n < site.then.len() {
-            let Step { name, operand: sort } = site.then[n];
+            let Step { name, operand: sort, first } = site.then[n];
             n += 1;
             if matches!(sort, StepOperand::Nothing) {
                 continue;
@@ -73,6 +81,10 @@ impl Recorder<'_> {
                 other => self.no_tensor(spec.name, name, other, at),
             };
             self.push_operand(view);
+            if first {
+                self.fault(at, spec.name, name, FaultKind::FirstWithTensor);
+                continue;
+            }
             // That nothing can be fused into the task is told with the step.
             if spec.stores() {
                 self.step_tensor(spec, (name, element), view, at, known, bindings);
@@ -201,11 +213,11 @@ pub(crate) fn as_called(
     use std::sync::{Mutex, PoisonError};
     static KNOWN: Mutex<Vec<&'static TaskSpec>> = Mutex::new(Vec::new());
     let own = params(task.result(), then, ranks.clone());
-    if own.is_empty() && result.is_none() {
+    if own.is_empty() && result.is_none() && !(maps(then) && task.few.is_some()) {
         return task;
     }
-    // A form that rounds to one element only is not there for a call that wants another.
-    let few = task.few.filter(|few| result.is_none() || few.rounded() < few.params.len());
+    // A form that rounds to one element only is not there for a call that wants another, and none maps its factor.
+    let few = task.few.filter(|few| !maps(then) && (result.is_none() || few.rounded() < few.params.len()));
     let few = few.map(|few| as_called(few, result, then, ranks));
     let mut params = [task.params, &own].concat();
     if let (Some(element), Some(Param::Tensor(tensor))) = (result, params.get_mut(task.rounded())) {

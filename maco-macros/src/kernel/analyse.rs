@@ -24,11 +24,13 @@ pub struct Operation {
     key: String,
 }
 
-/// One `.then(..)`: a function, and what it takes beside the value.
+/// One `.first(..)` or `.then(..)`: a function, and what it takes beside the value.
 #[derive(Clone)]
 pub struct Step {
     pub path: Path,
     pub operand: StepOperand,
+    /// Of the first factor, and not of the sum.
+    pub first: bool,
 }
 
 /// Variants of `spec::Element`, one for each argument that is a tensor.
@@ -106,7 +108,10 @@ impl Replay<'_> {
             Some(element) => format!("{key} {element}"),
             None => format!("{key} _"),
         });
-        let key = then.iter().fold(start, |key, step| format!("{key} then {} {:?}", text(&step.path), step.operand));
+        let key = then.iter().fold(start, |key, step| {
+            let option = if step.first { "first" } else { "then" };
+            format!("{key} {option} {} {:?}", text(&step.path), step.operand)
+        });
         if let Some(place) = self.operations.iter().position(|operation| operation.key == key) {
             return place;
         }

@@ -1,4 +1,4 @@
-//! A call with its options: `linear(x, w, y).then(gelu).tile(64, 128)`.
+//! A call with its options: `linear(x, w, y).first(silu).then(gelu).tile(64, 128)`.
 
 use maco_graph::spec::{Code, Element, StepOperand};
 use proc_macro2::TokenStream;
@@ -12,7 +12,9 @@ use crate::spans::{Site, hidden};
 /// What the options of a call say.
 #[derive(Default)]
 struct Options {
-    /// Functions and their operands.
+    /// Functions of the first factor and their operands.
+    first: Vec<(Path, Option<Expr>)>,
+    /// Functions of the sum and their operands.
     then: Vec<(Path, Option<Expr>)>,
     tile: Option<Vec<Expr>>,
     split: Option<Expr>,
@@ -58,11 +60,13 @@ impl Replay<'_> {
             }
         }
         let arguments_site = first.first().copied().unwrap_or(path_site);
-        let then_site = match options.then.first() {
-            Some((then, _)) => self.site(then),
+        let mut place = |steps: &[(Path, Option<Expr>)]| match steps.first() {
+            Some((path, _)) => self.site(path),
             None => path_site,
         };
-        let operands: Vec<&Expr> = options.then.iter().filter_map(|(_, operand)| operand.as_ref()).collect();
+        let (first_site, then_site) = (place(&options.first), place(&options.then));
+        let fused = || options.first.iter().chain(&options.then);
+        let operands: Vec<&Expr> = fused().filter_map(|(_, operand)| operand.as_ref()).collect();
         let with_sites: Vec<u32> = operands.iter().map(|operand| self.site(operand)).collect();
         let with_site = with_sites.first().copied().unwrap_or(path_site);
         let mut with = Vec::new();
@@ -78,7 +82,8 @@ impl Replay<'_> {
             Some(parts) => self.site(parts),
             None => path_site,
         };
-        let steps: Vec<Step> = options.then.iter().map(|(path, operand)| self.step(path, operand.as_ref())).collect();
+        let steps: Vec<Step> =
+            fused().enumerate().map(|(n, (path, operand))| self.step(path, operand.as_ref(), n < options.first.len())).collect();
         let elements = self.elements(&arguments);
         let operation = self.operation(path, steps.clone(), elements.clone());
         let (p, recorder) = (&self.p, recorder());
@@ -89,7 +94,7 @@ impl Replay<'_> {
             }
             None => quote! { ::core::option::Option::None },
         };
-        let then = steps.iter().map(|Step { path, operand }| {
+        let then = steps.iter().map(|Step { path, operand, first }| {
             let name = path.segments.last().map(|last| last.ident.to_string());
             let operand = match operand {
                 StepOperand::Nothing => quote! { Nothing },
@@ -99,7 +104,7 @@ impl Replay<'_> {
                 }
                 StepOperand::Scalar => quote! { Scalar },
             };
-            quote! { #p::spec::Step { name: #name, operand: #p::spec::StepOperand::#operand } }
+            quote! { #p::spec::Step { name: #name, operand: #p::spec::StepOperand::#operand, first: #first } }
         });
         let tile = match &options.tile {
             Some(sizes) => quote! { ::core::option::Option::Some(&[#((#sizes) as u32),*]) },
@@ -128,6 +133,7 @@ impl Replay<'_> {
                             arguments: #arguments_site,
                             result: #result,
                             then: &[#(#then),*],
+                            first_site: #first_site,
                             then_site: #then_site,
                             with: &#beside,
                             with_site: #with_site,
@@ -149,7 +155,7 @@ impl Replay<'_> {
 impl Replay<'_> {
     /// Whether an operand is a tensor is seen here, since an instance is for one or the other; whatever it is then said to be, the recorder
     /// holds it to.
-    fn step(&self, path: &Path, operand: Option<&Expr>) -> Step {
+    fn step(&self, path: &Path, operand: Option<&Expr>, first: bool) -> Step {
         let operand = match operand {
             None => StepOperand::Nothing,
             Some(operand) if self.is_tensor(operand) || self.is_array(operand) => {
@@ -159,7 +165,7 @@ impl Replay<'_> {
             }
             Some(_) => StepOperand::Scalar,
         };
-        Step { path: path.clone(), operand }
+        Step { path: path.clone(), operand, first }
     }
 }
 
@@ -191,18 +197,14 @@ impl Options {
         let arguments: Vec<&Expr> = method.args.iter().collect();
         let name = method.method.to_string();
         match (name.as_str(), arguments.as_slice()) {
-            ("then", [function]) => match strip(function) {
-                Expr::Path(path) if path.qself.is_none() => self.then.push((path.path.clone(), None)),
-                Expr::Call(call) => self.then.push(fused(call)?),
-                other => {
-                    return Err(error(
-                        Code::CallOption,
-                        other,
-                        "this is not an elementwise task",
-                        "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise",
-                    ));
-                }
-            },
+            ("first", [function]) => self.first.push(fused(
+                "first",
+                function,
+                "write `.first(gelu)` or `.first(scale(s))`, where `gelu` and `scale` are element-wise",
+            )?),
+            ("then", [function]) => {
+                self.then.push(fused("then", function, "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise")?)
+            }
             ("tile" | "split_k" | "priority" | "drain", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }
@@ -214,7 +216,7 @@ impl Options {
                 let help = "the plan chooses; remove the option";
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}(..)` is not supported yet"), help));
             }
-            ("then" | "tile" | "split_k" | "priority" | "drain", _) => {
+            ("first" | "then" | "tile" | "split_k" | "priority" | "drain", _) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` takes other arguments"), HELP));
             }
             _ => return Err(error(Code::CallOption, &method.method, format!("`.{name}` is not an option of a call"), HELP)),
@@ -234,14 +236,23 @@ impl Options {
     }
 }
 
-const HELP: &str = "options are `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
+const HELP: &str =
+    "options are `.first(gelu)`, `.then(gelu)`, `.then(add(r))`, `.tile(64, 128)`, `.split_k(2)`, `.priority(1)` and `.drain()`";
 
-/// `add(r)` of `.then(add(r))`.
-fn fused(call: &ExprCall) -> syn::Result<(Path, Option<Expr>)> {
-    let help = "write `.then(add(r))`: the value comes from the call, and beside it is one tensor or number";
+/// `gelu` or `add(r)` of `.then(..)`, or of `.first(..)`.
+fn fused(option: &str, function: &Expr, forms: &str) -> syn::Result<(Path, Option<Expr>)> {
+    let call = match strip(function) {
+        Expr::Path(path) if path.qself.is_none() => return Ok((path.path.clone(), None)),
+        Expr::Call(call) => call,
+        other => return Err(error(Code::CallOption, other, "this is not an elementwise task", forms)),
+    };
+    let help = match option {
+        "first" => "write `.first(scale(s))`: the value is the factor's, and beside it is one number",
+        _ => "write `.then(add(r))`: the value comes from the call, and beside it is one tensor or number",
+    };
     match (strip(&call.func), call.args.len()) {
         (Expr::Path(path), 1) if path.qself.is_none() => Ok((path.path.clone(), call.args.first().cloned())),
-        (Expr::Path(_), found) => Err(error(Code::CallOption, call, format!("`.then(f(..))` takes one operand, found {found}"), help)),
+        (Expr::Path(_), found) => Err(error(Code::CallOption, call, format!("`.{option}(f(..))` takes one operand, found {found}"), help)),
         _ => Err(error(Code::CallOption, &call.func, "this is not an element-wise task", help)),
     }
 }

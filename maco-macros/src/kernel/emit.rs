@@ -319,17 +319,18 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     }
 }
 
-/// `Each<gelu>`, `Then<WithTensor<add, 0, bf16>, Each<gelu>>`, or nothing; and what is rounded to, if arguments hold different elements.
+/// `Each<gelu>`, `Then<WithTensor<add, 0, bf16>, Each<gelu>>`, or nothing, in `First<Each<silu>, ..>` if the first factor is mapped; and what is rounded
+/// to, if arguments hold different elements.
 fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     let (mut tensors, mut scalars) = (0usize, 0usize);
     let number = |count: &mut usize| {
         *count += 1;
         *count - 1
     };
-    let steps: Vec<TokenStream> = operation
+    let steps: Vec<(bool, TokenStream)> = operation
         .then
         .iter()
-        .map(|Step { path, operand }| {
+        .map(|Step { path, operand, first }| {
             let step = match operand {
                 StepOperand::Nothing => quote! { #p::Each<#path> },
                 StepOperand::Tensor(element) => {
@@ -348,11 +349,20 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
                 }
             };
             // A function that does not fit is then underlined where it stands.
-            Site::of(path).respan(step)
+            (*first, Site::of(path).respan(step))
         })
         .collect();
     let then = |rest: TokenStream, first: TokenStream| quote! { #p::Then<#first, #rest> };
-    let steps = steps.into_iter().rev().reduce(then).unwrap_or_else(|| quote! { #p::Identity });
+    let chain = |of: bool| steps.iter().rev().filter(|(first, _)| *first == of).map(|(_, step)| step.clone()).reduce(then);
+    let sum = chain(false).unwrap_or_else(|| quote! { #p::Identity });
+    let steps = match (chain(true), operation.then.first()) {
+        (Some(map), Some(first)) => {
+            let site = Site::of(&first.path);
+            let [open, between, close] = [quote! { #p::First< }, quote! { , }, quote! { > }].map(|tokens| site.respan(tokens));
+            quote! { #open #map #between #sum #close }
+        }
+        _ => sum,
+    };
     match &operation.elements {
         Some(elements) => {
             let (path, elements) = (&operation.path, held(elements, p));

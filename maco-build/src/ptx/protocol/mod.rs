@@ -213,10 +213,10 @@ impl Rules<'_, '_, '_> {
             if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
                 self.broken(
                     at,
-                    "tensor cores may not see what was transposed: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
+                    "tensor cores may not see what was transposed, or mapped: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
                 );
             } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
-                self.broken(at, "other warps may not have transposed their blocks: consumers meet (`bar.sync`) between that and `wgmma`");
+                self.broken(at, "other warps may not have transposed their blocks, or mapped their part: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
     }

@@ -73,7 +73,7 @@ pub(super) const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.
 pub(super) const STAGED: Is = |s| op(s, "stmatrix");
 /// Sums of several warps, which consumers leave in a stage of the ring: of a function with a [`PRODUCT`].
 pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
-/// Operands of tf32 in a stage of the ring, which consumers have transposed.
+/// Factors in a stage of the ring: of tf32, which consumers have transposed, or first ones, which they have mapped.
 pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";
 pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
 /// Registers and shared memory before it are those of the tensor cores' next products.
