@@ -10,7 +10,7 @@ use crate::prelude::*;
 /// expert fills whole ones: R / G rows each (128 is a tile's height), and `M · K / (R / G) + X` groups, are enough. What
 /// [`group_rows`] says of them is in `weights`, `ids`, `expert`, `rows` and `counts`\[X\].
 ///
-/// Error: those of [`softmax`], [`grouped_gated_linear`], [`grouped_linear`] and [`gather_sum`], each of what the one before has rounded to `bf16`
+/// Error: those of [`softmax_top_k`], [`grouped_gated_linear`], [`grouped_linear`] and [`gather_sum`], each of what the one before has rounded to `bf16`
 /// (`f32` of the weights). NaN and infinities as there: what a token has of them stays in its row of y.
 #[maco_macros::graph(crate = crate)]
 pub fn experts(
@@ -26,13 +26,11 @@ pub fn experts(
     counts: Out<u32, X>,
     y: Out<bf16, M, H>,
 ) {
-    let probabilities = temp::<f32, M, X>();
     let place = temp::<u32, M, K>();
     let sorted = temp::<bf16, R, H>();
     let inner = temp::<bf16, R, I>();
     let results = temp::<bf16, R, H>();
-    softmax(scores, probabilities);
-    top_k(probabilities, weights, ids);
+    softmax_top_k(scores, weights, ids);
     group_rows(ids, counts, expert, rows, place);
     embedding(rows, x, sorted);
     grouped_gated_linear(expert, sorted.split(0, G), gate, up, inner.split(0, G));

@@ -1,4 +1,4 @@
-//! Reductions of rows.
+//! Reductions of rows, and routers.
 use maco::prelude::*;
 
 #[maco::megakernel]
@@ -37,4 +37,20 @@ pub fn rows_f32(
     min_rows(x, min);
     argmax(x, arg);
     top_k(x, values, indices);
+}
+
+/// What a router does, in both heights that it has, and in the one that the planner likes.
+#[maco::megakernel]
+pub fn router_bf16(x: In<bf16, M, N>, values: [Out<bf16, M, K>; 3], indices: [Out<u32, M, K>; 3]) {
+    softmax_top_k(x, values[0], indices[0]).tile(8);
+    softmax_top_k(x, values[1], indices[1]).tile(32);
+    softmax_top_k(x, values[2], indices[2]);
+}
+
+/// What a router does, in both heights that it has, and in the one that the planner likes.
+#[maco::megakernel]
+pub fn router_f32(x: In<f32, M, N>, values: [Out<f32, M, K>; 3], indices: [Out<u32, M, K>; 3]) {
+    softmax_top_k(x, values[0], indices[0]).tile(8);
+    softmax_top_k(x, values[1], indices[1]).tile(32);
+    softmax_top_k(x, values[2], indices[2]);
 }

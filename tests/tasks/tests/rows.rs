@@ -8,6 +8,8 @@ use tasks::rows;
 on_every_device! {
     bf16_rows up to [40, 5000, 9], edges EDGES;
     f32_rows up to [40, 5000, 9], edges EDGES;
+    bf16_routers up to [200, 300, 9], edges EDGES;
+    f32_routers up to [200, 300, 9], edges EDGES;
 }
 
 /// M, N, K.
@@ -30,6 +32,18 @@ const EDGES: [[u64; 3]; 13] = [
 /// Whether element `a` at `i` comes before `b` at `j`: NaN first, then from the largest down, equal ones in order.
 fn before((a, i): (f64, usize), (b, j): (f64, usize)) -> bool {
     (a.is_nan() && !b.is_nan()) || a > b || ((a == b || a.is_nan() && b.is_nan()) && i < j)
+}
+
+/// The columns of each of `m` rows of `n` elements, the largest first.
+fn sorted(m: usize, n: usize, value: impl Fn(usize, usize) -> f64) -> Vec<Vec<usize>> {
+    let order = |r: usize| {
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by(
+            |&a, &b| if before((value(r, a), a), (value(r, b), b)) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
+        );
+        order
+    };
+    (0..m).map(order).collect()
 }
 
 struct Outputs<E: Number> {
@@ -61,15 +75,7 @@ fn check<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], outputs: &Outpu
     near(mean, |at| row(at).sum::<f64>() / n as f64, 0.0, |at| error(at) / n as f64, &what("mean_rows"));
     exact(max, |at| row(at).fold(f64::NEG_INFINITY, larger) as f32 + 0.0, &what("max_rows"));
     exact(min, |at| row(at).fold(f64::INFINITY, smaller) as f32 + 0.0, &what("min_rows"));
-    let sorted: Vec<Vec<usize>> = (0..m as usize)
-        .map(|r| {
-            let mut order: Vec<usize> = (0..n).collect();
-            order.sort_by(
-                |&a, &b| if before((value(r, a), a), (value(r, b), b)) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
-            );
-            order
-        })
-        .collect();
+    let sorted = sorted(m as usize, n, value);
     exact(&outputs.arg, |r| sorted[r].first().map_or(u32::MAX, |&at| at as u32), &what("argmax"));
     let nth = |at: usize| sorted[at / k].get(at % k).copied();
     exact(&outputs.indices, |at| nth(at).map_or(u32::MAX, |at| at as u32), &what("indices of top_k"));
@@ -107,3 +113,51 @@ macro_rules! rows {
 }
 rows!(bf16_rows, rows_bf16, maco::bf16);
 rows!(f32_rows, rows_f32, f32);
+
+/// The values are those of a softmax in f64, of what `top_k` finds.
+fn check_router<E: Number>(place: &Place, [m, n, k]: [u64; 3], x: &[E], values: &Tensor<E>, indices: &Tensor<u32>) {
+    let (n, k) = (n as usize, k as usize);
+    let what = |name: &str| format!("{name} of {m} × {n}, K {k}");
+    let value = |row: usize, col: usize| x[row * n + col].to64();
+    let sorted = sorted(m as usize, n, value);
+    let nth = |at: usize| sorted[at / k].get(at % k).copied();
+    exact(indices, |at| nth(at).map_or(u32::MAX, |at| at as u32), &what("indices of softmax_top_k"));
+    let largest = |row: usize| (0..n).map(|col| value(row, col)).fold(f64::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a });
+    let soft = |at: usize| match nth(at) {
+        Some(col) => {
+            let (row, max) = (at / k, largest(at / k));
+            (value(row, col) - max).exp() / (0..n).map(|col| (value(row, col) - max).exp()).sum::<f64>()
+        }
+        None if n == 0 => f64::NAN,
+        None if largest(at / k).is_finite() => 0.0,
+        None => f64::NAN,
+    };
+    let sum_error = place.pick(n as f64 / 256.0 + 16.0, n as f64 / 8.0 + 8.0) * 2f64.powi(-24);
+    let below = |at: usize| nth(at).map_or(0.0, |col| (largest(at / k) - value(at / k, col)).abs().min(200.0));
+    near(values, soft, sum_error, |at| soft(at) * (below(at) + 4.0) * 2f64.powi(-23), &what("values of softmax_top_k"));
+}
+
+macro_rules! routers {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        fn $name(place: &Place, shape @ [m, n, k]: [u64; 3], seed: u64) {
+            let x: Vec<$ty> = Numbers::new(seed).fill(m * n, any_kind(seed));
+            let plan = rows::$kernel::plan_with(&place.device, rows::$kernel::Dims { M: m, N: n, K: k }, &place.options).unwrap();
+            let run = || {
+                let (mut values, mut indices) =
+                    ([(); 3].map(|()| poisoned::<$ty>(place, &[m, k])), [(); 3].map(|()| poisoned(place, &[m, k])));
+                plan.run(&upload(place, &x, &[m, n]), &mut values, &mut indices).unwrap();
+                (values, indices)
+            };
+            let (values, indices) = run();
+            for (values, indices) in values.iter().zip(&indices) {
+                check_router(place, shape, &x, values, indices);
+            }
+            let bits = |(values, indices): &([Tensor<$ty>; 3], [Tensor<u32>; 3])| {
+                values.iter().map(bits).chain(indices.iter().map(bits)).collect::<Vec<_>>()
+            };
+            assert_eq!(bits(&(values, indices)), bits(&run()), "other bits in a second run of {shape:?}");
+        }
+    };
+}
+routers!(bf16_routers, router_bf16, maco::bf16);
+routers!(f32_routers, router_f32, f32);
