@@ -48,9 +48,13 @@ pub fn softmax_top_k(
     #[write(i, ..)] indices: Tensor<u32, M, K>,
 ) {
     cta.rows(x, (values, indices), |x, (values, indices)| {
-        let max = x.max(|v| v);
-        let factor = 1.0 / x.sum(|v| exp(v - max));
+        let (mut max, mut factor) = (0.0, 0.0);
         x.descending(values.len(), |k, entry| {
+            // Found by the search, and not by a pass of its own, which is more than is inlined.
+            if k == 0 {
+                max = entry.value;
+                factor = 1.0 / x.sum(|v| exp(v - max));
+            }
             values.put(k, exp(entry.value - max) * factor);
             indices.put(k, entry.index);
         });
