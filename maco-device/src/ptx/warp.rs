@@ -1,5 +1,5 @@
 //! Warp collectives (PTX ISA §9.7.9.6 `shfl.sync`, §9.7.13.2 `bar.warp.sync`, §9.7.13.10 `vote.sync`,
-//! §9.7.13.11 `match.sync`).
+//! §9.7.13.11 `match.sync`, §9.7.13.13 `redux.sync`).
 
 use core::arch::asm;
 
@@ -95,6 +95,28 @@ votes! {
     any: "any";
     /// Whether `condition` holds in all lanes.
     all: "all";
+}
+
+/// A number that all lanes' values are combined to, in one instruction.
+macro_rules! combined {
+    ($($(#[$doc:meta])* $name:ident: $operation:literal;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub fn $name(value: u32) -> u32 {
+            let all: u32;
+            // SAFETY: called by whole warps in convergent code.
+            unsafe {
+                asm!(concat!("redux.sync.", $operation, ".u32 {0}, {1}, 0xffffffff;"), out(reg32) all, in(reg32) value, options(nostack))
+            };
+            all
+        }
+    )*};
+}
+combined! {
+    /// The largest of all lanes' values.
+    largest: "max";
+    /// The least of all lanes' values.
+    least: "min";
 }
 
 /// Lanes whose `value` is this lane's.
