@@ -3,7 +3,7 @@ mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
-use common::{SIZES, fused, options};
+use common::{SIZES, fused, options, vector};
 use epilogues::casts::{biased, chain, changed, few, heads, in_parts, narrowed, own, paired, planes, positive, widened};
 use maco::{Device, PlanOptions, Tensor, TensorElement, bf16, f16};
 use support::{From64, Matrix, poisoned};
@@ -32,10 +32,6 @@ fn tensor<E: TensorElement + From64>(device: &Device, matrix: &Matrix, shape: &[
     let data: Vec<E> = matrix.data.iter().map(|&v| E::from64(v)).collect();
     let shape: Vec<u64> = shape.iter().map(|&extent| extent as u64).collect();
     device.upload(&data, &shape[..]).unwrap()
-}
-
-fn vector(device: &Device, row: &Matrix) -> Tensor<f32> {
-    tensor(device, row, &[row.cols])
 }
 
 /// Factors, their product, a bias, two matrices of its shape: the first two in fractions.

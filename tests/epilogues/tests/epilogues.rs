@@ -4,10 +4,10 @@ mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
-use common::{SIZES, fused, options};
+use common::{SIZES, fused, options, stacked, vector};
 use epilogues::kernels::{few, full, gated, layers, paired, parts, planes, residual, scaled, views, wide, wide_parts};
-use maco::{Device, PlanOptions, Tensor, bf16, f16};
-use support::{From64, Matrix, gelu, poisoned};
+use maco::{Device, PlanOptions, bf16, f16};
+use support::{Matrix, gelu, poisoned};
 
 on_every_device!(
     residuals,
@@ -22,11 +22,6 @@ on_every_device!(
     few_rows,
     groups_of_calls,
 );
-
-fn vector<E: maco::TensorElement + From64>(device: &Device, row: &Matrix) -> Tensor<E> {
-    let data: Vec<E> = row.data.iter().map(|&v| E::from64(v)).collect();
-    device.upload(&data, [row.cols as u64]).unwrap()
-}
 
 /// Factors, their product, a bias, two matrices of its shape.
 struct Inputs {
@@ -153,12 +148,6 @@ fn sums_in_parts(device: &Device) {
             }
         }
     }
-}
-
-/// `count` matrices, one below the other, as one tensor of three axes.
-fn stacked(device: &Device, matrix: &Matrix, count: usize) -> Tensor<bf16> {
-    let data: Vec<bf16> = matrix.data.iter().map(|&v| bf16::from_f64(v)).collect();
-    device.upload(&data, [count, matrix.rows / count, matrix.cols].map(|extent| extent as u64)).unwrap()
 }
 
 fn planes_and_groups(device: &Device) {

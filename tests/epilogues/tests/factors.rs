@@ -4,10 +4,10 @@ mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
-use common::{SIZES, fused, options};
+use common::{SIZES, fused, options, stacked, vector};
 use epilogues::factors::{numbers, parts, planes, same, tiles, turned, wide};
 use maco::{Device, Tensor, bf16, f16};
-use support::{From64, Matrix, poisoned};
+use support::{Matrix, poisoned};
 
 on_every_device!(every_tile, functions_and_numbers, every_form, four_bytes, sums_in_parts, planes_and_pairs, the_same_bits);
 
@@ -21,11 +21,6 @@ fn inputs((m, n, k): (usize, usize, usize), f: impl Fn(f64) -> f64) -> (Matrix, 
     let (x, w) = (factor(m, k), Matrix::sparse(n, k, 2));
     let sums = x.map(f).times(&w.t());
     (x, w, sums)
-}
-
-fn row<E: maco::TensorElement + From64>(device: &Device, row: &Matrix) -> Tensor<E> {
-    let data: Vec<E> = row.data.iter().map(|&v| E::from64(v)).collect();
-    device.upload(&data, [row.cols as u64]).unwrap()
 }
 
 fn every_tile(device: &Device) {
@@ -57,7 +52,7 @@ fn functions_and_numbers(device: &Device) {
                 let expected = |v: f64, _: usize, j: usize| (v + b.at(0, j)) * then;
                 let [mut small, mut large] = [(); 2].map(|()| poisoned::<f16>(device, m, n));
                 let mut middle = poisoned::<f32>(device, m, n);
-                let (x, w, bias) = (x.upload(device), w.upload(device), row(device, &b));
+                let (x, w, bias) = (x.upload(device), w.upload(device), vector(device, &b));
                 plan.run(&x, &w, &bias, by as f32, then as f32, &mut small, &mut middle, &mut large).unwrap();
                 let what = format!("{m} × {n} × {k}, {by} and {then}");
                 fused::<f16>(&sums, expected).exactly(&small, &what);
@@ -111,7 +106,7 @@ fn sums_in_parts(device: &Device) {
         for options in options(device) {
             let plan = parts::plan_with(device, parts::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
             assert!(plan.graph().calls.iter().all(|call| call.parts > 1));
-            let (x, w, b) = (x.upload(device), w.upload(device), row(device, &b));
+            let (x, w, b) = (x.upload(device), w.upload(device), vector(device, &b));
             for launch in 0..2 {
                 let [mut small, mut large] = [(); 2].map(|()| poisoned::<bf16>(device, m, n));
                 plan.run(&x, &w, &b, &mut small, &mut large).unwrap();
@@ -121,12 +116,6 @@ fn sums_in_parts(device: &Device) {
             }
         }
     }
-}
-
-/// `count` matrices, one below the other, as one tensor of three axes.
-fn stacked(device: &Device, matrix: &Matrix, count: usize) -> Tensor<bf16> {
-    let data: Vec<bf16> = matrix.data.iter().map(|&v| bf16::from_f64(v)).collect();
-    device.upload(&data, [count, matrix.rows / count, matrix.cols].map(|extent| extent as u64)).unwrap()
 }
 
 fn planes_and_pairs(device: &Device) {

@@ -1,6 +1,7 @@
-//! Sizes, plans and the reference of every test of epilogues.
+//! Sizes, plans, operands and the reference of every test of epilogues and of mapped factors.
+#![allow(dead_code, reason = "not every test that includes this file asks everything")]
 
-use maco::{Device, PlanOptions};
+use maco::{Device, PlanOptions, Tensor, TensorElement, bf16};
 
 use crate::support::{From64, Matrix};
 
@@ -16,4 +17,16 @@ pub fn options(device: &Device) -> Vec<PlanOptions> {
 /// A result of `f(sum, row, column)`, rounded once to the element.
 pub fn fused<E: From64>(sums: &Matrix, f: impl Fn(f64, usize, usize) -> f64) -> Matrix {
     Matrix::new(sums.rows, sums.cols, |r, c| E::from64(f(sums.at(r, c), r, c)).to64())
+}
+
+/// One row, as a tensor of rank 1.
+pub fn vector<E: TensorElement + From64>(device: &Device, row: &Matrix) -> Tensor<E> {
+    let data: Vec<E> = row.data.iter().map(|&v| E::from64(v)).collect();
+    device.upload(&data, [row.cols as u64]).unwrap()
+}
+
+/// `count` matrices, one below the other, as one tensor of three axes.
+pub fn stacked(device: &Device, matrix: &Matrix, count: usize) -> Tensor<bf16> {
+    let data: Vec<bf16> = matrix.data.iter().map(|&v| bf16::from_f64(v)).collect();
+    device.upload(&data, [count, matrix.rows / count, matrix.cols].map(|extent| extent as u64)).unwrap()
 }
