@@ -21,6 +21,8 @@ use crate::tile::{Inputs, MmaOperand, Tile};
 pub struct Cta<'a, R, T = Identity> {
     role: &'a mut R,
     task: Task,
+    /// Whether the body has called an operation already. Every role runs the same outline, so it is a constant where the calls are inlined.
+    began: bool,
     epilogue: PhantomData<T>,
 }
 
@@ -97,7 +99,19 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn new(role: &'a mut R, task: Task) -> Self {
-        Cta { role, task, epilogue: PhantomData }
+        Cta { role, task, began: false, epilogue: PhantomData }
+    }
+
+    /// Begins an operation on tiles: the role and the task for it. Operations of one body take effect in the order of their calls. A thread may read or
+    /// overwrite what another thread of the last operation has written or still reads, so all threads that share the work meet before each one
+    /// but the first.
+    #[inline(always)]
+    fn operation(&mut self) -> (&mut R, Task) {
+        if self.began {
+            self.role.sync();
+        }
+        self.began = true;
+        (self.role, self.task)
     }
 
     /// Read anew wherever it is needed: a register across all steps is worth more.
@@ -216,13 +230,15 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
                 "MACO0017: a task that calls `gemv` must have 8 or 16 rows of x, and 8, 16 or 32 rows of w\nhelp: write `tile(i = 8 | 16, j = 8 | 16 | 32)`"
             );
         }
-        self.role.gemv::<T, E, X, I, J>(x, w, inputs, y, self.task, f);
+        let (role, task) = self.operation();
+        role.gemv::<T, E, X, I, J>(x, w, inputs, y, task, f);
     }
 
     /// `x = f(x)`, in place.
     #[inline(always)]
     pub fn map<E: Element, const I: usize, const J: usize>(&mut self, x: Tile<E, I, J>, f: impl Fn(E::Value) -> E::Value) {
-        self.role.zip(x, x, self.task, f);
+        let (role, task) = self.operation();
+        role.zip(x, x, task, f);
     }
 
     /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
@@ -233,13 +249,15 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        self.role.zip(inputs, y, self.task, f);
+        let (role, task) = self.operation();
+        role.zip(inputs, y, task, f);
     }
 
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        self.role.rows(inputs, y, self.task, f);
+        let (role, task) = self.operation();
+        role.rows(inputs, y, task, f);
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
@@ -252,7 +270,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, 0>,
         epsilon: f32,
     ) {
-        self.role.rows((x, weight), y, self.task, |(x, weight), y| norm::row(x, weight, y, epsilon));
+        let (role, task) = self.operation();
+        role.rows((x, weight), y, task, |(x, weight), y| norm::row(x, weight, y, epsilon));
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
@@ -263,7 +282,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        self.role.generate(inputs, y, f);
+        self.operation().0.generate(inputs, y, f);
     }
 
     /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
@@ -275,7 +294,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
-        if let Some(share) = self.role.share() {
+        if let Some(share) = self.operation().0.share() {
             share.blocks(inputs, y, f);
         }
     }
@@ -289,7 +308,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         table: Tile<E, A, B>,
         y: Tile<E, I, J>,
     ) {
-        self.role.take(ids, table, y, self.task);
+        let (role, task) = self.operation();
+        role.take(ids, table, y, task);
     }
 
     /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, name(inputs, row), row, col)`, `half` being half of the columns of `y`, a multiple
@@ -303,7 +323,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         name: impl Fn(&X::Readers, i32) -> i32,
         f: impl Fn(&X::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
     ) {
-        if let Some(share) = self.role.share() {
+        if let Some(share) = self.operation().0.share() {
             share.pairs_of_blocks(inputs, y, name, f);
         }
     }
@@ -319,7 +339,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         count: u32,
         f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
     ) {
-        if let Some(share) = self.role.share() {
+        if let Some(share) = self.operation().0.share() {
             share.sums(terms, x, y, count, f);
         }
     }
@@ -328,7 +348,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// none names stays.
     #[inline(always)]
     pub fn scatter<E: Element, const I: usize>(&mut self, ids: Tile<u32, I, 0>, x: Tile<E, I, 0>, y: Tile<E, I, 0>) {
-        if let Some(share) = self.role.share() {
+        if let Some(share) = self.operation().0.share() {
             share.scatter(ids, x, y);
         }
     }
@@ -337,13 +357,14 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// stay.
     #[inline(always)]
     pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
-        self.role.index_copy(ids, x, y, self.task);
+        let (role, task) = self.operation();
+        role.index_copy(ids, x, y, task);
     }
 
     /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.
     #[inline(always)]
     pub fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
-        if let Some(share) = self.role.share() {
+        if let Some(share) = self.operation().0.share() {
             share.index_add(ids, x, y, |y, x| y + x);
         }
     }
@@ -362,7 +383,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
     ) {
-        self.role.columns(x, y, self.task, start, f, combine, finish);
+        let (role, task) = self.operation();
+        role.columns(x, y, task, start, f, combine, finish);
     }
 
     /// `y = xᵀ`: `x` has as many columns as `y` has rows.
@@ -372,7 +394,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         x: Tile<E, A, B>,
         y: Tile<E, I, J>,
     ) {
-        self.role.transpose(x, y, self.task);
+        let (role, task) = self.operation();
+        role.transpose(x, y, task);
     }
 
     #[doc(hidden)]

@@ -6,6 +6,7 @@ fn main() {
         "src/faults.rs",
         "src/inputs.rs",
         "src/launches.rs",
+        "src/operations.rs",
         "src/random.rs",
         "src/readme.rs",
         "src/regions.rs",

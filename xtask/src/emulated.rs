@@ -17,9 +17,10 @@ use crate::packages::{Package, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 21] = [
+const PROGRAMS: [(&str, &str, &str); 22] = [
     ("kernels", "dense", "gpu"),
     ("kernels", "launches", "gpu_ten_thousand"),
+    ("kernels", "operations", "gpu"),
     ("kernels", "readme", "gpu"),
     ("kernels", "regions", "gpu"),
     ("kernels", "schedules", "gpu::balanced"),

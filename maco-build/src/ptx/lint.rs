@@ -296,7 +296,7 @@ mod tests {
         assert_eq!([found("outer"), found("other")], expected);
     }
 
-    /// A function may take a stage of the ring and give it back.
+    /// A function may take a stage of the ring and give it back, and meets between operations.
     #[test]
     fn functions_have_stages() {
         let found = |statement: &str| -> usize {
@@ -307,6 +307,8 @@ mod tests {
         };
         assert_eq!(found("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"), 0);
         assert_eq!(found("mbarrier.arrive.shared::cta.b64 _, [%r1];"), 0);
+        assert_eq!(found("bar.sync 1, 256;"), 0);
+        assert_eq!(found("bar.sync 5, 256;"), 1);
         assert_eq!(found("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;"), 1);
         assert_eq!(found("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];"), 1);
         assert_eq!(found("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r2;"), 1);

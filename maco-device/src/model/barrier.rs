@@ -18,3 +18,8 @@ pub fn sync_consumers() {
         thread.tested(true);
     });
 }
+
+/// The same between two operations of a body.
+pub fn sync_operations() {
+    sync_consumers();
+}

@@ -1,5 +1,5 @@
-//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 2, 3: a warpgroup of a SIMT body; 4: SIMT bodies (256 consumers); 5: consumers between
-//! tasks, and between the steps of adding up parts; 6 to 15: some threads of a SIMT body.
+//! Named barriers (PTX ISA §9.7.13.1 `barrier`). 0: all threads at start and end; 1: consumers between two operations of a body; 2, 3: a warpgroup of a
+//! SIMT body; 4: SIMT bodies (256 consumers); 5: consumers between tasks, and between the steps of adding up parts; 6 to 15: some threads of a SIMT body.
 
 use core::arch::asm;
 
@@ -30,6 +30,13 @@ pub fn wait_for_launch_before() {
 pub fn sync_user() {
     // SAFETY: a SIMT body is run by all consumer threads; its author promises (it is `unsafe`) that they all come here.
     unsafe { asm!("bar.sync 4, 256;", options(nostack)) }
+}
+
+/// The 256 consumer threads, between two operations of a body.
+#[inline(always)]
+pub fn sync_operations() {
+    // SAFETY: all consumers run the outline of every body, which depends on shapes, scalars and tile coordinates alone.
+    unsafe { asm!("bar.sync 1, 256;", options(nostack)) }
 }
 
 /// The 256 consumer threads, between two tasks, or in one that makes a part of a sum.

@@ -122,6 +122,14 @@ pub trait Role: Sized {
         None
     }
 
+    /// Between two operations of one body: all threads with a [`Share`] of the work meet, and see what each of them has written.
+    #[inline(always)]
+    fn sync(&self) {
+        if let Some(share) = self.share() {
+            share.sync();
+        }
+    }
+
     /// Where this role is in the ring, for bodies that are functions of their own: see `Ring::packed`.
     #[inline(always)]
     fn ring(&self) -> u64 {

@@ -11,7 +11,7 @@ use super::walk::Walk;
 use crate::abi::CONSUMERS;
 use crate::element::Element;
 use crate::halves;
-use crate::hardware::{special, warp};
+use crate::hardware::{barrier, special, warp};
 use crate::row::{RowInputs, RowOutputs};
 use crate::task::Task;
 use crate::tile::{Inputs, Place, Tile};
@@ -108,6 +108,14 @@ impl Share {
     pub fn consumers(ring: u64) -> Share {
         let thread = (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE);
         Share { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_arena(), ring) }
+    }
+
+    /// Barrier of all threads that share the work; what each wrote before it, all see behind it (PTX ISA §9.7.13.1 `bar.sync`).
+    #[inline(always)]
+    pub(super) fn sync(self) {
+        if self.threads > 1 {
+            barrier::sync_operations();
+        }
     }
 
     /// Gives the stages `held` back, when the whole warp has read them.

@@ -62,6 +62,8 @@ pub enum Code {
     TooManyTasks = 27,
     /// A grid index that runs over two different dimensions, or over none.
     GridAxis = 28,
+    /// An operation on tiles in a body with a matrix product.
+    Operations = 68,
 }
 
 impl Code {

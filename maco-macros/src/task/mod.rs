@@ -5,6 +5,7 @@ mod check;
 mod dispatch;
 mod elementwise;
 mod emit;
+mod operations;
 mod parse;
 mod region;
 
@@ -38,6 +39,7 @@ pub fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
 fn one(arguments: &Arguments, function: &Function, kind: Option<analyse::Kind>, errors: &mut Errors) -> TokenStream {
     let task = parse::parse(arguments, function, errors);
     check::check(&task, errors);
+    operations::check(&task, errors);
     let model = analyse::analyse(&task, kind, errors);
     match model {
         Some(model) if !errors.any() => emit::emit(&task, &model),

@@ -5,6 +5,7 @@ pub mod dense;
 pub mod faults;
 pub mod inputs;
 pub mod launches;
+pub mod operations;
 pub mod random;
 pub mod readme;
 pub mod regions;

@@ -41,7 +41,7 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
 /// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
 /// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
 /// there, the fence of its proxy. The norm or the map of a factor, sums of products of few rows, and tables of who writes what are made by all consumers, who meet in
-/// them.
+/// them; and they meet between the operations of a body.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
     const OF_THE_RING: [&str; 3] =
@@ -50,7 +50,7 @@ pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     let (norm, map, sums, table) = (has(SQUARES), has(MADE), has(PRODUCT), has(RAISED));
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
         let together = (norm || map || sums || table) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
-        if !(together || OF_THE_RING.contains(&statement.opcode())) {
+        if !(together || BETWEEN_OPERATIONS(statement) || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
     }

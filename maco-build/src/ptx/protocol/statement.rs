@@ -53,6 +53,8 @@ pub(super) const CLAIM: Is = |s| op(s, "atom.relaxed.gpu.global.cas") || op(s, "
 pub(super) const PART: Is = |s| s.opcode() == "atom.relaxed.gpu.global.add.s32" || op(s, "atom.relaxed.gpu.global.or");
 /// A barrier of some of the threads.
 pub(super) const MET: Is = |s| op(s, "bar.sync") && !ALL_THREADS(s);
+/// All consumers, between two operations of a body.
+pub(super) const BETWEEN_OPERATIONS: Is = |s| s.text == "bar.sync 1, 256";
 /// The lanes of a warp.
 pub(super) const MET_WARP: Is = |s| op(s, "bar.warp.sync");
 /// The same of a warp that runs a task by itself and has waited in vain: the launch is aborted, and the task does not begin.
