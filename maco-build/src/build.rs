@@ -23,13 +23,14 @@ pub struct Build {
     crate_path: String,
     rules: Rules,
     profiled: bool,
+    delayed: bool,
 }
 
 impl Build {
     /// The files of kernels, relative to the package.
     pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
         let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default(), profiled: is_set("MACO_PROFILE") }
+        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false }
     }
 
     /// What `maco` is called where the kernels are: `::maco` by default, `crate` inside maco itself.
@@ -50,6 +51,12 @@ impl Build {
         self
     }
 
+    /// Device code that sleeps at places that a plan's seed chooses, for tests that look for orders which happen once in a million launches.
+    pub fn delayed(mut self) -> Build {
+        self.delayed = true;
+        self
+    }
+
     /// Compiles, checks, embeds.
     ///
     /// Ends well even when the kernels do not compile for the GPU: a failed build script would leave the editor without a word, so
@@ -58,7 +65,7 @@ impl Build {
     pub fn run(mut self) {
         report::rerun_if_settings_change();
         // There every lane arrives, which takes registers that a large kernel does not have; it is slow anyhow.
-        self.rules.allow_local_memory |= cargo::sanitized();
+        self.rules.allow_local_memory |= is_set("MACO_SANITIZE");
         if let Err(error) = self.try_run() {
             report::error(&format!("MACO: {error}"));
         }
@@ -125,7 +132,8 @@ impl Build {
             return cargo::check(&toolchain, &core, package, &device).map(|()| None);
         }
         let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
-        let output = make(Variant::Ordinary).inspect_err(|_| sources.files.extend(dependencies.sources))?;
+        let variant = Variant { recorded: false, sanitized: is_set("MACO_SANITIZE"), delayed: self.delayed };
+        let output = make(variant).inspect_err(|_| sources.files.extend(dependencies.sources))?;
         // What was written on the way is newer than the build script's begin: it would run again the next time.
         let workshop = package.workshop();
         sources.files.extend(output.sources.into_iter().filter(|file| !file.starts_with(&workshop)));
@@ -134,7 +142,7 @@ impl Build {
         }
         let ordinary = ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop())?;
         let profiled = if self.profiled {
-            let output = make(Variant::Profiled)?;
+            let output = make(Variant { recorded: true, ..variant })?;
             Some(ptx::finish(&output.ptx, &self.rules, &package.maco, &package.workshop().join("profile"))?)
         } else {
             None

@@ -1,7 +1,9 @@
 //! The inner build: plain cargo on the device crate, from a clean environment.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, thread};
 
 use serde::Deserialize;
 
@@ -10,8 +12,9 @@ use crate::core_cache::{FLAGS, TARGET};
 use crate::device_crate::DeviceCrate;
 use crate::error::Diagnostic;
 use crate::expansion::Invocation;
-use crate::files::{read, write};
+use crate::files::{lock, read, try_lock, write};
 use crate::package::Package;
+use crate::ptx_cache::PtxCache;
 use crate::toolchain::Toolchain;
 
 /// What the inner build leaves.
@@ -24,25 +27,65 @@ pub(crate) struct Output {
     pub invocation: Option<Invocation>,
 }
 
-/// Which device code is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Variant {
-    /// What runs.
-    Ordinary,
-    /// What records as it runs: `MACO_PROFILE`.
-    Profiled,
+/// What device code does beside its work: a build of its own for each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Variant {
+    /// Records what it does: `MACO_PROFILE`.
+    pub recorded: bool,
+    /// Synchronises in ways that NVIDIA's racecheck can follow: `MACO_SANITIZE`.
+    pub sanitized: bool,
+    /// Sleeps at places that a seed chooses.
+    pub delayed: bool,
 }
 
-/// Target directory of all inner builds of one variant: shared by packages and profiles. Flags that change in one directory would build
-/// everything anew each time.
-fn target_dir(package: &Package, variant: Variant) -> PathBuf {
-    package.maco.join(match variant {
-        Variant::Ordinary => "build",
-        Variant::Profiled => "build-profile",
-    })
+impl Variant {
+    /// Its words for file names and its `cfg`s.
+    fn parts(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let all = [
+            (self.recorded, "recorded", "--cfg=maco_profile"),
+            (self.sanitized, "sanitized", "--cfg=maco_every_lane"),
+            (self.delayed, "delayed", "--cfg=maco_delays"),
+        ];
+        all.into_iter().filter(|(on, ..)| *on).map(|(_, name, cfg)| (name, cfg))
+    }
+
+    /// `plain`, or `recorded` and the like, for names of files.
+    pub(crate) fn name(self) -> String {
+        let names: Vec<&str> = self.parts().map(|(name, _)| name).collect();
+        if names.is_empty() { "plain".to_owned() } else { names.join("-") }
+    }
 }
 
-/// Builds the device crate; nothing happens when nothing changed.
+/// Target directory of an inner build, held until dropped. Packages and profiles share them, so that dependencies are compiled once. Cargo builds one thing at
+/// a time in each, so there are as many as cores: a workspace with several packages of kernels compiles them side by side. Each variant has its own, since
+/// other flags in the same directory would build everything anew.
+struct Slot {
+    directory: PathBuf,
+    _held: File,
+}
+
+impl Slot {
+    /// A free one, if possible that in which this crate was built before.
+    fn take(package: &Package, library: &str, variant: Variant) -> Result<Slot, Error> {
+        let count = thread::available_parallelism().map_or(1, usize::from);
+        let mut all: Vec<PathBuf> = (0..count).map(|n| package.maco.join("build").join(format!("{}-{n}", variant.name()))).collect();
+        all.sort_by_key(|directory| !assembly(directory, library).exists());
+        for directory in &all {
+            if let Some(held) = try_lock(&directory.with_extension("lock"))? {
+                return Ok(Slot { directory: directory.clone(), _held: held });
+            }
+        }
+        let directory = all.swap_remove(0);
+        Ok(Slot { _held: lock(&directory.with_extension("lock"))?, directory })
+    }
+}
+
+/// Where rustc leaves the PTX of a crate.
+fn assembly(directory: &Path, library: &str) -> PathBuf {
+    directory.join(TARGET).join("release/deps").join(format!("{library}.s"))
+}
+
+/// Builds the device crate; nothing happens when nothing changed, or when it was built from the same before.
 pub(crate) fn build(
     toolchain: &Toolchain,
     core: &Path,
@@ -50,22 +93,44 @@ pub(crate) fn build(
     device: &DeviceCrate,
     variant: Variant,
 ) -> Result<Output, Error> {
-    let log = run(|| command(toolchain, core, package, device, variant, "release"), &["--emit=asm,link"])?;
-    let release = target_dir(package, variant).join(TARGET).join("release");
-    let ptx = read(&release.join("deps").join(format!("{}.s", device.library)))?;
+    let stem = format!("{}-{}", device.library, variant.name());
+    let fixed = [toolchain.version.verbose.clone(), device.features.join(",")];
+    let cache = PtxCache::new(
+        &package.maco,
+        stem,
+        fixed.into_iter().chain(flags(core, variant)).chain(device.texts()?).chain(configuration(&package.root)),
+    );
+    if let Some((ptx, sources)) = cache.find() {
+        return Ok(Output { ptx, sources, invocation: None });
+    }
+    let slot = Slot::take(package, &device.library, variant)?;
+    let log = run(|| command(toolchain, core, package, device, variant, "release", &slot.directory), &["--emit=asm,link"])?;
+    let release = slot.directory.join(TARGET).join("release");
+    let ptx = read(&assembly(&slot.directory, &device.library))?;
     // Without a linker there is no linked file, and cargo would build again to get one.
     let linked = release.join("deps").join(format!("{}.ptx", device.library));
     if !linked.exists() {
         write(&linked, "")?;
     }
     let sources = dep_info(&read(&release.join(format!("{}.d", device.library)))?);
+    cache.keep(&ptx, &sources)?;
     let invocation = log.lines().filter_map(Invocation::parse).find(|invocation| invocation.compiles(&device.library));
     Ok(Output { ptx, sources, invocation })
 }
 
+/// Cargo's own configuration, which may patch dependencies or set profiles: of the user's directories and of cargo's home.
+fn configuration(root: &Path) -> impl Iterator<Item = String> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let folders = root.ancestors().map(|folder| folder.join(".cargo")).chain(home).collect::<Vec<_>>();
+    let files = folders.into_iter().flat_map(|folder| ["config.toml", "config"].map(|name| folder.join(name)));
+    files.filter_map(|file| fs::read_to_string(file).ok())
+}
+
 /// Looks for errors in the device crate, and makes no code: takes seconds.
 pub(crate) fn check(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<(), Error> {
-    run(|| command(toolchain, core, package, device, Variant::Ordinary, "check"), &[]).map(drop)
+    let variant = Variant::default();
+    let slot = Slot::take(package, &device.library, variant)?;
+    run(|| command(toolchain, core, package, device, variant, "check", &slot.directory), &[]).map(drop)
 }
 
 /// Runs what `command` gives, with more `flags` for the device crate alone; what it said.
@@ -94,33 +159,36 @@ fn run(command: impl Fn() -> Command, flags: &[&str]) -> Result<String, Error> {
     Err(Error::Device(errors))
 }
 
-/// Whether device code is for NVIDIA's racecheck.
-pub fn sanitized() -> bool {
-    std::env::var_os("MACO_SANITIZE").is_some_and(|value| value == "1")
-}
-
-/// Cargo on the device crate, with one of cargo's profiles.
-fn command(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate, variant: Variant, profile: &str) -> Command {
+/// What rustc is called with.
+fn flags(core: &Path, variant: Variant) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
     flags.push(format!("-L{}", core.display()));
-    if sanitized() {
-        flags.push("--cfg=maco_every_lane".to_owned());
-    }
-    if variant == Variant::Profiled {
-        flags.push("--cfg=maco_profile".to_owned());
-    }
+    flags.extend(variant.parts().map(|(_, cfg)| cfg.to_owned()));
+    flags
+}
+
+/// Cargo on the device crate, with one of cargo's profiles.
+fn command(
+    toolchain: &Toolchain,
+    core: &Path,
+    package: &Package,
+    device: &DeviceCrate,
+    variant: Variant,
+    profile: &str,
+    target: &Path,
+) -> Command {
     let mut command = toolchain.cargo_command();
     command
         // The user's directory, so that their source replacements and registries hold.
         .current_dir(&package.root)
         // Encoded flags win over those of a configuration file, which are for the host.
-        .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(core, variant).join("\x1f"))
         .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)
         .arg("--target-dir")
-        .arg(target_dir(package, variant));
+        .arg(target);
     if !device.features.is_empty() {
         command.arg("--features").arg(device.features.join(","));
     }

@@ -1,14 +1,15 @@
 //! The package around the user's file: what cargo compiles for the GPU.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
 use crate::Error;
 use crate::dependencies::Dependencies;
-use crate::files::{fingerprint, write};
+use crate::files::{fingerprint, read, write};
 use crate::package::Package;
-use crate::workspace::Workspace;
+use crate::workspace::{LOCK_ORIGIN, Workspace};
 
 /// A generated package in `target/maco/<package>`.
 pub(crate) struct DeviceCrate {
@@ -41,6 +42,16 @@ impl DeviceCrate {
         workspace.copy_lock(&directory)?;
         let features = dependencies.features.iter().filter(|feature| package.features.contains(feature)).cloned().collect();
         Ok(DeviceCrate { manifest, library, features })
+    }
+}
+
+impl DeviceCrate {
+    /// Manifest, versions that are locked, and crate root.
+    pub(crate) fn texts(&self) -> Result<Vec<String>, Error> {
+        let directory = self.manifest.parent().unwrap_or(&self.manifest);
+        // Not the lock file: cargo prunes it. A package outside of any workspace may have none.
+        let lock = fs::read_to_string(directory.join(LOCK_ORIGIN)).unwrap_or_default();
+        Ok(vec![read(&self.manifest)?, lock, read(&directory.join("src/lib.rs"))?])
     }
 }
 

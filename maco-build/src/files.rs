@@ -1,6 +1,6 @@
 //! Files that several builds share: the user's cache, atomic writes, locks, fingerprints.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
@@ -52,12 +52,26 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<(), Error
 
 /// Holds `path` for this process until dropped; waits for whoever has it.
 pub(crate) fn lock(path: &Path) -> Result<File, Error> {
+    let file = open(path)?;
+    file.lock().map_err(Error::io("lock", path))?;
+    Ok(file)
+}
+
+/// The same without waiting: `None` while somebody else has it.
+pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, Error> {
+    let file = open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(Error::io("lock", path)(error)),
+    }
+}
+
+fn open(path: &Path) -> Result<File, Error> {
     if let Some(parent) = path.parent() {
         create_dir(parent)?;
     }
-    let file = File::options().create(true).truncate(false).write(true).open(path).map_err(Error::io("open", path))?;
-    file.lock().map_err(Error::io("lock", path))?;
-    Ok(file)
+    File::options().create(true).truncate(false).write(true).open(path).map_err(Error::io("open", path))
 }
 
 #[cfg(test)]

@@ -29,8 +29,9 @@
 //!
 //! # What it leaves to read
 //!
-//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded, `sass/`, each entry's machine code and what `ptxas` said of it, and `profile/`, both of what records; `expanded.rs`, the kernels after macro expansion as the GPU sees them (best
-//! effort); `errors.txt`, what rustc said about the device half when it failed.
+//! In `target/maco/<package>/`: `maco.ptx`, the PTX as embedded, and `profile/maco.ptx`, the PTX that records; `expanded.rs`, the kernels after macro expansion
+//! as the GPU sees them (best effort); `errors.txt`, what rustc said about the device half when it failed. In `target/maco/sass/`: each entry's machine code, and
+//! a `.log` with what `ptxas` said of it and how long it took.
 //!
 //! # What may stand in the file of kernels
 //!
@@ -50,6 +51,7 @@ mod error;
 mod expansion;
 mod files;
 mod package;
+mod ptx_cache;
 mod report;
 mod workspace;
 

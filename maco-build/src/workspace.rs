@@ -9,6 +9,9 @@ use crate::files::{fingerprint, read, write};
 use crate::package::Package;
 use crate::toolchain::{Toolchain, run};
 
+/// Beside a generated package's lock file: which one it is a copy of, and the fingerprint of that.
+pub(crate) const LOCK_ORIGIN: &str = "Cargo.lock.origin";
+
 /// Where the host build takes its versions from.
 #[derive(Debug, Default)]
 pub(crate) struct Workspace {
@@ -42,7 +45,7 @@ impl Workspace {
     pub(crate) fn copy_lock(&self, directory: &Path) -> Result<(), Error> {
         let Some(lock) = &self.lock else { return Ok(()) };
         let text = read(lock)?;
-        let stamp = directory.join("Cargo.lock.origin");
+        let stamp = directory.join(LOCK_ORIGIN);
         let origin = format!("{:016x} {}\n", fingerprint([&text]), lock.display());
         if read(&stamp).is_ok_and(|old| old == origin) && directory.join("Cargo.lock").exists() {
             return Ok(());

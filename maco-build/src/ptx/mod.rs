@@ -74,10 +74,10 @@ pub(crate) struct Embeddable {
     pub cubin: Option<Vec<u8>>,
 }
 
-/// Patches, checks and assembles what rustc made; leaves the result as `maco.ptx` in `workshop`, and `sass/ENTRY.cubin`, and takes them
+/// Patches, checks and assembles what rustc made; leaves the result as `maco.ptx` in `workshop`, and machine code in `maco/sass`, and takes them
 /// from there when nothing changed.
 ///
-/// `maco` is where a fetched `ptxas` may lie.
+/// `maco` is what all packages share: a fetched `ptxas` may lie there.
 pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> Result<Code, Error> {
     let file = workshop.join("maco.ptx");
     let permission = if rules.allow_local_memory { LOCAL_MEMORY } else { "" };
@@ -86,7 +86,7 @@ pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> 
     let mut findings = checked(&ptx, rules, &workshop.join("maco.ptx.stamp"))?;
     let entries = split::entries(&ptx);
     let assembled = match ptxas::find(maco) {
-        Some(assembler) => assemble(&assembler, &entries, rules, &workshop.join("sass"))?,
+        Some(assembler) => assemble(&assembler, &entries, rules, &maco.join("sass"))?,
         None => vec![None; entries.len()],
     };
     findings.extend(assembled.iter().flatten().flat_map(|assembled| assembled.findings.clone()));
@@ -116,6 +116,6 @@ fn checked(ptx: &str, rules: &Rules, stamp: &Path) -> Result<Vec<Finding>, Error
 
 /// Every entry, several at once; none of those for which the assembler is too old.
 fn assemble(assembler: &Path, entries: &[Entry], rules: &Rules, folder: &Path) -> Result<Vec<Option<ptxas::Assembled>>, Error> {
-    ptxas::sweep(folder, entries)?;
+    ptxas::sweep(folder)?;
     parallel::each(entries, |entry| entry.ptx.len(), |entry| ptxas::assemble(assembler, entry, rules, folder)).into_iter().collect()
 }

@@ -1,10 +1,10 @@
 //! The assembler: machine code, and what PTX does not show: registers, spills, serialised tensor-core instructions.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::split::Entry;
 use super::{Finding, Rules};
@@ -26,7 +26,7 @@ pub struct Usage {
 }
 
 /// One entry as the hardware runs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Assembled {
     /// Of the entry, and of the functions that it calls.
     pub usage: Vec<Usage>,
@@ -34,6 +34,8 @@ pub struct Assembled {
     pub findings: Vec<Finding>,
     /// A file with the machine code.
     pub cubin: PathBuf,
+    /// How long the assembler took when it made that.
+    pub seconds: f64,
 }
 
 /// `$MACO_PTXAS`, the one `cargo xtask lint` fetched into `target/maco/ptxas`, `$PATH`, `$CUDA_HOME`.
@@ -47,25 +49,40 @@ pub fn find(maco: &Path) -> Option<PathBuf> {
     all.into_iter().find(|candidate| candidate.is_file())
 }
 
-/// Assembles one entry in `folder`, or takes what lies there if the same assembler made it of the same text: large entries take it minutes.
+/// Assembles one entry, or takes what lies in `folder` if the same assembler made it of the same text: large entries take it long. `folder` may be shared by
+/// packages and profiles: files there are named by their content.
 /// `Ok(None)` when this `ptxas` is too old for the PTX, which is no fault of the kernels.
 pub fn assemble(ptxas: &Path, entry: &Entry, rules: &Rules, folder: &Path) -> Result<Option<Assembled>, Error> {
-    let [ptx, cubin, log] = ["ptx", "cubin", "log"].map(|extension| folder.join(format!("{}.{extension}", entry.name)));
     let modified = fs::metadata(ptxas).and_then(|data| data.modified()).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let key = format!("{:016x}", fingerprint([&entry.ptx, &format!("{} {modified:?}", ptxas.display())]));
-    let kept = read(&log).ok().and_then(|text| text.strip_prefix(&key).map(str::to_owned)).filter(|_| cubin.is_file());
-    let text = match kept {
-        Some(text) => text,
+    let key = fingerprint([&entry.ptx, &format!("{} {modified:?}", ptxas.display())]);
+    let [ptx, cubin, log] = ["ptx", "cubin", "log"].map(|extension| folder.join(format!("{}-{key:016x}.{extension}", entry.name)));
+    let text = match read(&log).ok().filter(|_| cubin.is_file()) {
+        Some(text) => {
+            used_now(&log);
+            text
+        }
         None => {
             write(&ptx, &entry.ptx)?;
-            let Some(text) = run(ptxas, &ptx, &cubin)? else { return Ok(None) };
-            write(&log, format!("{key}\n{text}"))?;
+            let begun = Instant::now();
+            let Some(said) = run(ptxas, &ptx, &cubin)? else { return Ok(None) };
+            let text = format!("{SECONDS}{:.1}\n{said}", begun.elapsed().as_secs_f64());
+            write(&log, &text)?;
             text
         }
     };
+    let seconds = text.strip_prefix(SECONDS).and_then(|rest| rest.lines().next()?.parse().ok()).unwrap_or_default();
     let usage = usage(&text);
     let findings = findings(&text, &usage, rules);
-    Ok(Some(Assembled { usage, findings, cubin }))
+    Ok(Some(Assembled { usage, findings, cubin, seconds }))
+}
+
+/// How the first line of a log begins: how long the assembler took.
+const SECONDS: &str = "seconds: ";
+
+/// Moves the time of a file, by which [`sweep`] knows what is in use.
+fn used_now(file: &Path) {
+    // If it cannot be moved, the entry is assembled once more some day.
+    let _ = File::options().append(true).open(file).and_then(|file| file.set_modified(SystemTime::now()));
 }
 
 /// Assembles a file; what `ptxas` said about it.
@@ -88,14 +105,15 @@ fn run(ptxas: &Path, ptx: &Path, cubin: &Path) -> Result<Option<String>, Error> 
     Ok(Some(text))
 }
 
-/// Makes `folder`, and takes away what lies there of entries that are no more.
-pub fn sweep(folder: &Path, entries: &[Entry]) -> Result<(), Error> {
+/// Makes `folder`, and takes away what nobody has used for a month.
+pub fn sweep(folder: &Path) -> Result<(), Error> {
+    const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
     create_dir(folder)?;
-    for file in fs::read_dir(folder).map_err(Error::io("read", folder))?.flatten() {
-        let path = file.path();
-        let known = path.file_stem().is_some_and(|stem| entries.iter().any(|entry| stem == &*entry.name));
-        if !known {
-            let _ = fs::remove_file(&path); // of an assembler that was killed, too
+    let age = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok().and_then(|time| time.elapsed().ok());
+    for path in fs::read_dir(folder).map_err(Error::io("read", folder))?.flatten().map(|file| file.path()) {
+        // Of what an assembler left that was killed, there is no log.
+        if age(&path.with_extension("log")).or_else(|| age(&path)).is_some_and(|age| age > MONTH) {
+            let _ = fs::remove_file(&path); // another build may have taken it away
         }
     }
     Ok(())
@@ -211,17 +229,25 @@ ptxas info    : Function properties for panic
         .unwrap();
         fs::set_permissions(&ptxas, fs::Permissions::from_mode(0o755)).unwrap();
         let sass = folder.join("sass");
-        let one = |ptx: &str| {
-            let entry = Entry { name: "mega".to_owned(), ptx: ptx.to_owned() };
-            sweep(&sass, std::slice::from_ref(&entry)).unwrap();
+        let one = |name: &str, ptx: &str| {
+            let entry = Entry { name: name.to_owned(), ptx: ptx.to_owned() };
+            sweep(&sass).unwrap();
             let assembled = assemble(&ptxas, &entry, &Rules::default(), &sass).unwrap().expect("a new one");
-            (fs::read_to_string(assembled.cubin).unwrap(), fs::read_to_string(folder.join("runs")).unwrap().lines().count())
+            assert_eq!(assembled.usage.len() + assembled.findings.len(), 0);
+            let runs = fs::read_to_string(folder.join("runs")).unwrap().lines().count();
+            format!("{}{runs}", fs::read_to_string(assembled.cubin).unwrap())
         };
-        assert_eq!([one("a"), one("a"), one("b"), one("a")].map(|(cubin, runs)| format!("{cubin}{runs}")), ["a1", "a1", "b2", "a3"]);
-        fs::write(sass.join("gone.cubin"), "").unwrap();
-        fs::remove_file(sass.join("mega.cubin")).unwrap();
-        assert_eq!(one("a"), ("a".to_owned(), 4));
-        assert!(!sass.join("gone.cubin").exists());
+        assert_eq!([one("mega", "a"), one("mega", "a"), one("mega", "b"), one("mega", "a")], ["a1", "a1", "b2", "a2"]);
+        let files = || fs::read_dir(&sass).unwrap().flatten().map(|file| file.path()).collect::<Vec<_>>();
+        files().iter().filter(|file| file.extension().is_some_and(|end| end == "cubin")).for_each(|file| fs::remove_file(file).unwrap());
+        assert_eq!(one("mega", "a"), "a3");
+        // What nobody has used for long goes away.
+        let long_ago = SystemTime::now() - Duration::from_secs(60 * 24 * 60 * 60);
+        for file in files() {
+            File::options().append(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        }
+        sweep(&sass).unwrap();
+        assert_eq!(files(), [PathBuf::new(); 0]);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,15 +1,15 @@
 //! Delays before waits, loads, stores and signals, for tests that look for orders which happen once in a million launches.
 //!
-//! Without the feature `delays` there is nothing here. With it, each primitive that another role or CTA can see asks a hash of the launch's seed, the warp and
+//! Only in a `delayed` build of maco-build: there each primitive that another role or CTA can see asks a hash of the launch's seed, the warp and
 //! how often that has asked before whether to sleep (PTX ISA §9.7.19.7 `nanosleep`): as on a CPU, by no clock.
 
-#[cfg(all(feature = "delays", maco_profile))]
+#[cfg(all(maco_delays, maco_profile))]
 compile_error!("code that records has no room in shared memory for delays: build without MACO_PROFILE");
 
 /// Sets the CTA's seed; 0 for no delays. Called by all threads before the CTA's first barrier, or before they [`meet`].
 #[inline(always)]
 pub fn seed(_seed: u32) {
-    #[cfg(feature = "delays")]
+    #[cfg(maco_delays)]
     if super::special::thread() == 0 {
         // SAFETY: the last words of shared memory are nobody else's, and nobody reads them before the barrier.
         unsafe {
@@ -26,14 +26,14 @@ pub fn seed(_seed: u32) {
 /// All threads have the seed, of a CTA that has no other barrier before the first delay: a scheduler's.
 #[inline(always)]
 pub fn meet() {
-    #[cfg(feature = "delays")]
+    #[cfg(maco_delays)]
     super::barrier::sync_cta();
 }
 
 /// Sleeps up to two microseconds, one time in eight.
 #[inline(always)]
 pub fn delay() {
-    #[cfg(feature = "delays")]
+    #[cfg(maco_delays)]
     {
         use core::arch::asm;
 
