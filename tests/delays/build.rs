@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::compile_all(["src/kernels.rs"])
+    maco_build::Build::new(["src/kernels.rs"]).delayed().run();
 }

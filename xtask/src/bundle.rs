@@ -12,11 +12,11 @@ use crate::command::{capture, cargo};
 use crate::emulated::EMULATOR;
 use crate::failure::Failure;
 use crate::fetch::make_executable;
-use crate::packages::{Package, beside, root};
+use crate::packages::{Suite, root, suites};
 use crate::progress::during;
 use crate::results::commit;
 use crate::test::gpu_tests;
-use crate::{archive, fetch, lanes, sanitize, setup, tally};
+use crate::{archive, fetch, sanitize, setup, tally};
 
 /// An archive is copied to the machine with the GPU, with the repository: keep it small.
 const LIMIT_MIB: f64 = 56.0;
@@ -36,24 +36,21 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
 
     let mut tests = BTreeSet::new();
     let mut programs = BTreeSet::new();
-    let mut packages = beside()?;
+    let mut suites = suites()?;
     // Nothing is measured under a sanitizer; nothing is emulated where there is a GPU.
-    packages.retain(|package| !(sanitized && package.name == "benches") && package.name != EMULATOR);
-    let mut built = during("building the workspace", || build(None, &assembler, sanitized))?;
-    // Of the workspace there are tests alone.
-    built.retain(|built| built.test);
-    let suite = |package: &Package| {
-        let built = during(&format!("building {}", package.name), || build(Some(package), &assembler, sanitized))?;
-        // At once: the next package may have a program of the same name, which cargo puts in the same place.
+    suites.retain(|suite| !(sanitized && suite.name == "benches") && suite.name != EMULATOR);
+    let mut all = Vec::new();
+    for suite in &suites {
+        let mut built = during(&format!("building {}", suite.name), || build(suite, &assembler, sanitized))?;
+        // Of the workspace in the root there are tests alone.
+        built.retain(|built| built.test || !suite.is_root());
+        // At once: another suite may have a program of the same name, which cargo puts in the same place.
         for program in built.iter().filter(|built| !built.test && built.name != PLANNING) {
             program.strip(&bin)?;
         }
-        Ok::<_, Failure>(built)
-    };
-    for more in lanes::each(&packages, suite) {
-        built.extend(more?);
+        all.extend(built);
     }
-    for built in built {
+    for built in all {
         if !built.test {
             if built.name != PLANNING {
                 programs.insert(built.name);
@@ -98,9 +95,11 @@ pub fn bundle(sanitized: bool) -> Result<(), Failure> {
 }
 
 /// An executable that cargo made.
-struct Built {
-    name: String,
-    program: PathBuf,
+pub struct Built {
+    /// `mlp`, or `kernels-dense`: package and target, where they differ.
+    pub name: String,
+    /// Where it is.
+    pub program: PathBuf,
     test: bool,
 }
 
@@ -118,19 +117,17 @@ fn strip(program: &Path, to: &Path) -> Result<(), Failure> {
     capture(Command::new("strip").arg(to)).map(drop)
 }
 
-fn build(suite: Option<&Package>, assembler: &Path, sanitized: bool) -> Result<Vec<Built>, Failure> {
+fn build(suite: &Suite, assembler: &Path, sanitized: bool) -> Result<Vec<Built>, Failure> {
     let mut built = Vec::new();
     for (subcommand, test) in [(&["test", "--no-run"][..], true), (&["build"][..], false)] {
+        if !test && suite.is_root() {
+            continue;
+        }
         let mut command = cargo(subcommand);
-        command.args(["--release", "--message-format=json"]).env("MACO_PTXAS", assembler);
+        command.args(["--release", "--message-format=json"]).args(suite.arguments()).env("MACO_PTXAS", assembler);
         if sanitized {
             command.env("MACO_SANITIZE", "1");
         }
-        match suite {
-            None if test => command.arg("--workspace"),
-            None => continue,
-            Some(package) => command.args(package.arguments()),
-        };
         let messages = capture(&mut command)?;
         built.extend(executables(&messages).into_iter().filter(|built| built.test == test));
     }
@@ -138,7 +135,7 @@ fn build(suite: Option<&Package>, assembler: &Path, sanitized: bool) -> Result<V
 }
 
 /// The executables among cargo's messages.
-fn executables(messages: &str) -> Vec<Built> {
+pub fn executables(messages: &str) -> Vec<Built> {
     #[derive(Deserialize)]
     struct Message {
         executable: Option<PathBuf>,

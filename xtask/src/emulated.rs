@@ -4,14 +4,16 @@
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Instant;
 use std::{env, fs};
 
 use maco_build::parallel;
 
-use crate::command::{cargo, run, shown};
+use crate::bundle::executables;
+use crate::command::{capture, cargo, run, shown};
 use crate::failure::Failure;
-use crate::packages::{Package, target};
+use crate::packages::{Suite, target};
 
 /// The package that is the driver library.
 pub const EMULATOR: &str = "emulator";
@@ -55,13 +57,17 @@ const SETTINGS: [(&str, &str); 7] = [
 
 /// Runs the chosen tests, programs side by side: a launch is one thread's work, and many have but one test. How many there were, and commands that
 /// failed.
-pub fn run_chosen(packages: &[Package]) -> Result<(usize, Vec<String>), Failure> {
-    let library = library(packages)?;
+pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
+    let library = library(suites)?;
+    let suite = find(suites, "tests")?;
+    // Not by `cargo test` each: cargo would look at all packages every time, and only one of its commands can do that at a time.
+    let built = executables(&capture(cargo(&["test", "--no-run", "--message-format=json"]).args(suite.arguments()))?);
     let one = |&(package, program, tests): &(&str, &str, &str)| {
-        let missing = || Failure::Text(format!("no package `{package}`"));
-        let package = packages.iter().find(|found| found.name == package).ok_or_else(missing)?;
-        let mut command = cargo(&["test"]);
-        command.args(package.arguments()).args(["--test", program, "--", "--ignored", tests]);
+        let missing = || Failure::Text(format!("no test program `{program}` in a package `{package}`"));
+        let name = format!("{package}-{program}");
+        let found = built.iter().find(|built| built.name == name).ok_or_else(missing)?;
+        let mut command = Command::new(&found.program);
+        command.args(["--ignored", tests]).current_dir(&suite.package(package).ok_or_else(missing)?.directory);
         command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
         let begin = Instant::now();
         let output = command.output().map_err(|source| Failure::Start { program: shown(&command), source })?;
@@ -85,10 +91,13 @@ fn running(output: &str) -> usize {
     output.lines().filter_map(|line| line.strip_prefix("running ")?.split_once(" test")?.0.parse::<usize>().ok()).sum()
 }
 
+fn find<'a>(suites: &'a [Suite], name: &str) -> Result<&'a Suite, Failure> {
+    suites.iter().find(|suite| suite.name == name).ok_or_else(|| Failure::Text(format!("no package or workspace `{name}`")))
+}
+
 /// A directory in which the emulator has the driver's name. Nobody else looks there.
-fn library(packages: &[Package]) -> Result<PathBuf, Failure> {
-    let missing = || Failure::Text(format!("no package `{EMULATOR}`"));
-    let emulator = packages.iter().find(|package| package.name == EMULATOR).ok_or_else(missing)?;
+fn library(suites: &[Suite]) -> Result<PathBuf, Failure> {
+    let emulator = find(suites, EMULATOR)?;
     let mut build = cargo(&["build", "--manifest-path"]);
     // Vectors as long as the machine's: it runs where it was built.
     let flags = format!("{} -Ctarget-cpu=native", env::var("RUSTFLAGS").unwrap_or_default());

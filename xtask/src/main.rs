@@ -11,7 +11,6 @@ mod emulated;
 mod failure;
 mod fetch;
 mod gpu;
-mod lanes;
 mod lint;
 mod packages;
 mod plot;

@@ -1,4 +1,4 @@
-//! The packages of the repository: the workspace, and those beside it that use MACO as a stranger would.
+//! The suites of the repository: the workspace, and what lies beside it and uses MACO as a stranger would.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use crate::command::{capture, cargo};
 use crate::failure::Failure;
-use crate::lanes;
 
 /// The root of the repository.
 pub fn root() -> &'static Path {
@@ -20,26 +19,35 @@ pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |directory| root().join(directory))
 }
 
-/// A package outside the workspace: an example, a test package, the benches.
+/// A workspace, or a package outside of any: what one cargo command builds.
 #[derive(Clone, Debug)]
-pub struct Package {
-    /// Its name.
+pub struct Suite {
+    /// The name of its folder, `maco` for the root.
     pub name: String,
     /// Its manifest.
     pub manifest: PathBuf,
-    /// Which of the builds that run side by side has it.
-    pub lane: usize,
+    /// What it consists of.
+    pub packages: Vec<Package>,
 }
 
-impl Package {
-    /// The package with a manifest at this path.
-    pub fn at(manifest: PathBuf) -> Result<Package, Failure> {
+/// A package of a suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Where it is.
+    pub directory: PathBuf,
+}
+
+impl Suite {
+    /// The suite with a manifest at this path.
+    pub fn at(manifest: PathBuf) -> Result<Suite, Failure> {
         #[derive(Deserialize)]
         struct Metadata {
-            packages: Vec<Named>,
+            packages: Vec<Member>,
         }
         #[derive(Deserialize)]
-        struct Named {
+        struct Member {
             name: String,
             manifest_path: PathBuf,
         }
@@ -47,17 +55,27 @@ impl Package {
         let text = capture(&mut cargo(&["metadata", "--no-deps", "--format-version=1", "--manifest-path", &path]))?;
         let metadata: Metadata =
             serde_json::from_str(&text).map_err(|error| Failure::Text(format!("`cargo metadata` of {path}: {error}")))?;
-        let named = metadata.packages.into_iter().find(|package| package.manifest_path == manifest);
-        let name = named.map(|package| package.name).ok_or_else(|| Failure::Text(format!("{path} is no package")))?;
-        Ok(Package { name, manifest, lane: 0 })
+        let folder = |manifest: &Path| manifest.parent().unwrap_or(root()).to_owned();
+        let packages: Vec<Package> =
+            metadata.packages.into_iter().map(|member| Package { name: member.name, directory: folder(&member.manifest_path) }).collect();
+        let name = match folder(&manifest).file_name() {
+            Some(name) if folder(&manifest) != root() => name.to_string_lossy().into_owned(),
+            _ => "maco".to_owned(),
+        };
+        Ok(Suite { name, manifest, packages })
     }
 
-    /// For cargo: its manifest and its target directory.
-    pub fn arguments(&self) -> [PathBuf; 4] {
-        ["--manifest-path".into(), self.manifest.clone(), "--target-dir".into(), lanes::target_of(self.lane)]
+    /// Whether it is the workspace in the root, which needs no GPU and has no kernels of its own.
+    pub fn is_root(&self) -> bool {
+        self.manifest.parent() == Some(root())
     }
 
-    /// What cargo's build script of it gets to know, see [`Package::is_only_checked`].
+    /// For cargo: all of its packages, in the one target directory.
+    pub fn arguments(&self) -> [PathBuf; 5] {
+        ["--workspace".into(), "--manifest-path".into(), self.manifest.clone(), "--target-dir".into(), target()]
+    }
+
+    /// What cargo's build scripts of it get to know, see [`Suite::is_only_checked`].
     pub fn environment(&self) -> Option<(&'static str, &'static str)> {
         self.is_only_checked().then_some(("MACO_DEVICE", "check"))
     }
@@ -68,31 +86,23 @@ impl Package {
         env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == self.name))
     }
 
-    /// Where the package is.
-    pub fn directory(&self) -> &Path {
-        self.manifest.parent().unwrap_or(root())
+    /// The package of that name.
+    pub fn package(&self, name: &str) -> Option<&Package> {
+        self.packages.iter().find(|package| package.name == name)
     }
+}
 
+impl Package {
     /// Does its build script compile kernels?
     pub fn has_kernels(&self) -> bool {
-        fs::read_to_string(self.directory().join("build.rs")).is_ok_and(|script| script.contains("maco_build::"))
+        fs::read_to_string(self.directory.join("build.rs")).is_ok_and(|script| script.contains("maco_build::"))
     }
 
-    /// How many megakernels its sources have: most of a build's time is theirs.
-    fn kernels(&self) -> usize {
-        let sources = fs::read_dir(self.directory().join("src")).into_iter().flatten().flatten();
-        let texts = sources.filter_map(|source| fs::read_to_string(source.path()).ok());
-        texts.map(|text| text.matches("#[maco::megakernel").count()).sum()
-    }
-
-    /// Where the build leaves its PTX.
-    pub fn ptx(&self) -> PathBuf {
-        lanes::target_of(self.lane).join("maco").join(&self.name).join("maco.ptx")
-    }
-
-    /// Where it leaves the PTX that records, if it makes any.
-    pub fn recording_ptx(&self) -> PathBuf {
-        self.ptx().with_file_name("profile").join("maco.ptx")
+    /// Where the build leaves its PTX, and the PTX that records, if it makes any.
+    pub fn ptx(&self) -> Vec<PathBuf> {
+        let workshop = target().join("maco").join(&self.name);
+        let recording = Some(workshop.join("profile/maco.ptx")).filter(|file| file.is_file());
+        std::iter::once(workshop.join("maco.ptx")).chain(recording).collect()
     }
 }
 
@@ -101,21 +111,27 @@ pub fn example(name: &str) -> PathBuf {
     root().join("examples").join(name).join("Cargo.toml")
 }
 
-/// Every package outside the workspace: `examples/*`, `tests/*`, `benches`.
-pub fn beside() -> Result<Vec<Package>, Failure> {
-    let mut manifests = vec![root().join("benches/Cargo.toml")];
+/// Every suite, the workspace in the root first: then `benches`, `examples/*`, the workspace in `tests`, and the packages there that stay apart from it.
+pub fn suites() -> Result<Vec<Suite>, Failure> {
+    let mut beside = vec![root().join("benches/Cargo.toml"), root().join("tests/Cargo.toml")];
     for directory in ["examples", "tests"] {
         let entries = fs::read_dir(root().join(directory)).into_iter().flatten().flatten();
-        manifests.extend(entries.map(|entry| entry.path().join("Cargo.toml")));
+        beside.extend(entries.map(|entry| entry.path().join("Cargo.toml")));
     }
-    manifests.retain(|manifest| manifest.is_file());
-    manifests.sort();
-    let mut packages = manifests.into_iter().map(Package::at).collect::<Result<Vec<_>, _>>()?;
-    let work: Vec<usize> = packages.iter().map(|package| if package.is_only_checked() { 1 } else { 1 + package.kernels() }).collect();
-    for (package, lane) in packages.iter_mut().zip(lanes::spread(&work, lanes::count())) {
-        package.lane = lane;
+    beside.retain(|manifest| manifest.is_file());
+    beside.sort();
+    let mut suites = vec![Suite::at(root().join("Cargo.toml"))?];
+    let workspace = |manifest: &PathBuf| root().join("tests/Cargo.toml") == *manifest;
+    let tests = Suite::at(root().join("tests/Cargo.toml"))?;
+    for manifest in beside {
+        let is_member = tests.packages.iter().any(|package| Some(&*package.directory) == manifest.parent());
+        if workspace(&manifest) {
+            suites.push(tests.clone());
+        } else if !is_member {
+            suites.push(Suite::at(manifest)?);
+        }
     }
-    Ok(packages)
+    Ok(suites)
 }
 
 #[cfg(test)]
@@ -123,11 +139,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_examples_are_found_by_name() {
-        let all = beside().unwrap();
-        let mlp = all.iter().find(|package| package.manifest == example("mlp")).unwrap();
-        assert_eq!(mlp.name, "mlp");
-        assert!(mlp.has_kernels());
-        assert!(mlp.ptx().ends_with("maco/mlp/maco.ptx"));
+    fn every_package_is_in_one_suite() {
+        let suites = suites().unwrap();
+        assert!(suites[0].is_root() && suites[0].name == "maco");
+        let mlp = suites.iter().find(|suite| suite.manifest == example("mlp")).unwrap();
+        assert!(mlp.name == "mlp" && mlp.packages.len() == 1 && mlp.packages[0].has_kernels());
+        assert!(mlp.packages[0].ptx()[0].ends_with("maco/mlp/maco.ptx"));
+        let tests = suites.iter().find(|suite| suite.name == "tests").unwrap();
+        assert!(tests.package("kernels").is_some() && tests.package("emulator").is_none());
+        let mut all: Vec<&Path> = suites.iter().flat_map(|suite| &suite.packages).map(|package| &*package.directory).collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+        for name in ["emulator", "stranger"] {
+            let alone = suites.iter().find(|suite| suite.name == name).unwrap();
+            assert_eq!(alone.packages.len(), 1, "{name}");
+        }
     }
 }

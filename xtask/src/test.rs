@@ -1,12 +1,11 @@
 //! Every test of the repository, and an honest count of those that did not run.
 
 use std::process::Command;
-use std::time::Instant;
 
 use crate::command::{capture, cargo, run, shown};
 use crate::failure::Failure;
-use crate::packages::{Package, beside};
-use crate::{emulated, gpu, lanes, setup};
+use crate::packages::{Suite, suites};
+use crate::{emulated, gpu, setup};
 
 /// What to leave out.
 #[derive(clap::Args)]
@@ -16,18 +15,14 @@ pub struct Options {
     gpu_only: bool,
 }
 
-/// Runs the tests of the workspace and of every package beside it; goes on after a failure, and fails at the end.
+/// Runs the tests of every suite; goes on after a failure, and fails at the end.
 pub fn test(options: &Options) -> Result<(), Failure> {
     setup::setup(false)?;
     let gpu = gpu::count();
     let mut failed = Vec::new();
     let mut left_out = 0;
-    let packages = beside()?;
-    if lanes::count() > 1 {
-        build(&packages);
-    }
-    let suites: Vec<Option<&Package>> = std::iter::once(None).chain(packages.iter().map(Some)).collect();
-    for suite in suites {
+    let suites = suites()?;
+    for suite in &suites {
         let mut check = |command: &mut Command| {
             if run(command).is_err() {
                 failed.push(format!("`{}`", shown(command)));
@@ -38,14 +33,14 @@ pub fn test(options: &Options) -> Result<(), Failure> {
         }
         match gpu {
             Ok(_) => check(cargo_test(suite, true).args(["--no-fail-fast", "--", "--ignored", "gpu"])),
-            // A package that does not build has failed above.
+            // A suite that does not build has failed above.
             Err(_) => left_out += capture(cargo_test(suite, false).args(["--", "--list", "--ignored"])).map_or(0, |list| gpu_tests(&list)),
         }
     }
     match gpu {
         Ok(count) => println!("GPU tests ran on a machine with {count} GPU(s)"),
         Err(why) => {
-            let (count, emulated) = emulated::run_chosen(&packages)?;
+            let (count, emulated) = emulated::run_chosen(&suites)?;
             failed.extend(emulated);
             println!("GPU tests on an emulated GPU: {count}; left out: {} ({why})", left_out - count.min(left_out));
         }
@@ -53,24 +48,9 @@ pub fn test(options: &Options) -> Result<(), Failure> {
     if failed.is_empty() { Ok(()) } else { Err(Failure::Checks(failed)) }
 }
 
-/// Builds the tests of all packages, lanes side by side. Tests run one package after the other nevertheless: some of them have deadlines.
-fn build(packages: &[Package]) {
-    lanes::each(packages, |package| {
-        let begin = Instant::now();
-        match capture(cargo_test(Some(package), false).arg("--no-run")) {
-            Ok(_) => eprintln!("built the tests of {} in {} s", package.name, begin.elapsed().as_secs()),
-            // Comes again, in full, where the tests should run.
-            Err(_) => eprintln!("the tests of {} do not build", package.name),
-        }
-    });
-}
-
-fn cargo_test(suite: Option<&Package>, gpu: bool) -> Command {
+fn cargo_test(suite: &Suite, gpu: bool) -> Command {
     let mut command = cargo(&["test"]);
-    match suite {
-        None => command.arg("--workspace"),
-        Some(package) => command.args(package.arguments()).envs(package.environment()),
-    };
+    command.args(suite.arguments()).envs(suite.environment());
     command.env("MACO_GPU_TESTS", if gpu { "1" } else { "0" });
     command
 }

@@ -1,57 +1,57 @@
 //! Rules and registers of every package's PTX.
 
 use std::fs;
-use std::path::PathBuf;
 
 use maco_build::parallel;
+use maco_build::ptx::ptxas::Usage;
 use maco_build::ptx::split::{Entry, entries};
 use maco_build::ptx::{Rules, lint, ptxas};
 
 use crate::failure::Failure;
 use crate::fetch;
-use crate::packages::Package;
+use crate::packages::{Suite, target};
 
 /// An entry of a package.
 struct Work<'a> {
     package: &'a str,
     rules: Rules,
-    folder: PathBuf,
     entry: Entry,
 }
 
 /// Lints and assembles the PTX of each package that has kernels, and prints what each entry costs.
-pub fn check(packages: &[Package]) -> Result<(), Failure> {
+pub fn check(suites: &[Suite]) -> Result<(), Failure> {
     let assembler = fetch::ptxas()?;
     let mut sources = Vec::new();
-    for package in packages.iter().filter(|package| package.has_kernels()) {
-        if package.is_only_checked() {
-            println!("registers and spills of {}: left out by MACO_ONLY_CHECK", package.name);
-            continue;
-        }
-        let recording = Some(package.recording_ptx()).filter(|file| file.is_file());
-        for file in std::iter::once(package.ptx()).chain(recording) {
+    for suite in suites.iter().filter(|suite| suite.is_only_checked()) {
+        println!("registers and spills of {}: left out by MACO_ONLY_CHECK", suite.name);
+    }
+    let checked = suites.iter().filter(|suite| !suite.is_only_checked()).flat_map(|suite| &suite.packages);
+    for package in checked.filter(|package| package.has_kernels()) {
+        for file in package.ptx() {
             let ptx = fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
-            sources.push((package, file, ptx));
+            sources.push((package, ptx));
         }
     }
-    let linted = parallel::each(&sources, |(_, _, ptx)| ptx.len(), |(_, _, ptx)| lint::check(ptx, &Rules::of(ptx)));
+    let linted = parallel::each(&sources, |(_, ptx)| ptx.len(), |(_, ptx)| lint::check(ptx, &Rules::of(ptx)));
     let (mut work, mut faults) = (Vec::new(), Vec::new());
-    for ((package, file, ptx), findings) in sources.iter().zip(linted) {
+    for ((package, ptx), findings) in sources.iter().zip(linted) {
         faults.extend(findings.iter().map(|finding| format!("{}: {finding}", package.name)));
-        let (rules, folder, entries) = (Rules::of(ptx), file.with_file_name("sass"), entries(ptx));
-        ptxas::sweep(&folder, &entries)?;
-        work.extend(entries.into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), folder: folder.clone(), entry }));
+        let rules = Rules::of(ptx);
+        work.extend(entries(ptx).into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), entry }));
     }
-    let assemble = |work: &Work<'_>| ptxas::assemble(&assembler, &work.entry, &work.rules, &work.folder);
+    let folder = target().join("maco/sass");
+    ptxas::sweep(&folder)?;
+    let assemble = |work: &Work<'_>| ptxas::assemble(&assembler, &work.entry, &work.rules, &folder);
     let assembled = parallel::each(&work, |work| work.entry.ptx.len(), assemble);
-    println!("{:<52} {:>9} {:>6} {:>6}", "entry", "registers", "stack", "spills");
+    println!("{:<52} {:>9} {:>6} {:>6} {:>8}", "entry", "registers", "stack", "spills", "ptxas, s");
     for (Work { package, .. }, assembled) in work.iter().zip(assembled) {
         let assembled = assembled?.ok_or_else(|| {
             Failure::Text(format!("{} is too old for this PTX; set MACO_PTXAS to one of CUDA 12.6 or newer", assembler.display()))
         })?;
         // Panic functions are functions too; only entries have registers.
         for usage in assembled.usage.iter().filter(|usage| usage.registers > 0) {
-            println!("{:<52} {:>9} {:>6} {:>6}", usage.function, usage.registers, usage.stack, usage.spills);
+            let Usage { function, registers, stack, spills } = usage;
+            println!("{function:<52} {registers:>9} {stack:>6} {spills:>6} {:>8.1}", assembled.seconds);
         }
         faults.extend(assembled.findings.iter().map(|finding| format!("{package}: {finding}")));
     }

@@ -1,7 +1,6 @@
 //! What only the assembler knows: registers, spills, tensor-core instructions that it serialises.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maco_build::parallel;
 use maco_build::ptx::split::Entry;
@@ -17,9 +16,9 @@ pub fn nothing_spills(out: &str) {
     let Some(program) = ptxas::find(&target.join("maco")) else {
         return left_out("registers and spills", "no ptxas; set MACO_PTXAS, or run `cargo xtask lint`");
     };
-    let directory = Directory::new();
+    let folder = target.join("maco/sass");
     let entries: Vec<Entry> = entries.into_iter().map(|entry| Entry { name: entry.name, ptx: entry.text }).collect();
-    let assemble = |entry: &Entry| ptxas::assemble(&program, entry, &Rules::default(), &directory.0);
+    let assemble = |entry: &Entry| ptxas::assemble(&program, entry, &Rules::default(), &folder);
     for (entry, assembled) in entries.iter().zip(parallel::each(&entries, |entry| entry.ptx.len(), assemble)) {
         let Some(assembled) = assembled.unwrap_or_else(|error| panic!("`{}`: {error}", entry.name)) else {
             return left_out("registers and spills", "this ptxas is too old for the PTX");
@@ -30,22 +29,5 @@ pub fn nothing_spills(out: &str) {
             // 384 threads and 65,536 registers, handed out by eights.
             assert!(usage.registers <= 168, "`{}` uses {} registers", entry.name, usage.registers);
         }
-    }
-}
-
-/// A directory that goes away.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn new() -> Directory {
-        let path = std::env::temp_dir().join(format!("maco-golden-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a temporary directory");
-        Directory(path)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,0 +1,5 @@
+//! What a user has: see the manifest.
+pub mod kernels;
+
+/// Where the build script left the device code.
+pub const OUT_DIR: &str = env!("OUT_DIR");
