@@ -48,7 +48,7 @@ pub fn write_traces(
 }
 
 /// Of plans that are measured beside launches of kernels: plain launches, as those are. Cooperative ones, the default, begin together or not at
-/// all, and each takes a microsecond longer (docs/decisions/0024-dependent-launches.md).
+/// all, and each takes a microsecond longer (docs/decisions/0024-programmatic-dependent-launch-by-default.md).
 pub fn options() -> maco::PlanOptions {
     maco::PlanOptions::new().cooperative(false)
 }

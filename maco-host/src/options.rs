@@ -141,7 +141,7 @@ impl PlanOptions {
     /// Whether schedulers push tasks that lack only the end of one that runs, which halves the way from one task to the next; by default they push
     /// none before it is ready. Results are the same. Without it, a critical chain beside 50,000 tasks that nobody waits for takes at most three times as
     /// long as alone (one scheduler, on a GPU); with it that bound is not kept: 7.4 times as long was measured, because alone the chain has become
-    /// faster and beside the others it has not (`docs/decisions/0018`).
+    /// faster and beside the others it has not (`docs/decisions/0018-schedulers-push-tasks-before-they-are-ready.md`).
     #[must_use]
     pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
         self.look_ahead = look_ahead;

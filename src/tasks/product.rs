@@ -5,7 +5,7 @@
 //!
 //! `.first(..)` is applied to the elements of the first factor before they are multiplied, and rounded to what it holds: `linear(x, w, y).first(silu)` is
 //! `silu(x, h)` and `linear(h, w, y)`, to the same bits, without `h`. Each task maps what it loads, so that what many tiles of columns read is mapped many
-//! times: of few rows that spares a step, of 128 and more the task in front is faster (docs/decisions/0038-first-factors.md). With it a call has no form for few rows.
+//! times: of few rows that spares a step, of 128 and more the task in front is faster (docs/decisions/0038-elementwise-prologue-on-operand-a.md). With it a call has no form for few rows.
 //!
 //! Both factors hold the same of `bf16`, `f16` and `f32`. The result, and each operand, may hold another of the three: `linear(x, w, y)` of `bf16` with a
 //! `y` of `f32` stores sums as they are, and one of `f32` with a `y` of `bf16` rounds once. A [`task_set!`](crate::task_set) has results of the

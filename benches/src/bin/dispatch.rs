@@ -215,7 +215,7 @@ impl Bench {
     }
 
     /// The same chain through a scheduler CTA, which chooses the workers. Who wants short hops asks for [`PlanOptions::look_ahead`]; without it, the
-    /// default, a long chain beside a large fan is what a scheduler is good for (docs/decisions/0018-schedulers-look-ahead.md).
+    /// default, a long chain beside a large fan is what a scheduler is good for (docs/decisions/0018-schedulers-push-tasks-before-they-are-ready.md).
     fn hop_scheduler(&mut self, pairs: usize, look_ahead: bool) -> anyhow::Result<Vec<Row>> {
         let bar = progress(pairs.min(8));
         let mut slopes_of = [Vec::new(), Vec::new()];

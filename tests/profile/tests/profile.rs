@@ -10,7 +10,7 @@ use maco::{Device, Plan, PlanOptions, Schedule, Tensor, bf16};
 use profiled::kernels::{LINKS, chain, layers};
 
 /// Nanoseconds by which the clocks of two multiprocessors may differ: two ticks of the slowest global timer that is known,
-/// and more than clocks of one go unevenly in a launch of half a millisecond (docs/decisions/0007-profiler.md).
+/// and more than clocks of one go unevenly in a launch of half a millisecond (docs/decisions/0007-profiling-is-a-separate-device-build.md).
 const APART: u64 = 2_100;
 
 fn apart(device: &Device) -> u64 {
