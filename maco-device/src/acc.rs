@@ -6,7 +6,7 @@
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;
 
-use crate::multiplicand::{AccElement, HalfMultiplicand, Multiplicand};
+use crate::operand_type::{AccElement, HalfMultiplicand, Multiplicand};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::products::Registers;
 use crate::swizzle::{Along, Swizzled};
