@@ -9,8 +9,8 @@ use crate::acc::{Acc, Fragments};
 use crate::operand_type::{AccElement, Multiplicand, Products};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::{
-    products::{Instruction, Registers},
     wgmma,
+    wgmma_types::{Instruction, Registers},
 };
 use crate::swizzle::Factor;
 use crate::warpgroup::Warpgroup;
