@@ -19,11 +19,11 @@ pub const CONTROL_BYTES: u32 = 3 * 1024;
 /// Dynamic shared memory of a worker CTA.
 pub const SHARED_BYTES: u32 = PAGES * PAGE_BYTES + STAGING_BYTES + CONTROL_BYTES;
 /// Where the seed of delays lies in shared memory: its last word.
-pub const SEED: u32 = SHARED_BYTES - 4;
+pub const DELAY_SEED: u32 = SHARED_BYTES - 4;
 /// Where it lies, with delays, how often each warp has asked whether to sleep: a word a warp. These are words of who records, which nobody does with delays.
-pub const DRAWN: u32 = SEED - 124;
+pub const DELAY_COUNTS: u32 = DELAY_SEED - 124;
 /// Shared memory that a scheduler CTA has for its own: all but control.
-pub const OWN_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
+pub const SCHEDULER_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
 /// Tasks a worker keeps in flight: descriptors prefetched, loads ahead, signals behind.
 pub const SLOTS: u32 = 8;
 /// Entries of a list that a worker may fetch beyond its end.
@@ -42,9 +42,9 @@ pub const PANEL_ROWS: u32 = PAGE_BYTES / ROW_BYTES;
 
 /// Boxes of weights that stream, of two-byte elements: so many rows of pieces of [`PIECE`] columns, as they lie in a stage. Their tensor maps are those of pieces
 /// × pieces in a row × rows, without a swizzle.
-pub const STREAMED_ROWS: u32 = 8;
-/// See [`STREAMED_ROWS`].
-pub const STREAMED_PIECES: u32 = 4;
+pub const WEIGHT_BOX_ROWS: u32 = 8;
+/// See [`WEIGHT_BOX_ROWS`].
+pub const WEIGHT_BOX_PIECES: u32 = 4;
 /// Columns of a piece of a row: as many as an axis of a box has at most (CUDA driver API, `cuTensorMapEncodeTiled`).
 pub const PIECE: u32 = 256;
 
@@ -59,32 +59,32 @@ pub const fn columns(bytes: u32) -> u32 {
 pub struct Wait {
     /// Index into the counter bank.
     pub counter: u32,
-    /// Arrivals needed; with [`CARRIED`], nobody waits for them.
+    /// Arrivals needed; with [`IN_BAND_FLAGS`], nobody waits for them.
     pub need: u32,
 }
 
 /// Bit of [`Wait::need`]: what the counter counts comes with flags of its own, which the task polls. The counter only says, if the task does
 /// not end, what it polls for.
-pub const CARRIED: u32 = 1 << 31;
+pub const IN_BAND_FLAGS: u32 = 1 << 31;
 
 /// Elements from one row of a carried tile of `cols` columns to the next, where consumers keep it: a multiple of 64, and if there are more
 /// `rows`, 32 more, so that rows do not meet in the banks of shared memory.
-pub const fn carried_stride(rows: u32, cols: u32) -> u32 {
+pub const fn in_band_stride(rows: u32, cols: u32) -> u32 {
     cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
 }
 
 /// Bytes that consumers need behind a carried tile of `cols` columns, a multiple of eight, to make the norms of its `rows`: the squares of every
 /// eight elements added up, and each row's factor.
-pub const fn norm_bytes(rows: u32, cols: u32) -> u32 {
+pub const fn rmsnorm_bytes(rows: u32, cols: u32) -> u32 {
     rows * (cols / 8 + 1) * 4
 }
 
 /// Bytes that consumers need behind a carried tile to map its values: a task's slot.
-pub const MAP_BYTES: u32 = 256;
+pub const ELEMENTWISE_SLOT_BYTES: u32 = 256;
 
-/// The word of a factor's view that says how it is mapped ([`MAPPED`]): the first entry of the map's scalars in [`Launch::scalars`], and of the
+/// The word of a factor's view that says how it is mapped ([`ELEMENTWISE_PROLOGUE`]): the first entry of the map's scalars in [`Launch::scalars`], and of the
 /// product's tiles the grid axis of their rows, and how many.
-pub const fn mapped(scalar: u16, axis: u8, rows: u8) -> u32 {
+pub const fn elementwise_prologue(scalar: u16, axis: u8, rows: u8) -> u32 {
     (scalar as u32) << 16 | (axis as u32) << 8 | rows as u32
 }
 
@@ -100,8 +100,8 @@ pub const NO_COUNTER: u32 = u32::MAX;
 pub const OP_END: u16 = u16::MAX;
 /// [`Descriptor::op`] of a task without a body (fences in tests and benches).
 pub const OP_NONE: u16 = u16::MAX - 1;
-/// [`Descriptor::op`] of an entry of a static list that stands for tasks to be claimed, see [`Descriptor::drain`].
-pub const OP_DRAIN: u16 = u16::MAX - 2;
+/// [`Descriptor::op`] of an entry of a static list that stands for tasks to be claimed, see [`Descriptor::dynamic`].
+pub const OP_DYNAMIC: u16 = u16::MAX - 2;
 /// [`View::map`] of a view without a tensor map.
 pub const NO_MAP: u32 = u32::MAX;
 /// Bit of [`View::map`]: no task of the graph writes the tensor.
@@ -112,35 +112,35 @@ pub const STAGED: u16 = 1;
 /// [`Descriptor::flags`]: a reader may fetch by TMA what the consumers store.
 pub const READ_BY_TMA: u16 = 2;
 /// [`Descriptor::flags`]: a SIMT task with a prologue, which begins when it is posted and passes its gate itself.
-pub const EARLY: u16 = 32;
-/// [`Descriptor::flags`]: a direct task that writes little, with one signal, [`SOLE`]. Whoever sees that it has ended may send it: twice is once.
-pub const QUICK: u16 = 16;
+pub const EARLY_START: u16 = 32;
+/// [`Descriptor::flags`]: a direct task that writes little, with one signal, [`SINGLE_PRODUCER`]. Whoever sees that it has ended may send it: twice is once.
+pub const IDEMPOTENT_SIGNAL: u16 = 16;
 /// [`Descriptor::flags`]: the task writes little, so that what counts is when it begins: its consumers look at counters themselves.
-pub const LIGHT: u16 = 64;
+pub const CONSUMERS_POLL: u16 = 64;
 /// [`Descriptor::flags`]: the parts of its tile run at the same time, as far as the plan can tell.
-pub const TOGETHER: u16 = 128;
+pub const CONCURRENT_PARTS: u16 = 128;
 /// [`Descriptor::flags`]: rows of an operand come through the ring as they lie in memory, or pages of it are scratch of the body; results do
 /// not.
-pub const STREAMED: u16 = 256;
+pub const BULK_ROWS: u16 = 256;
 /// [`Descriptor::flags`]: what is streamed or staged is written by no task of the graph, so that it is loaded before the task may run; or there
 /// is nothing to load.
-pub const PRELOADED: u16 = 512;
+pub const LOAD_BEFORE_WAIT: u16 = 512;
 /// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is the norm of what its view names. The weights are the last of
 /// the call's [`OPERANDS`] views, which has [`View::map`] for what is added to the mean square.
-pub const NORMED: u16 = 1024;
+pub const RMSNORM_PROLOGUE: u16 = 1024;
 /// [`Descriptor::flags`]: the factor that is multiplied with what is streamed is mapped first, value by value. The last of the call's [`OPERANDS`] views is
-/// the factor's own, which has [`View::map`] for the instance that maps, and [`View::col_stride`] for what [`mapped`] says.
-pub const MAPPED: u16 = 1 << 15;
+/// the factor's own, which has [`View::map`] for the instance that maps, and [`View::col_stride`] for what [`elementwise_prologue`] says.
+pub const ELEMENTWISE_PROLOGUE: u16 = 1 << 15;
 /// [`Descriptor::flags`]: a staged task that waits for a factor, and another that it multiplies is written by no task of the graph: what the ring has room
 /// for of that one is loaded before the task may run.
-pub const WEIGHTED: u16 = 2048;
+pub const LOAD_CONSTANT_OPERAND_EARLY: u16 = 2048;
 /// [`Descriptor::flags`]: a SIMT body of one warp. In a slot of its own, a worker's `n`-th, it is run by consumer warp `n % 8`, and otherwise as any task; see
-/// also [`RUN`].
-pub const NARROW: u16 = 4096;
-/// [`Descriptor::flags`], with [`NARROW`]: an entry of a list that stands for several tasks of a call, see [`Descriptor::run`]. It waits for nothing and signals
+/// also [`WARP_TASK_BATCH`].
+pub const WARP_TASK: u16 = 4096;
+/// [`Descriptor::flags`], with [`WARP_TASK`]: an entry of a list that stands for several tasks of a call, see [`Descriptor::batch`]. It waits for nothing and signals
 /// nothing: the warps do so by themselves, for each of the tasks.
-pub const RUN: u16 = 8192;
-/// [`Descriptor::flags`] of a slot, with [`NARROW`]: the task was pushed before it is ready. Its first wait is for the number of tasks that a worker has ended, and its
+pub const WARP_TASK_BATCH: u16 = 8192;
+/// [`Descriptor::flags`] of a slot, with [`WARP_TASK`]: the task was pushed before it is ready. Its first wait is for the number of tasks that a worker has ended, and its
 /// warp waits.
 pub const UNREADY: u16 = 16384;
 /// [`Descriptor::flags`], a fault for tests: one consumer warp does not arrive at the end of the task.
@@ -149,7 +149,7 @@ pub const LOST_ARRIVE: u16 = 4;
 pub const EXTRA_BYTES: u16 = 8;
 
 /// Bit of a signal: the counter has no other producer, so that a store of 1 does.
-pub const SOLE: u32 = 1 << 31;
+pub const SINGLE_PRODUCER: u32 = 1 << 31;
 /// With schedulers a signal is a *route*: bit 31, the task's own scheduler gets a credit back; above [`ROUTE_SHIFT`], the scheduler;
 /// below, its number of the counter plus 1, or 0 for none.
 pub const CREDIT: u32 = 1 << 31;
@@ -174,8 +174,8 @@ pub const LOST_PUSH: u32 = 1 << 31;
 /// See [`Descriptor::split`].
 pub const PARTS_SHIFT: u32 = 8;
 
-/// Most tasks of a [`RUN`]. Longer ones would be given back later, and the next call's run would come into its slot later.
-pub const LONGEST_RUN: u32 = 32;
+/// Most tasks of a [`WARP_TASK_BATCH`]. Longer ones would be given back later, and the next call's run would come into its slot later.
+pub const MAX_WARP_TASK_BATCH: u32 = 32;
 
 /// One task, 64 bytes. Indices only: no pointers.
 #[repr(C, align(64))]
@@ -185,9 +185,9 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`STREAMED`], [`PRELOADED`], [`WEIGHTED`], [`NORMED`], [`MAPPED`], [`READ_BY_TMA`], [`EARLY`], [`LIGHT`], [`QUICK`], [`TOGETHER`], [`NARROW`], [`RUN`], faults.
+    /// [`STAGED`], [`BULK_ROWS`], [`LOAD_BEFORE_WAIT`], [`LOAD_CONSTANT_OPERAND_EARLY`], [`RMSNORM_PROLOGUE`], [`ELEMENTWISE_PROLOGUE`], [`READ_BY_TMA`], [`EARLY_START`], [`CONSUMERS_POLL`], [`IDEMPOTENT_SIGNAL`], [`CONCURRENT_PARTS`], [`WARP_TASK`], [`WARP_TASK_BATCH`], faults.
     pub flags: u16,
-    /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`]. Of [`Descriptor::drain`] how many tasks a
+    /// The consumers begin after the worker's own task so many places before; 0 for none, below [`SLOTS`]. Of [`Descriptor::dynamic`] how many tasks a
     /// worker may have claimed and not ended, at most [`SLOTS`].
     pub after: u16,
     /// Start of the overflow in [`Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
@@ -235,17 +235,17 @@ impl Descriptor {
 
     /// The entry at which a worker claims tasks until none is left: ticket `n`, drawn from word `ticket` of the counter bank, is for
     /// descriptor `first + n`; there are `tasks` of them, of which it may have claimed `ahead` and not ended them.
-    pub const fn drain(ticket: u32, tasks: u32, first: u32, ahead: u16) -> Descriptor {
-        Descriptor { op: OP_DRAIN, after: ahead, coord: [ticket, tasks, first], ..Descriptor::END }
+    pub const fn dynamic(ticket: u32, tasks: u32, first: u32, ahead: u16) -> Descriptor {
+        Descriptor { op: OP_DYNAMIC, after: ahead, coord: [ticket, tasks, first], ..Descriptor::END }
     }
 
-    /// The entry for `tasks` [`NARROW`] tasks of one call, the descriptors from `at` on, of which the first one is this: the tasks that consumer warps take, each
+    /// The entry for `tasks` [`WARP_TASK`] tasks of one call, the descriptors from `at` on, of which the first one is this: the tasks that consumer warps take, each
     /// every eighth one, in this order.
-    pub const fn run(&self, at: u32, tasks: u32) -> Descriptor {
+    pub const fn batch(&self, at: u32, tasks: u32) -> Descriptor {
         Descriptor {
             op: self.op,
             scalar: self.scalar,
-            flags: self.flags | RUN,
+            flags: self.flags | WARP_TASK_BATCH,
             views: self.views,
             coord: [at, tasks, 0],
             task: self.task,
@@ -256,7 +256,7 @@ impl Descriptor {
 
 /// Tasks that lie before the launch record, for each CTA, the last one's first: those that a worker begins with, as they lie in a slot (`Slot`), if they wait for
 /// nothing. Behind the last one is an entry that is no task: the list's first one if that is a drain, of which each worker has been dealt its task, else [`OP_END`].
-pub const FIRST: u32 = 2;
+pub const INITIAL_TASKS: u32 = 2;
 
 /// Wait for the rows of a tensor that another one names: eight words of [`Launch::overflow`].
 ///
@@ -300,10 +300,10 @@ pub struct View {
     pub cols: u32,
     /// Elements from one row to the next.
     pub row_stride: u32,
-    /// Elements from one column to the next; 1 unless transposed. Of a factor that is mapped: see [`MAPPED`].
+    /// Elements from one column to the next; 1 unless transposed. Of a factor that is mapped: see [`ELEMENTWISE_PROLOGUE`].
     pub col_stride: u32,
     /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many these have. Of the last view
-    /// of a task that is [`NORMED`] or [`MAPPED`]: a multiple of eight above 0, which no others have.
+    /// of a task that is [`RMSNORM_PROLOGUE`] or [`ELEMENTWISE_PROLOGUE`]: a multiple of eight above 0, which no others have.
     pub plane_stride: u32,
     /// Index into [`Launch::maps`] and [`UNWRITTEN`], or `NO_MAP`. Of the weights of a norm: what is added to the mean square, the bits of an `f32`. Of a factor
     /// that is mapped: the instance.
@@ -336,8 +336,8 @@ pub struct Launch {
     pub state: u64,
     /// [`BlackBox`] in pinned host memory (device address).
     pub black_box: u64,
-    /// `[Share; schedulers]`
-    pub shares: u64,
+    /// `[SchedulerPartition; schedulers]`
+    pub partitions: u64,
     /// `[u32; workers * INBOX_WORDS]`, then `[u32; schedulers * workers * MAILBOX]`; between launches all places are 0.
     pub rings: u64,
     /// Words of one counter bank, a multiple of 32: counters, then the tickets of drains. With schedulers, who count the arrivals themselves:
@@ -369,14 +369,14 @@ pub struct Launch {
     /// `[f32]`: partial sums of tiles that several tasks make, chunk after chunk.
     pub partials: u64,
     /// `[u32]`, one per chunk of `partials`; used is that of each tile's first chunk: parts that have arrived, and owners that have left, 0
-    /// between launches ([`crate::protocol::Part`]).
+    /// between launches ([`crate::protocol::SplitKPart`]).
     pub arrived: u64,
-    /// Temps whose elements, of two bytes, carry flags: [`Launch::carried_bytes`] of them.
-    pub carried: u64,
+    /// Temps whose elements, of two bytes, carry flags: [`Launch::in_band_bytes`] of them.
+    pub in_band: u64,
     /// `[u32]`, one per element of `carried`, in the same order: its bits, and above them what [`epoch`] says of the launch that wrote them.
-    pub words: u64,
+    pub in_band_words: u64,
     /// Bytes of `carried`, gaps between tensors included; 0 for none.
-    pub carried_bytes: u32,
+    pub in_band_bytes: u32,
     /// Explicit padding.
     pub reserved: u32,
 }
@@ -467,7 +467,7 @@ pub const PUSHED: u32 = 2;
 /// shared memory. See [`crate::protocol::Layout`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct SchedulerPartition {
     /// `[u32]` at a 16-byte boundary.
     pub image: u64,
     /// `[u32]` of the same length, or 0.
@@ -492,11 +492,11 @@ pub const MAX_EXECUTORS: u32 = LAUNCH / 2 - 1;
 /// What executor `executor` of `executors` adds when it enters a launch, and when it leaves: one, and the first of them what is missing to
 /// [`LAUNCH`]. So nobody has to be the last: the number above counts on by itself, and again from 0 behind 65,535, where words of carried temps
 /// ([`epoch`]) and parities do not notice.
-pub const fn share(executor: u32, executors: u32) -> u32 {
+pub const fn arrival_increment(executor: u32, executors: u32) -> u32 {
     if executor == 0 { LAUNCH - (executors - 1) } else { 1 }
 }
 
-/// How many of `executors` have added their [`share`] to the lower half of a word.
+/// How many of `executors` have added their [`arrival_increment`] to the lower half of a word.
 pub const fn entered(word: u32, executors: u32) -> u32 {
     let sum = word % LAUNCH;
     if sum > MAX_EXECUTORS { sum - (LAUNCH - executors) } else { sum }
@@ -506,7 +506,7 @@ pub const fn entered(word: u32, executors: u32) -> u32 {
 #[repr(C, align(128))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State {
-    /// Launches that have ended, as a number of 16 bits above those who have left the one that runs: see [`share`]. Its parity chooses the
+    /// Launches that have ended, as a number of 16 bits above those who have left the one that runs: see [`arrival_increment`]. Its parity chooses the
     /// counter bank.
     pub left: u32,
     /// Not 0: aborted, until `recover`.
@@ -579,7 +579,7 @@ const _: () = {
     assert!(size_of::<Launch>() == 176 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<Record>() == 16);
     assert!(size_of::<Profile>() == 64);
-    assert!(size_of::<Share>() == 40);
+    assert!(size_of::<SchedulerPartition>() == 40);
     assert!(size_of::<Indirect>() == 32);
     assert!(size_of::<State>() == 128);
     assert!(size_of::<BlackBox>() == 64);
@@ -593,13 +593,13 @@ mod tests {
     #[test]
     fn shares_make_a_launch() {
         for executors in [1, 2, 3, 132, 140, MAX_EXECUTORS] {
-            let all: u32 = (0..executors).map(|executor| share(executor, executors)).sum();
+            let all: u32 = (0..executors).map(|executor| arrival_increment(executor, executors)).sum();
             assert_eq!(all, LAUNCH, "{executors} executors");
             // As long as one is missing, with and without the first one.
             for others in [0, 1, executors / 2, executors - 1].into_iter().filter(|&others| others < executors) {
                 assert_eq!(entered(others, executors), others);
                 if others + 1 < executors {
-                    assert_eq!(entered(share(0, executors) + others, executors), others + 1);
+                    assert_eq!(entered(arrival_increment(0, executors) + others, executors), others + 1);
                 }
             }
         }

@@ -6,9 +6,9 @@
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;
 
-use crate::multiplicand::{AccElement, HalfMultiplicand, Multiplicand};
+use crate::operand_type::{AccElement, HalfMultiplicand, Multiplicand};
 #[cfg(target_arch = "nvptx64")]
-use crate::ptx::products::Registers;
+use crate::ptx::wgmma_types::Registers;
 use crate::swizzle::{Along, Swizzled};
 use crate::warpgroup::Warpgroup;
 
@@ -65,8 +65,8 @@ impl<T: AccElement, const N: usize> Acc<T, N> {
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
         unrolled!(Self::REGISTERS.div_ceil(2), |PAIR| {
-            crate::ptx::products::settle(&mut self.registers[2 * PAIR]);
-            crate::ptx::products::settle(&mut self.registers[2 * PAIR + 1]);
+            crate::ptx::wgmma_types::settle(&mut self.registers[2 * PAIR]);
+            crate::ptx::wgmma_types::settle(&mut self.registers[2 * PAIR + 1]);
         });
     }
 
@@ -256,10 +256,10 @@ impl<T: Multiplicand, const STEPS: usize> Fragments<T, STEPS> {
             let mut words = words;
             // Behind the waits so far: nothing may write registers that an earlier product still reads.
             unrolled!(STEPS, |STEP| {
-                crate::ptx::products::settle(&mut words[STEP][0]);
-                crate::ptx::products::settle(&mut words[STEP][1]);
-                crate::ptx::products::settle(&mut words[STEP][2]);
-                crate::ptx::products::settle(&mut words[STEP][3]);
+                crate::ptx::wgmma_types::settle(&mut words[STEP][0]);
+                crate::ptx::wgmma_types::settle(&mut words[STEP][1]);
+                crate::ptx::wgmma_types::settle(&mut words[STEP][2]);
+                crate::ptx::wgmma_types::settle(&mut words[STEP][3]);
             });
             Fragments { words, element: PhantomData }
         }

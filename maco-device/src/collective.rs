@@ -8,7 +8,7 @@ use crate::cta::Simt;
 use crate::exchange::{Exchange, across};
 use crate::math;
 #[cfg(target_arch = "nvptx64")]
-use crate::role::narrow::Narrow;
+use crate::role::warp_task::WarpTask;
 
 /// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
 ///
@@ -100,13 +100,13 @@ pub struct SimtWarp<'a> {
     warp: Warp<'a>,
     /// Who waits.
     #[cfg(target_arch = "nvptx64")]
-    role: &'a mut Narrow,
+    role: &'a mut WarpTask,
 }
 
 impl<'a> SimtWarp<'a> {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    pub(crate) fn new(role: &'a mut Narrow) -> Self {
+    pub(crate) fn new(role: &'a mut WarpTask) -> Self {
         SimtWarp { warp: Warp::of_thread(), role }
     }
 
@@ -159,21 +159,21 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
     pub fn fold(&mut self, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         #[cfg(target_arch = "nvptx64")]
         {
-            use crate::role::arena::{Arena, WARPS};
-            let arena = Arena(crate::ptx::special::shared_base());
+            use crate::role::shared_memory::{SharedMemory, WARPS};
+            let smem = SharedMemory(crate::ptx::special::shared_base());
             let warp = self.warp();
             let (first, mut total) = (warp.lane == 0, warp.fold(value, &combine));
             // All have read the totals of the call before, also in another body.
             self.sync();
             if first {
-                // SAFETY: a word of the arena, this warp's own.
-                unsafe { crate::ptx::memory::store_shared(arena.total(self.thread / 32), total.to_bits()) };
+                // SAFETY: a word of shared memory, this warp's own.
+                unsafe { crate::ptx::memory::store_shared(smem.total(self.thread / 32), total.to_bits()) };
             }
             self.sync();
             let mut other = 0;
             while other < WARPS {
-                // SAFETY: a word of the arena, which is not written before all threads have come to the next call.
-                let value = f32::from_bits(unsafe { crate::ptx::memory::load_shared(arena.total(other)) });
+                // SAFETY: a word of shared memory, which is not written before all threads have come to the next call.
+                let value = f32::from_bits(unsafe { crate::ptx::memory::load_shared(smem.total(other)) });
                 total = if other == 0 { value } else { combine(total, value) };
                 other += 1;
             }

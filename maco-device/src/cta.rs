@@ -6,11 +6,11 @@ use crate::collective::SimtWarp;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Epilogue, Identity};
 use crate::hardware::scratch;
-use crate::norm;
+use crate::rmsnorm;
 use crate::role::Role;
 use crate::role::gate::Gate;
 use crate::row::{RowInputs, RowOutputs};
-use crate::split::Split;
+use crate::split_k::SplitK;
 use crate::task::Task;
 use crate::tile::{Inputs, MmaOperand, Tile};
 
@@ -86,10 +86,10 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 pub(crate) fn poll(mut condition: impl FnMut() -> bool) -> bool {
-    let arena = crate::role::arena::Arena(crate::ptx::special::shared_base());
+    let smem = crate::role::shared_memory::SharedMemory(crate::ptx::special::shared_base());
     loop {
         let holds = condition();
-        if holds || arena.halted() >= crate::role::arena::FALL_THROUGH {
+        if holds || smem.halted() >= crate::role::shared_memory::FALL_THROUGH {
             return holds;
         }
     }
@@ -116,8 +116,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// Read anew wherever it is needed: a register across all steps is worth more.
     #[inline(always)]
-    fn split(&self) -> Split {
-        self.task.split()
+    fn split_k(&self) -> SplitK {
+        self.task.split_k()
     }
 
     /// A new accumulator, all zero.
@@ -142,7 +142,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     ) -> Steps {
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 || a.plane < 0 || b.plane < 0 { 1 } else { steps };
-        let split = self.split();
+        let split = self.split_k();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };
         Steps { first, next: 0, count: self.role.steps(a.view.map, b.view.map, end - first) }
     }
@@ -164,7 +164,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// one tile, they do that when all parts are there.
     #[inline(always)]
     pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
-        let split = self.split();
+        let split = self.split_k();
         self.role.store::<T, T::Result<E>, I, J>(acc.0, y.of(), split, self.task);
     }
 
@@ -271,7 +271,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         epsilon: f32,
     ) {
         let (role, task) = self.operation();
-        role.rows((x, weight), y, task, |(x, weight), y| norm::row(x, weight, y, epsilon));
+        role.rows((x, weight), y, task, |(x, weight), y| rmsnorm::row(x, weight, y, epsilon));
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
@@ -294,8 +294,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
     ) {
-        if let Some(share) = self.operation().0.share() {
-            share.blocks(inputs, y, f);
+        if let Some(consumer) = self.operation().0.simt_consumer() {
+            consumer.blocks(inputs, y, f);
         }
     }
 
@@ -323,8 +323,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         name: impl Fn(&X::Readers, i32) -> i32,
         f: impl Fn(&X::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
     ) {
-        if let Some(share) = self.operation().0.share() {
-            share.pairs_of_blocks(inputs, y, name, f);
+        if let Some(consumer) = self.operation().0.simt_consumer() {
+            consumer.pairs_of_blocks(inputs, y, name, f);
         }
     }
 
@@ -339,8 +339,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         count: u32,
         f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
     ) {
-        if let Some(share) = self.operation().0.share() {
-            share.sums(terms, x, y, count, f);
+        if let Some(consumer) = self.operation().0.simt_consumer() {
+            consumer.sums(terms, x, y, count, f);
         }
     }
 
@@ -348,8 +348,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// none names stays.
     #[inline(always)]
     pub fn scatter<E: Element, const I: usize>(&mut self, ids: Tile<u32, I, 0>, x: Tile<E, I, 0>, y: Tile<E, I, 0>) {
-        if let Some(share) = self.operation().0.share() {
-            share.scatter(ids, x, y);
+        if let Some(consumer) = self.operation().0.simt_consumer() {
+            consumer.scatter(ids, x, y);
         }
     }
 
@@ -364,8 +364,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.
     #[inline(always)]
     pub fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
-        if let Some(share) = self.operation().0.share() {
-            share.index_add(ids, x, y, |y, x| y + x);
+        if let Some(consumer) = self.operation().0.simt_consumer() {
+            consumer.index_add(ids, x, y, |y, x| y + x);
         }
     }
 

@@ -2,11 +2,11 @@
 
 #[cfg(target_arch = "nvptx64")]
 use crate::exchange::Exchange;
-#[cfg(target_arch = "nvptx64")]
-use crate::halves;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
-use crate::ragged;
+#[cfg(target_arch = "nvptx64")]
+use crate::lane_pairs;
+use crate::unaligned;
 
 pub use half::{bf16, f16};
 
@@ -121,12 +121,12 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
     /// # Safety
     /// `at` is valid for writes of eight elements and aligned to 16 bytes.
     unsafe fn put(at: *mut Self, eight: Self::Eight);
-    /// Whether [`Element::spread`] takes blocks of lanes in the order of `halves::block`, not one behind the other.
+    /// Whether [`Element::spread`] takes blocks of lanes in the order of `lane_pairs::block`, not one behind the other.
     const SPREADS: bool = false;
     /// Writes a block of each lane of a warp, which together are all from `at` on.
     ///
     /// # Safety
-    /// Called by all lanes of the warp with the same `at`, which is valid for writes of `halves::ELEMENTS` elements and aligned to 16 bytes.
+    /// Called by all lanes of the warp with the same `at`, which is valid for writes of `lane_pairs::ELEMENTS` elements and aligned to 16 bytes.
     #[inline(always)]
     unsafe fn spread(at: *mut Self, lane: u32, eight: Self::Eight) {
         // SAFETY: passed on from the caller.
@@ -306,28 +306,30 @@ unsafe fn set_words(at: *mut u32, words: [u32; 4]) {
 }
 
 /// # Safety
-/// As [`ragged::gather`].
+/// As [`unaligned::gather`].
 #[inline(always)]
-unsafe fn gather<const HERE: bool, const BYTES: u32>(at: u64, step: u64, from: u32, to: u32) -> ragged::Words {
+unsafe fn gather<const HERE: bool, const BYTES: u32>(at: u64, step: u64, from: u32, to: u32) -> unaligned::Words {
     // SAFETY: passed on from the caller.
-    unsafe { if HERE { ragged::gather_here::<BYTES>(at, step, from, to) } else { ragged::gather::<BYTES>(at, step, from, to) } }
+    unsafe { if HERE { unaligned::gather_here::<BYTES>(at, step, from, to) } else { unaligned::gather::<BYTES>(at, step, from, to) } }
 }
 
 /// # Safety
-/// As [`ragged::scatter`].
+/// As [`unaligned::scatter`].
 #[inline(always)]
-unsafe fn scatter<const HERE: bool, const BYTES: u32>(at: u64, step: u64, count: u32, words: ragged::Words) {
+unsafe fn scatter<const HERE: bool, const BYTES: u32>(at: u64, step: u64, count: u32, words: unaligned::Words) {
     // SAFETY: passed on from the caller.
-    unsafe { if HERE { ragged::scatter_here::<BYTES>(at, step, count, words) } else { ragged::scatter::<BYTES>(at, step, count, words) } }
+    unsafe {
+        if HERE { unaligned::scatter_here::<BYTES>(at, step, count, words) } else { unaligned::scatter::<BYTES>(at, step, count, words) }
+    }
 }
 
 #[inline(always)]
-fn split((low, high): ragged::Words) -> [u32; 4] {
+fn split((low, high): unaligned::Words) -> [u32; 4] {
     [low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32]
 }
 
 #[inline(always)]
-fn join(w: [u32; 4]) -> ragged::Words {
+fn join(w: [u32; 4]) -> unaligned::Words {
     (u64::from(w[0]) | u64::from(w[1]) << 32, u64::from(w[2]) | u64::from(w[3]) << 32)
 }
 
@@ -479,14 +481,14 @@ macro_rules! four_bytes {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn spread(at: *mut Self, lane: u32, w: [u32; 8]) {
-                let given = halves::given(lane, w);
+                let given = lane_pairs::given(lane, w);
                 let got = [given[0].of_lane(1), given[1].of_lane(1), given[2].of_lane(1), given[3].of_lane(1)];
-                let (first, second) = halves::stored(lane, w, got);
+                let (first, second) = lane_pairs::stored(lane, w, got);
                 let at = at.wrapping_add(4 * lane as usize);
                 // SAFETY: passed on from the caller: each lane's 16 bytes of either half.
                 unsafe {
                     set_words(at.cast(), first);
-                    set_words(at.wrapping_add(halves::ELEMENTS as usize / 2).cast(), second);
+                    set_words(at.wrapping_add(lane_pairs::ELEMENTS as usize / 2).cast(), second);
                 }
             }
             #[inline(always)]

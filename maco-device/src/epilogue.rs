@@ -79,7 +79,7 @@ pub trait Epilogue {
     /// Applies it to value `at`.
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32;
     /// Whether the first factor is mapped: `.first(..)`.
-    const MAPS: bool = false;
+    const MAPS_OPERAND_A: bool = false;
     /// What maps an element of the first factor; `source` has the epilogue's scalars.
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
@@ -187,7 +187,7 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
         T::apply::<S>(value, operands, at)
     }
-    const MAPS: bool = T::MAPS;
+    const MAPS_OPERAND_A: bool = T::MAPS_OPERAND_A;
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         T::first(source)
@@ -210,7 +210,7 @@ impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
         T::apply::<S>(value, operands, at)
     }
-    const MAPS: bool = true;
+    const MAPS_OPERAND_A: bool = true;
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         let operands = M::read(source);
@@ -268,7 +268,7 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32 {
         T::apply::<S>(value, operands, at)
     }
-    const MAPS: bool = T::MAPS;
+    const MAPS_OPERAND_A: bool = T::MAPS_OPERAND_A;
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         T::first(source)

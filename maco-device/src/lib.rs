@@ -16,29 +16,29 @@ pub mod task;
 pub mod tile;
 
 mod acc;
+mod argmax;
 mod collective;
 mod cta;
 mod epilogue;
 mod exchange;
-mod halves;
-mod largest;
+mod lane_pairs;
 #[cfg(target_arch = "nvptx64")]
 mod machine;
-mod mapped;
 mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
-mod multiplicand;
-mod norm;
+mod operand_type;
 mod pipeline;
-mod product;
 mod profile;
-mod ragged;
+mod rmsnorm;
 mod role;
 mod smem;
-mod split;
+mod split_k;
 mod swizzle;
+mod tensor_copies;
+mod unaligned;
 mod warpgroup;
+mod wgmma_queue;
 mod worker;
 
 /// What loader, consumers and store are built on: instructions, or a model of them.
@@ -48,6 +48,7 @@ use model as hardware;
 use ptx as hardware;
 
 pub use acc::{Acc, Fragments};
+pub use argmax::Entry;
 pub use collective::{SimtWarp, Warp, prepared};
 pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
 pub use element::{Element, HalfElement, MmaElement, bf16, f16};
@@ -55,21 +56,20 @@ pub use element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
 pub use epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use exchange::Exchange;
-pub use largest::Entry;
-pub use mapped::{Boxes, Mapped};
 pub use mbarrier::{Mbarrier, Mbarriers};
-pub use multiplicand::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
+pub use operand_type::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
 pub use pipeline::{Consumer, Pipeline, Producer};
-pub use product::{FirstFactor, Queue};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use role::cpu::{Cpu, giving_up};
-pub use role::{Role, Share};
+pub use role::{Role, SimtConsumer};
 pub use row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use smem::{Scratch, Smem};
 pub use swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
-pub use task::{After, All, Callable, Filter, Slot, Task, makes_maps, maps, narrow, products};
+pub use task::{After, All, Callable, Filter, Slot, Task, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+pub use tensor_copies::{Boxes, Mapped};
 pub use tile::{Inputs, Operand, Reader, Tile};
 pub use warpgroup::Warpgroup;
+pub use wgmma_queue::{FirstFactor, Queue};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -2,14 +2,14 @@
 
 use crate::abi::BlackBox;
 use crate::protocol::Machine;
-use crate::ptx::{fence, local, own, shared, special, system, warp};
+use crate::ptx::{cta_scope, fence, gpu_scope, shared, special, sys_scope, warp};
 
 /// A whole warp: lanes vote.
 pub(crate) struct Warp;
 /// A whole warp whose own words are in shared memory, named by 32-bit shared addresses.
 pub(crate) struct SharedWarp;
 /// A whole warp that runs a task by itself.
-pub(crate) struct Narrow;
+pub(crate) struct WarpTask;
 /// One lane of a warp, alone.
 pub(crate) struct Lane;
 
@@ -87,27 +87,27 @@ macro_rules! machine {
             #[inline(always)]
             unsafe fn load(&self, at: *const u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { local::$load(at) }
+                unsafe { gpu_scope::$load(at) }
             }
             #[inline(always)]
             unsafe fn store(&self, at: *mut u32, value: u32) {
                 // SAFETY: passed on from the caller.
-                unsafe { local::store_relaxed(at, value) }
+                unsafe { gpu_scope::store_relaxed(at, value) }
             }
             #[inline(always)]
             unsafe fn add(&self, at: *mut u32, value: u32) {
                 // SAFETY: passed on from the caller.
-                unsafe { local::add_relaxed(at, value) }
+                unsafe { gpu_scope::add_relaxed(at, value) }
             }
             #[inline(always)]
             unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { local::fetch_add_relaxed(at, value) }
+                unsafe { gpu_scope::fetch_add_relaxed(at, value) }
             }
             #[inline(always)]
             unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
                 // SAFETY: passed on from the caller.
-                unsafe { local::compare_exchange(at, expected, new) }
+                unsafe { gpu_scope::compare_exchange(at, expected, new) }
             }
             #[inline(always)]
             fn acquire(&self) {
@@ -133,24 +133,24 @@ macro_rules! machine {
                 let words = at.cast::<u32>();
                 // SAFETY: passed on from the caller; the box is pinned host memory mapped for this GPU.
                 unsafe {
-                    system::store_relaxed(words.add(1), report.worker);
-                    system::store_relaxed(words.add(2), report.sm);
-                    system::store_relaxed(words.add(3), report.task);
-                    system::store_relaxed(words.add(4), report.counter);
-                    system::store_relaxed(words.add(5), report.expected);
-                    system::store_relaxed(words.add(6), report.seen);
-                    system::store_relaxed(words.add(7), report.polls);
-                    system::store_relaxed(words.add(8), report.elapsed_ns as u32);
-                    system::store_relaxed(words.add(9), (report.elapsed_ns >> 32) as u32);
-                    system::store_release(words, report.report);
+                    sys_scope::store_relaxed(words.add(1), report.worker);
+                    sys_scope::store_relaxed(words.add(2), report.sm);
+                    sys_scope::store_relaxed(words.add(3), report.task);
+                    sys_scope::store_relaxed(words.add(4), report.counter);
+                    sys_scope::store_relaxed(words.add(5), report.expected);
+                    sys_scope::store_relaxed(words.add(6), report.seen);
+                    sys_scope::store_relaxed(words.add(7), report.polls);
+                    sys_scope::store_relaxed(words.add(8), report.elapsed_ns as u32);
+                    sys_scope::store_relaxed(words.add(9), (report.elapsed_ns >> 32) as u32);
+                    sys_scope::store_release(words, report.report);
                 }
             }
         }
     };
 }
-machine!(warp Warp, own, load_relaxed, false, ());
-machine!(warp Narrow, own, load_alone, false, warp::give_up());
+machine!(warp Warp, cta_scope, load_relaxed, false, ());
+machine!(warp WarpTask, cta_scope, load_alone, false, warp::give_up());
 machine!(warp SharedWarp, shared, load_relaxed, true, ());
-machine!(Lane, own, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, (), ());
+machine!(Lane, cta_scope, load_relaxed, false, 0, 1, |condition| condition as u32, |value, _from| value, (), ());
 
 const _: () = assert!(core::mem::offset_of!(BlackBox, elapsed_ns) == 32);

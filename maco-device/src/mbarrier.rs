@@ -81,8 +81,8 @@ fn outlive() {
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 fn let_through() -> bool {
-    use crate::role::arena::{Arena, FALL_THROUGH};
-    Arena(crate::ptx::special::shared_base()).halted() >= FALL_THROUGH
+    use crate::role::shared_memory::{FALL_THROUGH, SharedMemory};
+    SharedMemory(crate::ptx::special::shared_base()).halted() >= FALL_THROUGH
 }
 
 /// mbarriers side by side: see [`Simt::mbarriers`].

@@ -9,8 +9,8 @@
 //! consumers, where places are claimed by an addition. What is needed between two notes lies in shared memory, since a register across a task is worth
 //! more than a load.
 
-pub mod alone;
 pub mod served;
+pub mod warp_task;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Recorder;
@@ -19,7 +19,7 @@ use crate::abi::{
     Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
 };
 use crate::hardware::{memory, special, warp};
-use crate::role::arena::{Arena, place};
+use crate::role::shared_memory::{SharedMemory, place};
 
 /// Whether this code notes anything.
 pub const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));
@@ -41,19 +41,19 @@ const TASK: u32 = core::mem::offset_of!(Descriptor, task) as u32;
 /// The first thread that consumes notes for all of them.
 const CONSUMER: u32 = 128;
 
-/// Nothing is noted until [`init`]: part of [`Arena::init`].
+/// Nothing is noted until [`init`]: part of [`SharedMemory::init`].
 ///
 /// # Safety
-/// Nobody uses the arena yet.
+/// Nobody uses shared memory yet.
 #[inline(always)]
-pub unsafe fn clear(arena: Arena) {
+pub unsafe fn clear(smem: SharedMemory) {
     if !ON {
         return;
     }
     let mut word = 0;
     while word < BYTES {
-        // SAFETY: a word of the arena.
-        unsafe { memory::store_shared(arena.profile() + word, 0) };
+        // SAFETY: a word of shared memory.
+        unsafe { memory::store_shared(smem.profile() + word, 0) };
         word += 4;
     }
 }
@@ -61,17 +61,17 @@ pub unsafe fn clear(arena: Arena) {
 /// A launch begins: one thread calls in CTA `block`, before any other notes something, behind [`clear`].
 ///
 /// # Safety
-/// `launch` is live, and nobody uses the arena yet.
+/// `launch` is live, and nobody uses shared memory yet.
 #[inline(always)]
-pub unsafe fn init(arena: Arena, launch: *const Launch, block: u32) {
+pub unsafe fn init(smem: SharedMemory, launch: *const Launch, block: u32) {
     if !ON {
         return;
     }
-    // SAFETY: words of the arena; the host made room for the records of every worker and scheduler.
+    // SAFETY: words of shared memory; the host made room for the records of every worker and scheduler.
     unsafe {
         let scheduler = scheduler(&*launch, block);
         if scheduler < (*launch).schedulers {
-            served::init(arena.profile() + SERVED, &*launch, scheduler);
+            served::init(smem.profile() + SERVED, &*launch, scheduler);
         }
         let worker = block;
         if worker >= (*launch).workers {
@@ -80,7 +80,7 @@ pub unsafe fn init(arena: Arena, launch: *const Launch, block: u32) {
         let (table, records) = ((*launch).profile, (*launch).records);
         let first = table + size_of::<Profile>() as u64 * ((*launch).workers + (*launch).schedulers) as u64;
         let own = first + size_of::<Record>() as u64 * ROLES as u64 * records as u64 * worker as u64;
-        let at = arena.profile();
+        let at = smem.profile();
         store_long(at + ADDRESS, own);
         memory::store_shared(at + CAPACITY, if table == 0 { 0 } else { records });
     }
@@ -135,18 +135,18 @@ pub unsafe fn finish(launch: *const Launch) {
     }
     // Anew: registers that live through a whole launch are worth more.
     let (block, base) = special::place_again();
-    let arena = Arena(base);
-    // SAFETY: words of the arena.
+    let smem = SharedMemory(base);
+    // SAFETY: words of shared memory.
     unsafe {
         if (*launch).profile == 0 {
             return;
         }
         let scheduler = scheduler(&*launch, block);
         if scheduler < (*launch).schedulers {
-            leave(launch, (*launch).workers + scheduler, [served::made(arena.profile() + SERVED, &*launch), 0, 0]);
+            leave(launch, (*launch).workers + scheduler, [served::made(smem.profile() + SERVED, &*launch), 0, 0]);
         }
         if block < (*launch).workers {
-            let made = |role: u32| memory::load_shared(arena.profile() + ROLE_WORDS + role * ROLE_BYTES);
+            let made = |role: u32| memory::load_shared(smem.profile() + ROLE_WORDS + role * ROLE_BYTES);
             leave(launch, block, [made(ROLE_CONSUME), made(ROLE_LOAD), made(ROLE_STORE)]);
         }
     }
@@ -171,10 +171,10 @@ const _: () = assert!(ROLES == 3 && core::mem::offset_of!(Profile, made) == 32 &
 /// # Safety
 /// Called by consumers, behind [`init`].
 #[inline(always)]
-pub unsafe fn turn(arena: Arena) {
+pub unsafe fn turn(smem: SharedMemory) {
     if ON && special::thread_again() == CONSUMER {
         // SAFETY: passed on from the caller.
-        unsafe { mark(arena, ROLE_CONSUME) }
+        unsafe { mark(smem, ROLE_CONSUME) }
     }
 }
 
@@ -183,10 +183,10 @@ pub unsafe fn turn(arena: Arena) {
 /// # Safety
 /// Called by consumers, behind [`turn`]; the slot holds the task.
 #[inline(always)]
-pub unsafe fn waited(arena: Arena, n: u32) {
+pub unsafe fn waited(smem: SharedMemory, n: u32) {
     if ON && special::thread_again() == CONSUMER {
         // SAFETY: passed on from the caller.
-        unsafe { Span::new(arena, ROLE_CONSUME, KIND_WAIT, n).write(arena) }
+        unsafe { Span::new(smem, ROLE_CONSUME, KIND_WAIT, n).write(smem) }
     }
 }
 
@@ -195,10 +195,10 @@ pub unsafe fn waited(arena: Arena, n: u32) {
 /// # Safety
 /// As [`waited`].
 #[inline(always)]
-pub unsafe fn waited_unless(arena: Arena, n: u32, known: bool) {
+pub unsafe fn waited_unless(smem: SharedMemory, n: u32, known: bool) {
     if ON && !known {
         // SAFETY: passed on from the caller.
-        unsafe { waited(arena, n) }
+        unsafe { waited(smem, n) }
     }
 }
 
@@ -207,12 +207,12 @@ pub unsafe fn waited_unless(arena: Arena, n: u32, known: bool) {
 /// # Safety
 /// Called by consumers, behind [`turn`]; the slot holds the task.
 #[inline(always)]
-pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
+pub unsafe fn ran(smem: SharedMemory, n: u32) -> Ran {
     if !(ON && special::thread_again() == CONSUMER) {
         return Ran::NOTHING;
     }
     // SAFETY: passed on from the caller.
-    Ran { noting: true, span: unsafe { Span::new(arena, ROLE_CONSUME, KIND_RUN, n) } }
+    Ran { noting: true, span: unsafe { Span::new(smem, ROLE_CONSUME, KIND_RUN, n) } }
 }
 
 /// The same, unless it was `noted`.
@@ -220,9 +220,9 @@ pub unsafe fn ran(arena: Arena, n: u32) -> Ran {
 /// # Safety
 /// As [`ran`].
 #[inline(always)]
-pub unsafe fn ran_unless(arena: Arena, n: u32, noted: bool) -> Ran {
+pub unsafe fn ran_unless(smem: SharedMemory, n: u32, noted: bool) -> Ran {
     // SAFETY: passed on from the caller.
-    if ON && !noted { unsafe { ran(arena, n) } } else { Ran::NOTHING }
+    if ON && !noted { unsafe { ran(smem, n) } } else { Ran::NOTHING }
 }
 
 /// See [`ran`]. Not an option: of what is undefined when nothing is noted, ptxas keeps the registers through the next task
@@ -240,10 +240,10 @@ impl Ran {
     /// # Safety
     /// Behind [`init`].
     #[inline(always)]
-    pub unsafe fn note(self, arena: Arena) {
+    pub unsafe fn note(self, smem: SharedMemory) {
         if ON && self.noting {
             // SAFETY: passed on from the caller.
-            unsafe { self.span.write(arena) }
+            unsafe { self.span.write(smem) }
         }
     }
 }
@@ -253,10 +253,10 @@ impl Ran {
 /// # Safety
 /// Called by the loader, behind [`init`].
 #[inline(always)]
-pub unsafe fn load(arena: Arena) {
+pub unsafe fn load(smem: SharedMemory) {
     if ON {
         // SAFETY: passed on from the caller.
-        unsafe { mark(arena, ROLE_LOAD) }
+        unsafe { mark(smem, ROLE_LOAD) }
     }
 }
 
@@ -265,10 +265,10 @@ pub unsafe fn load(arena: Arena) {
 /// # Safety
 /// Called by the loader, behind [`load`]; the slot holds the task.
 #[inline(always)]
-pub unsafe fn loaded(arena: Arena, n: u32) {
+pub unsafe fn loaded(smem: SharedMemory, n: u32) {
     if ON {
         // SAFETY: passed on from the caller.
-        unsafe { Span::new(arena, ROLE_LOAD, KIND_LOAD, n).write(arena) }
+        unsafe { Span::new(smem, ROLE_LOAD, KIND_LOAD, n).write(smem) }
     }
 }
 
@@ -277,10 +277,10 @@ pub unsafe fn loaded(arena: Arena, n: u32) {
 /// # Safety
 /// Called by the store warp, behind [`init`].
 #[inline(always)]
-pub unsafe fn store(arena: Arena) {
+pub unsafe fn store(smem: SharedMemory) {
     if ON && special::thread_again().is_multiple_of(32) {
         // SAFETY: passed on from the caller.
-        unsafe { mark(arena, ROLE_STORE) }
+        unsafe { mark(smem, ROLE_STORE) }
     }
 }
 
@@ -289,10 +289,10 @@ pub unsafe fn store(arena: Arena) {
 /// # Safety
 /// As [`store`].
 #[inline(always)]
-pub unsafe fn stored(arena: Arena, staged: bool) {
+pub unsafe fn stored(smem: SharedMemory, staged: bool) {
     if ON && !staged {
         // SAFETY: passed on from the caller.
-        unsafe { store(arena) }
+        unsafe { store(smem) }
     }
 }
 
@@ -307,10 +307,10 @@ pub struct Ending {
 /// # Safety
 /// Called by the whole store warp, converged; the slots hold the tasks.
 #[inline(always)]
-pub unsafe fn ending(arena: Arena, n: u32, count: u32) -> Ending {
+pub unsafe fn ending(smem: SharedMemory, n: u32, count: u32) -> Ending {
     let lane = special::thread_again() % 32;
     // SAFETY: the caller promises that the slots hold the tasks.
-    let task = if ON && lane < count { unsafe { memory::load_shared(arena.slot(place(n + lane).0) + TASK) } } else { 0 };
+    let task = if ON && lane < count { unsafe { memory::load_shared(smem.slot(place(n + lane).0) + TASK) } } else { 0 };
     Ending { task, count }
 }
 
@@ -320,14 +320,14 @@ impl Ending {
     /// # Safety
     /// Called by the whole store warp, converged, behind [`store`].
     #[inline(always)]
-    pub unsafe fn note(self, arena: Arena) {
+    pub unsafe fn note(self, smem: SharedMemory) {
         if !ON {
             return;
         }
         let (lane, now) = (special::thread_again() % 32, special::clock() as u32);
-        let at = arena.profile();
+        let at = smem.profile();
         let own = at + ROLE_WORDS + ROLE_STORE * ROLE_BYTES;
-        // SAFETY: words of the arena that this warp alone uses; below the capacity there is room for the record.
+        // SAFETY: words of shared memory that this warp alone uses; below the capacity there is room for the record.
         unsafe {
             let (made, start, capacity) = (memory::load_shared(own), memory::load_shared(own + START), memory::load_shared(at + CAPACITY));
             // Those behind the first have ended with it.
@@ -348,9 +348,9 @@ impl Ending {
 
 /// What comes next for a role begins now.
 #[inline(always)]
-unsafe fn mark(arena: Arena, role: u32) {
-    // SAFETY: a word of the arena that this thread alone uses.
-    unsafe { memory::store_shared(arena.profile() + ROLE_WORDS + role * ROLE_BYTES + START, special::clock() as u32) }
+unsafe fn mark(smem: SharedMemory, role: u32) {
+    // SAFETY: a word of shared memory that this thread alone uses.
+    unsafe { memory::store_shared(smem.profile() + ROLE_WORDS + role * ROLE_BYTES + START, special::clock() as u32) }
 }
 
 /// Something that has ended.
@@ -364,27 +364,27 @@ struct Span {
 impl Span {
     /// Ends now, with task `n`.
     #[inline(always)]
-    unsafe fn new(arena: Arena, role: u32, kind: u32, n: u32) -> Span {
+    unsafe fn new(smem: SharedMemory, role: u32, kind: u32, n: u32) -> Span {
         let now = special::clock() as u32;
         // SAFETY: the caller promises that the slot holds the task.
-        Span { role, now, kind, task: unsafe { memory::load_shared(arena.slot(place(n).0) + TASK) } }
+        Span { role, now, kind, task: unsafe { memory::load_shared(smem.slot(place(n).0) + TASK) } }
     }
 
     /// Writes it, if there is room; the role's next one begins where it ended.
     #[inline(always)]
-    unsafe fn write(self, arena: Arena) {
-        let own = arena.profile() + ROLE_WORDS + self.role * ROLE_BYTES;
-        // SAFETY: words of the arena that this thread alone uses, but that of the consumers' records, which others add to.
+    unsafe fn write(self, smem: SharedMemory) {
+        let own = smem.profile() + ROLE_WORDS + self.role * ROLE_BYTES;
+        // SAFETY: words of shared memory that this thread alone uses, but that of the consumers' records, which others add to.
         unsafe {
             let start = memory::load_shared(own + START);
             let made = if self.role == ROLE_CONSUME {
-                claim(arena, 1)
+                claim(smem, 1)
             } else {
                 let made = memory::load_shared(own);
                 memory::store_shared(own, made + 1);
                 made
             };
-            put(arena, self.role, made, [start, self.now.wrapping_sub(start), self.kind, self.task]);
+            put(smem, self.role, made, [start, self.now.wrapping_sub(start), self.kind, self.task]);
             memory::store_shared(own + START, self.now);
         }
     }
@@ -392,16 +392,16 @@ impl Span {
 
 /// Claims places among the consumers' records; the first of them.
 #[inline(always)]
-unsafe fn claim(arena: Arena, count: u32) -> u32 {
-    // SAFETY: a word of the arena, which several warps add to.
-    unsafe { memory::fetch_add_shared(arena.profile() + ROLE_WORDS + ROLE_CONSUME * ROLE_BYTES, count) }
+unsafe fn claim(smem: SharedMemory, count: u32) -> u32 {
+    // SAFETY: a word of shared memory, which several warps add to.
+    unsafe { memory::fetch_add_shared(smem.profile() + ROLE_WORDS + ROLE_CONSUME * ROLE_BYTES, count) }
 }
 
 /// Writes a record of a role at its place, if there is room.
 #[inline(always)]
-unsafe fn put(arena: Arena, role: u32, place: u32, record: [u32; 4]) {
-    let at = arena.profile();
-    // SAFETY: words of the arena; below the capacity there is room for the record, and the place is the caller's own.
+unsafe fn put(smem: SharedMemory, role: u32, place: u32, record: [u32; 4]) {
+    let at = smem.profile();
+    // SAFETY: words of shared memory; below the capacity there is room for the record, and the place is the caller's own.
     unsafe {
         let capacity = memory::load_shared(at + CAPACITY);
         if place < capacity {
@@ -413,7 +413,7 @@ unsafe fn put(arena: Arena, role: u32, place: u32, record: [u32; 4]) {
 
 #[inline(always)]
 unsafe fn store_long(at: u32, value: u64) {
-    // SAFETY: the caller promises two words of the arena.
+    // SAFETY: the caller promises two words of shared memory.
     unsafe {
         memory::store_shared(at, value as u32);
         memory::store_shared(at + 4, (value >> 32) as u32);
@@ -422,7 +422,7 @@ unsafe fn store_long(at: u32, value: u64) {
 
 #[inline(always)]
 unsafe fn load_long(at: u32) -> u64 {
-    // SAFETY: the caller promises two words of the arena.
+    // SAFETY: the caller promises two words of shared memory.
     unsafe { memory::load_shared(at) as u64 | (memory::load_shared(at + 4) as u64) << 32 }
 }
 

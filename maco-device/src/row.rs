@@ -11,10 +11,10 @@ mod values;
 pub use tiles::{RowInputs, RowOutputs};
 pub use values::RowValues;
 
+use crate::argmax::{Entry, largest_across, largest_of, next};
 use crate::element::Element;
 use crate::exchange::{Exchange, across, eight};
 use crate::hardware::fence;
-use crate::largest::{Entry, largest_across, largest_of, next};
 use crate::math;
 
 /// A row of an input, inside a closure of [`crate::Cta::rows`].

@@ -9,7 +9,7 @@ use crate::collective::Warp;
 use crate::cta::Simt;
 use crate::element::Element;
 use crate::hardware::scratch;
-use crate::multiplicand::{HalfMultiplicand, Multiplicand};
+use crate::operand_type::{HalfMultiplicand, Multiplicand};
 
 /// Bytes that lie together whatever the swizzle.
 const LINE: usize = 16;
@@ -356,7 +356,7 @@ impl<T: HalfMultiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: u
 mod tests {
     use super::*;
     use crate::element::bf16;
-    use crate::multiplicand::{E4M3, Tf32};
+    use crate::operand_type::{E4M3, Tf32};
     use crate::smem::Scratch;
     use std::collections::BTreeSet;
 

@@ -1,13 +1,15 @@
 //! What a role sees of one task, and how generated code is called.
 
-use crate::abi::{Descriptor, Launch, MAPPED, NO_MAP, NORMED, OPERANDS, PARTS_SHIFT, STREAMED, TOGETHER, View};
+use crate::abi::{
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, NO_MAP, OPERANDS, PARTS_SHIFT, RMSNORM_PROLOGUE, View,
+};
 use crate::element::Element;
 use crate::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
 use crate::epilogue::Identity;
-use crate::mapped::Mapped;
 use crate::role::Role;
-use crate::split::Split;
+use crate::split_k::SplitK;
+use crate::tensor_copies::Mapped;
 use crate::tile::Tile;
 
 /// A descriptor with its views beside it: what the controller puts into shared memory, 256 bytes.
@@ -84,7 +86,7 @@ impl Task {
     /// Whether what it reads comes through the ring, wherever it can.
     #[inline(always)]
     pub(crate) fn streams(self) -> bool {
-        self.word(FLAGS) & STREAMED as u32 != 0
+        self.word(FLAGS) & BULK_ROWS as u32 != 0
     }
 
     /// Tile coordinate along one grid axis.
@@ -96,16 +98,16 @@ impl Task {
 
     /// Its part of its tile's sum.
     #[inline(always)]
-    pub(crate) fn split(self) -> Split {
+    pub(crate) fn split_k(self) -> SplitK {
         // How long others that began at the same time may take to end.
         const LOOKS: u32 = 16;
         let split = self.word(SPLIT) >> 16;
         let parts = split >> PARTS_SHIFT;
-        Split {
+        SplitK {
             part: split & ((1 << PARTS_SHIFT) - 1),
             parts: if parts == 0 { 1 } else { parts },
             first: self.word(COORD + 2),
-            looks: if self.word(FLAGS) & TOGETHER as u32 != 0 { LOOKS } else { 0 },
+            looks: if self.word(FLAGS) & CONCURRENT_PARTS as u32 != 0 { LOOKS } else { 0 },
             launch: self.launch,
         }
     }
@@ -150,7 +152,7 @@ impl Task {
     /// The norm that the task makes of its factor, if it does.
     #[inline(always)]
     pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
-        if self.word(FLAGS) & NORMED as u32 == 0 {
+        if self.word(FLAGS) & RMSNORM_PROLOGUE as u32 == 0 {
             return None;
         }
         let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
@@ -161,17 +163,17 @@ impl Task {
     /// makes nothing.
     #[inline(always)]
     pub(crate) fn prologue(self) -> u32 {
-        if self.word(FLAGS) & (NORMED | MAPPED) as u32 == 0 {
+        if self.word(FLAGS) & (RMSNORM_PROLOGUE | ELEMENTWISE_PROLOGUE) as u32 == 0 {
             return 0;
         }
         self.word((core::mem::offset_of!(Slot, views) + (OPERANDS - 1) * size_of::<View>() + core::mem::offset_of!(View, plane_stride)) / 4)
     }
 
-    /// What is mapped before the task, which is [`MAPPED`], multiplies it; by which instance; and how the slot of that begins.
+    /// What is mapped before the task, which is [`ELEMENTWISE_PROLOGUE`], multiplies it; by which instance; and how the slot of that begins.
     #[inline(always)]
-    pub(crate) fn mapping<E: Element>(self) -> (Tile<E, 0, 0>, u32, u32) {
+    pub(crate) fn elementwise_prologue<E: Element>(self) -> (Tile<E, 0, 0>, u32, u32) {
         let Tile { view, .. } = self.tile::<E, 0, 0>(OPERANDS - 1, 0, 0, 0);
-        // See `abi::mapped`.
+        // See `abi::elementwise_prologue`.
         let (axis, most) = (view.col_stride >> 8 & 0xff, view.col_stride & 0xff);
         let first = self.coord(axis as usize) as u32 * most;
         let rows = if view.rows - first < most { view.rows - first } else { most };
@@ -251,35 +253,35 @@ pub trait Callable {
     /// Which argument of a call is a result of another element than the signature says, if it is one; [`usize::MAX`]: none is.
     const RESULT: usize = usize::MAX;
     /// The instances whose bodies one warp runs, as [`Filter::MASK`]; of a task, all or none. What that takes, no other kernel has in its code.
-    const NARROW: u128 = 0;
+    const WARP_TASKS: u128 = 0;
     /// The instances that map one tensor, value by value, to one of the same element of two bytes, and do nothing else, as [`Filter::MASK`].
-    const MAPS: u128 = 0;
+    const ELEMENTWISE: u128 = 0;
     /// The instances that are products of few rows and nothing else, which may make such a map of their factor.
-    const PRODUCTS: u128 = 0;
+    const GEMVS: u128 = 0;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }
 
-/// [`Callable::NARROW`] of callee `C`, whose first instance is `base`, as that of its caller.
-pub const fn narrow<C: Callable>(base: u32) -> u128 {
-    of_caller::<C>(C::NARROW, base)
+/// [`Callable::WARP_TASKS`] of callee `C`, whose first instance is `base`, as that of its caller.
+pub const fn warp_tasks<C: Callable>(base: u32) -> u128 {
+    of_caller::<C>(C::WARP_TASKS, base)
 }
 
-/// The same of [`Callable::MAPS`].
-pub const fn maps<C: Callable>(base: u32) -> u128 {
-    of_caller::<C>(C::MAPS, base)
+/// The same of [`Callable::ELEMENTWISE`].
+pub const fn elementwise<C: Callable>(base: u32) -> u128 {
+    of_caller::<C>(C::ELEMENTWISE, base)
 }
 
-/// The same of [`Callable::PRODUCTS`].
-pub const fn products<C: Callable>(base: u32) -> u128 {
-    of_caller::<C>(C::PRODUCTS, base)
+/// The same of [`Callable::GEMVS`].
+pub const fn gemvs<C: Callable>(base: u32) -> u128 {
+    of_caller::<C>(C::GEMVS, base)
 }
 
 /// Whether products of `C` make maps of their factors, of the instances in `mask`: what the planner goes by, and who has the code for it.
 /// Beside tasks of one warp there are none. What a consumer asks about those before a body keeps all predicates busy, so one question more costs a register in
 /// every body, and the products of the largest tiles have none to spare.
-pub const fn makes_maps<C: Callable>(mask: u128) -> bool {
-    C::NARROW == 0 && C::MAPS & mask != 0 && C::PRODUCTS & mask != 0
+pub const fn fuses_elementwise_prologues<C: Callable>(mask: u128) -> bool {
+    C::WARP_TASKS == 0 && C::ELEMENTWISE & mask != 0 && C::GEMVS & mask != 0
 }
 
 const fn of_caller<C: Callable>(instances: u128, base: u32) -> u128 {

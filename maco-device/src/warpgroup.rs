@@ -78,23 +78,23 @@ impl Warpgroup<'_> {
     pub fn fold(&self, value: f32, combine: impl Fn(f32, f32) -> f32) -> f32 {
         #[cfg(target_arch = "nvptx64")]
         {
-            use crate::role::arena::Arena;
+            use crate::role::shared_memory::SharedMemory;
             const WARPS: u32 = THREADS / 32;
-            let arena = Arena(crate::ptx::special::shared_base());
+            let smem = SharedMemory(crate::ptx::special::shared_base());
             let warp = self.warp();
             let mut total = warp.fold(value, &combine);
             // All have read the totals of the call before, also in another body.
             self.sync();
             if warp.lane == 0 {
-                let own = arena.group_total(self.index * WARPS + self.thread / 32);
-                // SAFETY: a word of the arena, this warp's own.
+                let own = smem.group_total(self.index * WARPS + self.thread / 32);
+                // SAFETY: a word of shared memory, this warp's own.
                 unsafe { crate::ptx::memory::store_shared(own, total.to_bits()) };
             }
             self.sync();
             let mut other = 0;
             while other < WARPS {
-                // SAFETY: a word of the arena, which is not written before all threads have come to the next call.
-                let value = f32::from_bits(unsafe { crate::ptx::memory::load_shared(arena.group_total(self.index * WARPS + other)) });
+                // SAFETY: a word of shared memory, which is not written before all threads have come to the next call.
+                let value = f32::from_bits(unsafe { crate::ptx::memory::load_shared(smem.group_total(self.index * WARPS + other)) });
                 total = if other == 0 { value } else { combine(total, value) };
                 other += 1;
             }

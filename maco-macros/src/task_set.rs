@@ -64,9 +64,9 @@ pub fn expand(input: TokenStream) -> TokenStream {
         #[automatically_derived]
         impl #p::Callable for #program {
             const SLOTS: u32 = #program::BASE[#count];
-            const NARROW: u128 = 0 #(| #p::narrow::<#tasks>(#program::BASE[#index]))*;
-            const MAPS: u128 = 0 #(| #p::maps::<#tasks>(#program::BASE[#index]))*;
-            const PRODUCTS: u128 = 0 #(| #p::products::<#tasks>(#program::BASE[#index]))*;
+            const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#tasks>(#program::BASE[#index]))*;
+            const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#tasks>(#program::BASE[#index]))*;
+            const GEMVS: u128 = 0 #(| #p::gemvs::<#tasks>(#program::BASE[#index]))*;
             #[inline(always)]
             fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(#role: &mut __R, #task: #p::Task, #slot: u32) {
                 #(
@@ -93,7 +93,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
                 tasks: TASKS,
                 cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
                 entry: #entry,
-                maps: #p::makes_maps::<#program>(<#p::All as #p::Filter>::MASK),
+                maps: #p::fuses_elementwise_prologues::<#program>(<#p::All as #p::Filter>::MASK),
                 embedded: embedded::CODE,
             }
         }

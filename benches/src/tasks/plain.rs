@@ -76,7 +76,7 @@ impl Phases {
 
 #[cfg(target_arch = "nvptx64")]
 mod kernels {
-    use maco_device::ptx::{fence, local, memory, special};
+    use maco_device::ptx::{fence, gpu_scope, memory, special};
 
     use super::super::boundary::salt;
     use super::super::{body, ptx};
@@ -95,7 +95,7 @@ mod kernels {
         let mut polls = 0u32;
         // SAFETY: passed on from the caller.
         unsafe {
-            while (local::load_relaxed(at).wrapping_sub(value) as i32) < 0 {
+            while (gpu_scope::load_relaxed(at).wrapping_sub(value) as i32) < 0 {
                 polls += 1;
                 if polls % 4096 != 0 {
                     continue;
@@ -103,9 +103,9 @@ mod kernels {
                 let now = special::global_timer();
                 begin = if begin == 0 { now } else { begin };
                 if now - begin > PATIENCE {
-                    local::store_relaxed(fault, 1);
+                    gpu_scope::store_relaxed(fault, 1);
                 }
-                if local::load_relaxed(fault) != 0 {
+                if gpu_scope::load_relaxed(fault) != 0 {
                     break;
                 }
             }
@@ -154,7 +154,7 @@ mod kernels {
                     body::relay(f.payload);
                 }
                 fence::release_gpu();
-                local::store_relaxed(own, f.base.wrapping_add(hop + 1));
+                gpu_scope::store_relaxed(own, f.base.wrapping_add(hop + 1));
             }
             hop += 2;
         }
@@ -344,7 +344,7 @@ mod kernels {
                 // SAFETY: the words are live; the barrier above makes the CTA's writes this thread's to release.
                 unsafe {
                     fence::release_gpu();
-                    local::add_relaxed(p.barrier, 1);
+                    gpu_scope::add_relaxed(p.barrier, 1);
                     poll(p.barrier, p.base.wrapping_add(phase * blocks), p.fault);
                 }
             }

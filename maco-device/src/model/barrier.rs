@@ -1,18 +1,18 @@
 //! The named barrier of the consumers: two threads, each for a warpgroup.
 
 use super::thread::with;
-use crate::role::arena::{Arena, FALL_THROUGH};
+use crate::role::shared_memory::{FALL_THROUGH, SharedMemory};
 
 /// Both wait until both are here, or the CTA is let through.
 pub fn sync_consumers() {
-    let arena = Arena(super::special::BASE);
+    let smem = SharedMemory(super::special::BASE);
     with(|thread| {
         super::delay();
         let met = &thread.shared.met;
         let number = met.fetch_add(1, std::sync::atomic::Ordering::AcqRel);
         thread.shared.wake();
         let complete = || met.load(std::sync::atomic::Ordering::Acquire) > number | 1;
-        while !complete() && arena.halted() < FALL_THROUGH {
+        while !complete() && smem.halted() < FALL_THROUGH {
             thread.tested(false);
         }
         thread.tested(true);

@@ -77,7 +77,7 @@ pub fn delay() {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{fence, local};
+    use super::super::{fence, gpu_scope};
     use super::*;
     use crate::protocol::{Machine, Thread};
 
@@ -107,12 +107,12 @@ mod tests {
                 ("compare_exchange", &|| _ = machine.compare_exchange(at, 0, 1)),
                 ("acquire", &|| machine.acquire()),
                 ("release", &|| machine.release()),
-                ("load_relaxed", &|| _ = local::load_relaxed(at)),
-                ("store_relaxed", &|| local::store_relaxed(at, 1)),
-                ("arrive", &|| _ = local::arrive(at, 1)),
-                ("leave", &|| _ = local::leave(at, 1)),
-                ("clear", &|| local::clear(at, 1)),
-                ("poll4_if", &|| local::poll4_if(true, at, &mut [0; 4])),
+                ("load_relaxed", &|| _ = gpu_scope::load_relaxed(at)),
+                ("store_relaxed", &|| gpu_scope::store_relaxed(at, 1)),
+                ("arrive", &|| _ = gpu_scope::arrive(at, 1)),
+                ("leave", &|| _ = gpu_scope::leave(at, 1)),
+                ("clear", &|| gpu_scope::clear(at, 1)),
+                ("poll4_if", &|| gpu_scope::poll4_if(true, at, &mut [0; 4])),
                 ("acquire_gpu", &fence::acquire_gpu),
                 ("release_gpu", &fence::release_gpu),
                 ("sequential_cta", &fence::sequential_cta),

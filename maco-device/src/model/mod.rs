@@ -11,7 +11,7 @@ mod thread;
 
 pub mod barrier;
 pub mod fence;
-pub mod local;
+pub mod gpu_scope;
 pub mod mbarrier;
 pub mod memory;
 pub mod scratch;

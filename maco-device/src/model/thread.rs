@@ -119,13 +119,13 @@ pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {
     }
     // SAFETY: as above.
     let thread = unsafe { &*current };
-    let arena = crate::role::arena::Arena(super::special::BASE);
+    let smem = crate::role::shared_memory::SharedMemory(super::special::BASE);
     thread.work(false);
     let holds = loop {
         if condition() {
             break true;
         }
-        if arena.halted() >= crate::role::arena::FALL_THROUGH {
+        if smem.halted() >= crate::role::shared_memory::FALL_THROUGH {
             break false;
         }
         std::thread::sleep(Duration::from_micros(50));

@@ -27,7 +27,7 @@ mod warp {
 
     use super::*;
     use crate::ptx::{memory, special};
-    use crate::role::arena::Arena;
+    use crate::role::shared_memory::SharedMemory;
 
     /// Of five words of shared memory: from when to when it has served since the last vain sweep. 0: it has not; else odd, as the end, so that a
     /// tick that is 0 is not taken for none.
@@ -76,7 +76,7 @@ mod warp {
         /// This lane's words, if it notes.
         #[inline(always)]
         fn words() -> Option<u32> {
-            (special::thread_again().is_multiple_of(32)).then(|| Arena(special::place_again().1).profile() + super::super::SERVED)
+            (special::thread_again().is_multiple_of(32)).then(|| SharedMemory(special::place_again().1).profile() + super::super::SERVED)
         }
 
         /// There is something to do. All lanes call together.
@@ -86,7 +86,7 @@ mod warp {
         #[inline(always)]
         pub unsafe fn found(self) {
             if let Some(at) = Self::words() {
-                // SAFETY: words of the arena that this thread alone uses.
+                // SAFETY: words of shared memory that this thread alone uses.
                 unsafe {
                     if memory::load_shared(at + START) == 0 {
                         memory::store_shared(at + START, special::clock() as u32 | 1);

@@ -1,7 +1,10 @@
 //! The loops of executors that do one thing at a time: CPU threads. On a GPU the roles of a CTA share them.
 
 use super::{Machine, Outcome, Queue, Run, enter, leave, notify, schedule, signal, wait};
-use crate::abi::{Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_DRAIN, OP_END, ROLE_CONSUME, ROLE_STORE, RUN, Share, View};
+use crate::abi::{
+    Descriptor, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, OP_DYNAMIC, OP_END, ROLE_CONSUME, ROLE_STORE, SchedulerPartition, View,
+    WARP_TASK_BATCH,
+};
 use crate::profile::Recorder;
 use crate::profile::served::Served;
 
@@ -50,7 +53,7 @@ pub unsafe fn work<M: Machine>(
                 recorder.note(ROLE_STORE, KIND_STORE, task);
                 Outcome::Ready
             };
-            let outcome = if (*entry).op < OP_DRAIN && (*entry).flags & RUN != 0 {
+            let outcome = if (*entry).op < OP_DYNAMIC && (*entry).flags & WARP_TASK_BATCH != 0 {
                 let [first, tasks, _] = (*entry).coord;
                 match (first..first + tasks).all(|index| one(descriptor(index)) == Outcome::Ready) {
                     true => Outcome::Ready,
@@ -71,13 +74,13 @@ pub unsafe fn work<M: Machine>(
 /// Runs scheduler `number` and leaves.
 ///
 /// # Safety
-/// `launch` names live memory; each scheduler of the launch calls once, and [`Share::memory`] holds its image.
+/// `launch` names live memory; each scheduler of the launch calls once, and [`SchedulerPartition::memory`] holds its image.
 pub unsafe fn attend<M: Machine>(machine: &M, launch: &Launch, number: u32) {
     // SAFETY: the caller promises a live launch.
     unsafe {
         let run = Run::new(machine, launch, launch.workers + number);
         enter(machine, &run);
-        let memory = (*(launch.shares as *const Share).add(number as usize)).memory as *mut u32;
+        let memory = (*(launch.partitions as *const SchedulerPartition).add(number as usize)).memory as *mut u32;
         let served = Served::new(launch, number);
         schedule(machine, launch, &run, number, memory, served.serving());
         served.finish();

@@ -1,7 +1,7 @@
 //! Where everything lies in a scheduler's memory.
 
 use super::ahead::{FRESH_WORDS, MOST};
-use crate::abi::{INBOX, Share};
+use crate::abi::{INBOX, SchedulerPartition};
 
 /// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
 #[derive(Clone, Copy, Debug)]
@@ -44,19 +44,19 @@ const OWN_WORDS: u32 = 2 + INBOX;
 
 impl Layout {
     /// For scheduler `number` of `schedulers`, over `workers`.
-    pub const fn new(share: &Share, workers: u32, schedulers: u32, number: u32) -> Layout {
+    pub const fn new(partition: &SchedulerPartition, workers: u32, schedulers: u32, number: u32) -> Layout {
         let own_workers = own(workers, schedulers, number);
         // What has a fixed place comes first: a GPU has few registers for the others.
         let (count, ended, ahead, fresh) = (0, 1, 2, 3);
         let remaining = fresh + MOST * FRESH_WORDS;
-        let pending = remaining + share.counters;
-        let signals = pending + share.tasks;
-        let starts = signals + share.tasks;
-        let waiters = starts + share.counters + 1;
-        let tasks = waiters + share.waiters;
-        let ready = tasks + share.tasks;
-        let summary = ready + share.tasks.div_ceil(32);
-        let heads = summary + share.tasks.div_ceil(1024);
+        let pending = remaining + partition.counters;
+        let signals = pending + partition.tasks;
+        let starts = signals + partition.tasks;
+        let waiters = starts + partition.counters + 1;
+        let tasks = waiters + partition.waiters;
+        let ready = tasks + partition.tasks;
+        let summary = ready + partition.tasks.div_ceil(32);
+        let heads = summary + partition.tasks.div_ceil(1024);
         let own = heads + workers;
         let words = (own + own_workers * OWN_WORDS).next_multiple_of(4);
         Layout { count, ended, ahead, fresh, remaining, pending, signals, starts, waiters, tasks, ready, summary, heads, own, words }

@@ -5,11 +5,11 @@
 mod ahead;
 #[cfg(not(target_arch = "nvptx64"))]
 mod executor;
+mod fixup;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
 mod layout;
 mod mailbox;
-mod parts;
 mod queue;
 mod scheduler;
 mod signal;
@@ -18,11 +18,11 @@ mod wait;
 pub use ahead::{Push, Until};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use executor::{attend, work};
+pub use fixup::{FixupWord, INCOMPLETE, OWNERS, SplitKPart};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Thread;
 pub use layout::Layout;
-pub use parts::{LATE, Meeting, OWNERS, Part};
-pub use queue::{CLAIMED, CLAIMED_EARLY, Drain, Queue, admit, count_in, enter, leave};
+pub use queue::{CLAIMED, CLAIMED_EARLY, DynamicTiles, Queue, admit, count_in, enter, leave};
 pub use scheduler::{notify, schedule};
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};

@@ -3,7 +3,9 @@
 use super::mailbox::{clear, inbox, peek, until};
 use super::wait::{Look, Patience};
 use super::{Machine, Push, Run, Until};
-use crate::abi::{BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DRAIN, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, share};
+use crate::abi::{
+    BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DYNAMIC, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, arrival_increment,
+};
 
 /// Tasks that a worker that looks ahead may have claimed and not ended, where only data knows what they take: one that runs, one behind it.
 pub const CLAIMED: u32 = 2;
@@ -15,7 +17,7 @@ pub const CLAIMED_EARLY: u32 = 4;
 ///
 /// Claimed tasks run in the order of their tickets, so the least unfinished task of all is always at the head of some worker.
 #[derive(Clone, Copy)]
-pub struct Drain {
+pub struct DynamicTiles {
     ticket: *mut u32,
     tasks: u32,
     first: u32,
@@ -23,19 +25,19 @@ pub struct Drain {
     ahead: u32,
 }
 
-impl Drain {
-    /// What a list's entry [`Descriptor::drain`] stands for in the bank `counters`; `entry` is its [`Descriptor::coord`], `ahead` its
+impl DynamicTiles {
+    /// What a list's entry [`Descriptor::dynamic`] stands for in the bank `counters`; `entry` is its [`Descriptor::coord`], `ahead` its
     /// [`Descriptor::after`].
     #[inline(always)]
-    pub fn new(counters: *mut u32, entry: [u32; 3], ahead: u32) -> Drain {
+    pub fn new(counters: *mut u32, entry: [u32; 3], ahead: u32) -> DynamicTiles {
         let [ticket, tasks, first] = entry;
-        Drain { ticket: counters.wrapping_add(ticket as usize), tasks, first, ahead }
+        DynamicTiles { ticket: counters.wrapping_add(ticket as usize), tasks, first, ahead }
     }
 
     /// What is left of it behind the first task of each worker, where that was dealt: worker `n` has the `n`th, and no ticket is drawn for those.
     #[inline(always)]
-    pub fn dealt(self, workers: u32) -> Drain {
-        Drain { tasks: self.tasks - workers, first: self.first + workers, ..self }
+    pub fn dealt(self, workers: u32) -> DynamicTiles {
+        DynamicTiles { tasks: self.tasks - workers, first: self.first + workers, ..self }
     }
 
     /// How many of them a worker that looks ahead may have claimed and not ended.
@@ -70,7 +72,7 @@ pub struct Queue {
     pushed: bool,
     inbox: *mut u32,
     /// Where the worker claims before its list goes on.
-    drain: Option<Drain>,
+    tiles: Option<DynamicTiles>,
 }
 
 impl Queue {
@@ -85,9 +87,9 @@ impl Queue {
             // One drain of all tasks, then the end entry behind them.
             // SAFETY: as above.
             let ticket = unsafe { (&raw mut (*run.state).ticket).cast::<u32>() }.wrapping_add(run.bank() as usize);
-            return Queue { next: tasks, tasks, pushed, inbox, drain: Some(Drain { ticket, tasks, first: 0, ahead: CLAIMED }) };
+            return Queue { next: tasks, tasks, pushed, inbox, tiles: Some(DynamicTiles { ticket, tasks, first: 0, ahead: CLAIMED }) };
         }
-        Queue { next: start, tasks, pushed, inbox, drain: None }
+        Queue { next: start, tasks, pushed, inbox, tiles: None }
     }
 
     /// Whether tasks come ready from schedulers.
@@ -99,8 +101,8 @@ impl Queue {
     /// First entry of the worker's list, and what it claims before that, for an executor that looks ahead: at most
     /// [`crate::abi::AHEAD`] entries beyond the end entry.
     #[inline(always)]
-    pub fn list(&self) -> (Option<Drain>, u32) {
-        (self.drain, self.next)
+    pub fn list(&self) -> (Option<DynamicTiles>, u32) {
+        (self.tiles, self.next)
     }
 
     /// Waits for the next pushed task. `None` when the plan is aborted. All lanes call together. The task's inputs are acquired, but for those of
@@ -143,12 +145,12 @@ impl Queue {
     /// `run` is a live launch, and the end entry has not been returned.
     #[inline(always)]
     pub unsafe fn claims(&self, run: &Run) -> Option<u32> {
-        if self.drain.is_some() || self.pushed {
-            return self.drain.map(|drain| drain.ahead);
+        if self.tiles.is_some() || self.pushed {
+            return self.tiles.map(|tiles| tiles.ahead);
         }
         // SAFETY: the caller promises a live launch; up to the end entry, `next` is inside the list.
         let entry = unsafe { &*((*run.launch).descriptors as *const Descriptor).add(self.next as usize) };
-        (entry.op == OP_DRAIN).then_some(entry.after.into())
+        (entry.op == OP_DYNAMIC).then_some(entry.after.into())
     }
 
     /// Index of the next descriptor, for an executor that does not look ahead and stops at the end entry, and what a scheduler has it wait
@@ -165,19 +167,19 @@ impl Queue {
                 return Some((push.index, push.until(machine)));
             }
             loop {
-                if let Some(drain) = self.drain {
-                    let claimed = drain.index(drain.draw(machine));
+                if let Some(tiles) = self.tiles {
+                    let claimed = tiles.index(tiles.draw(machine));
                     if let Some(index) = claimed {
                         return Some((index, Until::NOW));
                     }
-                    self.drain = None;
+                    self.tiles = None;
                 }
                 let entry = ((*run.launch).descriptors as *const Descriptor).add(self.next as usize);
                 self.next += 1;
-                if (*entry).op != OP_DRAIN {
+                if (*entry).op != OP_DYNAMIC {
                     return Some((self.next - 1, Until::NOW));
                 }
-                self.drain = Some(Drain::new(run.counters, (*entry).coord, (*entry).after.into()));
+                self.tiles = Some(DynamicTiles::new(run.counters, (*entry).coord, (*entry).after.into()));
             }
         }
     }
@@ -201,7 +203,7 @@ pub unsafe fn enter<M: Machine>(machine: &M, run: &Run) -> bool {
 #[inline(always)]
 pub unsafe fn count_in<M: Machine>(machine: &M, run: &Run) -> u32 {
     // SAFETY: the caller promises a live launch.
-    unsafe { machine.claim(&raw mut (*run.state).begun, share(run.worker, (*run.launch).executors)) }
+    unsafe { machine.claim(&raw mut (*run.state).begun, arrival_increment(run.worker, (*run.launch).executors)) }
 }
 
 /// The second half of [`enter`]: `before` is what [`count_in`] said.
@@ -229,5 +231,5 @@ pub unsafe fn admit<M: Machine>(machine: &M, run: &Run, before: u32) -> bool {
 #[inline(always)]
 pub unsafe fn leave<M: Machine>(machine: &M, state: *mut State, executor: u32, executors: u32) {
     // SAFETY: the caller promises live memory.
-    unsafe { machine.claim(&raw mut (*state).left, share(executor, executors)) };
+    unsafe { machine.claim(&raw mut (*state).left, arrival_increment(executor, executors)) };
 }

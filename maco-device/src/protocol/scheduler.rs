@@ -9,7 +9,7 @@ use super::layout::{Layout, over, own};
 use super::mailbox::{clear, inbox, mailbox, peek, put};
 use super::wait::{Look, Patience};
 use super::{Machine, Run, late};
-use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, Share, Wait};
+use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, SchedulerPartition, Wait};
 use crate::profile;
 use crate::profile::served::Serving;
 
@@ -36,10 +36,10 @@ pub(super) struct Scheduler<'a, M> {
 pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32, serving: Serving<'_>) {
     // SAFETY: the caller promises a live launch; the plan checks 1 <= schedulers <= workers.
     unsafe {
-        let share = (launch.shares as *const Share).add(number as usize).read();
-        let at = Layout::new(&share, launch.workers, launch.schedulers, number);
+        let partition = (launch.partitions as *const SchedulerPartition).add(number as usize).read();
+        let at = Layout::new(&partition, launch.workers, launch.schedulers, number);
         let own = own(launch.workers, launch.schedulers, number);
-        let scheduler = Scheduler { machine, launch, run, number, own, tasks: share.tasks, at, memory, serving };
+        let scheduler = Scheduler { machine, launch, run, number, own, tasks: partition.tasks, at, memory, serving };
         let mut patience = Patience::new();
         let (mut turn, mut ahead) = (0, Ahead::default());
         loop {
@@ -103,17 +103,17 @@ const BATCH: u32 = 5;
 impl<M: Machine> Scheduler<'_, M> {
     /// Read from the launch.
     #[inline(always)]
-    unsafe fn share(&self) -> Share {
+    unsafe fn partition(&self) -> SchedulerPartition {
         // SAFETY: the caller promises a live launch.
-        unsafe { (self.launch.shares as *const Share).add(self.number as usize).read() }
+        unsafe { (self.launch.partitions as *const SchedulerPartition).add(self.number as usize).read() }
     }
 
     /// [`Scheduler::at`] of what the launch says now.
     #[inline(always)]
     unsafe fn layout(&self) -> Layout {
         // SAFETY: passed on from the caller.
-        let share = unsafe { self.share() };
-        Layout::new(&share, self.launch.workers, self.launch.schedulers, self.number)
+        let partition = unsafe { self.partition() };
+        Layout::new(&partition, self.launch.workers, self.launch.schedulers, self.number)
     }
 
     #[inline(always)]
@@ -386,13 +386,13 @@ impl<M: Machine> Scheduler<'_, M> {
                 own += 1;
             }
             // Read anew: nobody complains in a loop that matters.
-            let share = self.share();
+            let partition = self.partition();
             let mut counter = 0;
-            while counter < share.counters {
+            while counter < partition.counters {
                 let remaining = self.load(self.at.remaining + counter);
                 if remaining > 0 {
                     let waiter = self.load(self.at.waiters + self.load(self.at.starts + counter));
-                    let name = (share.names as *const Wait).add(counter as usize).read();
+                    let name = (partition.names as *const Wait).add(counter as usize).read();
                     late(self.machine, self.run, patience, descriptor(waiter), name, name.need - remaining);
                     return;
                 }

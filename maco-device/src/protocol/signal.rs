@@ -1,7 +1,7 @@
 //! Signals: one release fence, then relaxed additions without result.
 
 use super::{Machine, Run};
-use crate::abi::{Descriptor, NO_COUNTER, SOLE};
+use crate::abi::{Descriptor, NO_COUNTER, SINGLE_PRODUCER};
 
 /// Releases what the task wrote, then bumps every counter it signals; without a signal, nothing.
 ///
@@ -51,7 +51,7 @@ pub unsafe fn bump<M: Machine>(machine: &M, run: &Run, first: u32, descriptor: *
 pub unsafe fn bump_one<M: Machine>(machine: &M, run: &Run, signal: u32) {
     // SAFETY: passed on from the caller; the counter is inside the bank.
     unsafe {
-        let counter = run.counters.add((signal & !SOLE) as usize);
-        if signal & SOLE != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
+        let counter = run.counters.add((signal & !SINGLE_PRODUCER) as usize);
+        if signal & SINGLE_PRODUCER != 0 { machine.store(counter, 1) } else { machine.add(counter, 1) }
     }
 }

@@ -2,7 +2,8 @@
 
 use super::{Machine, Run};
 use crate::abi::{
-    BlackBox, CARRIED, Descriptor, FLAT, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait, entered,
+    BlackBox, Descriptor, FLAT, IN_BAND_FLAGS, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait,
+    entered,
 };
 
 /// What a wait came to.
@@ -115,13 +116,13 @@ impl Patience {
     }
 }
 
-/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has, and nobody waits for [`CARRIED`] ones.
+/// Whether `counter` has `need` arrivals, and how many it has; `NO_COUNTER` always has, and nobody waits for [`IN_BAND_FLAGS`] ones.
 ///
 /// # Safety
 /// `run` is a live launch, and the counter inside its bank.
 #[inline(always)]
 unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
-    if wait.counter == NO_COUNTER || wait.need & CARRIED != 0 {
+    if wait.counter == NO_COUNTER || wait.need & IN_BAND_FLAGS != 0 {
         return (true, wait.need);
     }
     // SAFETY: passed on from the caller.

@@ -5,19 +5,19 @@
 
 pub mod barrier;
 pub mod convert;
+pub mod cta_scope;
 pub mod delay;
 pub mod fence;
-pub mod local;
+pub mod gpu_scope;
 pub mod math;
 pub mod matrix;
 pub mod mbarrier;
 pub mod memory;
-pub mod own;
-pub mod products;
 pub mod scratch;
 pub mod shared;
 pub mod special;
-pub mod system;
+pub mod sys_scope;
 pub mod tma;
 pub mod warp;
 pub mod wgmma;
+pub mod wgmma_types;

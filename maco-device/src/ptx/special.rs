@@ -1,8 +1,8 @@
-//! Special registers (PTX ISA §10) and the shared-memory arena.
+//! Special registers (PTX ISA §10) and the shared memory.
 
 use core::arch::{asm, global_asm};
 
-// The arena: swizzled TMA boxes need 1024-byte alignment.
+// shared memory: swizzled TMA boxes need 1024-byte alignment.
 global_asm!(".extern .shared .align 1024 .b8 maco_shared[];");
 
 /// First address of dynamic shared memory, as a 32-bit shared address.

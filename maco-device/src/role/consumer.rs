@@ -1,29 +1,29 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use super::Role;
-use super::arena::{self, Arena, CHUNKS};
-use super::carried;
-use super::cores::{self, Chunk, Cores, ELEMENTWISE, Pending, Sum, Turning};
-use super::dots;
 use super::gate::Gate;
+use super::gemv;
+use super::in_band_flags;
+use super::mma_sync;
 use super::ring::{Ring, Stage, pages, scratch_pages};
-use super::share::Share;
+use super::shared_memory::{self, CHUNKS, SharedMemory};
+use super::simt_consumer::SimtConsumer;
 use super::store::{buffer, columns, parity};
-use super::streamed;
+use super::wgmma_accumulator::{self, Chunk, ELEMENTWISE, Pending, Sum, Turning, Wgmma};
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::cta::Simt;
 use crate::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::epilogue::{Beside, Epilogue};
-use crate::hardware::{barrier, fence, local, mbarrier, memory, special, warp};
-use crate::split::{LATE, Owned, Split};
+use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
+use crate::split_k::{INCOMPLETE, OwnedChunks, SplitK};
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// A consumer thread's state.
 pub struct Consumer {
-    arena: Arena,
+    smem: SharedMemory,
     ring: Ring,
-    cores: Cores,
+    wgmma: Wgmma,
     /// Thread among the 256 consumers.
     thread: u32,
     /// The stage that the newest group of multiplications reads.
@@ -41,19 +41,19 @@ pub struct Consumer {
 
 impl Consumer {
     /// # Safety
-    /// Made by consumer thread `thread` of a CTA whose arena is initialised.
+    /// Made by consumer thread `thread` of a CTA whose shared memory is initialised.
     #[inline(always)]
-    pub unsafe fn new(arena: Arena, thread: u32) -> Consumer {
+    pub unsafe fn new(smem: SharedMemory, thread: u32) -> Consumer {
         Consumer {
-            arena,
-            ring: Ring::new(arena),
-            cores: Cores::new(),
+            smem,
+            ring: Ring::new(smem),
+            wgmma: Wgmma::new(),
             thread,
             reading: Stage::NONE,
             staged: 0,
             pending: Pending::new(),
             waiting: 0,
-            gate: Gate::open(arena),
+            gate: Gate::open(smem),
         }
     }
 
@@ -103,7 +103,7 @@ impl Consumer {
         if self.waiting > 0 {
             let chunk = buffer(self.group(), self.staged);
             // SAFETY: an initialised barrier. Lanes may see it complete at different times, and they must act together.
-            if warp::all(unsafe { mbarrier::test(self.arena.free(chunk), parity(self.staged) ^ 1) }) {
+            if warp::all(unsafe { mbarrier::test(self.smem.free(chunk), parity(self.staged) ^ 1) }) {
                 self.stage_pending();
             }
         }
@@ -121,7 +121,7 @@ impl Consumer {
     fn wait_free(&self) -> u32 {
         let chunk = buffer(self.group(), self.staged);
         // SAFETY: an initialised barrier.
-        unsafe { self.arena.wait(self.arena.free(chunk), parity(self.staged) ^ 1) };
+        unsafe { self.smem.wait(self.smem.free(chunk), parity(self.staged) ^ 1) };
         chunk
     }
 
@@ -142,7 +142,7 @@ impl Consumer {
         while n < self.staged + CHUNKS / 2 {
             // The chunk that has this buffer next could be staged. Chunks of both warpgroups are sent together.
             // SAFETY: an initialised barrier.
-            unsafe { self.arena.wait(self.arena.free(buffer(self.group(), n)), parity(n) ^ 1) };
+            unsafe { self.smem.wait(self.smem.free(buffer(self.group(), n)), parity(n) ^ 1) };
             n += 1;
         }
     }
@@ -152,7 +152,7 @@ impl Consumer {
     fn stage(&mut self, words: Chunk) {
         let chunk = self.wait_free();
         // SAFETY: the chunk is this warpgroup's once it is free, and this warp writes 16 rows of it.
-        unsafe { cores::write(self.arena.chunk(chunk), self.again(), words) };
+        unsafe { wgmma_accumulator::write(self.smem.chunk(chunk), self.again(), words) };
         fence::proxy_async_shared();
         self.hand_over(chunk);
     }
@@ -163,7 +163,7 @@ impl Consumer {
         self.staged += 1;
         warp::sync();
         // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
-        unsafe { arena::arrive(self.arena.staged(chunk), self.lane()) };
+        unsafe { shared_memory::arrive(self.smem.staged(chunk), self.lane()) };
     }
 }
 
@@ -176,7 +176,7 @@ impl Consumer {
         if warp::all(unsafe { self.ring.is_full(pages) }) {
             return self.ring.take(pages);
         }
-        self.cores.wait_newest();
+        self.wgmma.wait_newest();
         self.give_back();
         // SAFETY: as above.
         unsafe { self.ring.wait_full(pages) }
@@ -185,7 +185,7 @@ impl Consumer {
     /// Gives back the stage that this warp has read, if there is one.
     #[inline(always)]
     fn give_back(&mut self) {
-        if arena::arrives(self.lane()) {
+        if shared_memory::arrives(self.lane()) {
             // SAFETY: the group that read it is complete for this warp.
             unsafe { self.ring.release(self.reading) };
         }
@@ -195,9 +195,9 @@ impl Consumer {
     /// The products of `stage` have been asked for: closes their group, and gives the stage before back.
     #[inline(always)]
     fn multiplied(&mut self, stage: Stage) {
-        self.cores.commit();
+        self.wgmma.commit();
         self.stage_if_free();
-        self.cores.wait_older();
+        self.wgmma.wait_older();
         self.give_back();
         self.reading = stage;
     }
@@ -237,7 +237,7 @@ impl Consumer {
         }
         macro_rules! chunk {
             ($n:literal) => {
-                cores::chunk::<T, E, I, J, $n>(sum, task, thread)
+                wgmma_accumulator::chunk::<T, E, I, J, $n>(sum, task, thread)
             };
         }
         macro_rules! stage {
@@ -257,33 +257,33 @@ impl Consumer {
         }
     }
 
-    /// Adds a part to a tile's sum, and stages the chunks of the whole sum that this CTA adds up, or one that is none: see [`crate::split`]. The store
+    /// Adds a part to a tile's sum, and stages the chunks of the whole sum that this CTA adds up, or one that is none: see [`crate::split_k`]. The store
     /// role learns from a word beside the first ones whose they are.
     ///
     /// # Safety
     /// `split` is one of several parts, of a live launch; all consumers call.
     #[inline(always)]
-    unsafe fn sum_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: Split, task: Task) {
+    unsafe fn sum_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: SplitK, task: Task) {
         let chunks = columns(I, J) as u32 / BOX;
         // Chunks of the store role in one of the sum.
         let each = BOX / abi::columns(E::BYTES);
         let own = split.owned(split.part, chunks);
         // What others add up; of a task that does not look for them, all.
-        let stays = if split.looks > 0 { own } else { Owned::NONE };
+        let stays = if split.looks > 0 { own } else { OwnedChunks::NONE };
         // SAFETY: the plan keeps this memory for the part alone.
-        unsafe { cores::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
+        unsafe { wgmma_accumulator::keep::<I, J>(part, split.chunk(split.part, chunks, 0), stays, self.again()) };
         // A second one moves up when the first is staged.
-        let (mut sum, then) = cores::owned::<I, J>(part, own.first);
+        let (mut sum, then) = wgmma_accumulator::owned::<I, J>(part, own.first);
         // Nothing waits any more: said here, its registers are free.
         self.pending = Pending::new();
         // SAFETY: passed on from the caller; all threads have met.
         let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
-        if owners == LATE {
+        if owners == INCOMPLETE {
             // SAFETY: as above.
             unsafe {
-                cores::keep_columns(&sum, split.chunk(split.part, chunks, own.first), self.again());
+                wgmma_accumulator::keep_columns(&sum, split.chunk(split.part, chunks, own.first), self.again());
                 if own.first + 1 < own.end {
-                    cores::keep_columns(&then, split.chunk(split.part, chunks, own.first + 1), self.again());
+                    wgmma_accumulator::keep_columns(&then, split.chunk(split.part, chunks, own.first + 1), self.again());
                 }
             }
             // SAFETY: as above, and now all is written.
@@ -297,11 +297,11 @@ impl Consumer {
         while owners != 0 {
             let owner = split.next(owners);
             owners &= !(1 << owner);
-            let Owned { first: mut chunk, end } = split.owned(owner, chunks);
+            let OwnedChunks { first: mut chunk, end } = split.owned(owner, chunks);
             while chunk < end {
                 let mut n = 1;
                 if owner != split.part {
-                    sum = cores::nothing();
+                    sum = wgmma_accumulator::nothing();
                     n = 0;
                 }
                 while n < split.parts {
@@ -309,13 +309,13 @@ impl Consumer {
                     // SAFETY: (of both) all parts have arrived, and have written what this CTA does not own, or all.
                     unsafe {
                         let at = |more: u32| split.chunk(split.nth(owner, n + more), chunks, chunk).cast_const();
-                        cores::add(&mut sum, at, split.parts - n, self.again());
+                        wgmma_accumulator::add(&mut sum, at, split.parts - n, self.again());
                     }
-                    n += cores::ADDED;
+                    n += wgmma_accumulator::ADDED;
                 }
-                self.stage(cores::whole::<T, E, I, J, 0>(&sum, each * chunk, task, self.again()));
+                self.stage(wgmma_accumulator::whole::<T, E, I, J, 0>(&sum, each * chunk, task, self.again()));
                 if each > 1 {
-                    self.stage(cores::whole::<T, E, I, J, 1>(&sum, each * chunk, task, self.again()));
+                    self.stage(wgmma_accumulator::whole::<T, E, I, J, 1>(&sum, each * chunk, task, self.again()));
                 }
                 sum.clone_from(&then);
                 chunk += 1;
@@ -332,15 +332,15 @@ impl Consumer {
             let found = find();
             // The store role reads the word that is there as long as its chunks are not free.
             self.wait_free();
-            // SAFETY: a word of the arena, which all consumers have read that read it before. It is written again when chunks of both warpgroups
+            // SAFETY: a word of shared memory, which all consumers have read that read it before. It is written again when chunks of both warpgroups
             // that were staged behind this have been read.
-            unsafe { memory::store_shared(self.arena.owners(self.staged), found) };
+            unsafe { memory::store_shared(self.smem.owners(self.staged), found) };
         }
         warp::sync();
         // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
         barrier::sync_consumers();
         // SAFETY: as above.
-        unsafe { memory::load_shared(self.arena.owners(self.staged)) }
+        unsafe { memory::load_shared(self.smem.owners(self.staged)) }
     }
 }
 
@@ -360,7 +360,7 @@ impl Consumer {
         let a = I as u32;
         let (first, end) = (if along.0 { 0 } else { a }, if along.1 { a + b } else { a });
         // SAFETY: the stage is full and stays until `release`; all consumers turn the same blocks of it, each its own.
-        unsafe { cores::turn(shared + first * ROW_BYTES, (end - first) / cores::BLOCK, self.again()) };
+        unsafe { wgmma_accumulator::turn(shared + first * ROW_BYTES, (end - first) / wgmma_accumulator::BLOCK, self.again()) };
         // The tensor cores read through the other proxy, what all warps have written.
         fence::proxy_async_shared();
         barrier::sync_consumers();
@@ -372,13 +372,13 @@ impl Consumer {
     /// task of its own would have written. What lies behind the contraction's end stays zero.
     #[inline(always)]
     fn map_first<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: Parts, task: Task) {
-        if !T::MAPS {
+        if !T::MAPS_OPERAND_A {
             return;
         }
         // What is tf32 has been turned.
         let across = a.along_rows && E::FACTOR != Factor::Tf32;
         // SAFETY: the stage is full and stays until `release`; all consumers map the same rows of it, each its own part.
-        unsafe { cores::map::<T, E, I>(shared, across, a.left(), task, self.again()) };
+        unsafe { wgmma_accumulator::map::<T, E, I>(shared, across, a.left(), task, self.again()) };
         // The tensor cores read through the other proxy, what all warps have written.
         fence::proxy_async_shared();
         barrier::sync_consumers();
@@ -391,7 +391,7 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum {
-        self.cores.zeros::<I, J>()
+        self.wgmma.zeros::<I, J>()
     }
 
     #[inline(always)]
@@ -402,7 +402,7 @@ impl Role for Consumer {
         self.map_first::<T, E, I>(shared, a, task);
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
-        unsafe { self.cores.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
+        unsafe { self.wgmma.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
         self.multiplied(stage);
     }
 
@@ -421,8 +421,8 @@ impl Role for Consumer {
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: as in `mma`.
         unsafe {
-            self.cores.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
-            self.cores.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * ROW_BYTES, (a.along_rows, b.1.along_rows));
+            self.wgmma.multiply::<E, I, J>(acc.0, at_a, at_b, (a.along_rows, b.0.along_rows));
+            self.wgmma.multiply::<E, I, J>(acc.1, at_a, at_b + J as u32 * ROW_BYTES, (a.along_rows, b.1.along_rows));
         }
         self.multiplied(stage);
     }
@@ -435,10 +435,10 @@ impl Role for Consumer {
         task: Task,
         f: impl Fn(f32, f32) -> f32,
     ) {
-        self.cores.wait_all::<I, J>(&mut first);
-        self.cores.wait_all::<I, J>(&mut second);
+        self.wgmma.wait_all::<I, J>(&mut first);
+        self.wgmma.wait_all::<I, J>(&mut second);
         self.end();
-        self.put::<T, E, I, J>(&cores::combine::<I, J>(&first, &second, f), task);
+        self.put::<T, E, I, J>(&wgmma_accumulator::combine::<I, J>(&first, &second, f), task);
     }
 
     #[inline(always)]
@@ -446,10 +446,10 @@ impl Role for Consumer {
         &mut self,
         mut acc: Sum,
         _: Tile<E, I, J>,
-        split: Split,
+        split: SplitK,
         task: Task,
     ) {
-        self.cores.wait_all::<I, J>(&mut acc);
+        self.wgmma.wait_all::<I, J>(&mut acc);
         self.end();
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
@@ -470,7 +470,7 @@ impl Role for Consumer {
         f: impl Fn(f32, X::Values) -> f32,
     ) {
         let (thread, lane) = (self.again(), self.lane());
-        let arena = self.arena;
+        let smem = self.smem;
         let y = y.of::<T::Result<E>>();
         let put = |row: u32, col: u32, sum: f32, beside: Beside<T>| {
             let value = beside.finish(f(sum, inputs.at(row, col)));
@@ -479,9 +479,9 @@ impl Role for Consumer {
             unsafe {
                 // What is carried has 16 bits.
                 if T::Result::<E>::BYTES == 2 {
-                    let word = arena.word(at as u64);
+                    let word = smem.word(at as u64);
                     if !word.is_null() {
-                        local::carry(word, arena.epoch() | pack::<T::Result<E>>(value, 0.0));
+                        gpu_scope::carry(word, smem.epoch() | pack::<T::Result<E>>(value, 0.0));
                     }
                 }
                 at.write(T::Result::<E>::element(value));
@@ -493,22 +493,22 @@ impl Role for Consumer {
         // Of a thread with one place, what stands beside it comes while the factor does.
         let alone = const { I * J <= ELEMENTWISE as usize };
         let ahead = if alone { Some(beside(first)) } else { None };
-        let carried = !arena.word(x.pointer(0, 0) as u64).is_null();
+        let carried = !smem.word(x.pointer(0, 0) as u64).is_null();
         if carried {
             self.wait_sent();
         }
         let streams = x.streams() && w.streams();
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = self.staged | bit(carried, streamed::CARRIED) | bit(streams, streamed::STREAMS);
+        let word = self.staged | bit(carried, gemv::IN_BAND_FLAGS) | bit(streams, gemv::STREAMS);
         // SAFETY: all consumers run the task, which is published, and the same outline as the loader; a copy is not read behind the barriers of a
         // product.
         let packed = unsafe {
-            let (base, shape, of_w) = (x.pointer(0, 0) as u64, streamed::pair(x.rows(), x.cols()), streamed::pair(w.rows(), w.cols()));
-            streamed::sum::<E, I, J>(task, self.ring.packed(), arena.0, word, base, shape, x.row_stride(), of_w)
+            let (base, shape, of_w) = (x.pointer(0, 0) as u64, gemv::pair(x.rows(), x.cols()), gemv::pair(w.rows(), w.cols()));
+            gemv::sum::<E, I, J>(task, self.ring.packed(), smem.0, word, base, shape, x.row_stride(), of_w)
         };
-        self.ring = Ring::unpack(arena, packed);
+        self.ring = Ring::unpack(smem, packed);
         if !streams {
-            let x = if carried { carried::copy(arena, x) } else { x };
+            let x = if carried { in_band_flags::copy(smem, x) } else { x };
             // Nothing comes through the ring.
             for at in places() {
                 let (row, col) = (at / J as u32, at % J as u32);
@@ -525,12 +525,12 @@ impl Role for Consumer {
             barrier::sync_consumers();
             return;
         }
-        let (stage, at_stage) = Ring::unpack_stage(arena, packed);
+        let (stage, at_stage) = Ring::unpack_stage(smem, packed);
         for at in places() {
             let (row, col) = (at / J as u32, at % J as u32);
             if row < y.rows() && col < y.cols() {
                 let (mut part, mut sum) = (0, 0.0);
-                while part < dots::PARTS {
+                while part < mma_sync::PARTS {
                     // SAFETY: as above.
                     sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
                     part += 1;
@@ -539,15 +539,15 @@ impl Role for Consumer {
             }
         }
         warp::sync();
-        if arena::arrives(lane) {
+        if shared_memory::arrives(lane) {
             // SAFETY: the warp no longer reads the stage.
             unsafe { self.ring.release(stage) };
         }
     }
 
     #[inline(always)]
-    fn share(&self) -> Option<Share> {
-        Some(Share::consumers(self.ring.packed()))
+    fn simt_consumer(&self) -> Option<SimtConsumer> {
+        Some(SimtConsumer::consumers(self.ring.packed()))
     }
 
     #[inline(always)]
@@ -557,7 +557,7 @@ impl Role for Consumer {
 
     #[inline(always)]
     fn set_ring(&mut self, packed: u64) {
-        self.ring = Ring::unpack(self.arena, packed);
+        self.ring = Ring::unpack(self.smem, packed);
     }
 
     #[inline(always)]
@@ -567,19 +567,19 @@ impl Role for Consumer {
             // SAFETY: all consumers run the same tasks as the loader.
             let (stage, at) = unsafe { self.ring.wait_full(pages) };
             // A stage that is not theirs may be copied into: what a body reads of its scratch may be an index.
-            if cores::agree(stage.is_some()) {
-                cores::simt(self.again(), &mut self.gate, at, f);
+            if wgmma_accumulator::agree(stage.is_some()) {
+                wgmma_accumulator::simt(self.again(), &mut self.gate, at, f);
             }
             // The stage's next bytes come through the other proxy.
             fence::proxy_async_shared();
             warp::sync();
-            if arena::arrives(self.lane()) {
+            if shared_memory::arrives(self.lane()) {
                 // SAFETY: the warp has left the body.
                 unsafe { self.ring.release(stage) };
             }
             return;
         }
-        cores::simt(self.again(), &mut self.gate, 0, f);
+        wgmma_accumulator::simt(self.again(), &mut self.gate, 0, f);
         // A reference on the CPU does not wait.
         // SAFETY: the gate is that of this task. A body may end without having waited.
         if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {

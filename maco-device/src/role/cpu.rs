@@ -1,18 +1,18 @@
 //! The CPU role: what a host thread plays, chosen when a task runs, so that a program has its tasks once.
 
 use super::Role;
-use super::alone::Alone;
 use super::consumer::Consumer;
+use super::cpu_reference::CpuReference;
+use super::elementwise_prologue::ElementwisePrologue;
 use super::loader::Loader;
-use super::mapping::Mapping;
-use super::share::Share;
+use super::simt_consumer::SimtConsumer;
 use super::store::Store;
 use crate::collective::SimtWarp;
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
 use crate::row::{RowInputs, RowOutputs};
-use crate::split::Split;
+use crate::split_k::SplitK;
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
@@ -59,15 +59,15 @@ pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
 pub struct Cpu(Part);
 
 enum Part {
-    Alone(Alone),
-    // Valid while `loading`, `consuming`, `mapping` or `storing` runs.
+    CpuReference(CpuReference),
+    // Valid while `loading`, `consuming`, `elementwise_prologue` or `storing` runs.
     Loader(*mut Loader),
     Consumer(*mut Consumer),
-    Mapping(*mut Mapping),
+    ElementwisePrologue(*mut ElementwisePrologue),
     Store(*mut Store),
 }
 
-// SAFETY: only `loading`, `consuming`, `mapping` and `storing` make a part with a pointer, and lend it to one call on their own thread.
+// SAFETY: only `loading`, `consuming`, `elementwise_prologue` and `storing` make a part with a pointer, and lend it to one call on their own thread.
 unsafe impl Send for Cpu {}
 
 impl Default for Cpu {
@@ -79,7 +79,7 @@ impl Default for Cpu {
 impl Cpu {
     /// A worker that plays all roles, without scratch yet.
     pub fn new() -> Cpu {
-        Cpu(Part::Alone(Alone::default()))
+        Cpu(Part::CpuReference(CpuReference::default()))
     }
 
     /// Runs `body` as a loader.
@@ -93,8 +93,8 @@ impl Cpu {
     }
 
     /// Runs `body` as a consumer that maps a factor.
-    pub(crate) fn mapping<T>(mapping: &mut Mapping, body: impl FnOnce(&mut Cpu) -> T) -> T {
-        body(&mut Cpu(Part::Mapping(mapping)))
+    pub(crate) fn elementwise_prologue<T>(prologue: &mut ElementwisePrologue, body: impl FnOnce(&mut Cpu) -> T) -> T {
+        body(&mut Cpu(Part::ElementwisePrologue(prologue)))
     }
 
     /// Runs `body` as a store thread.
@@ -105,7 +105,7 @@ impl Cpu {
 
 /// The sum of the role that is played.
 pub enum Sum<const I: usize, const J: usize> {
-    Alone(<Alone as Role>::Accumulator<I, J>),
+    CpuReference(<CpuReference as Role>::Accumulator<I, J>),
     Consumer(<Consumer as Role>::Accumulator<I, J>),
     None,
 }
@@ -114,7 +114,7 @@ pub enum Sum<const I: usize, const J: usize> {
 macro_rules! play {
     ($cpu:ident, |$role:ident| $call:expr) => {
         match &mut $cpu.0 {
-            Part::Alone($role) => $call,
+            Part::CpuReference($role) => $call,
             Part::Loader(role) => {
                 // SAFETY: the pointer comes from a reference that lives while the part is lent, to this thread only.
                 let $role = unsafe { &mut **role };
@@ -125,7 +125,7 @@ macro_rules! play {
                 let $role = unsafe { &mut **role };
                 $call
             }
-            Part::Mapping(role) => {
+            Part::ElementwisePrologue(role) => {
                 // SAFETY: as above.
                 let $role = unsafe { &mut **role };
                 $call
@@ -148,16 +148,16 @@ impl Role for Cpu {
 
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum<I, J> {
         match &mut self.0 {
-            Part::Alone(role) => Sum::Alone(role.zeros::<I, J>()),
+            Part::CpuReference(role) => Sum::CpuReference(role.zeros::<I, J>()),
             // SAFETY: as in `play`.
             Part::Consumer(role) => Sum::Consumer(unsafe { &mut **role }.zeros::<I, J>()),
-            Part::Loader(_) | Part::Mapping(_) | Part::Store(_) => Sum::None,
+            Part::Loader(_) | Part::ElementwisePrologue(_) | Part::Store(_) => Sum::None,
         }
     }
 
     fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum<I, J>, a: Parts, b: Parts, task: Task) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.mma::<T, E, I, J>(acc, a, b, task),
+            (Part::CpuReference(role), Sum::CpuReference(acc)) => role.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as in `play`.
             (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as above.
@@ -172,11 +172,11 @@ impl Role for Cpu {
         &mut self,
         acc: Sum<I, J>,
         y: Tile<E, I, J>,
-        split: Split,
+        split: SplitK,
         task: Task,
     ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), Sum::Alone(acc)) => role.store::<T, E, I, J>(acc, y, split, task),
+            (Part::CpuReference(role), Sum::CpuReference(acc)) => role.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as in `play`.
             (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as above.
@@ -195,7 +195,9 @@ impl Role for Cpu {
         task: Task,
     ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.mma_pair::<T, E, I, J>((first, second), a, b, task),
+            (Part::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
+                role.mma_pair::<T, E, I, J>((first, second), a, b, task)
+            }
             (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
                 unsafe { &mut **role }.mma_pair::<T, E, I, J>((first, second), a, b, task)
@@ -216,7 +218,9 @@ impl Role for Cpu {
         f: impl Fn(f32, f32) -> f32,
     ) {
         match (&mut self.0, acc) {
-            (Part::Alone(role), (Sum::Alone(first), Sum::Alone(second))) => role.store_pair::<T, E, I, J>((first, second), y, task, f),
+            (Part::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
+                role.store_pair::<T, E, I, J>((first, second), y, task, f)
+            }
             (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
                 unsafe { &mut **role }.store_pair::<T, E, I, J>((first, second), y, task, f)
@@ -229,12 +233,12 @@ impl Role for Cpu {
         }
     }
 
-    fn share(&self) -> Option<Share> {
+    fn simt_consumer(&self) -> Option<SimtConsumer> {
         match &self.0 {
-            Part::Alone(role) => role.share(),
+            Part::CpuReference(role) => role.simt_consumer(),
             // SAFETY: as in `play`.
-            Part::Consumer(role) => unsafe { &**role }.share(),
-            Part::Loader(_) | Part::Mapping(_) | Part::Store(_) => None,
+            Part::Consumer(role) => unsafe { &**role }.simt_consumer(),
+            Part::Loader(_) | Part::ElementwisePrologue(_) | Part::Store(_) => None,
         }
     }
 

@@ -12,11 +12,11 @@
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10). What was announced is relaxed: a release there would be on the way of every
 //! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
-use super::arena::{ARRIVALS, Arena, CLOSE, WARPS, place};
-use super::notice;
+use super::ready_mailbox;
+use super::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use super::waits::Waits;
-use crate::abi::{Descriptor, LIGHT, QUICK, SOLE};
-use crate::hardware::{barrier, fence, local, mbarrier, memory, warp};
+use crate::abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, SINGLE_PRODUCER};
+use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, warp};
 use crate::profile;
 use crate::protocol::Machine;
 
@@ -40,7 +40,7 @@ const FIRST: u32 = 1 << 5;
 const ENDED: u32 = 1 << 6;
 /// The CTA stops: the task has not begun, and never will.
 const STOPPED: u32 = 1 << 7;
-/// The task is more than a body, see [`super::notice`], or is ended first.
+/// The task is more than a body, see [`super::ready_mailbox`], or is ended first.
 const SPECIAL: u32 = 1 << 8;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
@@ -50,7 +50,7 @@ const _: () = assert!(crate::abi::SLOTS <= AFTER + 1);
 /// the body runs.
 #[derive(Clone, Copy)]
 pub struct Gate {
-    arena: Arena,
+    smem: SharedMemory,
     /// The task, by its place in the worker's list.
     n: u32,
     word: u32,
@@ -59,19 +59,19 @@ pub struct Gate {
 impl Gate {
     /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(arena: Arena, n: u32, flags: u16, after: u32, published: bool) -> Gate {
-        let special = notice::special(flags.into());
+    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool) -> Gate {
+        let special = ready_mailbox::special(flags.into());
         // The worker has to wait for it, so somebody may wait for the worker.
-        let first = !published && !special && flags & QUICK != 0;
+        let first = !published && !special && flags & IDEMPOTENT_SIGNAL != 0;
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
         let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
-        Gate { arena, n, word }
+        Gate { smem, n, word }
     }
 
     /// A gate that nobody waits at, of a task that is nothing but a body.
     #[inline(always)]
-    pub fn open(arena: Arena) -> Gate {
-        Gate { arena, n: 0, word: 0 }
+    pub fn open(smem: SharedMemory) -> Gate {
+        Gate { smem, n: 0, word: 0 }
     }
 
     /// Whether the task is nothing but a body, and ends as usual.
@@ -113,13 +113,13 @@ impl Gate {
             }
             self.word &= !SHUT;
             // SAFETY: as above; the slot holds the task.
-            unsafe { profile::waited(self.arena, self.n) };
+            unsafe { profile::waited(self.smem, self.n) };
         }
         if self.word & AFTER != 0 {
             // All warps have ended every task before this one.
             barrier::sync_consumers();
             // SAFETY: a consumer.
-            unsafe { profile::turn(self.arena) };
+            unsafe { profile::turn(self.smem) };
             self.word &= !AFTER;
         }
         true
@@ -137,21 +137,21 @@ impl Gate {
             warp::sync();
             let (at, parity) = place(self.n);
             // SAFETY: a consumer; once all have arrived, the slot may hold another task.
-            let ran = unsafe { profile::ran(self.arena, self.n) };
+            let ran = unsafe { profile::ran(self.smem, self.n) };
             if ARRIVALS > 1 || warp::lane_again() == 0 {
                 // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
                 unsafe {
-                    let signal = memory::read_shared(self.arena.slot(at) + SIGNALS);
-                    let done = self.arena.done(at);
+                    let signal = memory::read_shared(self.smem.slot(at) + SIGNALS);
+                    let done = self.smem.done(at);
                     mbarrier::arrive(done);
                     if mbarrier::test(done, parity) {
                         fence::release_gpu();
-                        local::store_relaxed(self.arena.counters().add((signal & !SOLE) as usize), 1);
+                        gpu_scope::store_relaxed(self.smem.counters().add((signal & !SINGLE_PRODUCER) as usize), 1);
                     }
                 }
             }
             // SAFETY: as above.
-            unsafe { ran.note(self.arena) };
+            unsafe { ran.note(self.smem) };
         }
         self.word & ENDED != 0
     }
@@ -159,17 +159,17 @@ impl Gate {
     #[inline(always)]
     unsafe fn wait(&self) -> bool {
         let (at, parity) = place(self.n);
-        let ready = self.arena.ready(at);
-        // SAFETY: initialised barriers and words of the arena; the slot holds the task.
+        let ready = self.smem.ready(at);
+        // SAFETY: initialised barriers and words of shared memory; the slot holds the task.
         unsafe {
-            let (own, lane) = (self.arena.begun(warp::consumer()), warp::lane_again());
+            let (own, lane) = (self.smem.begun(warp::consumer()), warp::lane_again());
             // Eight warps that look take from the memory system what tasks that move much need. Where tasks are pushed, none is light: messages to
             // schedulers have the place of what it waits for.
-            if !self.has(LIGHT) {
-                return self.arena.wait_unless_stopped(ready, parity);
+            if !self.has(CONSUMERS_POLL) {
+                return self.smem.wait_unless_stopped(ready, parity);
             }
-            let waits = Waits::of(self.arena, at, lane);
-            let counters = self.arena.counters();
+            let waits = Waits::of(self.smem, at, lane);
+            let counters = self.smem.counters();
             if warp::all(waits.are_few(FEW)) {
                 if lane == 0 {
                     memory::store_relaxed_shared(own, self.n << 2 | LOOKS);
@@ -181,7 +181,7 @@ impl Gate {
                 let mut former = waits.look(counters);
                 loop {
                     // Whoever begins has found the gates open after it said that it looks: any time after that will do.
-                    let closed = self.arena.halted() >= CLOSE;
+                    let closed = self.smem.halted() >= CLOSE;
                     let ready = mbarrier::test(ready, parity);
                     let (closed, ready) = (warp::any(closed), warp::any(ready));
                     let latter = waits.look(counters);
@@ -206,7 +206,7 @@ impl Gate {
                     memory::store_relaxed_shared(own, self.n << 2);
                 }
             }
-            self.arena.wait_unless_stopped(ready, parity)
+            self.smem.wait_unless_stopped(ready, parity)
         }
     }
 }
@@ -217,17 +217,17 @@ impl Gate {
 /// # Safety
 /// Called by the warp that publishes tasks.
 #[inline(always)]
-pub unsafe fn close(arena: Arena, published: u32) -> u32 {
-    arena.halt(CLOSE);
+pub unsafe fn close(smem: SharedMemory, published: u32) -> u32 {
+    smem.halt(CLOSE);
     fence::sequential_cta();
     let mut begun = published;
     let mut at = 0;
     while at < WARPS {
-        // SAFETY: a word of the arena.
-        let mut word = unsafe { memory::load_relaxed_shared(arena.begun(at)) };
+        // SAFETY: a word of shared memory.
+        let mut word = unsafe { memory::load_relaxed_shared(smem.begun(at)) };
         while word & 3 == LOOKS {
             // SAFETY: as above. A warp that looks sees the halt word soon.
-            word = unsafe { memory::load_relaxed_shared(arena.begun(at)) };
+            word = unsafe { memory::load_relaxed_shared(smem.begun(at)) };
         }
         // Who stands at the gate of a task has begun all before it.
         begun = begun.max((word >> 2) + (word & 3) / BEGUN);
@@ -241,11 +241,11 @@ pub unsafe fn close(arena: Arena, published: u32) -> u32 {
 /// # Safety
 /// All lanes of the warp that publishes tasks call together, behind [`close`] and before they publish the task.
 #[inline(always)]
-pub unsafe fn confirm<M: Machine>(warp: &M, arena: Arena, n: u32) {
+pub unsafe fn confirm<M: Machine>(warp: &M, smem: SharedMemory, n: u32) {
     // SAFETY: the slot holds a task that a warp has begun, of a live launch; a warp looks only if the waits beside the slot are all.
     unsafe {
-        let waits = Waits::of(arena, place(n).0, warp.lane());
-        let counters = arena.counters();
+        let waits = Waits::of(smem, place(n).0, warp.lane());
+        let counters = smem.counters();
         while !warp.all(waits.arrived(waits.look(counters))) {}
     }
     fence::acquire_gpu();
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::abi::{NO_COUNTER, SLOTS};
     use crate::model::{Modelled, Nobody, Shared, special};
-    use crate::role::arena::STOP;
+    use crate::role::shared_memory::STOP;
     use crate::role::waits::WAITS;
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
@@ -266,36 +266,36 @@ mod tests {
         let mut some = 0;
         for seed in 1..=2000 {
             let shared = Shared::new();
-            let part = |number, warps, body: &dyn Fn(Arena) -> u32| {
-                Modelled::new(&shared, &Nobody, 0, number, warps, seed).enter(|| body(Arena(special::shared_base())))
+            let part = |number, warps, body: &dyn Fn(SharedMemory) -> u32| {
+                Modelled::new(&shared, &Nobody, 0, number, warps, seed).enter(|| body(SharedMemory(special::shared_base())))
             };
-            part(0, 1, &|arena| {
-                // SAFETY: nobody else uses the arena yet; slots are inside it.
+            part(0, 1, &|smem| {
+                // SAFETY: nobody else uses shared memory yet; slots are inside it.
                 unsafe {
-                    arena.init(0, 1);
+                    smem.init(0, 1);
                     let none = [NO_COUNTER, 0];
-                    (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(arena.waits(0) + n * 8, none));
+                    (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(smem.waits(0) + n * 8, none));
                     // Nobody looks at one.
-                    arena.set_counters(std::ptr::dangling_mut());
+                    smem.set_counters(std::ptr::dangling_mut());
                 }
                 0
             });
-            let consumer = |arena: Arena| {
+            let consumer = |smem: SharedMemory| {
                 // SAFETY: the slots hold tasks; both consumers come here.
-                let passes = |n: &u32| unsafe { Gate::of(arena, *n, LIGHT, 0, false).pass() };
+                let passes = |n: &u32| unsafe { Gate::of(smem, *n, CONSUMERS_POLL, 0, false).pass() };
                 let passed = (0..SLOTS).take_while(passes).inspect(|_| (0..special::choose(32)).for_each(|_| std::thread::yield_now()));
                 passed.count() as u32
             };
-            let stop = |arena: Arena| {
-                // SAFETY: initialised barriers, words of the arena; nobody else publishes.
+            let stop = |smem: SharedMemory| {
+                // SAFETY: initialised barriers, words of shared memory; nobody else publishes.
                 unsafe {
                     let (warp, n) = (4 * special::choose(2), special::choose(SLOTS));
-                    while memory::load_relaxed_shared(arena.begun(warp)) >> 2 < n {
+                    while memory::load_relaxed_shared(smem.begun(warp)) >> 2 < n {
                         std::thread::yield_now();
                     }
-                    let begun = close(arena, 0);
-                    (0..begun).for_each(|n| mbarrier::arrive(arena.ready(n)));
-                    arena.halt(STOP);
+                    let begun = close(smem, 0);
+                    (0..begun).for_each(|n| mbarrier::arrive(smem.ready(n)));
+                    smem.halt(STOP);
                     begun
                 }
             };

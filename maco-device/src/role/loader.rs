@@ -1,10 +1,10 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
 use super::Role;
-use super::arena::Arena;
-use super::maps::Maps;
 use super::ring::{Ring, Room, pages, scratch_pages};
-use super::{across, scatter, stream, taken};
+use super::shared_memory::SharedMemory;
+use super::tensor_map_cache::TensorMapCache;
+use super::{column_reduction, gather_rows, row_stages, scatter};
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
@@ -17,8 +17,8 @@ use crate::tile::{Inputs, Parts, Tile};
 /// The loader's state.
 pub struct Loader {
     ring: Ring,
-    maps: Maps,
-    /// Of a task with weights ([`abi::WEIGHTED`]): stages that were begun before it may run, of which only those factors were asked for that no
+    maps: TensorMapCache,
+    /// Of a task with weights ([`abi::LOAD_CONSTANT_OPERAND_EARLY`]): stages that were begun before it may run, of which only those factors were asked for that no
     /// task writes; and [`BEFORE`], that is now. 0 as soon as stages are asked for whole.
     begun: u32,
     /// Before: pages for which there is no stage yet.
@@ -32,10 +32,10 @@ const BEFORE: u32 = 1 << 31;
 
 impl Loader {
     /// # Safety
-    /// Made by the loader thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
+    /// Made by the loader thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
-    pub unsafe fn new(arena: Arena, maps: u64) -> Loader {
-        Loader { ring: Ring::new(arena), maps: Maps::new(maps), begun: 0, left: 0, from: 0 }
+    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Loader {
+        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0 }
     }
 
     /// See [`Ring::exaggerate`].
@@ -241,41 +241,41 @@ impl Role for Loader {
         let (rows, cols) = (w.rows(), w.cols());
         let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() as u64 * E::BYTES as u64);
         // Rows in pieces come in boxes: one copy for eight rows.
-        let boxed = const { stream::boxed(J) } && w.view.map != NO_MAP;
+        let boxed = const { row_stages::boxed(J) } && w.view.map != NO_MAP;
         let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {
             let left = cols - col;
-            let count = if left < stream::columns(J) { left } else { stream::columns(J) };
+            let count = if left < row_stages::columns(J) { left } else { row_stages::columns(J) };
             let bytes = count * E::BYTES;
             let copy = |room: Room| {
                 if boxed {
                     let mut row = 0;
                     while row < J as u32 {
-                        let (to, piece) = (room.shared + row * stream::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
+                        let (to, piece) = (room.shared + row * row_stages::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
                         // SAFETY: the map is that of the weights in pieces; the stage has space for all boxes, and expects them, also what of
                         // them is outside.
                         unsafe { tma::load_once(to, map, 0, piece, w.row + row as i32, room.full) };
-                        row += abi::STREAMED_ROWS;
+                        row += abi::WEIGHT_BOX_ROWS;
                     }
                     return;
                 }
                 let mut from = first + col as u64 * E::BYTES as u64;
-                let (mut to, end) = (room.shared, room.shared + rows * stream::columns(J) * E::BYTES);
+                let (mut to, end) = (room.shared, room.shared + rows * row_stages::columns(J) * E::BYTES);
                 while bytes > 0 && to < end {
                     // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
                     unsafe { tma::row_once(to, from, bytes, room.full) };
                     from += stride;
-                    to += stream::columns(J) * E::BYTES;
+                    to += row_stages::columns(J) * E::BYTES;
                 }
             };
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order. Stages that were begun
             // in part are of an earlier task, which is loaded.
             let acquired = unsafe {
-                self.ring.throttle(stream::pages(J));
-                self.ring.acquire(stream::pages(J), if boxed { stream::pages(J) * PAGE_BYTES } else { bytes * rows }, copy)
+                self.ring.throttle(row_stages::pages(J));
+                self.ring.acquire(row_stages::pages(J), if boxed { row_stages::pages(J) * PAGE_BYTES } else { bytes * rows }, copy)
             };
-            if !acquired || left <= stream::columns(J) {
+            if !acquired || left <= row_stages::columns(J) {
                 return;
             }
             col += count;
@@ -290,7 +290,7 @@ impl Role for Loader {
         task: Task,
         _: impl Fn(X::Values) -> E::Value,
     ) {
-        let stages = stream::parts(inputs, y, task);
+        let stages = row_stages::parts(inputs, y, task);
         let (mut first, rows) = (0, y.rows());
         while stages.any() && first < rows {
             let count = stages.next(first, rows);
@@ -304,7 +304,7 @@ impl Role for Loader {
 
     #[inline(always)]
     fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, _: impl Fn(X::Rows, &mut Y::Rows)) {
-        let stages = stream::whole(inputs, y, task);
+        let stages = row_stages::whole(inputs, y, task);
         let (mut first, rows) = (0, y.count());
         // SAFETY: as above.
         if stages.singles(rows) && !unsafe { inputs.fetch_singles(&mut self.ring) } {
@@ -329,7 +329,7 @@ impl Role for Loader {
         task: Task,
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tiles.
-        unsafe { taken::fetch(&mut self.ring, ids, table, y, task) };
+        unsafe { gather_rows::fetch(&mut self.ring, ids, table, y, task) };
     }
 
     #[inline(always)]
@@ -345,7 +345,7 @@ impl Role for Loader {
         _: impl Fn(f32) -> E::Value,
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tile.
-        unsafe { across::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { column_reduction::fetch(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]
@@ -356,7 +356,7 @@ impl Role for Loader {
         task: Task,
     ) {
         // SAFETY: as above.
-        unsafe { across::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { column_reduction::fetch(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]

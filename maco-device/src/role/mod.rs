@@ -5,52 +5,52 @@ use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::Epilogue;
 use crate::row::{RowInputs, RowOutputs};
-use crate::split::Split;
+use crate::split_k::SplitK;
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
-pub use share::Share;
+pub use simt_consumer::SimtConsumer;
 
-mod across;
-#[cfg(not(target_arch = "nvptx64"))]
-pub mod alone;
-pub mod arena;
-mod carried;
+mod column_reduction;
 pub mod consumer;
-#[cfg(target_arch = "nvptx64")]
-mod cores;
-#[cfg(not(target_arch = "nvptx64"))]
-#[path = "modelled_cores.rs"]
-mod cores;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod cpu;
-#[cfg(target_arch = "nvptx64")]
-mod dots;
 #[cfg(not(target_arch = "nvptx64"))]
-#[path = "modelled_dots.rs"]
-mod dots;
+pub mod cpu_reference;
+pub mod elementwise_prologue;
 pub mod gate;
+mod gather_rows;
+mod gemv;
+mod generic_loads;
+mod grid_stride;
+mod in_band_flags;
 pub mod loader;
-mod loads;
-pub mod mapping;
-mod maps;
 #[cfg(target_arch = "nvptx64")]
-pub mod narrow;
-mod normed;
-pub mod notice;
+mod mma_sync;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_mma_sync.rs"]
+mod mma_sync;
+pub mod ready_mailbox;
 pub mod ring;
+mod rmsnorm_prologue;
+mod row_stages;
 mod scatter;
-mod share;
+pub mod shared_memory;
+mod simt_consumer;
 pub mod store;
-mod stream;
-mod streamed;
-mod taken;
+mod tensor_map_cache;
 pub mod waits;
-mod walk;
+#[cfg(target_arch = "nvptx64")]
+pub mod warp_task;
+#[cfg(target_arch = "nvptx64")]
+mod wgmma_accumulator;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_wgmma_accumulator.rs"]
+mod wgmma_accumulator;
 
-/// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`Share`] of it; [`Role::mma`],
+/// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],
 /// [`Role::store`] and those of pairs must agree on the ring.
 pub trait Role: Sized {
-    /// Whether bodies without tensor cores are functions of their own, run by [`Share::consumers`].
+    /// Whether bodies without tensor cores are functions of their own, run by [`SimtConsumer::consumers`].
     const CALLS: bool = false;
 
     /// Where a sum lives: registers of a consumer, nothing for the others.
@@ -89,7 +89,7 @@ pub trait Role: Sized {
         &mut self,
         _acc: Self::Accumulator<I, J>,
         _y: Tile<E, I, J>,
-        _split: Split,
+        _split: SplitK,
         _task: Task,
     ) {
     }
@@ -118,15 +118,15 @@ pub trait Role: Sized {
 
     /// What this role does of work without tensor cores; what it has done to the ring comes back by [`Role::set_ring`].
     #[inline(always)]
-    fn share(&self) -> Option<Share> {
+    fn simt_consumer(&self) -> Option<SimtConsumer> {
         None
     }
 
-    /// Between two operations of one body: all threads with a [`Share`] of the work meet, and see what each of them has written.
+    /// Between two operations of one body: all threads with a [`SimtConsumer`] of the work meet, and see what each of them has written.
     #[inline(always)]
     fn sync(&self) {
-        if let Some(share) = self.share() {
-            share.sync();
+        if let Some(consumer) = self.simt_consumer() {
+            consumer.sync();
         }
     }
 
@@ -140,7 +140,7 @@ pub trait Role: Sized {
     #[inline(always)]
     fn set_ring(&mut self, _: u64) {}
 
-    /// `y = f(inputs)`. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
+    /// `y = f(inputs)`. If `task` streams, whoever has a part in it agrees on the ring: see `row_stages.rs`.
     #[inline(always)]
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
@@ -149,22 +149,22 @@ pub trait Role: Sized {
         task: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        if let Some(mut share) = self.share() {
-            share.zip(inputs, y, task, f);
-            self.set_ring(share.ring.packed());
+        if let Some(mut consumer) = self.simt_consumer() {
+            consumer.zip(inputs, y, task, f);
+            self.set_ring(consumer.ring.packed());
         }
     }
 
-    /// Row by row. If `task` streams, whoever has a part in it agrees on the ring: see `stream.rs`.
+    /// Row by row. If `task` streams, whoever has a part in it agrees on the ring: see `row_stages.rs`.
     #[inline(always)]
     fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        if let Some(mut share) = self.share() {
-            share.rows(inputs, y, task, f);
-            self.set_ring(share.ring.packed());
+        if let Some(mut consumer) = self.simt_consumer() {
+            consumer.rows(inputs, y, task, f);
+            self.set_ring(consumer.ring.packed());
         }
     }
 
-    /// Rows of a table that indices name. If `task` streams, whoever has a part in it agrees on the ring: see `taken.rs`.
+    /// Rows of a table that indices name. If `task` streams, whoever has a part in it agrees on the ring: see `gather_rows.rs`.
     #[inline(always)]
     fn take<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
         &mut self,
@@ -173,22 +173,22 @@ pub trait Role: Sized {
         y: Tile<E, I, J>,
         task: Task,
     ) {
-        if let Some(mut share) = self.share() {
-            share.take(ids, table, y, task);
-            self.set_ring(share.ring.packed());
+        if let Some(mut consumer) = self.simt_consumer() {
+            consumer.take(ids, table, y, task);
+            self.set_ring(consumer.ring.packed());
         }
     }
 
     /// Rows written where data say. If `task` streams, whoever has a part in it agrees on the ring: see `scatter.rs`.
     #[inline(always)]
     fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
-        if let Some(mut share) = self.share() {
-            share.index_copy(ids, x, y, task);
-            self.set_ring(share.ring.packed());
+        if let Some(mut consumer) = self.simt_consumer() {
+            consumer.index_copy(ids, x, y, task);
+            self.set_ring(consumer.ring.packed());
         }
     }
 
-    /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `across.rs`.
+    /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `column_reduction.rs`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
@@ -201,11 +201,11 @@ pub trait Role: Sized {
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
     ) {
-        if let Some(mut share) = self.share() {
-            if !share.boxed_columns(x, y, task, start, &f, &combine, &finish) {
-                share.columns(x, y, start, f, combine, finish);
+        if let Some(mut consumer) = self.simt_consumer() {
+            if !consumer.boxed_columns(x, y, task, start, &f, &combine, &finish) {
+                consumer.columns(x, y, start, f, combine, finish);
             }
-            self.set_ring(share.ring.packed());
+            self.set_ring(consumer.ring.packed());
         }
     }
 
@@ -217,11 +217,11 @@ pub trait Role: Sized {
         y: Tile<E, I, J>,
         task: Task,
     ) {
-        if let Some(mut share) = self.share() {
-            if !share.boxed_transpose(x, y, task) {
-                share.transpose(x, y);
+        if let Some(mut consumer) = self.simt_consumer() {
+            if !consumer.boxed_transpose(x, y, task) {
+                consumer.transpose(x, y);
             }
-            self.set_ring(share.ring.packed());
+            self.set_ring(consumer.ring.packed());
         }
     }
 
@@ -246,8 +246,8 @@ pub trait Role: Sized {
         y: Tile<E, I, J>,
         f: impl Fn(&X::Readers, i32, i32) -> E::Value,
     ) {
-        if let Some(share) = self.share() {
-            share.generate(inputs, y, f);
+        if let Some(consumer) = self.simt_consumer() {
+            consumer.generate(inputs, y, f);
         }
     }
 

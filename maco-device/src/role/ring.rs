@@ -4,14 +4,14 @@
 //! follow one another without draining: the loader remembers where stages begin that it has not seen given back, and waits for those in the
 //! pages that it takes. Both sides advance alike, so nothing is exchanged but arrivals.
 
-use super::arena::{ARRIVALS, Arena, FALL_THROUGH, STOP, arrives, place};
+use super::shared_memory::{ARRIVALS, FALL_THROUGH, STOP, SharedMemory, arrives, place};
 use crate::abi::{PAGE_BYTES, PAGES, SLOTS};
 use crate::hardware::{mbarrier, special, warp};
 
 /// One side's position in the ring.
 #[derive(Clone, Copy)]
 pub struct Ring {
-    arena: Arena,
+    smem: SharedMemory,
     next: u32,
     /// One register. Bits 0 to 11, one per page: parity of the next phase of stages that begin there. Loader only: bits 16 to 27, such a stage
     /// has not been seen given back; bit 31, announce more bytes than are copied; bit 12, the task that is loaded is not known to be published,
@@ -76,17 +76,17 @@ pub const fn scratch_pages(bytes: usize) -> u32 {
 impl Ring {
     /// Of a thread that has no ring.
     #[cfg(not(target_arch = "nvptx64"))]
-    pub const NONE: Ring = Ring { arena: Arena(0), next: 0, parity: 0 };
+    pub const NONE: Ring = Ring { smem: SharedMemory(0), next: 0, parity: 0 };
 
     /// Whether there is one.
     #[inline(always)]
     pub fn is_some(self) -> bool {
-        cfg!(target_arch = "nvptx64") || self.arena.0 != 0
+        cfg!(target_arch = "nvptx64") || self.smem.0 != 0
     }
 
     #[inline(always)]
-    pub fn new(arena: Arena) -> Ring {
-        Ring { arena, next: 0, parity: 0 }
+    pub fn new(smem: SharedMemory) -> Ring {
+        Ring { smem, next: 0, parity: 0 }
     }
 
     /// The position in two registers, as a function takes and returns it: a structure would travel through memory.
@@ -97,8 +97,8 @@ impl Ring {
 
     /// From [`Ring::packed`], or [`Ring::packed_stage`].
     #[inline(always)]
-    pub fn unpack(arena: Arena, packed: u64) -> Ring {
-        Ring { arena, next: packed as u32 & 0xff, parity: (packed >> 32) as u32 }
+    pub fn unpack(smem: SharedMemory, packed: u64) -> Ring {
+        Ring { smem, next: packed as u32 & 0xff, parity: (packed >> 32) as u32 }
     }
 
     /// The same, with a stage of `pages` pages that was taken last.
@@ -109,9 +109,9 @@ impl Ring {
 
     /// The stage of [`Ring::packed_stage`], and its shared address.
     #[inline(always)]
-    pub fn unpack_stage(arena: Arena, packed: u64) -> (Stage, u32) {
+    pub fn unpack_stage(smem: SharedMemory, packed: u64) -> (Stage, u32) {
         let page = packed as u32 >> 8 & 0xff;
-        (if packed as u32 >> 16 & 1 == 0 { Stage(page) } else { Stage::NONE }, arena.page(page))
+        (if packed as u32 >> 16 & 1 == 0 { Stage(page) } else { Stage::NONE }, smem.page(page))
     }
 
     /// The first page of the next stage of `pages`.
@@ -145,7 +145,7 @@ impl Ring {
         let mut then = Ring { next: *position, ..*self };
         let first = then.advance(pages);
         *position = then.next;
-        Room { shared: self.arena.page(first), full: self.arena.full(first) }
+        Room { shared: self.smem.page(first), full: self.smem.full(first) }
     }
 
     /// Loader: a fault for tests, from the next stage on: announce more bytes than are copied, or not.
@@ -165,12 +165,12 @@ impl Ring {
     /// Loader: waits until the stage that began at `page` is given back; false if it never will be, since the CTA stops.
     #[inline(always)]
     unsafe fn wait_empty(&self, page: u32) -> bool {
-        let (at, parity) = (self.arena.empty(page), (self.parity >> page & 1) ^ 1);
+        let (at, parity) = (self.smem.empty(page), (self.parity >> page & 1) ^ 1);
         let mut precedes = self.parity & PRECEDES != 0;
         // SAFETY: initialised barriers. A fresh one counts as having completed the phase of parity 1.
         unsafe {
             while !mbarrier::try_wait(at, parity) {
-                let halted = self.arena.halted();
+                let halted = self.smem.halted();
                 // Whoever stops the CTA has published before all that is ever begun. Consumers give no page back for the sake of a task
                 // that is not, nor a stage that they were let through without.
                 if halted >= FALL_THROUGH {
@@ -178,7 +178,7 @@ impl Ring {
                 }
                 if halted >= STOP && precedes {
                     let (slot, parity) = (self.parity >> SLOT & (SLOTS - 1), self.parity >> SLOT_PARITY & 1);
-                    if !mbarrier::test(self.arena.ready(slot), parity) {
+                    if !mbarrier::test(self.smem.ready(slot), parity) {
                         return false;
                     }
                     // It stays so as long as the task is loaded; asking again would look like work, and the grace of others would not end.
@@ -212,11 +212,11 @@ impl Ring {
             return false;
         }
         self.parity = (self.parity | 1 << (first + LENT)) ^ 1 << first;
-        let full = self.arena.full(first);
+        let full = self.smem.full(first);
         let bytes = if self.parity & EXCESS != 0 { bytes + 16 } else { bytes };
         // SAFETY: an initialised barrier.
         unsafe { mbarrier::arrive_expect(full, bytes) };
-        copy(Room { shared: self.arena.page(first), full });
+        copy(Room { shared: self.smem.page(first), full });
         true
     }
 
@@ -232,11 +232,11 @@ impl Ring {
         let first = self.place(pages);
         let before = |pages: u32| if first >= pages { first - pages } else { first + PAGES - pages };
         let ahead = if first + pages + ROOM > PAGES { 0 } else { first + ROOM };
-        // SAFETY: (of all) an initialised barrier of the arena; the last phase of its page had the opposite of the next one's parity.
+        // SAFETY: (of all) an initialised barrier of shared memory; the last phase of its page had the opposite of the next one's parity.
         unsafe {
-            let wait = |page: u32| self.arena.wait(self.arena.full(page), (self.parity >> page & 1) ^ 1);
+            let wait = |page: u32| self.smem.wait(self.smem.full(page), (self.parity >> page & 1) ^ 1);
             wait(before(UNDER_WAY));
-            if !mbarrier::test(self.arena.empty(ahead), (self.parity >> ahead & 1) ^ 1) {
+            if !mbarrier::test(self.smem.empty(ahead), (self.parity >> ahead & 1) ^ 1) {
                 wait(before(FULL_UNDER_WAY));
             }
         }
@@ -270,7 +270,7 @@ impl Ring {
             // The last phase of the page had the opposite of the next one's parity; a fresh barrier passes.
             let parity = (self.parity >> page & 1) ^ 1;
             // SAFETY: an initialised barrier.
-            while !unsafe { mbarrier::try_wait(self.arena.full(page), parity) } && special::global_timer() - begin < LONG {}
+            while !unsafe { mbarrier::try_wait(self.smem.full(page), parity) } && special::global_timer() - begin < LONG {}
             page += 1;
         }
     }
@@ -283,7 +283,7 @@ impl Ring {
     pub unsafe fn is_full(&self, pages: u32) -> bool {
         let first = self.place(pages);
         // SAFETY: an initialised barrier.
-        unsafe { mbarrier::test(self.arena.full(first), self.parity >> first & 1) }
+        unsafe { mbarrier::test(self.smem.full(first), self.parity >> first & 1) }
     }
 
     /// Consumer: takes the next stage of `pages`, which it knows to be full; its shared address.
@@ -291,7 +291,7 @@ impl Ring {
     pub fn take(&mut self, pages: u32) -> (Stage, u32) {
         let first = self.advance(pages);
         self.parity ^= 1 << first;
-        (Stage(first), self.arena.page(first))
+        (Stage(first), self.smem.page(first))
     }
 
     /// Consumer: waits for the next stage of `pages`; its shared address. [`Stage::NONE`] if this thread was let through, since the CTA no
@@ -303,10 +303,10 @@ impl Ring {
     pub unsafe fn wait_full(&mut self, pages: u32) -> (Stage, u32) {
         let first = self.advance(pages);
         // SAFETY: an initialised barrier.
-        let full = unsafe { self.arena.wait(self.arena.full(first), self.parity >> first & 1) };
+        let full = unsafe { self.smem.wait(self.smem.full(first), self.parity >> first & 1) };
         // Of a phase that is not complete nobody waits for the next one: it would seem to be over.
         self.parity ^= (full as u32) << first;
-        (if full { Stage(first) } else { Stage::NONE }, self.arena.page(first))
+        (if full { Stage(first) } else { Stage::NONE }, self.smem.page(first))
     }
 
     /// Consumer: gives stages back, the [bits](Stage::bit) of `stages`. All lanes of every consumer warp; this is lane `lane`.
@@ -319,13 +319,13 @@ impl Ring {
             // A lane for each page: a loop of one lane would keep the others waiting.
             if stages >> lane & 1 == 1 {
                 // SAFETY: an initialised barrier.
-                unsafe { mbarrier::arrive(self.arena.empty(lane)) };
+                unsafe { mbarrier::arrive(self.smem.empty(lane)) };
             }
             return;
         }
         while arrives(lane) && stages != 0 {
             // SAFETY: an initialised barrier.
-            unsafe { mbarrier::arrive(self.arena.empty(stages.trailing_zeros())) };
+            unsafe { mbarrier::arrive(self.smem.empty(stages.trailing_zeros())) };
             stages &= stages - 1;
         }
     }
@@ -338,7 +338,7 @@ impl Ring {
     pub unsafe fn release(&self, stage: Stage) {
         if stage.is_some() {
             // SAFETY: an initialised barrier.
-            unsafe { mbarrier::arrive(self.arena.empty(stage.0)) };
+            unsafe { mbarrier::arrive(self.smem.empty(stage.0)) };
         }
     }
 }
@@ -364,24 +364,24 @@ mod tests {
             let sizes: Vec<u32> =
                 (0..STAGES as u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed.wrapping_mul(40_503)) >> 13) % 5 + 1).collect();
             let shared = Shared::new();
-            let part = |number, warps, body: &dyn Fn(Arena)| {
-                Modelled::new(&shared, &Nobody, 0, number, warps, 0).enter(|| body(Arena(special::shared_base())));
+            let part = |number, warps, body: &dyn Fn(SharedMemory)| {
+                Modelled::new(&shared, &Nobody, 0, number, warps, 0).enter(|| body(SharedMemory(special::shared_base())));
             };
-            // SAFETY: nobody else uses the arena yet.
-            part(0, 1, &|arena| unsafe { arena.init(0, 1) });
+            // SAFETY: nobody else uses shared memory yet.
+            part(0, 1, &|smem| unsafe { smem.init(0, 1) });
             // Consumers that still use a page.
             let users: [AtomicU32; PAGES as usize] = Default::default();
             // Those that used one when it was handed out again: nobody panics while others wait.
             let in_use = AtomicU32::new(0);
-            let of = |arena: Arena, at: u32, pages: u32| {
-                let first = (at - arena.page(0)) / PAGE_BYTES;
+            let of = |smem: SharedMemory, at: u32, pages: u32| {
+                let first = (at - smem.page(0)) / PAGE_BYTES;
                 &users[first as usize..(first + pages) as usize]
             };
-            let loader = |arena: Arena| {
-                let mut ring = Ring::new(arena);
+            let loader = |smem: SharedMemory| {
+                let mut ring = Ring::new(smem);
                 for &pages in &sizes {
                     let copy = |room: Room| {
-                        for page in of(arena, room.shared, pages) {
+                        for page in of(smem, room.shared, pages) {
                             in_use.fetch_add(page.swap(2, Ordering::AcqRel), Ordering::Relaxed);
                         }
                         // SAFETY: 16 bytes at such a boundary, and a stage that expects them.
@@ -393,13 +393,13 @@ mod tests {
                 // SAFETY: behind the last copy.
                 unsafe { ring.drain() };
             };
-            let consumer = |arena: Arena| {
-                let mut ring = Ring::new(arena);
+            let consumer = |smem: SharedMemory| {
+                let mut ring = Ring::new(smem);
                 for &pages in &sizes {
                     // SAFETY: both consumers, in the order of the loader; nobody stops the CTA.
                     let (stage, at) = unsafe { ring.wait_full(pages) };
                     (0..(pages ^ seed) % 4).for_each(|_| std::thread::yield_now());
-                    for page in of(arena, at, pages) {
+                    for page in of(smem, at, pages) {
                         page.fetch_sub(1, Ordering::AcqRel);
                     }
                     // SAFETY: this consumer uses it no more.

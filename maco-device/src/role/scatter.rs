@@ -1,10 +1,10 @@
 //! What is written where data say: elements of a row, and whole rows. The last of equal indices counts, so their order is that of the tensor.
 //!
-//! What is read where data say does not belong here: that is `loads.rs` and `taken.rs`.
+//! What is read where data say does not belong here: that is `loads.rs` and `gather_rows.rs`.
 
+use super::grid_stride::GridStride;
 use super::ring::Ring;
-use super::share::Share;
-use super::walk::Walk;
+use super::simt_consumer::SimtConsumer;
 use crate::abi::PAGE_BYTES;
 use crate::element::Element;
 use crate::hardware::{barrier, fence, memory, warp};
@@ -29,7 +29,7 @@ fn table<E: Element, const J: usize>(ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: 
 /// Loader: hands out the pages of the table, if there is one.
 ///
 /// # Safety
-/// Called by the loader thread, in the same order as consumers call [`Share::index_copy`].
+/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::index_copy`].
 #[inline(always)]
 pub unsafe fn reserve<E: Element, const J: usize>(ring: &mut Ring, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
     let pages = table(ids, x, y, task);
@@ -39,7 +39,7 @@ pub unsafe fn reserve<E: Element, const J: usize>(ring: &mut Ring, ids: Tile<u32
     }
 }
 
-impl Share {
+impl SimtConsumer {
     /// `y[row, ids[row, k]] = x[row, k]`, a row for each warp; four indices of each lane on their way before the first is looked at.
     #[inline(always)]
     pub fn scatter<E: Element, const I: usize>(self, ids: Tile<u32, I, 0>, x: Tile<E, I, 0>, y: Tile<E, I, 0>) {
@@ -120,7 +120,7 @@ impl Share {
             first = first.saturating_add(8 * self.threads);
         }
         barrier::sync_consumers();
-        let walk = Walk::new(self.threads, y.cols() / 8);
+        let walk = GridStride::new(self.threads, y.cols() / 8);
         let mut place = walk.start(self.thread);
         while own && place.0 < rows {
             let mut next = || {

@@ -1,30 +1,30 @@
 //! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
 
 use super::Role;
-use super::arena::{Arena, CHUNKS};
-use super::maps::Maps;
+use super::shared_memory::{CHUNKS, SharedMemory};
+use super::tensor_map_cache::TensorMapCache;
 use crate::abi::{self, BOX};
 use crate::element::MmaElement;
 use crate::epilogue::Epilogue;
 use crate::hardware::{mbarrier, memory, tma};
-use crate::split::Split;
+use crate::split_k::SplitK;
 use crate::task::Task;
 use crate::tile::Tile;
 
 /// The store thread's state.
 pub struct Store {
-    arena: Arena,
-    maps: Maps,
+    smem: SharedMemory,
+    maps: TensorMapCache,
     /// Chunks sent so far (the same for both warpgroups).
     sent: u32,
 }
 
 impl Store {
     /// # Safety
-    /// Made by the store thread of a CTA whose arena is initialised; `maps` is the launch's table of tensor maps.
+    /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
-    pub unsafe fn new(arena: Arena, maps: u64) -> Store {
-        Store { arena, maps: Maps::new(maps), sent: 0 }
+    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Store {
+        Store { smem, maps: TensorMapCache::new(maps), sent: 0 }
     }
 
     /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
@@ -32,8 +32,8 @@ impl Store {
     fn free(&self, n: u32) {
         // SAFETY: initialised barriers; the bulk reads of these chunks are complete.
         unsafe {
-            mbarrier::arrive(self.arena.free(buffer(0, n)));
-            mbarrier::arrive(self.arena.free(buffer(1, n)));
+            mbarrier::arrive(self.smem.free(buffer(0, n)));
+            mbarrier::arrive(self.smem.free(buffer(1, n)));
         }
     }
 }
@@ -77,11 +77,11 @@ impl Role for Store {
         task: Task,
         _: impl Fn(f32, f32) -> f32,
     ) {
-        self.store::<T, E, I, J>((), y, Split::WHOLE, task);
+        self.store::<T, E, I, J>((), y, SplitK::WHOLE, task);
     }
 
     #[inline(always)]
-    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: Split, _: Task) {
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, _: Task) {
         let map = self.maps.get::<0>(y.view.map);
         let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
         let each = BOX / abi::columns(E::BYTES);
@@ -91,8 +91,8 @@ impl Role for Store {
         if in_parts {
             // SAFETY: an initialised barrier; once it completes, the task's word is written, and stays until its first chunks are free.
             let owners = unsafe {
-                let staged = self.arena.wait(self.arena.staged(buffer(0, self.sent)), parity(self.sent));
-                if staged { memory::load_shared(self.arena.owners(self.sent)) } else { 0 }
+                let staged = self.smem.wait(self.smem.staged(buffer(0, self.sent)), parity(self.sent));
+                if staged { memory::load_shared(self.smem.owners(self.sent)) } else { 0 }
             };
             others = split.known(owners, chunks / each);
             (chunk, end) = split.staged(&mut others, chunks / each, each);
@@ -106,8 +106,8 @@ impl Role for Store {
                 // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
                 // async proxy, or there is none. The plan gave every staged result a tensor map.
                 unsafe {
-                    if self.arena.wait(self.arena.staged(source), parity(self.sent)) && chunk < chunks {
-                        tma::store(map, y.col + col, y.row + row, y.plane, self.arena.chunk(source));
+                    if self.smem.wait(self.smem.staged(source), parity(self.sent)) && chunk < chunks {
+                        tma::store(map, y.col + col, y.row + row, y.plane, self.smem.chunk(source));
                     }
                 }
                 group += 1;

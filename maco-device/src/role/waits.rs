@@ -1,8 +1,8 @@
 //! The waits of a slot, as they are found before its task is posted.
 
-use super::arena::Arena;
+use super::shared_memory::SharedMemory;
 use crate::abi::{NO_COUNTER, Wait};
-use crate::hardware::{local, memory, warp};
+use crate::hardware::{gpu_scope, memory, warp};
 
 /// Waits beside a slot.
 pub const WAITS: u32 = 4;
@@ -22,14 +22,14 @@ impl Waits {
     /// # Safety
     /// The task in the slot is posted.
     #[inline(always)]
-    pub unsafe fn of(arena: Arena, at: u32, lane: u32) -> Waits {
+    pub unsafe fn of(smem: SharedMemory, at: u32, lane: u32) -> Waits {
         let mut own = [Wait { counter: NO_COUNTER, need: 0 }; OWN];
         let mut n = 0;
         while n < OWN {
             let number = lane + n as u32 * warp::LANES;
             if number < WAITS {
-                // SAFETY: words of the arena, written before the task was posted.
-                let [counter, need] = unsafe { memory::read_shared2(arena.waits(at) + number * 8) };
+                // SAFETY: words of shared memory, written before the task was posted.
+                let [counter, need] = unsafe { memory::read_shared2(smem.waits(at) + number * 8) };
                 own[n] = Wait { counter, need };
             }
             n += 1;
@@ -59,7 +59,7 @@ impl Waits {
         while n < OWN {
             let Wait { counter, need } = self.0[n];
             // SAFETY: the plan keeps every counter inside the bank.
-            seen[n] = if counter == NO_COUNTER { need } else { unsafe { local::load_relaxed(counters.add(counter as usize)) } };
+            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter as usize)) } };
             n += 1;
         }
         Arrivals(seen)

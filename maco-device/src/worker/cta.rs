@@ -2,17 +2,17 @@
 
 use core::marker::PhantomData;
 
-use super::{control, fetch, flight, narrow, roles};
-use crate::abi::{Launch, SHARED_BYTES, Share};
+use super::{dependency_poller, prefetcher, roles, warp_tasks, watchdog};
+use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
-use crate::profile::alone::Alone;
 use crate::profile::served::Serving;
+use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
-use crate::ptx::{barrier, delay, local, memory, special, warp};
+use crate::ptx::{barrier, delay, gpu_scope, memory, special, warp};
 use crate::role::Role;
-use crate::role::arena::Arena;
-use crate::task::{Callable, Filter, Task, dispatch, makes_maps};
+use crate::role::shared_memory::SharedMemory;
+use crate::task::{Callable, Filter, Task, dispatch, fuses_elementwise_prologues};
 
 /// Words of a line of the second-level cache.
 const LINE_WORDS: u32 = 32;
@@ -31,12 +31,12 @@ impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
 }
 
 impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
-    const NARROW: bool = C::NARROW & F::MASK != 0;
+    const WARP_TASKS: bool = C::WARP_TASKS & F::MASK != 0;
 
     #[inline(always)]
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32 {
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { narrow::run::<C, F>(launch, n, alone) }
+        unsafe { warp_tasks::run::<C, F>(launch, n, timer) }
     }
 }
 
@@ -44,11 +44,11 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
 struct Mapped<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter> Filter for Mapped<C, F> {
-    const MASK: u128 = C::MAPS & F::MASK;
+    const MASK: u128 = C::ELEMENTWISE & F::MASK;
 }
 
 impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
-    const MAPS: bool = makes_maps::<C>(F::MASK);
+    const ELEMENTWISE_PROLOGUES: bool = fuses_elementwise_prologues::<C>(F::MASK);
 
     #[inline(always)]
     unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
@@ -74,7 +74,7 @@ unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32, staged: u32
 /// scheduler, all resident; `launch` and everything it names is live device memory that the plan filled for `C`.
 #[inline(always)]
 pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
-    let arena = Arena(special::shared_base());
+    let smem = SharedMemory(special::shared_base());
     let thread = special::thread();
     let block = special::block();
     // SAFETY: the caller promises a live launch, which does not change while it runs; every role gets the threads it is for.
@@ -86,43 +86,43 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         barrier::let_next_launch_begin();
         let workers = (*launch).workers;
         // Meanwhile. What schedulers have there lies elsewhere.
-        arena.init(thread, crate::abi::THREADS);
+        smem.init(thread, crate::abi::THREADS);
         if block >= workers {
             if profile::ON && thread == 0 {
-                profile::init(arena, launch, block);
+                profile::init(smem, launch, block);
             }
             barrier::wait_for_launch_before();
             delay::meet();
-            scheduler(arena, launch, block - workers);
+            scheduler(smem, launch, block - workers);
         } else {
             if thread == 0 {
-                profile::init(arena, launch, block);
+                profile::init(smem, launch, block);
             }
             if thread < 128 {
                 special::registers_decrease();
                 match thread / 32 {
                     0 => {
                         meet();
-                        roles::load(arena, launch, Compiled::<C, F>(PhantomData));
+                        roles::load(smem, launch, Compiled::<C, F>(PhantomData));
                     }
                     1 => {
                         meet();
-                        control::control(arena, launch);
+                        dependency_poller::run(smem, launch);
                     }
                     2 => {
                         meet();
-                        roles::store(&Warp, &Lane, arena, launch, Compiled::<C, F>(PhantomData));
+                        roles::store(&Warp, &Lane, smem, launch, Compiled::<C, F>(PhantomData));
                     }
                     _ => {
-                        let first = fetch::ask(launch);
+                        let first = prefetcher::ask(launch);
                         meet();
-                        fetch::fetch(arena, launch, first);
+                        prefetcher::run(smem, launch, first);
                     }
                 }
             } else {
                 special::registers_increase();
                 meet();
-                roles::consume(arena, launch, Compiled::<C, F>(PhantomData));
+                roles::consume(smem, launch, Compiled::<C, F>(PhantomData));
             }
             warp::sync();
         }
@@ -144,24 +144,24 @@ fn meet() {
 
 /// A CTA that is scheduler `number`.
 #[inline(always)]
-unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
+unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
         let run = Run::new(&Warp, &*launch, (*launch).workers + number);
         // Read once: the next acquire would send a later read to the second-level cache.
         let launch = &{ *launch };
-        let share = (launch.shares as *const Share).add(number as usize).read();
-        let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
-        let memory = if share.memory == 0 { special::generic(arena.0) } else { share.memory };
-        copy(&share, memory, words, special::thread(), crate::abi::THREADS);
+        let partition = (launch.partitions as *const SchedulerPartition).add(number as usize).read();
+        let words = Layout::new(&partition, launch.workers, launch.schedulers, number).words;
+        let memory = if partition.memory == 0 { special::generic(smem.0) } else { partition.memory };
+        copy(&partition, memory, words, special::thread(), crate::abi::THREADS);
         barrier::sync_cta();
         if profile::ON && special::thread() / 32 == 1 {
             // The scheduler has better to do.
             profile::stamp(launch);
         }
         if special::thread() < 32 && admitted(&run) {
-            if share.memory == 0 {
-                protocol::schedule(&SharedWarp, launch, &run, number, arena.0 as usize as *mut u32, Serving::here());
+            if partition.memory == 0 {
+                protocol::schedule(&SharedWarp, launch, &run, number, smem.0 as usize as *mut u32, Serving::here());
             } else {
                 protocol::schedule(&Warp, launch, &run, number, memory as *mut u32, Serving::here());
             }
@@ -172,8 +172,8 @@ unsafe fn scheduler(arena: Arena, launch: *const Launch, number: u32) {
 
 /// This thread's part of a scheduler's image.
 #[inline(always)]
-pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, threads: u32) {
-    let (from, to) = (share.image as *const u32, memory as *mut u32);
+pub(super) unsafe fn copy(partition: &SchedulerPartition, memory: u64, words: u32, thread: u32, threads: u32) {
+    let (from, to) = (partition.image as *const u32, memory as *mut u32);
     let mut at = thread * 4;
     while at < words {
         // SAFETY: both sides have `words` words, a multiple of 4, at a 16-byte boundary.
@@ -181,7 +181,7 @@ pub(super) unsafe fn copy(share: &Share, memory: u64, words: u32, thread: u32, t
             let four = memory::load4(from.add(at as usize));
             let mut n = 0;
             while n < 4 {
-                crate::ptx::own::store(to.add(at as usize + n), four[n]);
+                crate::ptx::cta_scope::store(to.add(at as usize + n), four[n]);
                 n += 1;
             }
         }
@@ -205,25 +205,25 @@ pub(super) unsafe fn admitted(run: &Run) -> bool {
     }
 }
 
-/// See [`flight::supervise`].
+/// See [`watchdog::supervise`].
 #[inline(always)]
-pub(super) unsafe fn supervise(arena: Arena, run: &Run, published: u32) {
+pub(super) unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::supervise(&Warp, arena, run, published) }
+    unsafe { watchdog::supervise(&Warp, smem, run, published) }
 }
 
-/// See [`flight::stuck`].
+/// See [`watchdog::stuck`].
 #[inline(always)]
-pub(super) unsafe fn stuck(arena: Arena, run: &Run, patience: &Patience, at: u32) {
+pub(super) unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::stuck(&Warp, arena, run, patience, at) }
+    unsafe { watchdog::stuck(&Warp, smem, run, patience, at) }
 }
 
-/// See [`flight::stop`].
+/// See [`watchdog::stop`].
 #[inline(always)]
-pub(super) unsafe fn stop(arena: Arena, run: &Run, published: u32) {
+pub(super) unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::stop(&Warp, arena, run, published) }
+    unsafe { watchdog::stop(&Warp, smem, run, published) }
 }
 
 const _: () = assert!(SHARED_BYTES.is_multiple_of(16));

@@ -8,23 +8,23 @@
 //! no task is published any more, and those that were complete as usual. If they do not, every wait inside the CTA is let through.
 
 #[cfg(target_arch = "nvptx64")]
-mod control;
-#[cfg(target_arch = "nvptx64")]
 mod cta;
 #[cfg(target_arch = "nvptx64")]
-mod fetch;
-mod flight;
+mod dependency_poller;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod modelled;
-mod narrow;
+#[cfg(target_arch = "nvptx64")]
+mod prefetcher;
 mod roles;
 mod waits;
+mod warp_tasks;
+mod watchdog;
 
-use crate::role::arena::place;
+use crate::role::shared_memory::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
 use cta::{admitted, copy, stop, stuck, supervise};
 #[cfg(target_arch = "nvptx64")]
-use flight::polled;
-use flight::{pushed, slot};
+use watchdog::polled;
+use watchdog::{pushed, slot};

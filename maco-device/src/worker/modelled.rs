@@ -5,20 +5,20 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::flight::Stall;
-use super::{flight, narrow, place, roles, waits};
+use super::watchdog::Stall;
+use super::{place, roles, waits, warp_tasks, watchdog};
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
-use crate::profile::alone::Alone;
+use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run, Until};
-use crate::role::arena::{Arena, FALL_THROUGH};
 use crate::role::consumer::Consumer;
 use crate::role::cpu::Cpu;
+use crate::role::elementwise_prologue::ElementwisePrologue;
 use crate::role::loader::Loader;
-use crate::role::mapping::Mapping;
-use crate::role::notice;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::role::store::Store;
 use crate::task::{Slot, Task};
 
@@ -81,16 +81,16 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, 
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
-    const NARROW: bool = true;
+    const WARP_TASKS: bool = true;
 
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32 {
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { narrow::run(self.machine, arena(), launch, n, alone, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
+        unsafe { warp_tasks::run(self.machine, smem(), launch, n, timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Maps for Consuming<'_, D, M> {
-    const MAPS: bool = true;
+    const ELEMENTWISE_PROLOGUES: bool = true;
 
     unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
         // SAFETY: passed on from the caller.
@@ -98,9 +98,9 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Maps for Consuming<'_, D, M> {
     }
 }
 
-impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Mapping> for Played<D> {
-    fn run(&mut self, role: &mut Mapping, task: Task, op: u32) {
-        Cpu::mapping(role, |cpu| (self.0)(cpu, task, op));
+impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<ElementwisePrologue> for Played<D> {
+    fn run(&mut self, role: &mut ElementwisePrologue, task: Task, op: u32) {
+        Cpu::elementwise_prologue(role, |cpu| (self.0)(cpu, task, op));
     }
 }
 
@@ -122,7 +122,7 @@ impl Cta {
         self.seed = seed;
         *self.left.get_mut() = 0;
         // SAFETY: nobody else has the CTA.
-        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { arena().init(0, 1) });
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { smem().init(0, 1) });
     }
 
     /// Makes its notes ready for a launch.
@@ -131,7 +131,7 @@ impl Cta {
     /// Behind [`Cta::begin`]; `launch` is live.
     pub unsafe fn note(&mut self, launch: &Launch) {
         // SAFETY: nobody else has the CTA.
-        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { profile::init(arena(), launch, self.block) });
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| unsafe { profile::init(smem(), launch, self.block) });
     }
 
     /// Plays one part of a launch. `dispatch` runs a task as the role it is given. Whatever happens, [`Cta::leave`] comes after it.
@@ -154,16 +154,16 @@ impl Cta {
             tma::forget();
             match part {
                 Part::Control => control(machine, launch, self.block),
-                Part::Load => roles::load(arena(), launch, Played(dispatch)),
-                Part::Consume(_) => roles::consume(arena(), launch, Consuming { dispatch, machine }),
-                Part::Store => roles::store(machine, machine, arena(), launch, Played(dispatch)),
+                Part::Load => roles::load(smem(), launch, Played(dispatch)),
+                Part::Consume(_) => roles::consume(smem(), launch, Consuming { dispatch, machine }),
+                Part::Store => roles::store(machine, machine, smem(), launch, Played(dispatch)),
             }
         });
     }
 
     /// Lets every wait of the CTA through: a part ended in the midst of a task.
     pub fn let_through(&self) {
-        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| arena().halt(FALL_THROUGH));
+        Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| smem().halt(FALL_THROUGH));
     }
 
     /// A part has ended; the last one of the CTA leaves the launch, as its thread 0 does on a GPU.
@@ -181,8 +181,8 @@ impl Cta {
     }
 }
 
-fn arena() -> Arena {
-    Arena(special::shared_base())
+fn smem() -> SharedMemory {
+    SharedMemory(special::shared_base())
 }
 
 /// Fetcher and controller.
@@ -192,8 +192,8 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
         let run = Run::new(machine, launch, worker);
         protocol::enter(machine, &run);
         let mut queue = Queue::new(launch, &run);
-        arena().set_counters(run.counters);
-        arena().set_carried(launch.carried, launch.words, launch.carried_bytes, run.epoch());
+        smem().set_counters(run.counters);
+        smem().set_in_band(launch.in_band, launch.in_band_words, launch.in_band_bytes, run.epoch());
         // Tasks before `posted` are in slots, those before `n` published.
         let (mut n, mut posted, mut ended, mut until) = (0, 0, false, Until::NOW);
         'stop: loop {
@@ -204,7 +204,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                 let late = queue.claims(&run).map(|ahead| posted + SLOTS - ahead);
                 for m in late.into_iter().chain([posted]) {
                     let (at, parity) = place(m);
-                    if posted > n && !mbarrier::test(arena().vacant(at), parity ^ 1) {
+                    if posted > n && !mbarrier::test(smem().vacant(at), parity ^ 1) {
                         // Not now: there is something else to do.
                         break 'post;
                     }
@@ -219,16 +219,16 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                 let views = (launch.views as *const View).add((*descriptor).views as usize);
                 let (at, _) = place(posted);
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
-                (special::generic(arena().slot(at)) as *mut Slot).write(slot);
+                (special::generic(smem().slot(at)) as *mut Slot).write(slot);
                 if !queue.is_pushed() {
-                    waits::find(machine, arena(), launch, at);
+                    waits::find(machine, smem(), launch, at);
                 }
-                mbarrier::arrive(arena().posted(at));
+                mbarrier::arrive(smem().posted(at));
                 ended = (*descriptor).op == OP_END;
                 posted += 1;
             }
             let (at, _) = place(n);
-            let slot = flight::slot(arena(), at);
+            let slot = watchdog::slot(smem(), at);
             let (descriptor, views) = (&raw const (*slot).descriptor, (&raw const (*slot).views).cast::<View>());
             // What is pushed is the only task in a slot that is not published.
             let may_run = match queue.is_pushed() {
@@ -238,16 +238,16 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             if run.aborted(machine) || may_run == Outcome::Abort {
                 break;
             }
-            let announced = notice::of(n, memory::read_shared2(arena().slot(at)));
-            mbarrier::arrive(arena().ready(at));
-            notice::give(arena(), n, announced);
+            let announced = ready_mailbox::of(n, memory::read_shared2(smem().slot(at)));
+            mbarrier::arrive(smem().ready(at));
+            ready_mailbox::give(smem(), n, announced);
             if ended && n + 1 == posted {
-                flight::supervise(machine, arena(), &run, n);
+                watchdog::supervise(machine, smem(), &run, n);
                 return;
             }
             n += 1;
         }
-        flight::stop(machine, arena(), &run, n);
+        watchdog::stop(machine, smem(), &run, n);
     }
 }
 
@@ -257,11 +257,11 @@ unsafe fn vacant<M: Machine>(machine: &M, run: &Run, n: u32) -> bool {
     let (mut patience, mut stall) = (Patience::new(), Stall::new());
     // SAFETY: an initialised barrier, a live launch.
     unsafe {
-        while !mbarrier::try_wait(arena().vacant(at), parity ^ 1) {
-            stall.look(machine, arena(), &mut patience);
+        while !mbarrier::try_wait(smem().vacant(at), parity ^ 1) {
+            stall.look(machine, smem(), &mut patience);
             match patience.look(machine, run) {
                 Look::Again => {}
-                Look::Late => flight::stuck(machine, arena(), run, &patience, at),
+                Look::Late => watchdog::stuck(machine, smem(), run, &patience, at),
                 Look::Abort => return false,
             }
         }

@@ -1,20 +1,21 @@
 //! Loader, consumers, and store and signals: each takes every published task in turn.
 
-use super::flight::{SIGNALS, WAYS, task};
+use super::watchdog::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
 use crate::abi::{
-    EARLY, EXTRA_BYTES, LOST_ARRIVE, Launch, MAPPED, NARROW, NO_COUNTER, OP_END, PRELOADED, READ_BY_TMA, SLOTS, STAGED, STREAMED, WEIGHTED,
+    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
+    NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
 };
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
-use crate::profile::alone::Alone;
+use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Machine, Outcome, Run};
-use crate::role::arena::{self, ARRIVALS, Arena, STOP};
 use crate::role::consumer::Consumer;
+use crate::role::elementwise_prologue::{self, ElementwisePrologue};
 use crate::role::gate::Gate;
 use crate::role::loader::Loader;
-use crate::role::mapping::{self, Mapping};
-use crate::role::notice;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
 use crate::role::store::Store;
 use crate::task::Task;
 
@@ -27,19 +28,19 @@ pub(super) trait Tasks<R> {
 /// The code of tasks of one warp.
 pub(super) trait Warps {
     /// Whether there are any.
-    const NARROW: bool;
-    /// Goes through the slot of task `n`, and runs those of the tasks in it that are this thread's warps', see [`super::narrow`]. What comes behind it.
+    const WARP_TASKS: bool;
+    /// Goes through the slot of task `n`, and runs those of the tasks in it that are this thread's warps', see [`super::warp_tasks`]. What comes behind it.
     /// `alone` is what the warp notes of the first one.
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, alone: Alone) -> u32;
+    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
 }
 
 /// The code of maps that products make of their factor.
 pub(super) trait Maps {
     /// Whether there are any.
-    const MAPS: bool;
+    const ELEMENTWISE_PROLOGUES: bool;
     /// Makes that of task `n`, behind which `staged` chunks have been staged, if it is not there.
     ///
     /// # Safety
@@ -50,13 +51,13 @@ pub(super) trait Maps {
 /// Makes the map of the factor of task `n` by `tasks`, if it is not there.
 ///
 /// # Safety
-/// All consumers of a live launch call, whole converged warps, as of [`mapping::receive`]; task `n` is published, and [`MAPPED`].
+/// All consumers of a live launch call, whole converged warps, as of [`elementwise_prologue::receive`]; task `n` is published, and [`ELEMENTWISE_PROLOGUE`].
 #[inline(always)]
-pub(super) unsafe fn map(launch: *const Launch, n: u32, staged: u32, mut tasks: impl Tasks<Mapping>) {
-    let (arena, thread) = (Arena(special::shared_base()), special::thread_again() - 128);
+pub(super) unsafe fn map(launch: *const Launch, n: u32, staged: u32, mut tasks: impl Tasks<ElementwisePrologue>) {
+    let (smem, thread) = (SharedMemory(special::shared_base()), special::thread_again() - 128);
     // SAFETY: passed on from the caller.
     unsafe {
-        if let Some((mut role, task, op)) = mapping::receive(arena, launch, task(arena, launch, place(n).0), staged, thread) {
+        if let Some((mut role, task, op)) = elementwise_prologue::receive(smem, launch, task(smem, launch, place(n).0), staged, thread) {
             tasks.run(&mut role, task, op);
             barrier::sync_consumers();
         }
@@ -73,66 +74,66 @@ struct Posted {
 
 /// The `n`-th task, which has been posted.
 #[inline(always)]
-unsafe fn read(arena: Arena, n: u32) -> Posted {
+unsafe fn read(smem: SharedMemory, n: u32) -> Posted {
     // SAFETY: the slot is valid from `posted` to `vacant`.
-    let [head, ways] = unsafe { memory::read_shared2(arena.slot(place(n).0)) };
+    let [head, ways] = unsafe { memory::read_shared2(smem.slot(place(n).0)) };
     Posted { op: head as u16, flags: ways as u16, after: ways >> 16 }
 }
 
 /// Waits until the `n`-th task is posted; `None` at the end of the list, or when the CTA stops.
 #[inline(always)]
-unsafe fn posted(arena: Arena, n: u32) -> Option<Posted> {
+unsafe fn posted(smem: SharedMemory, n: u32) -> Option<Posted> {
     let (at, parity) = place(n);
     // SAFETY: an initialised barrier; passed on from the caller.
-    let posted = unsafe { if arena.wait_unless_stopped(arena.posted(at), parity) { read(arena, n) } else { return None } };
+    let posted = unsafe { if smem.wait_unless_stopped(smem.posted(at), parity) { read(smem, n) } else { return None } };
     if posted.op == OP_END { None } else { Some(posted) }
 }
 
 /// Waits until the `n`-th task may run; `None` at the end of the list, or when no more are published.
 #[inline(always)]
-unsafe fn ready(arena: Arena, n: u32) -> Option<Posted> {
+unsafe fn ready(smem: SharedMemory, n: u32) -> Option<Posted> {
     let (at, parity) = place(n);
     // SAFETY: an initialised barrier; passed on from the caller.
-    let posted = unsafe { if arena.wait_unless_stopped(arena.ready(at), parity) { read(arena, n) } else { return None } };
+    let posted = unsafe { if smem.wait_unless_stopped(smem.ready(at), parity) { read(smem, n) } else { return None } };
     if posted.op == OP_END { None } else { Some(posted) }
 }
 
 #[inline(always)]
-pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl Tasks<Loader>) {
+pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: impl Tasks<Loader>) {
     if special::thread() != 0 {
         return;
     }
     // SAFETY: the loader thread.
     unsafe {
-        let mut role = Loader::new(arena, (*launch).maps);
+        let mut role = Loader::new(smem, (*launch).maps);
         let mut n = 0;
-        'tasks: while let Some(posted) = posted(arena, n) {
-            if posted.flags & (STAGED | STREAMED) != 0 {
+        'tasks: while let Some(posted) = posted(smem, n) {
+            if posted.flags & (STAGED | BULK_ROWS) != 0 {
                 // What has weights is gone through twice.
-                let mut before = posted.flags & WEIGHTED != 0;
+                let mut before = posted.flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
                 if before {
                     role.before();
                 }
                 loop {
-                    let ahead = before || posted.flags & PRELOADED != 0;
-                    if !ahead && ready(arena, n).is_none() {
+                    let ahead = before || posted.flags & LOAD_BEFORE_WAIT != 0;
+                    if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
                     // The controller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
                     role.exaggerate(posted.flags & EXTRA_BYTES != 0);
                     role.precede(n, ahead);
-                    profile::load(arena);
-                    tasks.run(&mut role, task(arena, launch, n % SLOTS), posted.op.into());
+                    profile::load(smem);
+                    tasks.run(&mut role, task(smem, launch, n % SLOTS), posted.op.into());
                     if !before {
                         break;
                     }
                     before = false;
                     role.rest();
                 }
-                profile::loaded(arena, n);
+                profile::loaded(smem, n);
             }
-            mbarrier::arrive(arena.vacant(n % SLOTS));
+            mbarrier::arrive(smem.vacant(n % SLOTS));
             n += 1;
         }
         role.drain();
@@ -141,14 +142,14 @@ pub(super) unsafe fn load(arena: Arena, launch: *const Launch, mut tasks: impl T
 
 /// Whether task `n` is published, as this lane sees it.
 #[inline(always)]
-unsafe fn is_published(arena: Arena, n: u32) -> bool {
+unsafe fn is_published(smem: SharedMemory, n: u32) -> bool {
     let (at, parity) = place(n);
     // SAFETY: initialised barriers.
     unsafe {
         // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
         // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
-        let posted = mbarrier::test(arena.posted(at), parity);
-        let ready = mbarrier::test(arena.ready(at), parity);
+        let posted = mbarrier::test(smem.posted(at), parity);
+        let ready = mbarrier::test(smem.ready(at), parity);
         posted && ready
     }
 }
@@ -159,7 +160,7 @@ const NO_TASK: u32 = OP_END as u32;
 /// Everything that a consumer warp does before it runs task `next`, or, behind tasks of one warp, which it runs here, the next one, which `next` is then: its
 /// instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
 #[inline(always)]
-unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, role: &mut Consumer, next: &mut u32) -> u32 {
+unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &mut T, role: &mut Consumer, next: &mut u32) -> u32 {
     loop {
         let n = *next;
         let (at, parity) = place(n);
@@ -168,43 +169,43 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
             // Finish the last tile behind the next one's multiplications; while there is none, now: others may wait for it. Warps may
             // see the next task at different times, so none waits for the store here: it waits for the chunks of all, and one that
             // has gone on stages them only as it gets loads, which come when all have given back what they read.
-            while role.owes() && warp::all(!mbarrier::test(arena.ready(at), parity) && arena.halted() < STOP) {
+            while role.owes() && warp::all(!mbarrier::test(smem.ready(at), parity) && smem.halted() < STOP) {
                 role.stage_if_free();
             }
-            profile::turn(arena);
-            let mut alone = if T::NARROW { Alone::turn() } else { Alone::NEVER };
+            profile::turn(smem);
+            let mut timer = if T::WARP_TASKS { WarpTaskTimer::turn() } else { WarpTaskTimer::NEVER };
             // Lanes that see different things act as one: they meet at barriers.
-            let published = warp::all(is_published(arena, n));
-            if !published && !warp::all(arena.wait_unless_stopped(arena.posted(at), parity)) {
+            let published = warp::all(is_published(smem, n));
+            if !published && !warp::all(smem.wait_unless_stopped(smem.posted(at), parity)) {
                 return NO_TASK;
             }
-            let Posted { op, flags, after } = read(arena, n);
+            let Posted { op, flags, after } = read(smem, n);
             if op == OP_END {
                 return NO_TASK;
             }
-            if T::NARROW && flags & NARROW != 0 {
+            if T::WARP_TASKS && flags & WARP_TASK != 0 {
                 // Here whatever it waits for is waited for by its warps, or has been.
-                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
                 }
                 if !published {
-                    alone.waited();
+                    timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_by_warps(launch, n, alone);
+                *next = tasks.run_by_warps(launch, n, timer);
                 continue;
             }
-            role.gate = Gate::of(arena, n, flags, after, published);
+            role.gate = Gate::of(smem, n, flags, after, published);
             if flags & STAGED != 0 {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
-                if !published && !arena.wait_unless_stopped(arena.ready(at), parity) {
+                if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
                 }
-                profile::waited_unless(arena, n, published);
+                profile::waited_unless(smem, n, published);
             } else {
                 role.settle();
                 // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
-                if flags & EARLY == 0 && !role.gate.pass() {
+                if flags & EARLY_START == 0 && !role.gate.pass() {
                     return NO_TASK;
                 }
             }
@@ -214,41 +215,41 @@ unsafe fn prepare<T: Warps>(arena: Arena, launch: *const Launch, tasks: &mut T, 
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(arena: Arena, launch: *const Launch, mut tasks: T) {
+pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
-        let mut role = Consumer::new(arena, thread);
+        let mut role = Consumer::new(smem, thread);
         let mut n = 0;
         loop {
-            let mut op = prepare(arena, launch, &mut tasks, &mut role, &mut n);
+            let mut op = prepare(smem, launch, &mut tasks, &mut role, &mut n);
             if op == NO_TASK {
                 break;
             }
             // No task that is nothing but a body.
-            if T::MAPS && role.gate.has(MAPPED) {
+            if T::ELEMENTWISE_PROLOGUES && role.gate.has(ELEMENTWISE_PROLOGUE) {
                 role.wait_sent();
                 tasks.map(launch, n, role.staged());
             }
             loop {
-                tasks.run(&mut role, task(arena, launch, place(n).0), op);
-                let ran = profile::ran_unless(arena, n, role.gate.ends_first());
+                tasks.run(&mut role, task(smem, launch, place(n).0), op);
+                let ran = profile::ran_unless(smem, n, role.gate.ends_first());
                 // Read anew: a register across all tasks is worth more.
                 let lane = warp::lane_again();
                 // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
                 // costs little is bound by the branches between bodies.
-                let next = notice::take(arena, n + 1);
+                let next = ready_mailbox::take(smem, n + 1);
                 if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
                     warp::sync();
-                    arena::arrive(arena.done(place(n).0), lane);
-                    ran.note(arena);
+                    shared_memory::arrive(smem.done(place(n).0), lane);
+                    ran.note(smem);
                     op = next.op().into();
                     if next.after() != 0 {
                         // All warps have ended every task before this one.
                         barrier::sync_consumers();
-                        profile::turn(arena);
+                        profile::turn(smem);
                     }
-                    role.gate = Gate::open(arena);
+                    role.gate = Gate::open(smem);
                     n += 1;
                     continue;
                 }
@@ -262,10 +263,10 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(arena: Arena, la
                 if !role.gate.end_first() {
                     warp::sync();
                     if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
-                        arena::arrive(arena.done(place(n).0), lane);
+                        shared_memory::arrive(smem.done(place(n).0), lane);
                     }
                 }
-                ran.note(arena);
+                ran.note(smem);
                 n += 1;
                 break;
             }
@@ -279,7 +280,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(arena: Arena, la
 pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
     machine: &W,
     one: &L,
-    arena: Arena,
+    smem: SharedMemory,
     launch: *const Launch,
     mut tasks: T,
 ) {
@@ -291,50 +292,49 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
         let pushed = pushed(launch);
         let whole = *launch;
         profile::stamp(launch);
-        let mut role = Store::new(arena, (*launch).maps);
+        let mut role = Store::new(smem, (*launch).maps);
         let mut n = 0;
-        while let Some(published) = ready(arena, n) {
+        while let Some(published) = ready(smem, n) {
             let (at, parity) = place(n);
-            profile::store(arena);
+            profile::store(smem);
             let staged = published.flags & STAGED != 0;
             let mut ended = 1;
             if staged {
                 if lane == 0 {
-                    tasks.run(&mut role, task(arena, launch, at), published.op.into());
+                    tasks.run(&mut role, task(smem, launch, at), published.op.into());
                 }
                 warp::sync();
-            } else if !pushed && !warp::all(!mbarrier::test(arena.done(at), parity)) {
+            } else if !pushed && !warp::all(!mbarrier::test(smem.done(at), parity)) {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step. Consumers that
                 // look at counters themselves may have ended one that the controller has still to read in its slot.
                 let (at, parity) = place(n + lane);
-                let done = lane < SLOTS && mbarrier::test(arena.done(at), parity) && mbarrier::test(arena.ready(at), parity);
-                let direct = done && memory::read_shared(arena.slot(at) + WAYS) as u16 & STAGED == 0;
+                let done = lane < SLOTS && mbarrier::test(smem.done(at), parity) && mbarrier::test(smem.ready(at), parity);
+                let direct = done && memory::read_shared(smem.slot(at) + WAYS) as u16 & STAGED == 0;
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
             let [signal, second] =
-                if lane < ended { memory::read_shared2(arena.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
+                if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
             // Nothing else of its slot is needed if there is only one.
             let brief = !pushed && warp::all(second == NO_COUNTER);
             let any = warp::ballot(signal != NO_COUNTER);
-            if !arena.wait(arena.done(at), parity) {
+            if !smem.wait(smem.done(at), parity) {
                 break;
             }
             warp::sync();
-            profile::stored(arena, staged);
+            profile::stored(smem, staged);
             if staged {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
-            let ending = profile::ending(arena, n, ended);
+            let ending = profile::ending(smem, n, ended);
             if brief {
-                vacate(arena, n, ended, lane);
+                vacate(smem, n, ended, lane);
             }
             if pushed {
                 if lane == 0 {
-                    let tails = special::generic(arena.tails()) as *mut u8;
-                    if protocol::notify(one, &whole, &run, &raw const (*slot(arena, n % SLOTS)).descriptor, n + 1, tails) == Outcome::Abort
-                    {
+                    let tails = special::generic(smem.tails()) as *mut u8;
+                    if protocol::notify(one, &whole, &run, &raw const (*slot(smem, n % SLOTS)).descriptor, n + 1, tails) == Outcome::Abort {
                         // The message is lost with the launch; the slot is vacated all the same.
                     }
                 }
@@ -347,15 +347,15 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                             protocol::bump_one(one, &run, signal);
                         }
                     } else if signal != NO_COUNTER {
-                        protocol::bump(one, &run, signal, &raw const (*slot(arena, (n + lane) % SLOTS)).descriptor);
+                        protocol::bump(one, &run, signal, &raw const (*slot(smem, (n + lane) % SLOTS)).descriptor);
                     }
                 }
                 warp::sync();
             }
             if !brief {
-                vacate(arena, n, ended, lane);
+                vacate(smem, n, ended, lane);
             }
-            ending.note(arena);
+            ending.note(smem);
             n += ended;
         }
     }
@@ -363,7 +363,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
 
 /// The store warp needs the slots of the `ended` tasks from `n` on no more.
 #[inline(always)]
-unsafe fn vacate(arena: Arena, n: u32, ended: u32, lane: u32) {
+unsafe fn vacate(smem: SharedMemory, n: u32, ended: u32, lane: u32) {
     // SAFETY: initialised barriers; called by the whole warp, once for each task.
     unsafe {
         if ARRIVALS > 1 {
@@ -371,12 +371,12 @@ unsafe fn vacate(arena: Arena, n: u32, ended: u32, lane: u32) {
             while at < ended {
                 // Racecheck follows a wait only to the lane that made it, and not one whose answer nobody uses. Each has ended already.
                 let (done, parity) = place(n + at);
-                arena.wait(arena.done(done), parity);
-                mbarrier::arrive(arena.vacant((n + at) % SLOTS));
+                smem.wait(smem.done(done), parity);
+                mbarrier::arrive(smem.vacant((n + at) % SLOTS));
                 at += 1;
             }
         } else if lane < ended {
-            mbarrier::arrive(arena.vacant((n + lane) % SLOTS));
+            mbarrier::arrive(smem.vacant((n + lane) % SLOTS));
         }
     }
 }

@@ -5,13 +5,13 @@
 
 use core::mem::offset_of;
 
-use super::flight::slot;
-use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
+use super::watchdog::slot;
+use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
 use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
-use crate::role::arena::Arena;
+use crate::role::shared_memory::SharedMemory;
 use crate::role::waits::{LONG, WAITS};
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
@@ -24,7 +24,7 @@ const _: () = assert!(offset_of!(Descriptor, indirect) as u32 == EXTRA + 4);
 /// A wait as those see it who look at counters: none where flags are polled.
 #[inline(always)]
 fn looked_at([counter, need]: [u32; 2]) -> [u32; 2] {
-    if need & CARRIED != 0 { [NO_COUNTER, 0] } else { [counter, need] }
+    if need & IN_BAND_FLAGS != 0 { [NO_COUNTER, 0] } else { [counter, need] }
 }
 
 /// Writes the waits of tasks whose descriptors are in registers, 16 bytes a lane: each four lanes have one, for slot `at` if it is
@@ -34,7 +34,7 @@ fn looked_at([counter, need]: [u32; 2]) -> [u32; 2] {
 /// All lanes of a warp call together; the slots are its own.
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
-pub unsafe fn resolve(arena: Arena, at: u32, words: [u32; 4], included: bool, lane: u32) -> u32 {
+pub unsafe fn resolve(smem: SharedMemory, at: u32, words: [u32; 4], included: bool, lane: u32) -> u32 {
     const _: () = assert!(WAITS == 4 && INLINE == 16 && EXTRA == 56);
     let first = lane / 4 * 4;
     // Words 4 to 7 are the waits, words 14 and 15 how many there are elsewhere.
@@ -47,7 +47,7 @@ pub unsafe fn resolve(arena: Arena, at: u32, words: [u32; 4], included: bool, la
     };
     if included {
         // SAFETY: the slot is the caller's.
-        unsafe { memory::store_shared2(arena.waits(at) + lane % 4 * 8, looked_at(wait)) };
+        unsafe { memory::store_shared2(smem.waits(at) + lane % 4 * 8, looked_at(wait)) };
     }
     warp::ballot(included && (extra & 0xffff != 0 || names as u16 != 0))
 }
@@ -57,8 +57,8 @@ pub unsafe fn resolve(arena: Arena, at: u32, words: [u32; 4], included: bool, la
 /// # Safety
 /// The slot holds a task of a live launch that is not posted yet.
 #[inline(always)]
-pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch, at: u32) {
-    let place = arena.slot(at);
+pub unsafe fn find<M: Machine>(machine: &M, smem: SharedMemory, launch: *const Launch, at: u32) {
+    let place = smem.slot(at);
     // SAFETY: the slot is the caller's; the plan wrote the overflow.
     unsafe {
         let [extras, names] = memory::read_shared2(place + EXTRA);
@@ -79,7 +79,7 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
             let skip = 2 * extra_waits as usize + (extras >> 16) as usize;
             let record = overflow.add(skip).cast::<Indirect>();
             let Indirect { operand, axis, rows, .. } = *record;
-            let views = (&raw const (*slot(arena, at)).views).cast::<View>();
+            let views = (&raw const (*slot(smem, at)).views).cast::<View>();
             let coord = |axis| memory::read_shared(place + COORD + axis * 4);
             let names = Names::of([operand, axis, rows], coord, |operand| views.add(operand).read());
             // Names that a task writes are not there yet.
@@ -102,7 +102,7 @@ pub unsafe fn find<M: Machine>(machine: &M, arena: Arena, launch: *const Launch,
                 // No task writes them.
                 wait = names.wait(record, n - inline, |at| at.read());
             }
-            memory::store_shared2(arena.waits(at) + n * 8, looked_at([wait.counter, wait.need]));
+            memory::store_shared2(smem.waits(at) + n * 8, looked_at([wait.counter, wait.need]));
             n += machine.lanes();
         }
     }

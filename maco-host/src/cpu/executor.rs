@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Instant;
 
 use maco_device::abi::{
-    self, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, STREAMED, State,
+    self, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
     TensorMap,
 };
 use maco_device::modelled::{Delays, tensor_map};
@@ -72,14 +72,14 @@ struct Code {
     images: Vec<Image>,
     /// Memory of the schedulers.
     memory: Vec<Vec<u32>>,
-    shares: Vec<abi::Share>,
+    shares: Vec<abi::SchedulerPartition>,
 }
 
 impl Code {
     fn new(lowered: &Lowered, fault: Option<Fault>) -> Code {
         let (descriptors, overflow, images) = lowered.with(fault);
         let mut memory: Vec<Vec<u32>> = images.iter().map(|image| image.words.clone()).collect();
-        let share = |(image, memory): (&Image, &mut Vec<u32>)| abi::Share {
+        let share = |(image, memory): (&Image, &mut Vec<u32>)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: memory.as_mut_ptr() as u64,
             names: image.names.as_ptr() as u64,
@@ -179,7 +179,7 @@ impl Executor {
             overflow: code.overflow.as_ptr() as u64,
             state: self.state.address(),
             black_box: self.black_box.address(),
-            shares: code.shares.as_ptr() as u64,
+            partitions: code.shares.as_ptr() as u64,
             rings,
             counters: lowered.counters,
             workers: lowered.workers,
@@ -196,9 +196,9 @@ impl Executor {
             executors: lowered.workers + code.shares.len() as u32,
             partials: self.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
-            carried: self.arena.address(),
-            words: self.arena.address() + lowered.arena.words.start,
-            carried_bytes: lowered.arena.carried,
+            in_band: self.arena.address(),
+            in_band_words: self.arena.address() + lowered.arena.words.start,
+            in_band_bytes: lowered.arena.carried,
             reserved: 0,
         }
     }
@@ -347,7 +347,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
                 }
             }
             let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | STREAMED) != 0 {
+            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
                 // One thread is loader and consumers at once: either fault is a task that does not end.
                 stick(&machine, run, (*descriptor).task);
                 return Outcome::Abort;

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
-use maco_device::abi::{FIRST, Launch, TensorMap, View};
+use maco_device::abi::{INITIAL_TASKS, Launch, TensorMap, View};
 use maco_device::task;
 use maco_graph::plan::Schedule;
 
@@ -44,7 +44,7 @@ struct Places {
 
 impl Places {
     fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
-        let launch = ctas * FIRST as usize * size_of::<task::Slot>();
+        let launch = ctas * INITIAL_TASKS as usize * size_of::<task::Slot>();
         let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
@@ -131,7 +131,7 @@ impl Binding {
             overflow: plan.overflow(),
             state: plan.state(),
             black_box: plan.black_box_address(),
-            shares: plan.shares(),
+            partitions: plan.shares(),
             rings: plan.rings(),
             counters: lowered.counters,
             workers: lowered.workers,
@@ -147,9 +147,9 @@ impl Binding {
             executors: lowered.grid(),
             partials: plan.partials(),
             arrived: plan.arrived(),
-            carried: plan.arena(),
-            words: plan.arena() + lowered.arena.words.start,
-            carried_bytes: lowered.arena.carried,
+            in_band: plan.arena(),
+            in_band_words: plan.arena() + lowered.arena.words.start,
+            in_band_bytes: lowered.arena.carried,
             reserved: 0,
         }
     }

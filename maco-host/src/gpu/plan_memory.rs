@@ -65,14 +65,14 @@ impl Shares {
             end = at + bytes;
             at
         };
-        let table = take(size_of::<abi::Share>() as u64 * lowered.images.len() as u64);
+        let table = take(size_of::<abi::SchedulerPartition>() as u64 * lowered.images.len() as u64);
         let spare = matches!(lowered.schedule, Schedule::SpareWarps(_));
         let place = |image: &Image| {
             let bytes = size_of_val(&*image.words) as u64;
             Place {
                 image: take(bytes),
                 names: take(size_of_val(&*image.names) as u64),
-                memory: (spare || bytes > abi::OWN_BYTES as u64).then(|| take(bytes)),
+                memory: (spare || bytes > abi::SCHEDULER_BYTES as u64).then(|| take(bytes)),
             }
         };
         let places = lowered.images.iter().map(place).collect();
@@ -125,7 +125,7 @@ impl PlanMemory {
             upload(context, self.shares.base + place.image, &image.words)?;
             upload(context, self.shares.base + place.names, &image.names)?;
             let address = |at: u64| self.shares.base + at;
-            shares.push(abi::Share {
+            shares.push(abi::SchedulerPartition {
                 image: address(place.image),
                 memory: place.memory.map_or(0, address),
                 names: address(place.names),

@@ -1,8 +1,9 @@
 //! Tasks as descriptors, list after list, then those that are claimed and those of runs.
 
 use maco_device::abi::{
-    AHEAD, CARRIED, CREDIT, Descriptor, EARLY, FLAT, KNOWN, LIGHT, LONGEST_RUN, MAPPED, NARROW, NO_COUNTER, NORMED, OP_DRAIN, PAGE_BYTES,
-    PRELOADED, QUICK, READ_BY_TMA, ROUTE_COUNTER, ROUTE_SHIFT, SLOTS, SOLE, STAGED, STREAMED, WEIGHTED, Wait,
+    AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
+    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA, RMSNORM_PROLOGUE,
+    ROUTE_COUNTER, ROUTE_SHIFT, SINGLE_PRODUCER, SLOTS, STAGED, WARP_TASK, Wait,
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
@@ -54,8 +55,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         }
         // Copies are ordered through device memory, where a worker's own tasks leave no signal: consumers wait for those and load themselves.
         let local = || plan.waits_of(task).iter().any(|wait| plan.local.is_local(task, wait.counter));
-        if plan.graph.calls[call].task.reads_tiles() && descriptor.flags & PRELOADED == 0 && local() {
-            descriptor.flags &= !STREAMED;
+        if plan.graph.calls[call].task.reads_tiles() && descriptor.flags & LOAD_BEFORE_WAIT == 0 && local() {
+            descriptor.flags &= !BULK_ROWS;
         }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
@@ -79,10 +80,10 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             };
             let call = plan.tasks[task as usize].call;
             slot[task as usize] = slots;
-            if plan.schedule == Schedule::Static && flags[call as usize] & NARROW != 0 {
+            if plan.schedule == Schedule::Static && flags[call as usize] & WARP_TASK != 0 {
                 let same = |entry: &Entry| matches!(*entry, Entry::Task(other) if plan.tasks[other as usize].call == call);
                 let mut run = vec![task];
-                while run.len() < LONGEST_RUN as usize
+                while run.len() < MAX_WARP_TASK_BATCH as usize
                     && let Some(Entry::Task(other)) = entries.next_if(same)
                 {
                     slot[other as usize] = slots;
@@ -111,7 +112,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         // All of them are balanced, or none.
         let balanced = plan.tasks.get(drain.start as usize).is_some_and(|task| plan.calls[task.call as usize].balanced);
         let ahead = if balanced { CLAIMED_EARLY } else { CLAIMED };
-        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
+        claimed.push(Descriptor::dynamic(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
         for task in drain.clone() {
             add(&mut made, task)?;
         }
@@ -126,7 +127,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         for &task in &tasks {
             add(&mut made, task)?;
         }
-        made.descriptors[at] = made.descriptors[first].run(first as u32, tasks.len() as u32);
+        made.descriptors[at] = made.descriptors[first].batch(first as u32, tasks.len() as u32);
     }
     if plan.schedule != Schedule::Static {
         made.starts = vec![0; plan.workers as usize + 1];
@@ -181,8 +182,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY } else { 0 };
-        let narrow = if call.task.is_narrow() { NARROW } else { 0 };
+        let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY_START } else { 0 };
+        let narrow = if call.task.is_narrow() { WARP_TASK } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
@@ -191,25 +192,25 @@ fn flags(plan: &Plan) -> Vec<u16> {
             0
         };
         let streamed = match call.task.streamed() {
-            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
-            Some(_) => STREAMED | PRELOADED,
+            Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
+            Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
             // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
-            None if call.task.shared() > 0 => STREAMED | PRELOADED,
+            None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
             None if !tiles_come(plan, index) => 0,
-            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
-            None => STREAMED | PRELOADED,
+            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
+            None => BULK_ROWS | LOAD_BEFORE_WAIT,
         };
         let weighted = if copied == STAGED { weighted(call, &written) } else { 0 };
         // Pushed tasks wait for nothing themselves, and their signals are messages. Those of one warp always look, or never.
         let quick = match () {
             () if pushed || copied == STAGED || narrow != 0 => 0,
-            () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
+            () if bytes_written(plan, index) <= SMALL => CONSUMERS_POLL | IDEMPOTENT_SIGNAL,
             () => 0,
         };
         let made = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.map()) {
             None => 0,
-            Some(None) => NORMED,
-            Some(Some(_)) => MAPPED,
+            Some(None) => RMSNORM_PROLOGUE,
+            Some(Some(_)) => ELEMENTWISE_PROLOGUE,
         };
         early | narrow | copied | streamed | weighted | made | quick
     });
@@ -224,8 +225,8 @@ fn weighted(call: &ir::Call, written: &[bool]) -> u16 {
     let named = tensor_params(call).any(|param| param.region.iter().any(|index| matches!(index, Index::Data(_))));
     match factors().filter(is_written).count() {
         _ if named || call.task.shared() > 0 => 0,
-        0 => PRELOADED,
-        some if some < factors().count() => WEIGHTED,
+        0 => LOAD_BEFORE_WAIT,
+        some if some < factors().count() => LOAD_CONSTANT_OPERAND_EARLY,
         _ => 0,
     }
 }
@@ -244,8 +245,8 @@ fn empty(plan: &Plan, task: u32, overflow: &[u32]) -> Result<Descriptor, Error> 
     let op = plan.calls[node.call as usize].op;
     let op = u16::try_from(op)
         .ok()
-        .filter(|&op| op < OP_DRAIN)
-        .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_DRAIN as u64))?;
+        .filter(|&op| op < OP_DYNAMIC)
+        .ok_or_else(|| too_many(&plan.graph, "instances of tasks", op as u64 + 1, OP_DYNAMIC as u64))?;
     Ok(Descriptor {
         op,
         coord: node.coord,
@@ -265,7 +266,7 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     // What is polled comes first, where who looks for the cause of a hang finds it.
     let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
         waits.partition(|wait| carried.contains(&wait.counter));
-    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | CARRIED });
+    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | IN_BAND_FLAGS });
     let mut waits = polled.chain(waited.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need }));
     for inline in &mut descriptor.wait {
         if let Some(wait) = waits.next() {
@@ -284,13 +285,13 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
         plan.routing.routes_of(task).iter().map(|route| word(plan, route)).collect::<Result<_, _>>()?
     } else {
         let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.local.is_signalled(counter));
-        signalled.map(|&counter| if sole[counter as usize] { counter | SOLE } else { counter }).collect()
+        signalled.map(|&counter| if sole[counter as usize] { counter | SINGLE_PRODUCER } else { counter }).collect()
     };
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;
     }
-    if words.len() != 1 || words[0] & SOLE == 0 {
-        descriptor.flags &= !QUICK;
+    if words.len() != 1 || words[0] & SINGLE_PRODUCER == 0 {
+        descriptor.flags &= !IDEMPOTENT_SIGNAL;
     }
     let extra = words.get(descriptor.signal.len()..).unwrap_or(&[]);
     overflow.extend(extra);

@@ -2,36 +2,36 @@
 
 use std::borrow::Cow;
 
-use maco_device::abi::{self, Descriptor, FIRST, NARROW, NO_COUNTER, OP_DRAIN, OPERANDS, RUN, STATIC, View};
+use maco_device::abi::{self, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, OPERANDS, STATIC, View, WARP_TASK, WARP_TASK_BATCH};
 use maco_device::task::Slot;
 
 use super::{Fault, Lowered};
 
 /// What there is for one CTA.
-pub(crate) type First = [Slot; FIRST as usize];
+pub(crate) type First = [Slot; INITIAL_TASKS as usize];
 
 impl Lowered {
     /// The first tasks of each CTA, whose views are in `views`. Those of static lists that wait for nothing; and if all lists begin with one drain, of which there are
-    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::Drain::dealt`]).
+    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::DynamicTiles::dealt`]).
     pub(crate) fn first_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<First> {
         let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
         let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };
         let slot = |descriptor: &Descriptor| {
-            let simple = descriptor.op < OP_DRAIN
-                && descriptor.flags & (NARROW | RUN) == 0
+            let simple = descriptor.op < OP_DYNAMIC
+                && descriptor.flags & (WARP_TASK | WARP_TASK_BATCH) == 0
                 && descriptor.wait[0].counter == NO_COUNTER
                 && descriptor.extra_waits == 0
                 && descriptor.indirect == 0;
             let own = views.get(descriptor.views as usize..)?.first_chunk::<OPERANDS>()?;
             simple.then_some(Slot { descriptor: *descriptor, views: *own })
         };
-        let mut all = vec![[nothing; FIRST as usize]; self.grid() as usize];
+        let mut all = vec![[nothing; INITIAL_TASKS as usize]; self.grid() as usize];
         if self.mode() != STATIC {
             return all;
         }
         let lists = || self.starts[..self.workers as usize].iter().map(|&start| &descriptors[start as usize..]);
         let Some(entry) = lists().next().map(|list| list[0]) else { return all };
-        if entry.op == OP_DRAIN {
+        if entry.op == OP_DYNAMIC {
             let [_, tasks, first] = entry.coord;
             let dealt = (first..first + self.workers).map(|task| slot(descriptors.get(task as usize)?));
             if tasks >= self.workers

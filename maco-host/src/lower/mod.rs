@@ -264,11 +264,11 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
     use maco_graph::plan::carried::{MAP_BYTES, TILE_BYTES, norm_bytes, stride};
-    assert!(MAP_BYTES == abi::MAP_BYTES as u64);
-    assert!(norm_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::norm_bytes(16, 72) as u64);
+    assert!(MAP_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
+    assert!(norm_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64);
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
-    assert!(stride(1, 8) == abi::carried_stride(1, 8) as u64 && stride(1, 64) == abi::carried_stride(1, 64) as u64);
-    assert!(stride(2, 64) == abi::carried_stride(2, 64) as u64 && stride(16, 72) == abi::carried_stride(16, 72) as u64);
+    assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);
+    assert!(stride(2, 64) == abi::in_band_stride(2, 64) as u64 && stride(16, 72) == abi::in_band_stride(16, 72) as u64);
 };
 
 fn too_many(graph: &ir::Graph, what: &str, found: u64, max: u64) -> Error {

@@ -1,6 +1,6 @@
 //! Where the partial sums of tiles that several tasks make lie: chunks of [`CHUNK_BYTES`], tile after tile.
 
-use maco_device::abi::{CHUNK_BYTES, PARTS_SHIFT, TOGETHER};
+use maco_device::abi::{CHUNK_BYTES, CONCURRENT_PARTS, PARTS_SHIFT};
 use maco_graph::plan::Plan;
 
 use super::too_many;
@@ -43,7 +43,7 @@ impl Partials {
         }
         let (first, chunks) = self.calls[node.call as usize];
         // Workers come to these at the same time, also behind as many whole tiles each.
-        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { TOGETHER } else { 0 };
+        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { 0 };
         Some((first + (tile - call.whole) * chunks, (parts << PARTS_SHIFT | node.part) as u16, flags))
     }
 }

@@ -1,6 +1,6 @@
 //! Lowering of hand-made graphs.
 
-use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DRAIN, OP_END};
+use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DYNAMIC, OP_END};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Axis, BoxSpec, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
@@ -97,7 +97,7 @@ fn lists_hold_every_task_once_and_end() {
             assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
             let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.local.is_local(descriptor.task, wait.counter));
             assert_eq!(waits(&lowered, descriptor), polled.map(|wait| (wait.counter, wait.need)).collect::<Vec<_>>());
-            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SOLE);
+            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SINGLE_PRODUCER);
             assert!(counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.local.is_signalled(counter))));
         }
     }
@@ -120,7 +120,7 @@ fn every_list_drains_what_is_claimed() {
     for list in lowered.starts.windows(2) {
         let (end, entries) = lowered.descriptors[list[0] as usize..list[1] as usize].split_last().unwrap();
         assert_eq!(*end, Descriptor::END);
-        let places: Vec<usize> = (0..entries.len()).filter(|&at| entries[at].op == OP_DRAIN).collect();
+        let places: Vec<usize> = (0..entries.len()).filter(|&at| entries[at].op == OP_DYNAMIC).collect();
         assert_eq!(places, [0, entries.len() - 1]);
         for (place, drain) in places.into_iter().zip(drains) {
             let [ticket, tasks, first] = entries[place].coord;
@@ -129,7 +129,7 @@ fn every_list_drains_what_is_claimed() {
             let claimed = &lowered.descriptors[first as usize..][..tasks as usize];
             assert!(claimed.iter().map(|d| d.task).eq(drain.clone()));
         }
-        entries.iter().filter(|d| d.op != OP_DRAIN).for_each(|d| seen[d.task as usize] += 1);
+        entries.iter().filter(|d| d.op != OP_DYNAMIC).for_each(|d| seen[d.task as usize] += 1);
     }
     let claimed = &lowered.descriptors[*lowered.starts.last().unwrap() as usize..lowered.descriptors.len() - abi::AHEAD as usize];
     claimed.iter().for_each(|d| seen[d.task as usize] += 1);
@@ -151,10 +151,10 @@ fn workers_begin_with_tasks_that_wait_for_nothing() {
     let mut found = 0;
     for (first, list) in first.iter().zip(lowered.starts.windows(2)) {
         let list = &lowered.descriptors[list[0] as usize..list[1] as usize];
-        let free = list.iter().take_while(|task| task.op < OP_DRAIN && waits(&lowered, task).is_empty()).take(first.len());
+        let free = list.iter().take_while(|task| task.op < OP_DYNAMIC && waits(&lowered, task).is_empty()).take(first.len());
         let expected: Vec<Descriptor> = free.copied().chain(std::iter::repeat(Descriptor::END)).take(first.len()).collect();
         assert!(first.iter().map(|slot| slot.descriptor).eq(expected));
-        for slot in first.iter().filter(|slot| slot.descriptor.op < OP_DRAIN) {
+        for slot in first.iter().filter(|slot| slot.descriptor.op < OP_DYNAMIC) {
             assert_eq!(slot.views, views[slot.descriptor.views as usize..][..abi::OPERANDS]);
             found += 1;
         }
@@ -457,9 +457,9 @@ fn factors_that_nobody_writes_come_first() {
     graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
     let plan = planned(graph.clone(), 2, Schedule::Static);
     let lowered = Lowered::new(&plan, true).unwrap();
-    for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN) {
-        let kinds = descriptor.flags & (abi::STAGED | abi::PRELOADED | abi::WEIGHTED);
-        let early = [abi::PRELOADED, abi::WEIGHTED, 0][plan.tasks[descriptor.task as usize].call as usize];
+    for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC) {
+        let kinds = descriptor.flags & (abi::STAGED | abi::LOAD_BEFORE_WAIT | abi::LOAD_CONSTANT_OPERAND_EARLY);
+        let early = [abi::LOAD_BEFORE_WAIT, abi::LOAD_CONSTANT_OPERAND_EARLY, 0][plan.tasks[descriptor.task as usize].call as usize];
         assert_eq!(kinds, abi::STAGED | early, "{descriptor:?}");
     }
     let (views, blocks) = view::collect(&graph, &plan.calls, &[]);
@@ -482,15 +482,15 @@ fn a_body_with_scratch_takes_pages_and_copies() {
     };
     static BARE: TaskSpec =
         TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
-    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);
         let lowered = Lowered::new(&plan, true).unwrap();
-        let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DRAIN);
+        let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC);
         for descriptor in tasks {
             let map = plan.tasks[descriptor.task as usize].call == 0;
-            let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::STREAMED | abi::PRELOADED);
+            let kinds = descriptor.flags & (abi::READ_BY_TMA | abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT);
             assert_eq!(kinds, if map { copies } else { pages }, "{}, call {}", body.name, u32::from(!map));
         }
     }
@@ -512,10 +512,10 @@ fn bodies_of_a_warp_are_in_runs() {
         let plan = planned(graph, workers, schedule);
         let lowered = Lowered::new(&plan, true).unwrap();
         let narrow = |task: u32| plan.tasks[task as usize].call == 1;
-        let of = |flag: u16| lowered.descriptors.iter().filter(move |d| d.op < OP_DRAIN && d.flags & flag != 0);
-        assert!(of(abi::NARROW).all(|d| narrow(d.task) && d.flags & (abi::LIGHT | abi::QUICK) == 0));
+        let of = |flag: u16| lowered.descriptors.iter().filter(move |d| d.op < OP_DYNAMIC && d.flags & flag != 0);
+        assert!(of(abi::WARP_TASK).all(|d| narrow(d.task) && d.flags & (abi::CONSUMERS_POLL | abi::IDEMPOTENT_SIGNAL) == 0));
         if schedule != Schedule::Static {
-            assert_eq!((of(abi::RUN).count(), of(abi::NARROW).count()), (0, plan.calls[1].tasks.len()));
+            assert_eq!((of(abi::WARP_TASK_BATCH).count(), of(abi::WARP_TASK).count()), (0, plan.calls[1].tasks.len()));
             continue;
         }
         let mut listed = Vec::new();
@@ -523,20 +523,24 @@ fn bodies_of_a_warp_are_in_runs() {
             let entries = &lowered.descriptors[lowered.starts[list] as usize..lowered.starts[list + 1] as usize];
             let mut tasks = Vec::new();
             let (mut last, mut runs) = (usize::MAX, 0);
-            for entry in entries.iter().filter(|entry| entry.op < OP_DRAIN) {
-                if entry.flags & abi::RUN == 0 {
+            for entry in entries.iter().filter(|entry| entry.op < OP_DYNAMIC) {
+                if entry.flags & abi::WARP_TASK_BATCH == 0 {
                     assert!(!narrow(entry.task));
                     tasks.push(entry.task);
                     continue;
                 }
                 let [first, count, _] = entry.coord;
                 let run = &lowered.descriptors[first as usize..][..count as usize];
-                assert!(count > 0 && count <= abi::LONGEST_RUN && (waits(&lowered, entry), signals(&lowered, entry)) == (vec![], vec![]));
+                assert!(
+                    count > 0
+                        && count <= abi::MAX_WARP_TASK_BATCH
+                        && (waits(&lowered, entry), signals(&lowered, entry)) == (vec![], vec![])
+                );
                 // Only the last run of a call may be short.
-                assert!(runs == 0 || last == abi::LONGEST_RUN as usize);
+                assert!(runs == 0 || last == abi::MAX_WARP_TASK_BATCH as usize);
                 (last, runs) = (run.len(), runs + 1);
                 for task in run {
-                    let head = |d: &Descriptor| (d.op, d.scalar, d.views, d.flags | abi::RUN);
+                    let head = |d: &Descriptor| (d.op, d.scalar, d.views, d.flags | abi::WARP_TASK_BATCH);
                     assert_eq!(head(task), head(entry));
                     assert!(task.after == 0 && task.wait[0].counter != NO_COUNTER, "{task:?}");
                     assert_eq!(lowered.descriptors[lowered.place[task.task as usize] as usize], *task);
@@ -566,8 +570,8 @@ fn a_run_is_one_place() {
     graph.calls[1] = call(&graph, &DIRECT, 3, &[2, 1], &[]);
     let plan = planned(graph, 1, Schedule::Static);
     let lowered = Lowered::new(&plan, true).unwrap();
-    let entries: Vec<_> = lowered.descriptors[..lowered.starts[1] as usize].iter().filter(|entry| entry.op < OP_DRAIN).collect();
-    let runs = entries.iter().take_while(|entry| entry.flags & abi::RUN != 0).count();
+    let entries: Vec<_> = lowered.descriptors[..lowered.starts[1] as usize].iter().filter(|entry| entry.op < OP_DYNAMIC).collect();
+    let runs = entries.iter().take_while(|entry| entry.flags & abi::WARP_TASK_BATCH != 0).count();
     let tasks: u32 = entries[..runs].iter().map(|run| run.coord[1]).sum();
     assert!(runs > 0 && tasks as usize == plan.calls[0].tasks.len() && tasks > runs as u32);
     // The first one needs the first task of the first run.

@@ -119,7 +119,7 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             let streams = by == call_index && call.task.streamed() == Some(operand);
             let panels = by == call_index && call.task.boxed() == Some(operand);
             let boxes = match () {
-                () if streams => Boxes::STREAMED,
+                () if streams => Boxes::BULK_ROWS,
                 () if panels => Boxes::PANELS,
                 () => Boxes::of(param, tile, declared, element),
             };
@@ -191,7 +191,7 @@ impl Views {
                     Prologue::Norm(epsilon) => view.map = epsilon.as_ref().map_or(0, &scalar),
                     Prologue::Map { op, scalar, rows, axis } => {
                         view.map = op;
-                        view.col_stride = abi::mapped(scalar, axis, rows);
+                        view.col_stride = abi::elementwise_prologue(scalar, axis, rows);
                     }
                 }
                 // Whole eights, as strides of what is read 16 bytes at a time.

@@ -190,9 +190,9 @@ fn callable(
         #[automatically_derived]
         impl #p::Callable for #name {
             const SLOTS: u32 = #name::__BASE[#operations];
-            const NARROW: u128 = 0 #(| #p::narrow::<#callees>(#name::__BASE[#numbers]))*;
-            const MAPS: u128 = 0 #(| #p::maps::<#callees>(#name::__BASE[#numbers]))*;
-            const PRODUCTS: u128 = 0 #(| #p::products::<#callees>(#name::__BASE[#numbers]))*;
+            const WARP_TASKS: u128 = 0 #(| #p::warp_tasks::<#callees>(#name::__BASE[#numbers]))*;
+            const ELEMENTWISE: u128 = 0 #(| #p::elementwise::<#callees>(#name::__BASE[#numbers]))*;
+            const GEMVS: u128 = 0 #(| #p::gemvs::<#callees>(#name::__BASE[#numbers]))*;
             #dispatch
         }
     }

@@ -57,9 +57,9 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                     #n #guard => if const { __R::CALLS } {
                         #[inline(never)]
                         fn __apart(#descriptor: #p::Task, __ring: u64) -> u64 {
-                            let mut __share = #p::Share::consumers(__ring);
-                            __body::<#p::Share, #p::Identity, #sizes>(&mut #p::Cta::new(&mut __share, #descriptor), #(#arguments),*);
-                            #p::Role::ring(&__share)
+                            let mut __consumer = #p::SimtConsumer::consumers(__ring);
+                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(&mut #p::Cta::new(&mut __consumer, #descriptor), #(#arguments),*);
+                            #p::Role::ring(&__consumer)
                         }
                         #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
                     } else {

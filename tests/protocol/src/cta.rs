@@ -11,17 +11,19 @@ use std::rc::Rc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread::{self, JoinHandle};
-use maco_device::abi::{Descriptor, LIGHT, Launch, NO_COUNTER, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, SOLE, State, Wait};
+use maco_device::abi::{
+    CONSUMERS_POLL, Descriptor, Launch, NO_COUNTER, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, SINGLE_PRODUCER, State, Wait,
+};
 use maco_device::protocol::{Run, bump_one};
 
-use crate::hardware::{ABORT, Cta, Executor, current, fence, local, mbarrier, special};
+use crate::hardware::{ABORT, Cta, Executor, current, fence, gpu_scope, mbarrier, special};
 pub use crate::hardware::{Kind, Lack};
 use crate::lanes;
 use crate::machine::{Lane, Warp};
 use crate::order::Order;
-use crate::role::arena::{Arena, FALL_THROUGH, place};
 use crate::role::gate::Gate;
-use crate::role::notice;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{FALL_THROUGH, SharedMemory, place};
 use crate::role::waits::WAITS;
 use crate::worker;
 
@@ -35,8 +37,8 @@ const ENDS: u32 = 1 << 10;
 const CONTROLLER: u32 = 32;
 const CONSUMERS: u32 = 128;
 const FETCHER: u32 = 96;
-const ARENA: Arena = Arena(special::BASE);
-/// The halt word: see `Arena::halt`. Elsewhere, nobody would see that the CTA stops, and every model would fail.
+const SMEM: SharedMemory = SharedMemory(special::BASE);
+/// The halt word: see `SharedMemory::halt`. Elsewhere, nobody would see that the CTA stops, and every model would fail.
 const HALT: u32 = 16;
 
 /// What the CTA does while it is looked at.
@@ -144,16 +146,16 @@ impl World {
             index += 1;
             shared.insert(at, (kind, AtomicU64::new(value.into()), index, arrivals));
         };
-        add(ARENA.begun(0) - HALT, Kind::Halt, 0, 1);
-        (0..model.warps()).filter(|_| model.consumers == Consumers::Gated).for_each(|warp| add(ARENA.begun(warp * 4), Kind::Begun, 0, 1));
+        add(SMEM.begun(0) - HALT, Kind::Halt, 0, 1);
+        (0..model.warps()).filter(|_| model.consumers == Consumers::Gated).for_each(|warp| add(SMEM.begun(warp * 4), Kind::Begun, 0, 1));
         for n in 0..tasks + u32::from(model.run == Course::Controlled) {
             let (at, _) = place(n);
             if model.run == Course::Controlled {
-                add(ARENA.posted(at), Kind::Posted, u32::from(!model.late), 1);
-                add(ARENA.notice(at), Kind::Notice, 0, 1);
+                add(SMEM.posted(at), Kind::Posted, u32::from(!model.late), 1);
+                add(SMEM.ready_mailbox(at), Kind::ReadyMailbox, 0, 1);
             }
-            add(ARENA.ready(at), Kind::Ready, 0, 1);
-            add(ARENA.vacant(at), Kind::Vacant, 0, model.warps().into());
+            add(SMEM.ready(at), Kind::Ready, 0, 1);
+            add(SMEM.vacant(at), Kind::Vacant, 0, model.warps().into());
         }
         let global = [ABORT].into_iter().chain(STATE..STATE + counters).map(|index| (index, AtomicU64::new(0))).collect();
         let cta = Rc::new(Cta {
@@ -192,12 +194,12 @@ impl World {
             None => Wait { counter: NO_COUNTER, need: 0 },
         };
         let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, ..Descriptor::END };
-        // SAFETY: words of the arena, which nobody else uses.
+        // SAFETY: words of shared memory, which nobody else uses.
         unsafe {
-            self.cta.pointer(ARENA.slot(at)).cast::<Descriptor>().write(descriptor);
+            self.cta.pointer(SMEM.slot(at)).cast::<Descriptor>().write(descriptor);
             for n in 0..WAITS {
                 let Wait { counter, need } = wait(n as usize);
-                self.cta.pointer(ARENA.waits(at) + n * 8).cast::<[u32; 2]>().write([counter, need]);
+                self.cta.pointer(SMEM.waits(at) + n * 8).cast::<[u32; 2]>().write([counter, need]);
             }
         }
     }
@@ -211,7 +213,7 @@ impl World {
     fn run(self: &Rc<World>) {
         let model = &self.model;
         let controller = || Executor::new(&self.cta, 0, CONTROLLER);
-        controller().enter(|| ARENA.set_counters(self.cta.base.wrapping_add(STATE)));
+        controller().enter(|| SMEM.set_counters(self.cta.base.wrapping_add(STATE)));
         let consumers: Vec<_> = (0..model.warps())
             .map(|warp| self.spawn(1 + warp as usize, CONSUMERS + 128 * warp, move |world| world.consume(warp)))
             .collect();
@@ -225,16 +227,16 @@ impl World {
         .collect();
         controller().enter(|| match model.run {
             // SAFETY: the launch is live while this runs.
-            Course::Controlled => lanes::run(&|| unsafe { worker::control(ARENA, &self.launch) }),
+            Course::Controlled => lanes::run(&|| unsafe { worker::control(SMEM, &self.launch) }),
             // SAFETY: as above; initialised mbarriers.
             Course::Stopped(published) => unsafe {
-                (0..published).for_each(|n| mbarrier::arrive(ARENA.ready(place(n).0)));
+                (0..published).for_each(|n| mbarrier::arrive(SMEM.ready(place(n).0)));
                 let run = Run::new(&Warp, &self.launch, 0);
-                worker::stop(ARENA, &run, published);
+                worker::stop(SMEM, &run, published);
             },
         });
         // Whatever comes next in the CTA: all that were published have ended, or the CTA was let through.
-        let halted = controller().enter(|| ARENA.halted());
+        let halted = controller().enter(|| SMEM.halted());
         let published = controller().enter(|| (0..model.tasks.len() as u32).take_while(|&n| is_published(n)).count() as u32);
         if halted < FALL_THROUGH {
             (0..published).for_each(|n| (0..model.warps()).for_each(|warp| self.cta.order.borrow_mut().read(0, ENDS + 2 * n + warp)));
@@ -275,17 +277,17 @@ impl World {
             let runs = unsafe {
                 let (at, parity) = place(n);
                 match self.model.consumers {
-                    Consumers::Gated => Gate::of(ARENA, n, LIGHT, 0, false).pass(),
+                    Consumers::Gated => Gate::of(SMEM, n, CONSUMERS_POLL, 0, false).pass(),
                     Consumers::Noticing => loop {
-                        if notice::take(ARENA, n).is_given() {
+                        if ready_mailbox::take(SMEM, n).is_given() {
                             break true;
                         }
-                        if ARENA.halted() >= crate::role::arena::STOP {
-                            break notice::take(ARENA, n).is_given();
+                        if SMEM.halted() >= crate::role::shared_memory::STOP {
+                            break ready_mailbox::take(SMEM, n).is_given();
                         }
                         current().pause();
                     },
-                    _ => ARENA.wait_unless_stopped(ARENA.ready(at), parity),
+                    _ => SMEM.wait_unless_stopped(SMEM.ready(at), parity),
                 }
             };
             if !runs {
@@ -293,13 +295,13 @@ impl World {
             }
             self.body(n, warp);
             if self.model.consumers == Consumers::Stuck {
-                while ARENA.halted() < FALL_THROUGH {
+                while SMEM.halted() < FALL_THROUGH {
                     current().pause();
                 }
                 return n + 1;
             }
             // SAFETY: an initialised mbarrier.
-            unsafe { mbarrier::arrive(ARENA.vacant(place(n).0)) };
+            unsafe { mbarrier::arrive(SMEM.vacant(place(n).0)) };
         }
         tasks
     }
@@ -325,7 +327,7 @@ impl World {
             self.inputs[counter as usize].with_mut(|input| unsafe { *input = 1 });
             fence::release_gpu();
             // SAFETY: the counter is inside the bank.
-            unsafe { bump_one(&Lane, &run, counter | SOLE) };
+            unsafe { bump_one(&Lane, &run, counter | SINGLE_PRODUCER) };
         }
     }
 
@@ -333,14 +335,14 @@ impl World {
     fn post(&self) {
         for n in 0..=self.model.tasks.len() as u32 {
             // SAFETY: an initialised mbarrier.
-            unsafe { mbarrier::arrive(ARENA.posted(place(n).0)) };
+            unsafe { mbarrier::arrive(SMEM.posted(place(n).0)) };
         }
     }
 
     /// Another CTA aborts the launch.
     fn abort(&self) {
         // SAFETY: a word of the model.
-        unsafe { local::compare_exchange(self.cta.base.wrapping_add(ABORT), 0, ABORTED) };
+        unsafe { gpu_scope::compare_exchange(self.cta.base.wrapping_add(ABORT), 0, ABORTED) };
     }
 }
 
@@ -351,5 +353,5 @@ const ABORTED: u32 = 99;
 fn is_published(n: u32) -> bool {
     let (at, parity) = place(n);
     // SAFETY: an initialised mbarrier.
-    unsafe { mbarrier::test(ARENA.ready(at), parity) }
+    unsafe { mbarrier::test(SMEM.ready(at), parity) }
 }

@@ -58,7 +58,7 @@ pub enum Kind {
     /// How far the CTA is stopped.
     Halt,
     /// Announces a task.
-    Notice,
+    ReadyMailbox,
     /// The mbarriers of a slot.
     Posted,
     /// See above.
@@ -270,7 +270,7 @@ pub mod fence {
 }
 
 /// Words of global memory.
-pub mod local {
+pub mod gpu_scope {
     use super::*;
 
     fn index(this: &Executor, at: *const u32) -> usize {

@@ -3,7 +3,7 @@
 use maco_device::abi::BlackBox;
 use maco_device::protocol::Machine;
 
-use crate::hardware::{current, fence, local, warp};
+use crate::hardware::{current, fence, gpu_scope, warp};
 use crate::lanes;
 
 /// A whole warp: lanes vote.
@@ -19,23 +19,23 @@ macro_rules! machine {
             $($lanes)*
             unsafe fn load(&self, at: *const u32) -> u32 {
                 // SAFETY: (of all) passed on from the caller.
-                unsafe { local::load_relaxed(at) }
+                unsafe { gpu_scope::load_relaxed(at) }
             }
             unsafe fn store(&self, at: *mut u32, value: u32) {
                 // SAFETY: as above.
-                unsafe { local::store_relaxed(at, value) }
+                unsafe { gpu_scope::store_relaxed(at, value) }
             }
             unsafe fn add(&self, at: *mut u32, value: u32) {
                 // SAFETY: as above.
-                unsafe { local::fetch_add_relaxed(at, value) };
+                unsafe { gpu_scope::fetch_add_relaxed(at, value) };
             }
             unsafe fn claim(&self, at: *mut u32, value: u32) -> u32 {
                 // SAFETY: as above.
-                unsafe { local::fetch_add_relaxed(at, value) }
+                unsafe { gpu_scope::fetch_add_relaxed(at, value) }
             }
             unsafe fn compare_exchange(&self, at: *mut u32, expected: u32, new: u32) -> u32 {
                 // SAFETY: as above.
-                unsafe { local::compare_exchange(at, expected, new) }
+                unsafe { gpu_scope::compare_exchange(at, expected, new) }
             }
             fn acquire(&self) {
                 fence::acquire_gpu();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use maco_device::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX, Share, State};
+use maco_device::abi::{INBOX, INBOX_WORDS, Launch, MAILBOX, SchedulerPartition, State};
 
 use crate::plan::Tables;
 
@@ -38,7 +38,7 @@ pub struct Memory {
     /// Lines as [`State`], whose alignment they have.
     words: Vec<Line>,
     own: Vec<Vec<AtomicU32>>,
-    shares: Vec<Share>,
+    shares: Vec<SchedulerPartition>,
     counters: u32,
     tickets: u32,
     /// Words of a bank.
@@ -60,7 +60,7 @@ impl Memory {
         let bank = tables.bank();
         let total = STATE + 2 * bank + tables.ring_words() + 1;
         let own: Vec<Vec<AtomicU32>> = tables.images.iter().map(|image| image.words.iter().map(|_| AtomicU32::new(0)).collect()).collect();
-        let share = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| Share {
+        let share = |(image, own): (&crate::plan::Image, &Vec<AtomicU32>)| SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: own.as_ptr() as u64,
             names: image.names.as_ptr() as u64,
@@ -147,6 +147,6 @@ impl Memory {
     pub fn bind(&self, launch: &mut Launch) {
         launch.state = self.address(0) as u64;
         launch.rings = self.address(STATE + 2 * self.bank) as u64;
-        launch.shares = self.shares.as_ptr() as u64;
+        launch.partitions = self.shares.as_ptr() as u64;
     }
 }

@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use maco_device::abi::{
-    self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SOLE, STATIC, TICKETS, View, Wait,
+    self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SINGLE_PRODUCER, STATIC, TICKETS,
+    View, Wait,
 };
 use maco_device::protocol::{CLAIMED, Layout};
 
@@ -126,7 +127,7 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Counts; the addresses are 0.
-    pub share: abi::Share,
+    pub share: abi::SchedulerPartition,
     /// Where everything lies.
     pub at: Layout,
     /// The memory.
@@ -183,7 +184,7 @@ impl Tables {
                 let drain = |(ticket, drain): (u32, &Range<u32>)| {
                     let tasks = drain.end - drain.start;
                     first += tasks;
-                    (drain.start, Descriptor::drain(tables.counters + ticket, tasks, first - tasks, CLAIMED as u16))
+                    (drain.start, Descriptor::dynamic(tables.counters + ticket, tasks, first - tasks, CLAIMED as u16))
                 };
                 let drains: Vec<(u32, Descriptor)> = (0..).zip(&plan.drains).map(drain).collect();
                 for (worker, list) in plan.lists.iter().enumerate() {
@@ -247,7 +248,8 @@ impl Tables {
         };
         let sole = |counter: u32| need(counter) == 1 || fault == Some(Fault::FalselySole(counter));
         let produces = (0..plan.counters.len() as u32).filter(|&counter| plan.counters[counter as usize].producers.contains(&task));
-        let signals: Vec<u32> = produces.filter(heard).map(|counter| if sole(counter) { counter | SOLE } else { counter }).collect();
+        let signals: Vec<u32> =
+            produces.filter(heard).map(|counter| if sole(counter) { counter | SINGLE_PRODUCER } else { counter }).collect();
         let named = plan.named.filter(|named| named.reader == task);
         let indirect =
             named.map(|named| Indirect { axis: 3, base: named.first, size: 1, limit: named.rows, need: 1, ..Indirect::default() });
@@ -276,11 +278,11 @@ impl Tables {
                 remaining.push(need);
                 starts.push(waiters.len() as u32);
             }
-            let share = abi::Share {
+            let share = abi::SchedulerPartition {
                 tasks: tasks.len() as u32,
                 counters: names.len() as u32,
                 waiters: waiters.len() as u32,
-                ..abi::Share::default()
+                ..abi::SchedulerPartition::default()
             };
             let at = Layout::new(&share, plan.workers, schedulers, number);
             let mut words = vec![0; at.words as usize];
@@ -354,7 +356,7 @@ impl Tables {
             overflow: self.overflow.as_ptr() as u64,
             state: 0,
             black_box: 0,
-            shares: 0,
+            partitions: 0,
             rings: 0,
             counters: self.bank(),
             workers: self.workers,
@@ -374,9 +376,9 @@ impl Tables {
             executors: self.workers + self.schedulers(),
             partials: 0,
             arrived: 0,
-            carried: 0,
-            words: 0,
-            carried_bytes: 0,
+            in_band: 0,
+            in_band_words: 0,
+            in_band_bytes: 0,
             reserved: 0,
         }
     }

@@ -1,23 +1,23 @@
 //! Nothing is recorded.
 
-use crate::role::arena::Arena;
+use crate::role::shared_memory::SharedMemory;
 
 pub const BYTES: u32 = 56;
 
-pub unsafe fn clear(_: Arena) {}
+pub unsafe fn clear(_: SharedMemory) {}
 
-pub unsafe fn turn(_: Arena) {}
+pub unsafe fn turn(_: SharedMemory) {}
 
-pub unsafe fn waited(_: Arena, _: u32) {}
+pub unsafe fn waited(_: SharedMemory, _: u32) {}
 
-pub unsafe fn ran(_: Arena, _: u32) -> Ran {
+pub unsafe fn ran(_: SharedMemory, _: u32) -> Ran {
     Ran
 }
 
 pub struct Ran;
 
 impl Ran {
-    pub unsafe fn note(self, _: Arena) {}
+    pub unsafe fn note(self, _: SharedMemory) {}
 }
 
 pub mod served {

@@ -122,8 +122,8 @@ mutations! {
     // Who does not see what was published before goes away, and whoever stops the CTA waits for it: `loom` finds no end.
     without_release_of_the_halt_word: Lack::Store(Kind::Halt) => PUBLISHED;
     without_acquire_of_the_halt_word: Lack::Load(Kind::Halt) => PUBLISHED;
-    without_release_of_a_notice: Lack::Store(Kind::Notice) => NOTICED;
-    without_acquire_of_a_notice: Lack::Load(Kind::Notice) => NOTICED;
+    without_release_of_a_notice: Lack::Store(Kind::ReadyMailbox) => NOTICED;
+    without_acquire_of_a_notice: Lack::Load(Kind::ReadyMailbox) => NOTICED;
     without_release_of_ready: Lack::Arrive(Kind::Ready) => ONE JOIN;
     without_acquire_of_ready: Lack::Test(Kind::Ready) => ONE JOIN;
     without_release_of_vacant: Lack::Arrive(Kind::Vacant) => ONE;

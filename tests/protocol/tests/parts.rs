@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
-use maco_device::protocol::{LATE, Meeting, Part};
+use maco_device::protocol::{FixupWord, INCOMPLETE, SplitKPart};
 
 /// One thing left out of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Word<'_> {
 }
 
 // SAFETY: relaxed atomics with fences, unless a mutation takes one away.
-unsafe impl Meeting for Word<'_> {
+unsafe impl FixupWord for Word<'_> {
     fn load(&self) -> u32 {
         self.at.load(Ordering::Relaxed)
     }
@@ -105,9 +105,9 @@ impl Model {
         let write = |chunk: u32| partial(part, chunk).with_mut(|at| unsafe { *at = 1 + part });
         (0..self.owners).filter(|&chunk| chunk != part || looks == 0).for_each(write);
         let word = Word { at: &tile.word, mutation, released: Cell::new(0), acquired: Cell::new(0) };
-        let this = Part { parts: self.parts, own, looks };
+        let this = SplitKPart { parts: self.parts, own, looks };
         let mut owners = this.arrive(&word);
-        if owners == LATE {
+        if owners == INCOMPLETE {
             if mutation != Some(Mutation::Unwritten) {
                 write(part);
             }

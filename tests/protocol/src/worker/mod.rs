@@ -2,40 +2,40 @@
 
 // No model has spare warps: what stands for their scheduler diverges.
 #[allow(unreachable_code, clippy::diverging_sub_expression)]
-#[path = "../../../../maco-device/src/worker/control.rs"]
-mod control;
+#[path = "../../../../maco-device/src/worker/dependency_poller.rs"]
+mod dependency_poller;
 #[allow(dead_code)]
-#[path = "../../../../maco-device/src/worker/flight.rs"]
-mod flight;
+#[path = "../../../../maco-device/src/worker/watchdog.rs"]
+mod watchdog;
 
-use maco_device::abi::{Launch, Share};
+use maco_device::abi::{Launch, SchedulerPartition};
 use maco_device::protocol::{self, Machine, Patience, Run};
 
 use crate::hardware::special;
 use crate::machine::{Lane, Warp};
-use crate::role::arena::{Arena, place};
-use flight::{polled, pushed, slot};
+use crate::role::shared_memory::{SharedMemory, place};
+use watchdog::{polled, pushed, slot};
 
 /// The warp that publishes tasks.
-pub unsafe fn control(arena: Arena, launch: *const Launch) {
+pub unsafe fn control(smem: SharedMemory, launch: *const Launch) {
     // SAFETY: passed on from the caller.
-    unsafe { control::control(arena, launch) }
+    unsafe { dependency_poller::run(smem, launch) }
 }
 
-/// See `maco-device/src/worker/flight.rs`.
-pub unsafe fn stop(arena: Arena, run: &Run, published: u32) {
+/// See `maco-device/src/worker/watchdog.rs`.
+pub unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::stop(&Warp, arena, run, published) }
+    unsafe { watchdog::stop(&Warp, smem, run, published) }
 }
 
-unsafe fn supervise(arena: Arena, run: &Run, published: u32) {
+unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::supervise(&Warp, arena, run, published) }
+    unsafe { watchdog::supervise(&Warp, smem, run, published) }
 }
 
-unsafe fn stuck(arena: Arena, run: &Run, patience: &Patience, at: u32) {
+unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { flight::stuck(&Warp, arena, run, patience, at) }
+    unsafe { watchdog::stuck(&Warp, smem, run, patience, at) }
 }
 
 /// Enters the launch. Whether it may run.
@@ -51,6 +51,6 @@ unsafe fn admitted(run: &Run) -> bool {
     }
 }
 
-unsafe fn copy(_: &Share, _: u64, _: u32, _: u32, _: u32) {
+unsafe fn copy(_: &SchedulerPartition, _: u64, _: u32, _: u32, _: u32) {
     unreachable!("no model has spare warps");
 }

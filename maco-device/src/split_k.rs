@@ -6,13 +6,13 @@
 //! added up once, in an order that does not depend on who does it: its owner's part, then the others in theirs.
 
 use crate::abi::{CHUNK_BYTES, Launch};
-use crate::hardware::{fence, local};
-pub use crate::protocol::LATE;
-use crate::protocol::{Meeting, OWNERS, Part};
+use crate::hardware::{fence, gpu_scope};
+pub use crate::protocol::INCOMPLETE;
+use crate::protocol::{FixupWord, OWNERS, SplitKPart};
 
 /// A task's part of its tile's sum.
 #[derive(Clone, Copy)]
-pub struct Split {
+pub struct SplitK {
     /// Which part: which steps of the contraction, and which of the partial sums.
     pub part: u32,
     /// How many there are; 1 if the task makes all of it.
@@ -27,13 +27,13 @@ pub struct Split {
 
 /// Chunks of a tile, one after the other.
 #[derive(Clone, Copy)]
-pub struct Owned {
+pub struct OwnedChunks {
     pub first: u32,
     pub end: u32,
 }
 
-impl Owned {
-    pub const NONE: Owned = Owned { first: 0, end: 0 };
+impl OwnedChunks {
+    pub const NONE: OwnedChunks = OwnedChunks { first: 0, end: 0 };
 
     #[inline(always)]
     pub fn has(self, chunk: u32) -> bool {
@@ -41,9 +41,9 @@ impl Owned {
     }
 }
 
-impl Split {
+impl SplitK {
     /// All of a sum, made by one task.
-    pub const WHOLE: Split = Split { part: 0, parts: 1, first: 0, looks: 0, launch: core::ptr::null() };
+    pub const WHOLE: SplitK = SplitK { part: 0, parts: 1, first: 0, looks: 0, launch: core::ptr::null() };
 
     /// Of `steps` steps the first one of this part, and the first one of the next.
     #[inline(always)]
@@ -60,9 +60,9 @@ impl Split {
 
     /// The chunks that part `part` adds up. Two at most, and if so both in the same half of four.
     #[inline(always)]
-    pub fn owned(self, part: u32, chunks: u32) -> Owned {
+    pub fn owned(self, part: u32, chunks: u32) -> OwnedChunks {
         let owners = self.owners(chunks);
-        if part < owners { Owned { first: part * chunks / owners, end: (part + 1) * chunks / owners } } else { Owned::NONE }
+        if part < owners { OwnedChunks { first: part * chunks / owners, end: (part + 1) * chunks / owners } } else { OwnedChunks::NONE }
     }
 
     /// The `n`-th part of a chunk's sum, in the order in which they are added; `owner` is the first one.
@@ -90,7 +90,7 @@ impl Split {
     /// The tile's word.
     ///
     /// # Safety
-    /// As [`Split::chunk`].
+    /// As [`SplitK::chunk`].
     #[inline(always)]
     unsafe fn word(self) -> *mut u32 {
         // SAFETY: a live launch.
@@ -119,25 +119,25 @@ impl Split {
         }
         let owner = self.next(*owners);
         *owners &= !(1 << owner);
-        let Owned { first, end } = self.owned(owner, chunks);
+        let OwnedChunks { first, end } = self.owned(owner, chunks);
         (first * each, end * each)
     }
 
-    /// All chunks that others add up are written, by threads that have met; and if it does not look for others, its own: [`Part::arrive`]. One thread calls,
+    /// All chunks that others add up are written, by threads that have met; and if it does not look for others, its own: [`SplitKPart::arrive`]. One thread calls,
     /// once in a launch.
     ///
     /// # Safety
-    /// As [`Split::chunk`].
+    /// As [`SplitK::chunk`].
     #[inline(always)]
     pub unsafe fn arrive(self, chunks: u32) -> u32 {
         // SAFETY: the plan keeps the word for this tile.
         self.part_of(chunks).arrive(&Word(unsafe { self.word() }))
     }
 
-    /// The chunks that this part owns are written too, by threads that have met, since it was [`LATE`]: [`Part::leave`]. One thread calls.
+    /// The chunks that this part owns are written too, by threads that have met, since it was [`INCOMPLETE`]: [`SplitKPart::leave`]. One thread calls.
     ///
     /// # Safety
-    /// As [`Split::chunk`].
+    /// As [`SplitK::chunk`].
     #[inline(always)]
     pub unsafe fn leave(self, chunks: u32) -> u32 {
         // SAFETY: the plan keeps the word for this tile.
@@ -145,8 +145,8 @@ impl Split {
     }
 
     #[inline(always)]
-    fn part_of(self, chunks: u32) -> Part {
-        Part { parts: self.parts, own: if self.part < self.owners(chunks) { 1 << self.part } else { 0 }, looks: self.looks }
+    fn part_of(self, chunks: u32) -> SplitKPart {
+        SplitKPart { parts: self.parts, own: if self.part < self.owners(chunks) { 1 << self.part } else { 0 }, looks: self.looks }
     }
 }
 
@@ -155,29 +155,29 @@ struct Word(*mut u32);
 
 // SAFETY: relaxed `.gpu` accesses with `.gpu` fences (PTX ISA §8.8, release and acquire patterns), or the same of the host's threads. Atomics of the word go on
 // what those before released.
-unsafe impl Meeting for Word {
+unsafe impl FixupWord for Word {
     #[inline(always)]
     fn load(&self) -> u32 {
         // SAFETY: (of all) whoever makes a `Word` has a live one.
-        unsafe { local::load_relaxed(self.0) }
+        unsafe { gpu_scope::load_relaxed(self.0) }
     }
 
     #[inline(always)]
     fn arrive(&self, value: u32) -> u32 {
         // SAFETY: as above.
-        unsafe { local::arrive(self.0, value) }
+        unsafe { gpu_scope::arrive(self.0, value) }
     }
 
     #[inline(always)]
     fn leave(&self, bits: u32) -> u32 {
         // SAFETY: as above.
-        unsafe { local::leave(self.0, bits) }
+        unsafe { gpu_scope::leave(self.0, bits) }
     }
 
     #[inline(always)]
     fn clear(&self, bits: u32) {
         // SAFETY: as above.
-        unsafe { local::clear(self.0, bits) }
+        unsafe { gpu_scope::clear(self.0, bits) }
     }
 
     #[inline(always)]

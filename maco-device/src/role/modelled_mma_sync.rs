@@ -1,6 +1,6 @@
 //! Dot products of few rows of one matrix with rows of another, on the host: a thread is a warpgroup, and takes half of each page.
 
-use super::{cores, stream};
+use super::{row_stages, wgmma_accumulator};
 use crate::element::HalfElement;
 use crate::hardware::memory;
 use crate::tile::{Inputs, Tile};
@@ -13,7 +13,7 @@ pub const PARTS: u32 = 2;
 pub struct Columns(u32);
 
 /// This warpgroup's part of the sums.
-pub struct Dots<const I: usize, const J: usize>(Vec<f32>);
+pub struct MmaSync<const I: usize, const J: usize>(Vec<f32>);
 
 /// # Safety
 /// None here; on a GPU the tile is read.
@@ -21,10 +21,10 @@ pub unsafe fn columns<E: HalfElement, const I: usize, const J: usize>(_: Tile<E,
     Columns(k)
 }
 
-impl<const I: usize, const J: usize> Dots<I, J> {
+impl<const I: usize, const J: usize> MmaSync<I, J> {
     /// All zero.
     pub fn new() -> Self {
-        Dots(vec![0.0; I * J])
+        MmaSync(vec![0.0; I * J])
     }
 
     /// Adds the products of this warpgroup's half of a stage that begins with column `k` of `w` and lies at `stage`.
@@ -33,12 +33,12 @@ impl<const I: usize, const J: usize> Dots<I, J> {
     /// The stage is full, and the tensors are live; nobody writes the tiles.
     pub unsafe fn add<E: HalfElement>(&mut self, columns: Columns, x: Tile<E, I, 0>, w: (u32, u32), k: u32, stage: u32, thread: u32) {
         assert_eq!(columns.0, k, "columns of another stage");
-        let half = stream::columns(J) / 2;
+        let half = row_stages::columns(J) / 2;
         let first = k + thread / 128 * half;
         for col in first..(first + half).min(w.1) {
             for n in 0..w.0 {
                 // SAFETY: inside the stage.
-                let b = unsafe { cores::factor::<E>(stage + (n * stream::columns(J) + (col - k)) * 2) };
+                let b = unsafe { wgmma_accumulator::factor::<E>(stage + (n * row_stages::columns(J) + (col - k)) * 2) };
                 for m in 0..x.rows() {
                     self.0[m as usize * J + n as usize] += x.at(m, col) * b;
                 }

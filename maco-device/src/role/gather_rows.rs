@@ -2,11 +2,11 @@
 //!
 //! The loader reads the indices and asks for each row; of one that the table does not have it asks for another, which takes less than to ask whether it is there.
 //! Consumers read the indices too, and make zeros of it. Sums of such rows, short ones, and tables that are not made of aligned 16-byte pieces do not
-//! belong here: those consumers load themselves, by [`Share::blocks`] and its like.
+//! belong here: those consumers load themselves, by [`SimtConsumer::blocks`] and its like.
 
-use super::Share;
+use super::SimtConsumer;
+use super::grid_stride::GridStride;
 use super::ring::Ring;
-use super::walk::Walk;
 use crate::abi::PAGE_BYTES;
 use crate::element::{Element, words};
 use crate::hardware::{special, tma};
@@ -47,7 +47,7 @@ fn stages<E: Element, const R: usize, const C: usize, const A: usize, const B: u
 /// Loader: asks for all rows of `y`; returns early if the CTA no longer waits.
 ///
 /// # Safety
-/// Called by the loader thread, in the same order as consumers call [`Share::take`].
+/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::take`].
 #[inline(always)]
 pub unsafe fn fetch<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
     ring: &mut Ring,
@@ -108,7 +108,7 @@ pub unsafe fn fetch<E: Element, const R: usize, const C: usize, const A: usize, 
     }
 }
 
-impl Share {
+impl SimtConsumer {
     /// `y[row, ..] = table[ids[row], ..]`; a row that the table does not have is zeros.
     #[inline(always)]
     pub fn take<E: Element, const R: usize, const C: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
@@ -126,7 +126,7 @@ impl Share {
         let (blocks, own) = (cols / 8, self.thread);
         let (down, stride) = (stage as u64 * y.row_stride() as u64 * E::BYTES as u64, self.threads * 8 * E::BYTES);
         // Of each thread four blocks of a stage, if it has so many: where they are does not change from stage to stage but for the row.
-        let walk = Walk::new(self.threads, blocks);
+        let walk = GridStride::new(self.threads, blocks);
         let a = walk.start(own);
         let b = walk.next(a);
         let c = walk.next(b);

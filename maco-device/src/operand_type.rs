@@ -1,10 +1,10 @@
-//! What the tensor cores multiply, and what they add products up in: types, and which of them go together (PTX ISA §9.7.16.5.2).
+//! What the tensor cores multiply, and what they add products up in: types, and which of them go together (PTwgmma_types:: ISA §9.7.16.5.2).
 //!
 //! Where factors lie does not belong here: see `swizzle.rs`.
 
 use crate::element::{Element, bf16, f16};
 #[cfg(target_arch = "nvptx64")]
-use crate::ptx::products::{self, Instruction, Registers};
+use crate::ptx::wgmma_types::{self, Instruction, Registers};
 
 /// A type that `wgmma` multiplies: `bf16`, `f16`, [`Tf32`], [`E4M3`], [`E5M2`], [`S8`] or [`U8`].
 #[diagnostic::on_unimplemented(
@@ -26,7 +26,7 @@ pub trait Multiplicand: Sized + 'static {
 /// A type of 16 bits: the only ones whose factors may lie MN-major, and that `stmatrix` writes.
 #[diagnostic::on_unimplemented(
     message = "MACO0017: only factors of 16 bits may lie MN-major, and sums are written as `bf16` or `f16`, not as `{Self}`",
-    note = "PTX ISA §9.7.16.5.1: of other types K runs along the rows: transpose while you fill the tile, and use `along`"
+    note = "PTwgmma_types:: ISA §9.7.16.5.1: of other types K runs along the rows: transpose while you fill the tile, and use `along`"
 )]
 pub trait HalfMultiplicand: Multiplicand {
     /// Two numbers rounded to nearest, the first one in the low half.
@@ -238,13 +238,13 @@ macro_rules! products {
             #[inline(always)]
             unsafe fn of_shared<I: Instruction>(d: &mut Registers, a: u64, b: u64) {
                 // SAFETY: passed on from the caller.
-                unsafe { products::$shared::<I>(d, a, b) }
+                unsafe { wgmma_types::$shared::<I>(d, a, b) }
             }
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             unsafe fn of_registers<I: Instruction>(d: &mut Registers, a: [u32; 4], b: u64) {
                 // SAFETY: passed on from the caller.
-                unsafe { products::$registers::<I>(d, a, b) }
+                unsafe { wgmma_types::$registers::<I>(d, a, b) }
             }
         }
     )*};

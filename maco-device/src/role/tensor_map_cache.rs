@@ -8,7 +8,7 @@ use crate::hardware::{fence, special};
 /// A fence is not cheap, and neither is to find out that there has been one (docs/internals/gemm.md): a step of a product copies boxes of two or
 /// three maps, and the thread has hundreds of cycles for it. So it remembers the last map of each operand of a product, for one comparison; and
 /// of the first 32 whether it has fenced them, for bodies whose steps have several products.
-pub struct Maps {
+pub struct TensorMapCache {
     table: u64,
     /// Bit per map below 32: already fenced.
     fenced: u32,
@@ -19,10 +19,10 @@ pub struct Maps {
 /// No map.
 const NONE: u32 = u32::MAX;
 
-impl Maps {
+impl TensorMapCache {
     #[inline(always)]
-    pub fn new(table: u64) -> Maps {
-        Maps { table, fenced: 0, last: [NONE; 3] }
+    pub fn new(table: u64) -> TensorMapCache {
+        TensorMapCache { table, fenced: 0, last: [NONE; 3] }
     }
 
     /// Address of map `index`, of operand `N` of a product. The host wrote it before the launch, and kernel start does not acquire the
@@ -54,9 +54,9 @@ impl Maps {
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
-    use super::Maps;
+    use super::TensorMapCache;
 
-    struct Asked(Maps);
+    struct Asked(TensorMapCache);
 
     impl Asked {
         fn knows<const N: usize>(&mut self, index: u32) -> bool {
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_task_fences_each_of_its_maps_once() {
-        let mut maps = Asked(Maps::new(0));
+        let mut maps = Asked(TensorMapCache::new(0));
         // Calls of three maps each, step after step.
         for first in [0, 3, 27, 33, 1000, 65_000] {
             for step in 0..5 {

@@ -10,7 +10,7 @@ use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack, tf32, unpacked};
 use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::ptx::{barrier, matrix, memory, special, warp, wgmma};
-use crate::split::Owned;
+use crate::split_k::OwnedChunks;
 use crate::task::Task;
 use crate::tile::Tile;
 
@@ -39,12 +39,12 @@ pub fn agree(seen: bool) -> bool {
 }
 
 /// The tensor cores of this thread's warpgroup.
-pub struct Cores;
+pub struct Wgmma;
 
-impl Cores {
+impl Wgmma {
     #[inline(always)]
-    pub fn new() -> Cores {
-        Cores
+    pub fn new() -> Wgmma {
+        Wgmma
     }
 
     /// All zero.
@@ -180,7 +180,7 @@ impl Pending {
 #[inline(always)]
 pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32, f32) -> f32) -> Sum {
     const { assert!(columns(I, J) <= 128) };
-    // SAFETY: all bits zero is 0.0; as in `Cores::zeros`.
+    // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
     let mut sum: Sum = unsafe { core::mem::zeroed() };
     macro_rules! each {
         ($($at:literal)*) => {$( sum[$at] = f(a[$at], b[$at]); )*};
@@ -434,7 +434,7 @@ pub type Columns = [f32; 32];
 /// # Safety
 /// `at` is the memory of a partial sum of an `I` × `J` tile.
 #[inline(always)]
-pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: Owned, thread: u32) {
+pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: OwnedChunks, thread: u32) {
     let at = at.wrapping_add(4 * thread as usize);
     macro_rules! put {
         ($chunk:literal: $($quad:literal)*) => {
@@ -483,7 +483,7 @@ pub unsafe fn keep_columns(sum: &Columns, at: *mut u32, thread: u32) {
 /// Chunk `first` of a sum, and the one behind it, which is another one only if both are in the same half of four.
 #[inline(always)]
 pub fn owned<const I: usize, const J: usize>(sum: &Sum, first: u32) -> (Columns, Columns) {
-    // SAFETY: all bits zero is 0.0; as in `Cores::zeros`.
+    // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
     let (mut lower, mut upper): (Columns, Columns) = unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
     let (odd, high) = (first & 1 == 1, first & 2 == 2);
     macro_rules! each {

@@ -6,11 +6,11 @@
 use core::marker::PhantomData;
 
 use crate::acc::{Acc, Fragments};
-use crate::multiplicand::{AccElement, Multiplicand, Products};
+use crate::operand_type::{AccElement, Multiplicand, Products};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::{
-    products::{Instruction, Registers},
     wgmma,
+    wgmma_types::{Instruction, Registers},
 };
 use crate::swizzle::Factor;
 use crate::warpgroup::Warpgroup;
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::cta::Simt;
     use crate::element::{Element, bf16, f16};
-    use crate::multiplicand::{E4M3, S8, U8};
+    use crate::operand_type::{E4M3, S8, U8};
     use crate::smem::Scratch;
 
     /// Rows by rows, by columns, and from registers: of numbers that show where they were.

@@ -2,8 +2,8 @@
 //!
 //! Rows and tiles that come through the ring do not belong here.
 
-use super::Share;
-use super::walk::Walk;
+use super::SimtConsumer;
+use super::grid_stride::GridStride;
 use crate::element::Element;
 use crate::math::zip8;
 use crate::tile::{Inputs, Tile};
@@ -16,7 +16,7 @@ const fn ahead(accesses: u32) -> u32 {
         _ => 2,
     }
 }
-impl Share {
+impl SimtConsumer {
     /// `y[row, col] = f(inputs, row, col)`, an element for each thread, neighbours to neighbours; eight on their way before the first is stored.
     #[inline(always)]
     pub fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -29,7 +29,7 @@ impl Share {
         if cols == 0 {
             return;
         }
-        let walk = Walk::new(self.threads, cols);
+        let walk = GridStride::new(self.threads, cols);
         let mut at = walk.start(self.thread);
         let make = |(row, col): (u32, u32)| f(&readers, row as i32, col as i32);
         let put = |(row, col): (u32, u32), value: E::Value| {
@@ -70,12 +70,12 @@ impl Share {
 
     /// Over the blocks of rows of so many columns, and the first of this thread; without columns there is none.
     #[inline(always)]
-    fn blocks_of(self, cols: u32) -> Option<(Walk, (u32, u32))> {
+    fn blocks_of(self, cols: u32) -> Option<(GridStride, (u32, u32))> {
         let across = cols.div_ceil(8);
         if across == 0 {
             return None;
         }
-        let walk = Walk::new(self.threads, across);
+        let walk = GridStride::new(self.threads, across);
         Some((walk, walk.start(self.thread)))
     }
 
@@ -191,7 +191,7 @@ impl Share {
         }
     }
 
-    /// Blocks as [`Share::blocks`], each the sum of `count` blocks of `x`: four of each of two blocks on their way before the first is added, or two of each of four.
+    /// Blocks as [`SimtConsumer::blocks`], each the sum of `count` blocks of `x`: four of each of two blocks on their way before the first is added, or two of each of four.
     #[inline(always)]
     pub fn sums<X: Inputs, E: Element<Value = f32>, const R: usize, const C: usize, const I: usize, const J: usize>(
         self,

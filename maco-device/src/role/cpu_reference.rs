@@ -2,7 +2,7 @@
 
 use super::Role;
 use super::ring::Ring;
-use super::share::Share;
+use super::simt_consumer::SimtConsumer;
 use super::store::{columns, place};
 use crate::abi::{self, BOX};
 use crate::collective::SimtWarp;
@@ -10,16 +10,16 @@ use crate::cta::Simt;
 use crate::element::{Element, HalfElement, MmaElement};
 use crate::epilogue::{Beside, Epilogue, Scalars};
 use crate::hardware::scratch;
-use crate::split::{LATE, Split};
+use crate::split_k::{INCOMPLETE, SplitK};
 use crate::task::Task;
 use crate::tile::{Inputs, Parts, Tile};
 
 /// One thread has all the work that consumers share, and no ring.
-const ALL: Share = Share { thread: 0, threads: 1, lanes: 1, ring: Ring::NONE };
+const ALL: SimtConsumer = SimtConsumer { thread: 0, threads: 1, lanes: 1, ring: Ring::NONE };
 
 /// A thread that plays every role, with its scratch memory.
 #[derive(Default)]
-pub struct Alone {
+pub struct CpuReference {
     a: Vec<f32>,
     b: Vec<f32>,
 }
@@ -56,13 +56,13 @@ fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f
 ///
 /// # Safety
 /// The launch of `split` is live, which is one of several parts; called once for a task.
-unsafe fn sum_up<const I: usize, const J: usize>(acc: &[f32], split: Split, mut each: impl FnMut(usize, &[f32])) {
+unsafe fn sum_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut each: impl FnMut(usize, &[f32])) {
     let chunks = columns(I, J) as u32 / BOX;
     // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
     unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
     // SAFETY: passed on from the caller; all is written.
     let mut owners = unsafe { split.arrive(chunks) };
-    if owners == LATE {
+    if owners == INCOMPLETE {
         // SAFETY: as above.
         owners = unsafe { split.leave(chunks) };
     }
@@ -101,7 +101,7 @@ fn put<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(task: Task, y
     }
 }
 
-impl Role for Alone {
+impl Role for CpuReference {
     type Accumulator<const I: usize, const J: usize> = Vec<f32>;
 
     fn zeros<const I: usize, const J: usize>(&mut self) -> Vec<f32> {
@@ -111,7 +111,7 @@ impl Role for Alone {
     /// Adds one product after another in the order of the contraction: the sum does not depend on the tile.
     fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts, task: Task) {
         gather::<E>(&a, I, false, &mut self.a);
-        if T::MAPS {
+        if T::MAPS_OPERAND_A {
             let (scalars, left) = (Scalars::of::<T>(task), a.left().max(0) as usize);
             let f = T::first(&scalars);
             for values in self.a.chunks_exact_mut(step::<E>()) {
@@ -133,7 +133,7 @@ impl Role for Alone {
         &mut self,
         acc: Vec<f32>,
         y: Tile<E, I, J>,
-        split: Split,
+        split: SplitK,
         task: Task,
     ) {
         if split.parts > 1 {
@@ -192,7 +192,7 @@ impl Role for Alone {
         }
     }
 
-    fn share(&self) -> Option<Share> {
+    fn simt_consumer(&self) -> Option<SimtConsumer> {
         Some(ALL)
     }
 

@@ -3,13 +3,13 @@
 //! Between two short tasks, asking two mbarriers and then reading the slot is a large part of all that a consumer does. The word says which
 //! task it is about, so that one load answers both whether the task may run, and how.
 
-use super::arena::{ARRIVALS, Arena};
-use crate::abi::{LOST_ARRIVE, MAPPED, NARROW, OP_END, READ_BY_TMA, SLOTS, STAGED};
+use super::shared_memory::{ARRIVALS, SharedMemory};
+use crate::abi::{ELEMENTWISE_PROLOGUE, LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 use crate::hardware::memory;
 
 /// Flags of tasks that are more than a body to consumers: something has to be settled, waited for or fenced before or behind
 /// them, or not all warps have a part in them.
-const SPECIAL: u32 = (STAGED | READ_BY_TMA | NARROW | MAPPED | LOST_ARRIVE) as u32;
+const SPECIAL: u32 = (STAGED | READ_BY_TMA | WARP_TASK | ELEMENTWISE_PROLOGUE | LOST_ARRIVE) as u32;
 /// Bits 0 to 15 are the instance, the next ones places to the task that this one comes after (fewer than slots).
 const AFTER: u32 = 16;
 /// The word is a notice.
@@ -36,20 +36,20 @@ pub fn of(n: u32, [head, ways]: [u32; 2]) -> u32 {
 /// # Safety
 /// One thread calls, before it publishes another task of the slot.
 #[inline(always)]
-pub unsafe fn give(arena: Arena, n: u32, notice: u32) {
-    // SAFETY: a word of the arena that only publishers write.
-    unsafe { memory::store_release_shared(arena.notice(n % SLOTS), notice) }
+pub unsafe fn give(smem: SharedMemory, n: u32, message: u32) {
+    // SAFETY: a word of shared memory that only publishers write.
+    unsafe { memory::store_release_shared(smem.ready_mailbox(n % SLOTS), message) }
 }
 
 /// Of tasks of one warp in the slot of task `n`, which are not announced: leaves a word that differs with the task, and is no notice.
 ///
 /// # Safety
-/// A word of the arena that only publishers write, and those who run such a task of the slot meanwhile.
+/// A word of shared memory that only publishers write, and those who run such a task of the slot meanwhile.
 #[inline(always)]
-pub unsafe fn progress(arena: Arena, n: u32, task: u32) {
+pub unsafe fn progress(smem: SharedMemory, n: u32, task: u32) {
     if ARRIVALS == 1 {
         // SAFETY: passed on from the caller.
-        unsafe { memory::store_relaxed_shared(arena.notice(n % SLOTS), task & (GIVEN - 1)) };
+        unsafe { memory::store_relaxed_shared(smem.ready_mailbox(n % SLOTS), task & (GIVEN - 1)) };
     }
 }
 
@@ -80,13 +80,13 @@ impl Notice {
 /// # Safety
 /// Consumers have ended all tasks in the slot before.
 #[inline(always)]
-pub unsafe fn take(arena: Arena, n: u32) -> Notice {
+pub unsafe fn take(smem: SharedMemory, n: u32) -> Notice {
     if ARRIVALS > 1 {
         // Racecheck does not follow these words, and knows no access that is relaxed.
         return Notice(u32::MAX);
     }
-    // SAFETY: a word of the arena.
-    let word = unsafe { memory::load_acquire_shared(arena.notice(n % SLOTS)) };
+    // SAFETY: a word of shared memory.
+    let word = unsafe { memory::load_acquire_shared(smem.ready_mailbox(n % SLOTS)) };
     // What it should say of the lap vanishes.
     Notice(word ^ (GIVEN | (n / SLOTS) << LAP))
 }

@@ -6,12 +6,12 @@
 use core::mem::offset_of;
 
 use super::Role;
-use super::arena::{Arena, RUNNING, WAITING};
-use crate::abi::{CARRIED, Descriptor, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SOLE, UNREADY, View, Wait};
+use super::shared_memory::{RUNNING, SharedMemory, WAITING};
+use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SINGLE_PRODUCER, UNREADY, View, Wait};
 use crate::collective::SimtWarp;
-use crate::hardware::{fence, local, memory, special, warp};
+use crate::hardware::{fence, gpu_scope, memory, special, warp};
 use crate::machine;
-use crate::profile::alone::{Alone, Ended};
+use crate::profile::warp_task::{Ended, WarpTaskTimer};
 use crate::protocol::{self, Names, Outcome, Run, Until};
 use crate::task::{Slot, Task};
 
@@ -117,11 +117,11 @@ impl Words {
 /// A wait as those see it who look at counters: none where flags are polled.
 #[inline(always)]
 fn looked_at(wait: Wait) -> Wait {
-    if wait.need & CARRIED != 0 { NONE } else { wait }
+    if wait.need & IN_BAND_FLAGS != 0 { NONE } else { wait }
 }
 
 /// A task that a warp runs by itself.
-pub struct Narrow {
+pub struct WarpTask {
     launch: *const Launch,
     counters: *mut u32,
     lane: u32,
@@ -140,12 +140,12 @@ pub struct Narrow {
     /// [`SHUT`], [`OPEN`], [`STOPPED`] or [`ENDED`].
     state: u32,
     /// What the warp notes of it.
-    alone: Alone,
+    timer: WarpTaskTimer,
 }
 
-impl Narrow {
+impl WarpTask {
     /// The task whose descriptor is the one at `index`, `words`; `slot` is where the views of its call are. If it is of a `run`, nobody else waits for its inputs, and
-    /// signals its end; else it waits only if it was pushed [`UNREADY`]. `seen` is what [`Narrow::end`] of the task before has seen of it.
+    /// signals its end; else it waits only if it was pushed [`UNREADY`]. `seen` is what [`WarpTask::end`] of the task before has seen of it.
     /// `alone` is what the warp notes of it.
     ///
     /// # Safety
@@ -158,14 +158,14 @@ impl Narrow {
         words: Words,
         run: bool,
         (seen, looked): (u32, bool),
-        alone: Alone,
-    ) -> Narrow {
+        timer: WarpTaskTimer,
+    ) -> WarpTask {
         let flags = words.at(offset_of!(Descriptor, flags));
         let state = if run || flags & UNREADY as u32 != 0 { SHUT } else { OPEN };
         let brief = run && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
-        let counters = arena().counters();
+        let counters = smem().counters();
         let to = special::same_pointer(counter(counters, words.at(SIGNAL)));
-        Narrow { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state, alone }
+        WarpTask { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state, timer }
     }
 
     /// Its number in the plan.
@@ -195,7 +195,7 @@ impl Narrow {
         if self.state == SHUT {
             // SAFETY: passed on from the caller.
             self.state = if unsafe { self.wait() } { OPEN } else { STOPPED };
-            self.alone.waited();
+            self.timer.waited();
         }
         self.state != STOPPED
     }
@@ -203,15 +203,15 @@ impl Narrow {
     /// The body has been run until now.
     #[inline(always)]
     pub fn ran(&self) -> Ended {
-        self.alone.ran()
+        self.timer.ran()
     }
 
-    /// Says what the warp does with a task of a run: see [`super::arena::Arena::said`].
+    /// Says what the warp does with a task of a run: see [`super::shared_memory::SharedMemory::said`].
     #[inline(always)]
     unsafe fn say(&self, does: u32) {
         if self.lane == 0 {
-            let said = arena().said(arena().number(self.slot), warp::consumer());
-            // SAFETY: a word of the arena that this warp alone writes; what waits is of a run.
+            let said = smem().said(smem().number(self.slot), warp::consumer());
+            // SAFETY: a word of shared memory that this warp alone writes; what waits is of a run.
             unsafe { memory::store_relaxed_shared(said, self.task() | does) };
         }
     }
@@ -278,7 +278,7 @@ impl Narrow {
                 let waits = wait.counter != NO_COUNTER;
                 let (counter, need) = if waits { (wait.counter, wait.need) } else { (common, 0) };
                 let at = self.counters.cast_const().wrapping_add(counter as usize);
-                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { local::load_alone(at) }, 0);
+                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { gpu_scope::load_alone(at) }, 0);
                 // One look at a time: the release behind a short body would wait for another one that is under way.
                 while looks < LOOKS {
                     if warp::all(seen >= need) {
@@ -286,19 +286,19 @@ impl Narrow {
                         warp::sync();
                         return true;
                     }
-                    seen = local::load_alone(at);
+                    seen = gpu_scope::load_alone(at);
                     looks += 1;
                 }
             }
-            let run = Run::new(&machine::Narrow, &*self.launch, special::block());
+            let run = Run::new(&machine::WarpTask, &*self.launch, special::block());
             if self.has(UNREADY) {
                 let Wait { counter, need } = self.words.inline(0);
-                Until::of(counter, need).wait_for_end(&machine::Narrow, &run) == Outcome::Ready
+                Until::of(counter, need).wait_for_end(&machine::WarpTask, &run) == Outcome::Ready
             } else {
                 let descriptor = ((*self.launch).descriptors as *const Descriptor).wrapping_add(self.index as usize);
                 self.say(WAITING);
                 // There is something: else nothing was looked at above.
-                let outcome = protocol::wait_for_all(&machine::Narrow, &run, descriptor, views(self.slot));
+                let outcome = protocol::wait_for_all(&machine::WarpTask, &run, descriptor, views(self.slot));
                 self.say(RUNNING);
                 outcome == Outcome::Ready
             }
@@ -334,7 +334,7 @@ impl Narrow {
             let Wait { counter, need } = looked_at(next.inline(self.lane));
             // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
             let found =
-                if counter == NO_COUNTER { need } else { unsafe { local::load_ahead(self.counters.wrapping_add(counter as usize)) } };
+                if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_ahead(self.counters.wrapping_add(counter as usize)) } };
             seen = (found, true);
         }
         let [signal, second] = [self.words.at(SIGNAL), self.words.at(SIGNAL + 4)];
@@ -342,7 +342,7 @@ impl Narrow {
         if self.state != ENDED && signal != NO_COUNTER && self.lane == 0 {
             // SAFETY: passed on from the caller; the plan wrote the overflow.
             unsafe {
-                local::signal(self.to, signal & SOLE);
+                gpu_scope::signal(self.to, signal & SINGLE_PRODUCER);
                 if second != NO_COUNTER {
                     send(self.counters, second);
                     let [waits, signals] = self.words.extra();
@@ -362,7 +362,7 @@ impl Narrow {
 /// The word of a signal.
 #[inline(always)]
 fn counter(counters: *mut u32, signal: u32) -> *mut u32 {
-    counters.wrapping_add((signal & !SOLE) as usize)
+    counters.wrapping_add((signal & !SINGLE_PRODUCER) as usize)
 }
 
 /// Sends one signal, behind a release fence.
@@ -371,13 +371,13 @@ unsafe fn send(counters: *mut u32, signal: u32) {
     // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
     unsafe {
         let counter = counter(counters, signal);
-        if signal & SOLE != 0 { local::store_relaxed(counter, 1) } else { local::add_relaxed(counter, 1) }
+        if signal & SINGLE_PRODUCER != 0 { gpu_scope::store_relaxed(counter, 1) } else { gpu_scope::add_relaxed(counter, 1) }
     }
 }
 
 #[inline(always)]
-fn arena() -> Arena {
-    Arena(special::shared_base())
+fn smem() -> SharedMemory {
+    SharedMemory(special::shared_base())
 }
 
 #[inline(always)]
@@ -387,7 +387,7 @@ fn views(slot: u32) -> *const View {
     unsafe { (&raw const (*slot).views).cast() }
 }
 
-impl Role for Narrow {
+impl Role for WarpTask {
     type Accumulator<const I: usize, const J: usize> = ();
 
     #[inline(always)]
@@ -409,7 +409,7 @@ impl Role for Narrow {
             let signal = self.words.at(SIGNAL);
             if signal != NO_COUNTER && self.lane == 0 {
                 // SAFETY: one signal, as for all.
-                unsafe { local::signal(self.to, signal & SOLE) };
+                unsafe { gpu_scope::signal(self.to, signal & SINGLE_PRODUCER) };
             }
             self.state = ENDED;
         }

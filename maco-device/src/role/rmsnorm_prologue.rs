@@ -6,12 +6,12 @@
 //!
 //! A function of its own, called where the product holds nearly nothing: inlined, its registers made products spill.
 
-use super::cores::ELEMENTWISE;
-use crate::abi::{CONSUMERS, STAGING_BYTES, carried_stride, norm_bytes};
+use super::wgmma_accumulator::ELEMENTWISE;
+use crate::abi::{CONSUMERS, STAGING_BYTES, in_band_stride, rmsnorm_bytes};
 use crate::element::HalfElement;
 use crate::exchange::{across, eight};
 use crate::hardware::{barrier, memory, special, warp};
-use crate::norm;
+use crate::rmsnorm;
 use crate::task::{Norm, Task};
 
 /// Sums of blocks that a lane has on their way together.
@@ -22,7 +22,7 @@ const LINE: u32 = 32;
 
 /// Bytes from the first row of a carried tile to the weights of its norm, if there is room for those.
 const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
-    let behind = (rows * carried_stride(rows, cols) * 2 + norm_bytes(rows, cols)).next_multiple_of(16);
+    let behind = (rows * in_band_stride(rows, cols) * 2 + rmsnorm_bytes(rows, cols)).next_multiple_of(16);
     if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
 }
 
@@ -51,12 +51,12 @@ pub unsafe fn fetch<E: HalfElement>(norm: Norm<E>, at: u32, rows: u32, cols: u32
     }
 }
 
-/// Makes of `rows` rows, which lie at `at`, `carried_stride` elements apart, the norm that `task` says. `cols` is a multiple of eight. All
+/// Makes of `rows` rows, which lie at `at`, `in_band_stride` elements apart, the norm that `task` says. `cols` is a multiple of eight. All
 /// consumers have met when it ends.
 ///
 /// # Safety
 /// All consumers call, whole converged warps, behind a barrier that has made the rows known, and the weights that [`fetch`] has brought. Behind these is
-/// room for [`crate::abi::norm_bytes`]. Weights are of a live tensor, and nobody writes them.
+/// room for [`crate::abi::rmsnorm_bytes`]. Weights are of a live tensor, and nobody writes them.
 #[inline(never)]
 pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
     if let Some(norm) = task.norm() {
@@ -86,7 +86,7 @@ impl<E: HalfElement> Rows<E> {
     /// Where the sum of squares of block `n` of all lies: behind the rows.
     #[inline(always)]
     fn sum(self, n: u32) -> u32 {
-        self.at + self.rows * carried_stride(self.rows, self.cols) * 2 + n * 4
+        self.at + self.rows * in_band_stride(self.rows, self.cols) * 2 + n * 4
     }
 
     /// Where the factor of row `row` lies: behind the sums.
@@ -107,7 +107,7 @@ impl<E: HalfElement> Rows<E> {
     #[inline(always)]
     fn block(self, n: u32) -> u32 {
         let (row, col) = self.place(n);
-        self.at + (row * carried_stride(self.rows, self.cols) + col) * 2
+        self.at + (row * in_band_stride(self.rows, self.cols) + col) * 2
     }
 
     /// The weights of block `n`; zeros if there is none.
@@ -161,7 +161,7 @@ impl<E: HalfElement> Rows<E> {
                 // SAFETY: a block of a row.
                 let block = E::open(unsafe { memory::load_shared4(self.block(n)) });
                 // SAFETY: behind the rows is room for its sum, which nobody reads before the barrier.
-                unsafe { memory::store_part(self.sum(n), eight(block, &norm::square, &|a, b| a + b)) };
+                unsafe { memory::store_part(self.sum(n), eight(block, &rmsnorm::square, &|a, b| a + b)) };
             }
             before += ELEMENTWISE;
         }
@@ -172,7 +172,7 @@ impl<E: HalfElement> Rows<E> {
             let sum = unsafe { self.total(row, lane) };
             if lane == 0 {
                 // SAFETY: behind the rows and sums; one thread writes the row's.
-                unsafe { memory::store_factor(self.factor(row), norm::factor(sum, self.cols, self.norm.epsilon)) };
+                unsafe { memory::store_factor(self.factor(row), rmsnorm::factor(sum, self.cols, self.norm.epsilon)) };
             }
             row += ELEMENTWISE / warp::LANES;
         }
@@ -239,7 +239,7 @@ impl<E: HalfElement> Rows<E> {
         // SAFETY: (of all) passed on from the caller: in a row, at a 16-byte boundary, and this thread's.
         let (v, factor) = unsafe { (E::open(memory::load_shared4(at)), memory::load_factor(self.factor(row))) };
         let w = E::open(weights);
-        let one = |n: usize| norm::scaled(v[n], w[n], factor);
+        let one = |n: usize| rmsnorm::scaled(v[n], w[n], factor);
         // SAFETY: as above.
         unsafe { memory::receive_shared4(at, E::close([one(0), one(1), one(2), one(3), one(4), one(5), one(6), one(7)])) };
     }

@@ -3,17 +3,17 @@
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.
 #[derive(Clone, Copy)]
-pub(super) struct Walk {
+pub(super) struct GridStride {
     across: u32,
     down: u32,
     right: u32,
 }
 
-impl Walk {
+impl GridStride {
     /// Over rows of `across` places, at least one, by `threads`.
     #[inline(always)]
-    pub(super) fn new(threads: u32, across: u32) -> Walk {
-        Walk { across, down: threads / across, right: threads % across }
+    pub(super) fn new(threads: u32, across: u32) -> GridStride {
+        GridStride { across, down: threads / across, right: threads % across }
     }
 
     /// The first place of a thread.
@@ -32,13 +32,13 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
-    use super::Walk;
+    use super::GridStride;
 
     /// Every thread's places, in order, are its numbers among all: also where those exceed 32 bits.
     #[test]
     fn a_walk_of_more_than_32_bits_goes_everywhere_once() {
         for (threads, across) in [(256, 1), (256, 7), (256, 256), (2, 3), (1, 5), (256, 300), (256, (1 << 28) - 1), (256, (1 << 31) - 1)] {
-            let walk = Walk::new(threads, across);
+            let walk = GridStride::new(threads, across);
             for thread in [0, 1, threads - 1].into_iter().filter(|&thread| thread < threads) {
                 let mut at = walk.start(thread);
                 for n in 0..100_000u64 {

@@ -25,13 +25,13 @@ pub const fn columns(rows: usize) -> u32 {
 
 /// Whether a stage of `rows` rows has those that a box of weights in pieces has.
 pub const fn boxed(rows: usize) -> bool {
-    columns(rows) == abi::STREAMED_PIECES * abi::PIECE && (rows as u32).is_multiple_of(abi::STREAMED_ROWS)
+    columns(rows) == abi::WEIGHT_BOX_PIECES * abi::PIECE && (rows as u32).is_multiple_of(abi::WEIGHT_BOX_ROWS)
 }
 
 /// Most pages of a stage of whole rows.
 const MOST: u32 = 4;
 /// Most rows of a stage of whole rows: one for each consumer warp.
-const ROWS: u32 = super::arena::WARPS;
+const ROWS: u32 = super::shared_memory::WARPS;
 
 /// How tiles come through the ring: `rows` at a time, in stages of `pages`.
 #[derive(Clone, Copy)]

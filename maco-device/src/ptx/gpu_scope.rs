@@ -1,6 +1,6 @@
 //! Atomics of `.gpu` scope: counters, tickets and flags of this GPU (PTX ISA §9.7.13.5 `atom`, §9.7.13.7 `red`, §9.7.9.8 `ld`).
 //!
-//! A pointer to a peer's or the host's memory never comes here; see [`super::system`].
+//! A pointer to a peer's or the host's memory never comes here; see [`super::sys_scope`].
 
 use core::arch::asm;
 

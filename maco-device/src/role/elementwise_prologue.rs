@@ -5,10 +5,10 @@
 //! copy, block by block, with the same conversions as anywhere.
 
 use super::Role;
-use super::arena::Arena;
-use super::carried;
-use super::cores::ELEMENTWISE;
-use crate::abi::{CONSUMERS, Launch, MAP_BYTES, carried_stride};
+use super::in_band_flags;
+use super::shared_memory::SharedMemory;
+use super::wgmma_accumulator::ELEMENTWISE;
+use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::element::{Element, f16};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
@@ -16,10 +16,10 @@ use crate::hardware::{barrier, memory, warp};
 use crate::task::{Slot, Task};
 use crate::tile::{Inputs, Tile};
 
-const _: () = assert!(size_of::<Slot>() == MAP_BYTES as usize && align_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 
-/// A consumer that maps its share of rows, which lie at `at`, `carried_stride` elements apart.
-pub struct Mapping {
+/// A consumer that maps its share of rows, which lie at `at`, `in_band_stride` elements apart.
+pub struct ElementwisePrologue {
     at: u32,
     rows: u32,
     cols: u32,
@@ -31,38 +31,44 @@ pub struct Mapping {
 /// instance. Behind that, consumers meet.
 ///
 /// # Safety
-/// As of [`carried::receive`]; `task` is [`crate::abi::MAPPED`], of a live launch, and `thread` is the consumer thread.
+/// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
 #[inline(always)]
-pub unsafe fn receive(arena: Arena, launch: *const Launch, task: Task, staged: u32, thread: u32) -> Option<(Mapping, Task, u32)> {
+pub unsafe fn receive(
+    smem: SharedMemory,
+    launch: *const Launch,
+    task: Task,
+    staged: u32,
+    thread: u32,
+) -> Option<(ElementwisePrologue, Task, u32)> {
     // Two bytes, whatever they are.
-    let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.mapping();
-    let (rows, cols, at) = (x.rows(), x.cols(), arena.chunk(0));
-    if warp::all(arena.is_copied(carried::factor(x, task, staged))) {
+    let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
+    let (rows, cols, at) = (x.rows(), x.cols(), smem.chunk(0));
+    if warp::all(smem.is_copied(in_band_flags::factor(x, task, staged))) {
         return None;
     }
     // The map's own slot, behind the rows: scalars, and coordinates that are all 0.
-    let slot = at + rows * carried_stride(rows, cols) * 2;
+    let slot = at + rows * in_band_stride(rows, cols) * 2;
     let first = thread / (CONSUMERS / ELEMENTWISE);
     let mut word = first;
-    while word < MAP_BYTES / 4 {
+    while word < ELEMENTWISE_SLOT_BYTES / 4 {
         // SAFETY: the plan promises room for a slot, which nobody reads before the barrier.
         unsafe { memory::store_shared(slot + word * 4, if word == 0 { head } else { 0 }) };
         word += ELEMENTWISE;
     }
     // SAFETY: passed on from the caller.
-    unsafe { carried::poll(arena, x, at, thread) };
+    unsafe { in_band_flags::poll(smem, x, at, thread) };
     barrier::sync_consumers();
     if thread == 0 {
-        arena.set_copied(carried::factor(x, task, staged));
+        smem.set_copied(in_band_flags::factor(x, task, staged));
     }
     #[cfg(not(target_arch = "nvptx64"))]
     let slot = special::generic(slot) as *const Slot;
     // SAFETY: the slot is written, and stays until consumers meet.
     let task = unsafe { Task::new(slot, launch) };
-    Some((Mapping { at, rows, cols, thread: first }, task, op))
+    Some((ElementwisePrologue { at, rows, cols, thread: first }, task, op))
 }
 
-impl Role for Mapping {
+impl Role for ElementwisePrologue {
     type Accumulator<const I: usize, const J: usize> = ();
 
     #[inline(always)]
@@ -85,7 +91,7 @@ impl Role for Mapping {
         while n < self.rows * across {
             // A division takes longer than all that is mapped.
             let row = if self.rows == 1 { 0 } else { n.checked_div(across).unwrap_or(0) };
-            let at = self.at + (row * carried_stride(self.rows, self.cols) + (n - row * across) * 8) * 2;
+            let at = self.at + (row * in_band_stride(self.rows, self.cols) + (n - row * across) * 8) * 2;
             // SAFETY: (of all) a block of a row at a 16-byte boundary, of one thread; eight elements of two bytes are four words.
             unsafe {
                 let v = X::open(core::mem::transmute_copy(&memory::load_shared4(at)));

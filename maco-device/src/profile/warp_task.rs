@@ -6,7 +6,7 @@
 
 use crate::abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
 use crate::hardware::{special, warp};
-use crate::role::arena::Arena;
+use crate::role::shared_memory::SharedMemory;
 
 /// A tick; nothing where nothing is noted, so that ordinary code is the same as without it.
 #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
@@ -36,20 +36,20 @@ impl Tick {
 
 /// Since when a warp has had no task of its own to run, and until when it has waited for the next one.
 #[derive(Clone, Copy)]
-pub struct Alone {
+pub struct WarpTaskTimer {
     since: Tick,
     began: Tick,
 }
 
-impl Alone {
+impl WarpTaskTimer {
     /// Of a kernel without such tasks.
-    pub const NEVER: Alone = Alone { since: Tick::NEVER, began: Tick::NEVER };
+    pub const NEVER: WarpTaskTimer = WarpTaskTimer { since: Tick::NEVER, began: Tick::NEVER };
 
     /// The warp turns to such tasks now.
     #[inline(always)]
-    pub fn turn() -> Alone {
+    pub fn turn() -> WarpTaskTimer {
         let since = Tick::now();
-        Alone { since, began: since }
+        WarpTaskTimer { since, began: since }
     }
 
     /// It has waited until now for the next one.
@@ -61,13 +61,13 @@ impl Alone {
     /// It has run it until now. What comes of it is written when nobody waits for the task any more.
     #[inline(always)]
     pub fn ran(self) -> Ended {
-        Ended { alone: self, now: Tick::now() }
+        Ended { timer: self, now: Tick::now() }
     }
 }
 
-/// See [`Alone::ran`].
+/// See [`WarpTaskTimer::ran`].
 pub struct Ended {
-    alone: Alone,
+    timer: WarpTaskTimer,
     now: Tick,
 }
 
@@ -78,21 +78,21 @@ impl Ended {
     /// # Safety
     /// The whole warp calls, behind [`super::init`].
     #[inline(always)]
-    pub unsafe fn note(self, arena: Arena, task: u32) -> Alone {
-        let Ended { alone: Alone { since, began }, now } = self;
+    pub unsafe fn note(self, smem: SharedMemory, task: u32) -> WarpTaskTimer {
+        let Ended { timer: WarpTaskTimer { since, began }, now } = self;
         #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]
         if warp::lane_again() == 0 {
             let by = (warp::consumer() + 1) << KIND_BITS;
             let waited = since.0 != began.0;
             // SAFETY: passed on from the caller; places that were claimed are this warp's own.
             unsafe {
-                let made = super::claim(arena, waited as u32 + 1);
-                super::put(arena, ROLE_CONSUME, made, [began.0, now.0.wrapping_sub(began.0), KIND_RUN | by, task]);
+                let made = super::claim(smem, waited as u32 + 1);
+                super::put(smem, ROLE_CONSUME, made, [began.0, now.0.wrapping_sub(began.0), KIND_RUN | by, task]);
                 if waited {
-                    super::put(arena, ROLE_CONSUME, made + 1, [since.0, began.0.wrapping_sub(since.0), KIND_WAIT | by, task]);
+                    super::put(smem, ROLE_CONSUME, made + 1, [since.0, began.0.wrapping_sub(since.0), KIND_WAIT | by, task]);
                 }
             }
         }
-        Alone { since: now, began: now }
+        WarpTaskTimer { since: now, began: now }
     }
 }

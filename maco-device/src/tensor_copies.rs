@@ -9,7 +9,7 @@ use core::ops::Deref;
 use crate::element::Element;
 use crate::hardware::{fence, scratch};
 use crate::mbarrier::Mbarrier;
-use crate::multiplicand::Multiplicand;
+use crate::operand_type::Multiplicand;
 use crate::swizzle::Swizzled;
 use crate::tile::Tile;
 
@@ -226,7 +226,7 @@ mod tests {
     use crate::abi::View;
     use crate::cta::Simt;
     use crate::element::bf16;
-    use crate::multiplicand::E4M3;
+    use crate::operand_type::E4M3;
     use crate::smem::Scratch;
 
     /// Rows of `cols` numbers, each 100 times its row and its column, and as many elements from row to row as there are columns.

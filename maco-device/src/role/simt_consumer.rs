@@ -3,15 +3,15 @@
 //! What is computed does not belong here. The same code runs on every device; only how many threads and lanes there are differs.
 
 use super::Role;
-use super::arena::Arena;
-use super::cores::ELEMENTWISE;
+use super::grid_stride::GridStride;
 use super::ring::Ring;
-use super::stream::{self, Stages};
-use super::walk::Walk;
+use super::row_stages::{self, Stages};
+use super::shared_memory::SharedMemory;
+use super::wgmma_accumulator::ELEMENTWISE;
 use crate::abi::CONSUMERS;
 use crate::element::Element;
-use crate::halves;
 use crate::hardware::{barrier, special, warp};
+use crate::lane_pairs;
 use crate::row::{RowInputs, RowOutputs};
 use crate::task::Task;
 use crate::tile::{Inputs, Place, Tile};
@@ -61,7 +61,7 @@ impl Whole {
 
 /// A thread among those that share.
 #[derive(Clone, Copy)]
-pub struct Share {
+pub struct SimtConsumer {
     /// This thread.
     pub thread: u32,
     /// How many there are.
@@ -73,14 +73,14 @@ pub struct Share {
 }
 
 /// A consumer thread as the body of a task without tensor cores sees it.
-impl Role for Share {
+impl Role for SimtConsumer {
     type Accumulator<const I: usize, const J: usize> = ();
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
 
     #[inline(always)]
-    fn share(&self) -> Option<Share> {
+    fn simt_consumer(&self) -> Option<SimtConsumer> {
         Some(*self)
     }
 
@@ -97,17 +97,17 @@ impl Role for Share {
 
 /// Of this CTA.
 #[inline(always)]
-fn consumers_arena() -> Arena {
-    Arena(special::place_again().1)
+fn consumers_arena() -> SharedMemory {
+    SharedMemory(special::place_again().1)
 }
 
-impl Share {
+impl SimtConsumer {
     /// What a consumer thread has, which is at `ring` in the ring. Its number is read anew: what is computed from it is not kept in registers
     /// from one task to the next.
     #[inline(always)]
-    pub fn consumers(ring: u64) -> Share {
+    pub fn consumers(ring: u64) -> SimtConsumer {
         let thread = (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE);
-        Share { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_arena(), ring) }
+        SimtConsumer { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_arena(), ring) }
     }
 
     /// Barrier of all threads that share the work; what each wrote before it, all see behind it (PTX ISA §9.7.13.1 `bar.sync`).
@@ -134,7 +134,7 @@ impl Share {
     /// One row for each warp at a time.
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        let (stages, rows) = (if self.ring.is_some() { stream::whole(inputs, y, task) } else { Stages::NONE }, y.count());
+        let (stages, rows) = (if self.ring.is_some() { row_stages::whole(inputs, y, task) } else { Stages::NONE }, y.count());
         // Of rows that are all in shared memory, and written by whole blocks, nothing is asked any more.
         if stages.any() & inputs.near(stages.singles(rows)) & y.wide() {
             self.rows_of::<true, _, _>(inputs, y, stages, &f);
@@ -246,7 +246,7 @@ impl Share {
         if rows == 0 || cols == 0 {
             return;
         }
-        let stages = stream::parts(inputs, y, task);
+        let stages = row_stages::parts(inputs, y, task);
         if const { Whole::of(I, J, X::BYTES).is_some() } && stages.any() & (rows == I as u32) & (cols == J as u32) {
             return self.zip_whole(inputs, y, f);
         }
@@ -255,10 +255,10 @@ impl Share {
         let across = (whole / 8).next_power_of_two().min(self.threads);
         let down = self.threads >> across.trailing_zeros();
         // Where a warp has whole rows of its blocks, it writes them together.
-        let spreads = const { E::SPREADS } && self.lanes == halves::BLOCKS && whole.is_multiple_of(halves::ELEMENTS);
+        let spreads = const { E::SPREADS } && self.lanes == lane_pairs::BLOCKS && whole.is_multiple_of(lane_pairs::ELEMENTS);
         let mut own = self.thread & (across - 1);
         if spreads {
-            own = own - self.lane() + halves::block(self.lane());
+            own = own - self.lane() + lane_pairs::block(self.lane());
         }
         let col = own * 8;
         // A thread's blocks are one below the other, or in rows that are longer than all threads' blocks side by side.
@@ -281,7 +281,7 @@ impl Share {
                 } else {
                     0
                 };
-                let to = y.place::<false>((first + row, if spreads { col - col % halves::ELEMENTS } else { col }), step);
+                let to = y.place::<false>((first + row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
                 if stages.any() {
                     self.each_block::<true, _, _>(now, now.places::<true>((row, col), step), to, blocks, spreads, &f);
                 } else {
@@ -296,7 +296,7 @@ impl Share {
         }
         if whole < cols {
             // What is no whole block, or lies in no order that has any.
-            let walk = Walk::new(self.threads, cols - whole);
+            let walk = GridStride::new(self.threads, cols - whole);
             let mut at = walk.start(self.thread);
             while at.0 < rows {
                 // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
@@ -306,7 +306,7 @@ impl Share {
         }
     }
 
-    /// The same of a tile that is all there, and comes through the ring: all that [`Share::zip`] reckons is a constant.
+    /// The same of a tile that is all there, and comes through the ring: all that [`SimtConsumer::zip`] reckons is a constant.
     #[inline(always)]
     fn zip_whole<X: Inputs, E: Element, const I: usize, const J: usize>(
         &mut self,
@@ -315,13 +315,13 @@ impl Share {
         f: impl Fn(X::Values) -> E::Value,
     ) {
         let whole = const { Whole::of(I, J, X::BYTES) };
-        let spreads = const { E::SPREADS && (J as u32).is_multiple_of(halves::ELEMENTS) };
+        let spreads = const { E::SPREADS && (J as u32).is_multiple_of(lane_pairs::ELEMENTS) };
         let (mut own, row) = (self.thread % whole.across, self.thread / whole.across);
         if spreads {
-            own = own - self.lane() + halves::block(self.lane());
+            own = own - self.lane() + lane_pairs::block(self.lane());
         }
         let (col, step) = (own * 8, (whole.down, 0));
-        let mut to = y.place::<false>((row, if spreads { col - col % halves::ELEMENTS } else { col }), step);
+        let mut to = y.place::<false>((row, if spreads { col - col % lane_pairs::ELEMENTS } else { col }), step);
         // In a register: a loop, whatever a tile's size.
         let mut stages = special::opaque(whole.stages);
         loop {

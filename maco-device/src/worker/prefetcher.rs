@@ -1,13 +1,13 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
-use super::{admitted, flight, place, stop, supervise, waits};
-use crate::abi::{Descriptor, FIRST, Launch, NARROW, NO_COUNTER, OP_DRAIN, OP_END, OPERANDS, UNREADY};
+use super::{admitted, place, stop, supervise, waits, watchdog};
+use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
 use crate::machine::{Lane, Warp};
 use crate::profile;
-use crate::protocol::{CLAIMED, Drain, Machine, Outcome, Push, Queue, Run, Until};
+use crate::protocol::{CLAIMED, DynamicTiles, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
-use crate::role::arena::{self, ARRIVALS, Arena};
-use crate::role::notice;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{self, ARRIVALS, SharedMemory};
 use crate::role::waits::WAITS;
 use crate::task::Slot;
 
@@ -19,7 +19,7 @@ const VIEWS: u32 = core::mem::offset_of!(Descriptor, views) as u32 / 4;
 // A batch has it in the last register of a descriptor's first lane.
 const _: () = assert!(VIEWS == 3);
 /// Word of [`Descriptor::flags`].
-const WAYS: u32 = flight::WAYS / 4;
+const WAYS: u32 = watchdog::WAYS / 4;
 /// Word of [`Descriptor::after`], its upper half, in a descriptor's first lane.
 const AHEAD: usize = core::mem::offset_of!(Descriptor, after) / 4;
 const _: () = assert!(core::mem::offset_of!(Descriptor, after) == 6 && AHEAD < 4);
@@ -104,21 +104,21 @@ impl Views {
 
 /// Waits until the slot of task `n` is vacant; false if the CTA stops before.
 #[inline(always)]
-unsafe fn vacate(arena: Arena, n: u32) -> bool {
+unsafe fn vacate(smem: SharedMemory, n: u32) -> bool {
     let (slot, parity) = place(n);
     // SAFETY: an initialised barrier.
-    unsafe { warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity ^ 1)) == u32::MAX }
+    unsafe { warp::ballot(smem.wait_unless_stopped(smem.vacant(slot), parity ^ 1)) == u32::MAX }
 }
 
 /// Fills a slot; false if the CTA stops before it is vacant.
 #[inline(always)]
-unsafe fn fill(arena: Arena, n: u32, lane: u32, descriptor: u32, views: Views) -> bool {
+unsafe fn fill(smem: SharedMemory, n: u32, lane: u32, descriptor: u32, views: Views) -> bool {
     // SAFETY: a vacant slot is the fetcher's.
     unsafe {
-        if !vacate(arena, n) {
+        if !vacate(smem, n) {
             return false;
         }
-        let words = arena.slot(place(n).0);
+        let words = smem.slot(place(n).0);
         if lane < DESCRIPTOR_WORDS {
             memory::store_shared(words + lane * 4, descriptor);
         }
@@ -135,7 +135,7 @@ pub(super) unsafe fn ask(launch: *const Launch) -> [u32; 4] {
     let lane = special::thread() % 32;
     // SAFETY: a live launch, whose record, first tasks and list starts do not change.
     unsafe {
-        let first = launch.cast::<Slot>().wrapping_sub(FIRST as usize * (special::block() as usize + 1));
+        let first = launch.cast::<Slot>().wrapping_sub(INITIAL_TASKS as usize * (special::block() as usize + 1));
         let words = memory::load4(first.cast::<u32>().wrapping_add(lane as usize * 4));
         let start = memory::load(((*launch).starts as *const u32).wrapping_add(special::block() as usize));
         // Two batches of descriptors, two to a line, and behind them the plan's state.
@@ -146,58 +146,58 @@ pub(super) unsafe fn ask(launch: *const Launch) -> [u32; 4] {
         words
     }
 }
-const _: () = assert!(FIRST as usize * size_of::<Slot>() == 32 * 16, "a lane has 16 bytes");
+const _: () = assert!(INITIAL_TASKS as usize * size_of::<Slot>() == 32 * 16, "a lane has 16 bytes");
 
 /// Posts the tasks that [`ask`] has loaded, if there are any, and says how many, and if behind the first one is the drain that the list begins with, which. They wait
 /// for nothing.
 #[inline(always)]
-unsafe fn post_first(arena: Arena, words: [u32; 4], workers: u32, lane: u32) -> (u32, Option<Drain>) {
-    const _: () = assert!(FIRST == 2);
+unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u32) -> (u32, Option<DynamicTiles>) {
+    const _: () = assert!(INITIAL_TASKS == 2);
     let [first, second] = [0, 16].map(|lane| warp::broadcast(words[0], lane) as u16);
-    let tasks = if first >= OP_DRAIN { 0 } else { 1 + (second < OP_DRAIN) as u32 };
+    let tasks = if first >= OP_DYNAMIC { 0 } else { 1 + (second < OP_DYNAMIC) as u32 };
     let n = lane / 16;
     // SAFETY: nobody has used the slots yet, which are the fetcher's; initialised barriers.
     unsafe {
         if n < tasks {
             let at = place(n).0;
-            memory::store_shared4(arena.slot(at) + lane % 16 * 16, words);
+            memory::store_shared4(smem.slot(at) + lane % 16 * 16, words);
             if lane % 16 < WAITS {
-                memory::store_shared2(arena.waits(at) + lane % 16 * 8, [NO_COUNTER, 0]);
+                memory::store_shared2(smem.waits(at) + lane % 16 * 8, [NO_COUNTER, 0]);
             }
         }
         warp::sync();
         let mut n = 0;
         while n < tasks {
-            arena::arrive(arena.posted(place(n).0), lane);
+            shared_memory::arrive(smem.posted(place(n).0), lane);
             n += 1;
         }
     }
     let [ticket, all, first] = [0, 1, 2].map(|n: usize| warp::broadcast(words[n], 16 + COORD / 4));
-    let drain = Drain::new(arena.counters(), [ticket, all, first], warp::broadcast(words[AHEAD], 16) >> 16);
-    (tasks, if second == OP_DRAIN { Some(drain.dealt(workers)) } else { None })
+    let tiles = DynamicTiles::new(smem.counters(), [ticket, all, first], warp::broadcast(words[AHEAD], 16) >> 16);
+    (tasks, if second == OP_DYNAMIC { Some(tiles.dealt(workers)) } else { None })
 }
 
 #[inline(always)]
-pub(super) unsafe fn fetch(arena: Arena, launch: *const Launch, words: [u32; 4]) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) {
     let lane = special::thread() % 32;
     // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
         let run = Run::new(&Warp, &*launch, special::block());
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
         let mut queue = Queue::new(&*launch, &run);
-        arena.set_counters(run.counters);
-        arena.set_carried((*launch).carried, (*launch).words, (*launch).carried_bytes, run.epoch());
+        smem.set_counters(run.counters);
+        smem.set_in_band((*launch).in_band, (*launch).in_band_words, (*launch).in_band_bytes, run.epoch());
         if ARRIVALS > 1 {
             // All lanes have written the same, and each reads what it wrote: racecheck sees the others' too.
             warp::sync();
         }
         if queue.is_pushed() {
-            pushed(arena, tables, &run, &mut queue, lane);
+            pushed(smem, tables, &run, &mut queue, lane);
             return;
         }
-        let (n, dealt) = post_first(arena, words, (*launch).workers, lane);
-        let (drain, first) = queue.list();
-        listed(arena, tables, dealt.or(drain), first + n, n, lane);
+        let (n, dealt) = post_first(smem, words, (*launch).workers, lane);
+        let (tiles, first) = queue.list();
+        listed(smem, tables, dealt.or(tiles), first + n, n, lane);
     }
 }
 
@@ -216,35 +216,35 @@ unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
 /// Claims from `drain`, then walks a list from entry `first` on, behind `n` tasks. Loads come in any order, so a warp that waits for one waits for all: it
 /// loads a whole batch while it hands out the one before.
 #[inline(always)]
-unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut first: u32, mut n: u32, lane: u32) {
+unsafe fn listed(smem: SharedMemory, tables: Tables, mut tiles: Option<DynamicTiles>, mut first: u32, mut n: u32, lane: u32) {
     let mut views = Views { first: u32::MAX, words: [0; 2] };
     // SAFETY: passed on from the caller.
     unsafe {
         'again: loop {
-            if let Some(drain) = drain {
-                let Some(behind) = claim(arena, tables, &drain, &mut views, n, lane) else { return };
+            if let Some(tiles) = tiles {
+                let Some(behind) = claim(smem, tables, &tiles, &mut views, n, lane) else { return };
                 n = behind;
             }
-            drain = None;
+            tiles = None;
             let mut batch = fetch_batch(tables, first);
             loop {
                 let coming = fetch_batch(tables, first + BATCH);
                 let mut entry = 0;
                 while entry < BATCH {
                     let (head, at) = (warp::broadcast(batch[0], entry * 4), warp::broadcast(batch[VIEWS as usize], entry * 4));
-                    if head as u16 == OP_DRAIN {
+                    if head as u16 == OP_DYNAMIC {
                         let word = |n: usize| warp::broadcast(batch[n], entry * 4 + COORD / 4);
                         let ahead = warp::broadcast(batch[AHEAD], entry * 4) >> 16;
-                        drain = Some(Drain::new(arena.counters(), [word(0), word(1), word(2)], ahead));
+                        tiles = Some(DynamicTiles::new(smem.counters(), [word(0), word(1), word(2)], ahead));
                         // What has been loaded would take registers that claiming needs.
                         first += entry + 1;
                         continue 'again;
                     }
                     views = views.of(tables, at, lane);
-                    if !vacate(arena, n) {
+                    if !vacate(smem, n) {
                         return;
                     }
-                    let (tasks, ended) = hand_out(arena, tables, batch, entry, views, n, lane);
+                    let (tasks, ended) = hand_out(smem, tables, batch, entry, views, n, lane);
                     if ended {
                         return;
                     }
@@ -261,18 +261,18 @@ unsafe fn listed(arena: Arena, tables: Tables, mut drain: Option<Drain>, mut fir
 /// Posts the tasks of a batch from `entry` on, behind `n` others, for whom there is room already: those of one call, whose `views` are
 /// these, at once. How many, and whether the last one is the end entry. There is room for the first.
 #[inline(always)]
-unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, views: Views, n: u32, lane: u32) -> (u32, bool) {
+unsafe fn hand_out(smem: SharedMemory, tables: Tables, batch: [u32; 4], entry: u32, views: Views, n: u32, lane: u32) -> (u32, bool) {
     let (mine, part) = (lane / 4, lane % 4);
     // The entry of this lane, by its place behind the first.
     let behind = mine.wrapping_sub(entry);
     let (at, parity) = place(n.wrapping_add(behind));
-    let words = arena.slot(at);
+    let words = smem.slot(at);
     // SAFETY: initialised barriers; vacant slots are the fetcher's.
     unsafe {
         // By all lanes, before anything that they do not all do.
         let (head, first) = (warp::broadcast(batch[0], mine * 4) as u16, warp::broadcast(batch[VIEWS as usize], mine * 4));
-        let alike = mine >= entry && head != OP_DRAIN && first == views.first;
-        let room = behind == 0 || mbarrier::test(arena.vacant(at), parity ^ 1);
+        let alike = mine >= entry && head != OP_DYNAMIC && first == views.first;
+        let room = behind == 0 || mbarrier::test(smem.vacant(at), parity ^ 1);
         // Lanes from the first entry's on, up to one that must wait, or the end entry.
         let going = warp::ballot(alike && room) >> (entry * 4);
         let ends = warp::ballot(mine >= entry && head == OP_END) >> (entry * 4);
@@ -289,7 +289,7 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
         while ARRIVALS > 1 && m < tasks {
             // Racecheck follows a wait only to the lane that made it, and not one whose answer nobody uses. Each is vacant already.
             let (at, parity) = place(n + m);
-            arena.wait(arena.vacant(at), parity ^ 1);
+            smem.wait(smem.vacant(at), parity ^ 1);
             m += 1;
         }
         if included {
@@ -297,15 +297,15 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
         }
         m = 0;
         while m < tasks {
-            views.put(arena.slot(place(n + m).0), lane);
+            views.put(smem.slot(place(n + m).0), lane);
             m += 1;
         }
-        let long = waits::resolve(arena, at, batch, included, lane);
+        let long = waits::resolve(smem, at, batch, included, lane);
         warp::sync();
         m = 0;
         while long != 0 && m < tasks {
             if long >> ((entry + m) * 4) & 1 != 0 {
-                waits::find(&Warp, arena, tables.launch, place(n + m).0);
+                waits::find(&Warp, smem, tables.launch, place(n + m).0);
             }
             m += 1;
         }
@@ -315,11 +315,11 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
         if ARRIVALS > 1 {
             m = 0;
             while m < tasks {
-                mbarrier::arrive(arena.posted(place(n + m).0));
+                mbarrier::arrive(smem.posted(place(n + m).0));
                 m += 1;
             }
         } else if included && part == 0 {
-            mbarrier::arrive(arena.posted(at));
+            mbarrier::arrive(smem.posted(at));
         }
         (tasks, ended)
     }
@@ -329,34 +329,34 @@ unsafe fn hand_out(arena: Arena, tables: Tables, batch: [u32; 4], entry: u32, vi
 /// they take as late as it can, and otherwise a ticket ahead, so that what tickets and descriptors take is hidden. How many tasks there are
 /// then; `None` if the CTA stops before.
 #[inline(always)]
-unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
-    let early = drain.ahead() > CLAIMED;
+unsafe fn claim(smem: SharedMemory, tables: Tables, tiles: &DynamicTiles, views: &mut Views, mut n: u32, lane: u32) -> Option<u32> {
+    let early = tiles.ahead() > CLAIMED;
     // SAFETY: passed on from the caller.
     unsafe {
-        let mut ticket = if early { draw(drain, lane) } else { 0 };
+        let mut ticket = if early { draw(tiles, lane) } else { 0 };
         loop {
             if !early {
-                if !has_room(arena, drain, n) {
+                if !has_room(smem, tiles, n) {
                     return None;
                 }
-                ticket = draw(drain, lane);
+                ticket = draw(tiles, lane);
             }
-            let Some(index) = drain.index(warp::broadcast(ticket, 0)) else { return Some(n) };
+            let Some(index) = tiles.index(warp::broadcast(ticket, 0)) else { return Some(n) };
             let descriptor = fetch_descriptor(tables, index, lane);
             if early {
                 // Both on their way while an earlier task is waited for.
-                ticket = draw(drain, lane);
-                if !has_room(arena, drain, n) {
+                ticket = draw(tiles, lane);
+                if !has_room(smem, tiles, n) {
                     return None;
                 }
             }
             *views = views.fetch(tables, descriptor, lane);
-            if !fill(arena, n, lane, descriptor, *views) {
+            if !fill(smem, n, lane, descriptor, *views) {
                 return None;
             }
-            waits::find(&Warp, arena, tables.launch, place(n).0);
+            waits::find(&Warp, smem, tables.launch, place(n).0);
             warp::sync();
-            arena::arrive(arena.posted(place(n).0), lane);
+            shared_memory::arrive(smem.posted(place(n).0), lane);
             n += 1;
         }
     }
@@ -364,36 +364,36 @@ unsafe fn claim(arena: Arena, tables: Tables, drain: &Drain, views: &mut Views, 
 
 /// Draws a ticket, which the first lane has.
 #[inline(always)]
-unsafe fn draw(drain: &Drain, lane: u32) -> u32 {
+unsafe fn draw(tiles: &DynamicTiles, lane: u32) -> u32 {
     // SAFETY: passed on from the caller.
-    if lane == 0 { unsafe { drain.draw(&Lane) } } else { 0 }
+    if lane == 0 { unsafe { tiles.draw(&Lane) } } else { 0 }
 }
 
 /// Waits until few enough tasks before task `n` have not ended for it to be claimed; false if the CTA stops before.
 #[inline(always)]
-unsafe fn has_room(arena: Arena, drain: &Drain, n: u32) -> bool {
-    if n < drain.ahead() {
+unsafe fn has_room(smem: SharedMemory, tiles: &DynamicTiles, n: u32) -> bool {
+    if n < tiles.ahead() {
         return true;
     }
-    let (slot, parity) = place(n - drain.ahead());
+    let (slot, parity) = place(n - tiles.ahead());
     // SAFETY: an initialised barrier.
-    unsafe { warp::ballot(arena.wait_unless_stopped(arena.vacant(slot), parity)) == u32::MAX }
+    unsafe { warp::ballot(smem.wait_unless_stopped(smem.vacant(slot), parity)) == u32::MAX }
 }
 
 /// Takes what schedulers push, and publishes it: it comes ready, or waits for one word, in its slot already.
 #[inline(always)]
-unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
     // SAFETY: passed on from the caller.
     unsafe {
         if !admitted(run) {
-            stop(arena, run, 0);
+            stop(smem, run, 0);
             return;
         }
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
             let Some(push) = queue.pop(&Warp, run) else {
-                stop(arena, run, n);
+                stop(smem, run, n);
                 return;
             };
             let mut descriptor = fetch_pushed(tables, push, lane);
@@ -401,7 +401,7 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
             // Counted from 1.
             let [worker, ended] = [DESCRIPTOR_WORDS, DESCRIPTOR_WORDS + 1].map(|word| warp::broadcast(descriptor, word));
             // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body.
-            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & NARROW != 0;
+            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & WARP_TASK != 0;
             if by_warp {
                 let change = |word, old, new| if lane == word { new } else { old };
                 descriptor = change(WAYS, descriptor, descriptor | UNREADY as u32);
@@ -410,21 +410,21 @@ unsafe fn pushed(arena: Arena, tables: Tables, run: &Run, queue: &mut Queue, lan
             }
             views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
-            if !fill(arena, n, lane, descriptor, views) {
+            if !fill(smem, n, lane, descriptor, views) {
                 return;
             }
-            arena::arrive(arena.posted(place(n).0), lane);
+            shared_memory::arrive(smem.posted(place(n).0), lane);
             if ended != 0 && !by_warp && Until::of(worker, ended).wait(&Warp, run) == Outcome::Abort {
-                stop(arena, run, n);
+                stop(smem, run, n);
                 return;
             }
-            let announced = notice::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
-            arena::arrive(arena.ready(place(n).0), lane);
+            let announced = ready_mailbox::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
+            shared_memory::arrive(smem.ready(place(n).0), lane);
             if lane == 0 {
-                notice::give(arena, n, announced);
+                ready_mailbox::give(smem, n, announced);
             }
             if end {
-                supervise(arena, run, n);
+                supervise(smem, run, n);
                 return;
             }
             n += 1;

@@ -4,10 +4,10 @@
 //! the whole tile, in panels of 128 bytes, swizzled. Tensors that have no such map, since TMA cannot copy them, are read by the consumers themselves, to
 //! the same bits.
 
-use super::Share;
-use super::maps::Maps;
+use super::SimtConsumer;
+use super::grid_stride::GridStride;
 use super::ring::Ring;
-use super::walk::Walk;
+use super::tensor_map_cache::TensorMapCache;
 use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 use crate::element::Element;
 use crate::hardware::{tma, warp};
@@ -35,9 +35,9 @@ fn comes<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Tas
 /// Loader: asks for all rows of `x`; returns early if the CTA no longer waits.
 ///
 /// # Safety
-/// Called by the loader thread, in the same order as consumers call [`Share::boxed_columns`] or [`Share::boxed_transpose`].
+/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::boxed_columns`] or [`SimtConsumer::boxed_transpose`].
 #[inline(always)]
-pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut Maps, x: Tile<E, R, C>, task: Task) {
+pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut TensorMapCache, x: Tile<E, R, C>, task: Task) {
     if !comes(x, task) {
         return;
     }
@@ -77,8 +77,8 @@ unsafe fn eight<E: Element>(stage: u32, row: u32, col: u32) -> E::Eight {
     unsafe { E::eight_of(at(chunk), at(chunk + 1)) }
 }
 
-impl Share {
-    /// [`Share::columns`] of what comes through the ring; false if it does not.
+impl SimtConsumer {
+    /// [`SimtConsumer::columns`] of what comes through the ring; false if it does not.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
     pub fn boxed_columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
@@ -96,7 +96,7 @@ impl Share {
         let fits = const {
             panels::<X>(C) > 0
                 && (cfg!(not(target_arch = "nvptx64"))
-                    || C / 8 == ACROSS as usize * super::cores::ELEMENTWISE as usize / warp::LANES as usize)
+                    || C / 8 == ACROSS as usize * super::wgmma_accumulator::ELEMENTWISE as usize / warp::LANES as usize)
         };
         if !(fits && self.ring.is_some() && comes(x, task)) {
             return false;
@@ -182,7 +182,7 @@ impl Share {
         true
     }
 
-    /// [`Share::transpose`] of what comes through the ring; false if it does not.
+    /// [`SimtConsumer::transpose`] of what comes through the ring; false if it does not.
     #[inline(always)]
     pub fn boxed_transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
@@ -365,7 +365,7 @@ impl Share {
             return;
         }
         let (high, broad) = (rows.div_ceil(32), cols.div_ceil(64));
-        let walk = Walk::new(self.threads, (high * 32).max(1));
+        let walk = GridStride::new(self.threads, (high * 32).max(1));
         let mut at = walk.start(self.thread);
         while high > 0 && at.0 < broad {
             let (row, col) = square(at);
@@ -387,7 +387,7 @@ impl Share {
     }
 }
 
-/// The totals of the lanes of one line, combined; each gets the result. In the order in which [`Share::columns`] does it.
+/// The totals of the lanes of one line, combined; each gets the result. In the order in which [`SimtConsumer::columns`] does it.
 #[inline(always)]
 fn lines_below(total: f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]

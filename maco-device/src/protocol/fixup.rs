@@ -10,15 +10,15 @@ const LEFT: u32 = 8;
 /// Most owners: chunks of the largest tile.
 pub const OWNERS: u32 = 4;
 
-/// [`Part::arrive`]: others have not been seen, so what this part owns is to be written, and then [`Part::leave`].
-pub const LATE: u32 = 1 << OWNERS;
+/// [`SplitKPart::arrive`]: others have not been seen, so what this part owns is to be written, and then [`SplitKPart::leave`].
+pub const INCOMPLETE: u32 = 1 << OWNERS;
 
 /// The word of a tile, 0 between launches: relaxed atomics, and fences.
 ///
 /// # Safety
 /// `acquire` behind a `load`, an `arrive` or a `leave` that saw what another executor's `arrive`, `leave` or `clear` left behind its `release` orders memory
 /// between the two.
-pub unsafe trait Meeting {
+pub unsafe trait FixupWord {
     /// What is there.
     fn load(&self) -> u32;
     /// Adds; the old value.
@@ -35,7 +35,7 @@ pub unsafe trait Meeting {
 
 /// One of the parts.
 #[derive(Clone, Copy)]
-pub struct Part {
+pub struct SplitKPart {
     /// How many there are: 2 or more, and less than 256.
     pub parts: u32,
     /// Its bit among owners, or 0 if it owns nothing.
@@ -44,11 +44,11 @@ pub struct Part {
     pub looks: u32,
 }
 
-impl Part {
+impl SplitKPart {
     /// What others add up has been written; if this part does not look for them, what it owns too. The owners, a bit each, whose chunks this task is to add
-    /// up, or [`LATE`]. Once in a launch.
+    /// up, or [`INCOMPLETE`]. Once in a launch.
     #[inline(always)]
-    pub fn arrive<M: Meeting>(self, word: &M) -> u32 {
+    pub fn arrive<M: FixupWord>(self, word: &M) -> u32 {
         let leaves = if self.looks == 0 { self.own << LEFT } else { 0 };
         word.release();
         let before = word.arrive(1 + leaves);
@@ -58,9 +58,9 @@ impl Part {
             word.clear(COUNT | before | leaves);
             owners = self.own | before >> LEFT;
         } else if self.own != 0 && self.looks > 0 {
-            owners = LATE;
+            owners = INCOMPLETE;
             let mut looks = 0;
-            while owners == LATE && looks < self.looks {
+            while owners == INCOMPLETE && looks < self.looks {
                 if self.is_complete(word.load()) {
                     owners = self.own;
                 }
@@ -71,9 +71,9 @@ impl Part {
         owners
     }
 
-    /// What this part owns is written too, since it was [`LATE`]. The owners, as [`Part::arrive`]: none, or itself if all others have arrived meanwhile.
+    /// What this part owns is written too, since it was [`INCOMPLETE`]. The owners, as [`SplitKPart::arrive`]: none, or itself if all others have arrived meanwhile.
     #[inline(always)]
-    pub fn leave<M: Meeting>(self, word: &M) -> u32 {
+    pub fn leave<M: FixupWord>(self, word: &M) -> u32 {
         word.release();
         let complete = self.is_complete(word.leave(self.own << LEFT));
         if complete {

@@ -22,10 +22,10 @@ const HALT: u32 = TAILS + MAX_SCHEDULERS;
 const EPOCH: u32 = HALT + 4;
 const COUNTERS: u32 = EPOCH + 4;
 const BEGUN: u32 = COUNTERS + 8;
-const NOTICES: u32 = BEGUN + WARPS * 4;
-const OWNERS: u32 = NOTICES + SLOTS * 4;
-const CARRIED: u32 = (OWNERS + CHUNKS / 2 * 4).next_multiple_of(8);
-const COPIED: u32 = CARRIED + 20;
+const READY_MAILBOXES: u32 = BEGUN + WARPS * 4;
+const OWNERS: u32 = READY_MAILBOXES + SLOTS * 4;
+const IN_BAND_FLAGS: u32 = (OWNERS + CHUNKS / 2 * 4).next_multiple_of(8);
+const COPIED: u32 = IN_BAND_FLAGS + 20;
 const END: u32 = COPIED + 4 * COPY as u32;
 /// Words that say of what a copy is.
 const COPY: usize = 4;
@@ -42,21 +42,21 @@ pub const CHUNKS: u32 = 4;
 /// Bytes of a chunk: 64 × 64 two-byte elements.
 pub const CHUNK_BYTES: u32 = STAGING_BYTES / CHUNKS;
 
-const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::SEED);
-const _: () = assert!(PROFILE <= crate::abi::DRAWN && crate::abi::DRAWN + crate::abi::THREADS / 8 <= TOTALS);
+const _: () = assert!(TOTALS.is_multiple_of(4) && TOTALS + 2 * WARPS * 4 <= crate::abi::DELAY_SEED);
+const _: () = assert!(PROFILE <= crate::abi::DELAY_COUNTS && crate::abi::DELAY_COUNTS + crate::abi::THREADS / 8 <= TOTALS);
 const _: () = assert!(SLOTS * WAITS * 8 <= MAX_SCHEDULERS && TAILS.is_multiple_of(8) && COUNTERS.is_multiple_of(8));
 
-/// Of [`Arena::said`]: the warp has begun with the task.
+/// Of [`SharedMemory::said`]: the warp has begun with the task.
 pub const RUNNING: u32 = 1 << 30;
-/// Of [`Arena::said`]: it waits for the task's inputs, and reports itself if they do not come.
+/// Of [`SharedMemory::said`]: it waits for the task's inputs, and reports itself if they do not come.
 pub const WAITING: u32 = 1 << 31;
 /// A word per consumer warp where a slot has its waits.
 const _: () = assert!(WAITS * 8 >= WARPS * 4);
-/// [`Arena::halt`]: consumers open no gate any more. See [`super::gate`].
+/// [`SharedMemory::halt`]: consumers open no gate any more. See [`super::gate`].
 pub const CLOSE: u32 = 1;
-/// [`Arena::halt`]: no task is published any more.
+/// [`SharedMemory::halt`]: no task is published any more.
 pub const STOP: u32 = 2;
-/// [`Arena::halt`]: no wait of this CTA waits any more.
+/// [`SharedMemory::halt`]: no wait of this CTA waits any more.
 pub const FALL_THROUGH: u32 = 3;
 
 /// Arrivals that a warp makes at once. One, behind the warp's barrier; but NVIDIA's racecheck follows an arrival only to what the
@@ -83,9 +83,9 @@ pub unsafe fn arrive(at: u32, lane: u32) {
 
 /// Addresses in shared memory.
 #[derive(Clone, Copy)]
-pub struct Arena(pub u32);
+pub struct SharedMemory(pub u32);
 
-impl Arena {
+impl SharedMemory {
     /// See [`special::opaque`].
     #[inline(always)]
     fn base(self) -> u32 {
@@ -156,10 +156,10 @@ impl Arena {
         self.base() + FREE + chunk * 8
     }
 
-    /// A published task in a word, for consumers: see [`super::notice`].
+    /// A published task in a word, for consumers: see [`super::ready_mailbox`].
     #[inline(always)]
-    pub fn notice(self, slot: u32) -> u32 {
-        self.base() + NOTICES + slot * 4
+    pub fn ready_mailbox(self, slot: u32) -> u32 {
+        self.base() + READY_MAILBOXES + slot * 4
     }
     /// What the task in a slot waits for: see [`super::waits`]. Only when no scheduler pushes tasks, who come ready: the messages to
     /// schedulers have the same place.
@@ -180,7 +180,7 @@ impl Arena {
     }
 
     /// The owners whose chunks of a sum made in parts this CTA adds up, of a task whose first chunks are the `n`-th of both warpgroups: a word per
-    /// pair of buffers, which stays until they are free. See [`crate::split`].
+    /// pair of buffers, which stays until they are free. See [`crate::split_k`].
     #[inline(always)]
     pub fn owners(self, n: u32) -> u32 {
         self.base() + OWNERS + n % (CHUNKS / 2) * 4
@@ -195,26 +195,26 @@ impl Arena {
     /// Where this launch's counters lie; written before the first task is posted.
     #[inline(always)]
     pub fn set_counters(self, counters: *mut u32) {
-        // SAFETY: words of the arena, which nobody reads before a task is posted.
+        // SAFETY: words of shared memory, which nobody reads before a task is posted.
         unsafe {
             memory::store_shared(self.base() + COUNTERS, counters as u64 as u32);
             memory::store_shared(self.base() + COUNTERS + 4, (counters as u64 >> 32) as u32);
         }
     }
 
-    /// See [`Arena::set_counters`].
+    /// See [`SharedMemory::set_counters`].
     #[inline(always)]
     pub fn counters(self) -> *mut u32 {
-        // SAFETY: words of the arena.
+        // SAFETY: words of shared memory.
         let (low, high) = unsafe { (memory::read_shared(self.base() + COUNTERS), memory::read_shared(self.base() + COUNTERS + 4)) };
         (low as u64 | (high as u64) << 32) as *mut u32
     }
 
     /// Which elements of this launch carry flags, and which, `epoch`; written before the first task is posted.
     #[inline(always)]
-    pub fn set_carried(self, carried: u64, words: u64, bytes: u32, epoch: u32) {
-        let at = self.base() + CARRIED;
-        // SAFETY: words of the arena, which nobody reads before a task is posted.
+    pub fn set_in_band(self, carried: u64, words: u64, bytes: u32, epoch: u32) {
+        let at = self.base() + IN_BAND_FLAGS;
+        // SAFETY: words of shared memory, which nobody reads before a task is posted.
         unsafe {
             memory::store_shared2(at, [carried as u32, (carried >> 32) as u32]);
             memory::store_shared2(at + 8, [words as u32, (words >> 32) as u32]);
@@ -229,9 +229,9 @@ impl Arena {
     /// needs.
     #[inline(always)]
     pub fn word(self, at: u64) -> *mut u32 {
-        let place = self.base() + CARRIED;
+        let place = self.base() + IN_BAND_FLAGS;
         let whole = |[low, high]: [u32; 2]| low as u64 | (high as u64) << 32;
-        // SAFETY: words of the arena.
+        // SAFETY: words of shared memory.
         let (away, bytes) = unsafe { (at.wrapping_sub(whole(memory::read_shared2(place))), memory::read_shared(place + 16)) };
         if away >= bytes as u64 {
             return core::ptr::null_mut();
@@ -240,22 +240,22 @@ impl Arena {
         (unsafe { whole(memory::read_shared2(place + 8)) } + 2 * away) as *mut u32
     }
 
-    /// Whether `factor` is what the consumers have a copy of in the staging memory: see [`super::carried`].
+    /// Whether `factor` is what the consumers have a copy of in the staging memory: see [`super::in_band_flags`].
     #[inline(always)]
     pub fn is_copied(self, factor: [u32; COPY]) -> bool {
         let at = self.base() + COPIED;
-        // SAFETY: words of the arena; consumers write them between barriers of theirs.
+        // SAFETY: words of shared memory; consumers write them between barriers of theirs.
         let other = |n: u32, word: u32| unsafe { memory::load_shared(at + n * 4) } ^ word;
         // Word by word: arrays that are compared are in local memory.
         let [a, b, c, d] = factor;
         other(0, a) | other(1, b) | other(2, c) | other(3, d) == 0
     }
 
-    /// See [`Arena::is_copied`]. By one consumer thread, between two of their barriers.
+    /// See [`SharedMemory::is_copied`]. By one consumer thread, between two of their barriers.
     #[inline(always)]
     pub fn set_copied(self, factor: [u32; COPY]) {
         let at = self.base() + COPIED;
-        // SAFETY: words of the arena, which nobody reads between those barriers.
+        // SAFETY: words of shared memory, which nobody reads between those barriers.
         let put = |n: u32, word: u32| unsafe { memory::store_shared(at + n * 4, word) };
         put(0, factor[0]);
         put(1, factor[1]);
@@ -266,7 +266,7 @@ impl Arena {
     /// What is above the bits of this launch's elements ([`crate::abi::epoch`]).
     #[inline(always)]
     pub fn epoch(self) -> u32 {
-        // SAFETY: a word of the arena.
+        // SAFETY: a word of shared memory.
         unsafe { memory::read_shared(self.base() + EPOCH) }
     }
 
@@ -286,18 +286,18 @@ impl Arena {
     /// Stops the CTA: `level` is [`CLOSE`], [`STOP`] or [`FALL_THROUGH`].
     #[inline(always)]
     pub fn halt(self, level: u32) {
-        // SAFETY: a word of the arena, which only grows. Released: who sees it sees what was published before.
+        // SAFETY: a word of shared memory, which only grows. Released: who sees it sees what was published before.
         unsafe { memory::store_release_shared(self.base() + HALT, level) };
     }
 
-    /// See [`Arena::halt`].
+    /// See [`SharedMemory::halt`].
     #[inline(always)]
     pub fn halted(self) -> u32 {
-        // SAFETY: a word of the arena.
+        // SAFETY: a word of shared memory.
         unsafe { memory::load_acquire_shared(self.base() + HALT) }
     }
 
-    /// Waits for the phase of parity `parity` of a barrier of this arena; false if it was let through without it.
+    /// Waits for the phase of parity `parity` of a barrier of this shared memory; false if it was let through without it.
     ///
     /// # Safety
     /// `at` is such a barrier.
@@ -316,7 +316,7 @@ impl Arena {
     /// the CTA has arrived before.
     ///
     /// # Safety
-    /// As [`Arena::wait`].
+    /// As [`SharedMemory::wait`].
     #[inline(always)]
     pub unsafe fn wait_unless_stopped(self, at: u32, parity: u32) -> bool {
         // SAFETY: passed on from the caller.
@@ -335,10 +335,10 @@ impl Arena {
     /// thread initialises one, and makes a loop over threads (docs/internals/dispatch.md).
     ///
     /// # Safety
-    /// Called by those threads before any other uses the arena.
+    /// Called by those threads before any other uses shared memory.
     #[inline(always)]
     pub unsafe fn init(self, thread: u32, threads: u32) {
-        // SAFETY: the addresses are inside the arena; the caller promises that nobody uses them yet.
+        // SAFETY: the addresses are inside shared memory; the caller promises that nobody uses them yet.
         unsafe {
             if thread == 0 {
                 let mut i = 0;

@@ -9,7 +9,7 @@
 //! memory, without a move: the even words as row `g`, the odd ones as row `g + 8`. So the even words of `x` give the first eight rows of one
 //! product, the odd ones the last eight of another, and the halves between are of no use. Tensor cores have the time.
 
-use super::stream;
+use super::row_stages;
 use crate::element::{Factor, HalfElement};
 use crate::ptx::{matrix, memory};
 use crate::tile::Tile;
@@ -26,14 +26,14 @@ pub struct Columns([[Eight; GROUPS as usize]; 2]);
 
 /// This warp's part of the sums: of each block of 8 rows of `w`, or of every other group of columns if there is one only; of both blocks of 8 rows
 /// of `x`; of even words, and of odd ones.
-pub struct Dots<const I: usize, const J: usize>([[[[f32; 4]; 2]; 2]; 4]);
+pub struct MmaSync<const I: usize, const J: usize>([[[[f32; 4]; 2]; 2]; 4]);
 
 /// Groups of 32 columns of a run.
 const GROUPS: u32 = 4;
 
 /// Whether a warp has two runs of groups of a stage of `rows` rows, and not one.
 const fn two_runs(rows: usize) -> bool {
-    let groups = stream::columns(rows) / 32 / PARTS;
+    let groups = row_stages::columns(rows) / 32 / PARTS;
     assert!(groups == GROUPS || groups == 2 * GROUPS);
     groups > GROUPS
 }
@@ -75,13 +75,13 @@ unsafe fn load<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, first: u32, k: 
     [eight(0), eight(1), eight(2), eight(3)]
 }
 
-impl<const I: usize, const J: usize> Dots<I, J> {
+impl<const I: usize, const J: usize> MmaSync<I, J> {
     /// All zero.
     #[inline(always)]
     pub fn new() -> Self {
         const { assert!((I == 8 || I == 16) && (J == 8 || J == 16 || J == 32)) };
         // SAFETY: all bits zero is 0.0.
-        Dots(unsafe { core::mem::zeroed() })
+        MmaSync(unsafe { core::mem::zeroed() })
     }
 
     /// Adds the products of a stage that begins with column `k` of `w` and lies at `stage`.
@@ -93,7 +93,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
         let left = w.1 as i32 - k as i32;
         // SAFETY: (of all) passed on from the caller.
         unsafe {
-            if left < stream::columns(J) as i32 {
+            if left < row_stages::columns(J) as i32 {
                 self.runs::<true, E>(now, x, k, left, stage, thread);
             } else {
                 self.runs::<false, E>(now, x, k, left, stage, thread);
@@ -101,7 +101,7 @@ impl<const I: usize, const J: usize> Dots<I, J> {
         }
     }
 
-    /// See [`Dots::add`]; `left` columns are left from the stage's first one on.
+    /// See [`MmaSync::add`]; `left` columns are left from the stage's first one on.
     #[inline(always)]
     unsafe fn runs<const TAIL: bool, E: HalfElement>(
         &mut self,
@@ -135,12 +135,12 @@ impl<const I: usize, const J: usize> Dots<I, J> {
         stage: u32,
         thread: u32,
     ) {
-        let from = stage + (thread % 32 / 4 * stream::columns(J) + column(thread, 0)) * 2;
+        let from = stage + (thread % 32 / 4 * row_stages::columns(J) + column(thread, 0)) * 2;
         // Rows that were not copied may be any bits: they give results that nobody wants.
         let rows = |group: u32, block: u32| {
             let group = run * GROUPS + group;
             // SAFETY: inside the stage, at a 16-byte boundary.
-            let words = unsafe { memory::load_shared4(from + (block * 8 * stream::columns(J) + column(0, group)) * 2) };
+            let words = unsafe { memory::load_shared4(from + (block * 8 * row_stages::columns(J) + column(0, group)) * 2) };
             // Columns that were not copied may be any bits, also NaN.
             if TAIL && left <= column(thread, group) as i32 { [0; 4] } else { words }
         };

@@ -3,12 +3,12 @@
 //! Whoever writes such an element stores it in a word with the launch's number above it, which is never split: who sees the number sees the
 //! element. So no fence is between the two, and nothing else is known by it (the protocol LL of NCCL, in words of half the size).
 
-use super::arena::{Arena, FALL_THROUGH};
-use super::cores::ELEMENTWISE;
-use super::normed;
-use crate::abi::{CONSUMERS, NO_MAP, View, carried_stride};
+use super::rmsnorm_prologue;
+use super::shared_memory::{FALL_THROUGH, SharedMemory};
+use super::wgmma_accumulator::ELEMENTWISE;
+use crate::abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 use crate::element::HalfElement;
-use crate::hardware::{barrier, local, memory, special, warp};
+use crate::hardware::{barrier, gpu_scope, memory, special, warp};
 use crate::task::Task;
 use crate::tile::Tile;
 
@@ -43,8 +43,8 @@ impl Eight {
         let [low, high] = &mut self.words;
         // SAFETY: eight words of the factor at a 32-byte boundary, as the plan promises.
         unsafe {
-            local::poll4_if(self.missing != 0, self.from, low);
-            local::poll4_if(self.missing != 0, self.from.wrapping_add(4), high);
+            gpu_scope::poll4_if(self.missing != 0, self.from, low);
+            gpu_scope::poll4_if(self.missing != 0, self.from.wrapping_add(4), high);
         }
     }
 
@@ -80,10 +80,10 @@ pub fn factor<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, task: Task, stag
 /// # Safety
 /// As of [`receive`].
 #[inline(always)]
-pub unsafe fn poll<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0>, to: u32, thread: u32) {
+pub unsafe fn poll<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E, I, 0>, to: u32, thread: u32) {
     let (rows, cols) = (x.rows(), x.cols());
-    let stride = carried_stride(rows, cols);
-    let (across, words, epoch) = (cols / 8, arena.word(x.pointer(0, 0) as u64), arena.epoch());
+    let stride = in_band_stride(rows, cols);
+    let (across, words, epoch) = (cols / 8, smem.word(x.pointer(0, 0) as u64), smem.epoch());
     let all = rows * across;
     let first = thread / (CONSUMERS / ELEMENTWISE);
     let eight = |n: u32| Eight::of(x, words, n, across, (to, stride));
@@ -97,7 +97,7 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0
             a.note(epoch);
             let found = warp::all(a.missing == 0);
             special::polled(found);
-            if found || warp::any(arena.halted() >= FALL_THROUGH) {
+            if found || warp::any(smem.halted() >= FALL_THROUGH) {
                 break;
             }
         }
@@ -122,7 +122,7 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0
             d.note(epoch);
             let found = warp::all(a.missing | b.missing | c.missing | d.missing == 0);
             special::polled(found);
-            if found || warp::any(arena.halted() >= FALL_THROUGH) {
+            if found || warp::any(smem.halted() >= FALL_THROUGH) {
                 break;
             }
         }
@@ -146,40 +146,40 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0
 /// been. Nobody writes the weights of the task's norm, which are of a live tensor and as many as `x` has columns.
 #[inline(always)]
 pub unsafe fn receive<E: HalfElement, const I: usize>(
-    arena: Arena,
+    smem: SharedMemory,
     x: Tile<E, I, 0>,
     task: Task,
     staged: u32,
     thread: u32,
 ) -> Tile<E, I, 0> {
     let (rows, cols) = (x.rows(), x.cols());
-    let to = arena.chunk(0);
+    let to = smem.chunk(0);
     // Of the slot, nothing is kept in registers while `x` is polled for.
-    if !warp::all(arena.is_copied(factor(x, task, staged))) {
+    if !warp::all(smem.is_copied(factor(x, task, staged))) {
         if let Some(norm) = task.norm::<E>() {
             // SAFETY: passed on from the caller; nobody uses what the rows' copy and what is behind it lie in.
-            unsafe { normed::fetch(norm, to, rows, cols, thread) };
+            unsafe { rmsnorm_prologue::fetch(norm, to, rows, cols, thread) };
         }
         // SAFETY: passed on from the caller.
-        unsafe { poll(arena, x, to, thread) };
+        unsafe { poll(smem, x, to, thread) };
         memory::fetched();
         barrier::sync_consumers();
         if thread == 0 {
-            arena.set_copied(factor(x, task, staged));
+            smem.set_copied(factor(x, task, staged));
         }
         if task.norm::<E>().is_some() {
             // SAFETY: all consumers come here, who have received `x` together.
-            unsafe { normed::make::<E>(task, to, rows, cols) };
+            unsafe { rmsnorm_prologue::make::<E>(task, to, rows, cols) };
         }
     }
-    copy(arena, x)
+    copy(smem, x)
 }
 
 /// Where consumers keep `x` when they have received it.
 #[inline(always)]
-pub fn copy<E: HalfElement, const I: usize>(arena: Arena, x: Tile<E, I, 0>) -> Tile<E, I, 0> {
+pub fn copy<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E, I, 0>) -> Tile<E, I, 0> {
     let (rows, cols) = (x.rows(), x.cols());
-    let (stride, to) = (carried_stride(rows, cols), arena.chunk(0));
+    let (stride, to) = (in_band_stride(rows, cols), smem.chunk(0));
     let view = View { base: special::generic(to), rows, cols, row_stride: stride, col_stride: 1, plane_stride: 0, map: NO_MAP };
     Tile::new(view, 0, 0, 0)
 }

@@ -2,17 +2,17 @@
 
 use core::mem::offset_of;
 
-use crate::abi::{BlackBox, CARRIED, Descriptor, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, RUN, SLOTS, Wait};
+use crate::abi::{BlackBox, Descriptor, IN_BAND_FLAGS, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, WARP_TASK_BATCH, Wait};
 use crate::hardware::{mbarrier, memory, special, warp};
 use crate::protocol::{Look, Machine, Patience, Run};
-use crate::role::arena::{self, Arena, FALL_THROUGH, RUNNING, STOP, WAITING, WARPS, place};
 use crate::role::gate;
+use crate::role::shared_memory::{self, FALL_THROUGH, RUNNING, STOP, SharedMemory, WAITING, WARPS, place};
 use crate::task::{Slot, Task};
 
 /// The task in a slot.
 #[inline(always)]
-pub fn slot(arena: Arena, slot: u32) -> *const Slot {
-    special::generic(arena.slot(slot)) as *const Slot
+pub fn slot(smem: SharedMemory, slot: u32) -> *const Slot {
+    special::generic(smem.slot(slot)) as *const Slot
 }
 
 /// Byte of a slot: [`Descriptor::flags`], and [`Descriptor::after`] above them.
@@ -27,11 +27,11 @@ const _: () = assert!(offset_of!(Descriptor, after) == offset_of!(Descriptor, fl
 /// # Safety
 /// The launch is live, and the slot holds a published task.
 #[inline(always)]
-pub unsafe fn task(arena: Arena, launch: *const Launch, at: u32) -> Task {
+pub unsafe fn task(smem: SharedMemory, launch: *const Launch, at: u32) -> Task {
     #[cfg(target_arch = "nvptx64")]
-    let place = arena.slot(at);
+    let place = smem.slot(at);
     #[cfg(not(target_arch = "nvptx64"))]
-    let place = slot(arena, at);
+    let place = slot(smem, at);
     // SAFETY: passed on from the caller.
     unsafe { Task::new(place, launch) }
 }
@@ -42,7 +42,7 @@ const GRACE: u64 = 2_000_000;
 /// Waits until the first `published` tasks have left their slots, so that nothing of this CTA outlives it: on a hang, past the
 /// deadline, or after an abort past a grace, lets every wait of the CTA through. The whole warp that publishes tasks calls.
 #[inline(always)]
-pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32) {
+pub unsafe fn supervise<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, published: u32) {
     let mut n = published.saturating_sub(SLOTS);
     while n < published {
         let (at, parity) = place(n);
@@ -51,18 +51,18 @@ pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published
         // SAFETY: initialised barriers, a live launch.
         unsafe {
             // Not `try_wait`: the deadline counts polls, and that one may sleep for long.
-            while !warp.all(mbarrier::test(arena.vacant(at), parity)) {
-                stall.look(warp, arena, &mut patience);
+            while !warp.all(mbarrier::test(smem.vacant(at), parity)) {
+                stall.look(warp, smem, &mut patience);
                 match patience.look(warp, run) {
                     Look::Again => {}
-                    Look::Late => stuck(warp, arena, run, &patience, at),
+                    Look::Late => stuck(warp, smem, run, &patience, at),
                     Look::Abort => {
                         let now = warp.now();
                         if aborted == 0 {
                             aborted = now;
                         }
                         if !warp.all(now - aborted < GRACE) {
-                            arena.halt(FALL_THROUGH);
+                            smem.halt(FALL_THROUGH);
                             return;
                         }
                     }
@@ -73,11 +73,11 @@ pub unsafe fn supervise<M: Machine>(warp: &M, arena: Arena, run: &Run, published
     }
 }
 
-/// What the task in a slot polls for, if it polls: its first wait then has [`CARRIED`].
+/// What the task in a slot polls for, if it polls: its first wait then has [`IN_BAND_FLAGS`].
 #[inline(always)]
-pub unsafe fn polled(arena: Arena, at: u32) -> Wait {
+pub unsafe fn polled(smem: SharedMemory, at: u32) -> Wait {
     // SAFETY: the slot holds a task that was posted.
-    unsafe { (&raw const (*slot(arena, at)).descriptor.wait).cast::<Wait>().read() }
+    unsafe { (&raw const (*slot(smem, at)).descriptor.wait).cast::<Wait>().read() }
 }
 
 /// Whether anything moves in the slots: what is published, and tasks of one warp that begin, of which one publication may be about many.
@@ -96,17 +96,17 @@ impl Stall {
     /// Called at each vain poll, before [`Patience::look`]: who has seen something move has patience anew.
     ///
     /// # Safety
-    /// The CTA's arena; all lanes call together.
+    /// The CTA's shared memory; all lanes call together.
     #[inline(always)]
-    pub unsafe fn look<M: Machine>(&mut self, machine: &M, arena: Arena, patience: &mut Patience) {
+    pub unsafe fn look<M: Machine>(&mut self, machine: &M, smem: SharedMemory, patience: &mut Patience) {
         // Built for racecheck, nobody says how tasks of one warp go on: a deadline there has room for a run of them.
-        if arena::ARRIVALS > 1 || !patience.asks(machine) {
+        if shared_memory::ARRIVALS > 1 || !patience.asks(machine) {
             return;
         }
         let (mut at, mut seen) = (machine.lane(), 0u32);
         while at < SLOTS {
-            // SAFETY: words of the arena.
-            seen = seen.wrapping_mul(SLOTS + 1).wrapping_add(unsafe { memory::load_relaxed_shared(arena.notice(at)) });
+            // SAFETY: words of shared memory.
+            seen = seen.wrapping_mul(SLOTS + 1).wrapping_add(unsafe { memory::load_relaxed_shared(smem.ready_mailbox(at)) });
             at += machine.lanes();
         }
         if !machine.all(seen == self.seen) {
@@ -119,16 +119,16 @@ impl Stall {
 /// Reports that the task in a slot does not end; that it waits, if it polls for what has not come. Of a run, that one of those tasks does not which warps have
 /// begun; what one waits for its warp reports.
 #[inline(always)]
-pub unsafe fn stuck<M: Machine>(machine: &M, arena: Arena, run: &Run, patience: &Patience, at: u32) {
+pub unsafe fn stuck<M: Machine>(machine: &M, smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: a live launch; the slot holds a task that was published.
     unsafe {
         if machine.lane() == 0 {
-            let mut task = (&raw const (*slot(arena, at)).descriptor.task).read();
-            if memory::load_shared(arena.slot(at) + WAYS) as u16 & RUN != 0 {
+            let mut task = (&raw const (*slot(smem, at)).descriptor.task).read();
+            if memory::load_shared(smem.slot(at) + WAYS) as u16 & WARP_TASK_BATCH != 0 {
                 let (mut begun, mut waits) = (None, false);
                 let mut consumer = 0;
                 while consumer < WARPS {
-                    let said = memory::load_relaxed_shared(arena.said(at, consumer));
+                    let said = memory::load_relaxed_shared(smem.said(at, consumer));
                     match said & (RUNNING | WAITING) {
                         RUNNING => begun = Some(said & !RUNNING),
                         WAITING => waits = true,
@@ -141,11 +141,11 @@ pub unsafe fn stuck<M: Machine>(machine: &M, arena: Arena, run: &Run, patience: 
                 }
                 task = begun.unwrap_or(task);
             }
-            let Wait { counter, need } = polled(arena, at);
+            let Wait { counter, need } = polled(smem, at);
             let mut report = BlackBox { report: REPORT_STUCK, task, ..BlackBox::EMPTY };
-            if need & CARRIED != 0 {
+            if need & IN_BAND_FLAGS != 0 {
                 // Adds nothing. Not a poll, behind which there would be something to acquire.
-                let (need, seen) = (need & !CARRIED, machine.claim(run.counters.add(counter as usize), 0));
+                let (need, seen) = (need & !IN_BAND_FLAGS, machine.claim(run.counters.add(counter as usize), 0));
                 if seen < need {
                     report = BlackBox { report: REPORT_DEADLINE, counter, expected: need, seen, ..report };
                 }
@@ -157,19 +157,19 @@ pub unsafe fn stuck<M: Machine>(machine: &M, arena: Arena, run: &Run, patience: 
 
 /// Publishes no further task after the first `published`, but those that a consumer warp has begun; all these complete.
 #[inline(always)]
-pub unsafe fn stop<M: Machine>(warp: &M, arena: Arena, run: &Run, published: u32) {
+pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, published: u32) {
     // SAFETY: passed on from the caller; a task that a warp has begun is in its slot.
     unsafe {
-        let begun = gate::close(arena, published);
+        let begun = gate::close(smem, published);
         let mut n = published;
         while n < begun {
-            gate::confirm(warp, arena, n);
-            arena::arrive(arena.ready(place(n).0), warp.lane());
+            gate::confirm(warp, smem, n);
+            shared_memory::arrive(smem.ready(place(n).0), warp.lane());
             n += 1;
         }
         warp.converge();
-        arena.halt(STOP);
-        supervise(warp, arena, run, begun);
+        smem.halt(STOP);
+        supervise(warp, smem, run, begun);
     }
 }
 

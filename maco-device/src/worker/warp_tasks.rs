@@ -1,16 +1,16 @@
 //! Tasks of one warp: which of those in a slot are whose, and how a warp goes through its own.
 //!
-//! Tasks of one call that follow one another in a static list are one entry of it, a run ([`Descriptor::run`]), so that a worker has many more of them in flight
+//! Tasks of one call that follow one another in a static list are one entry of it, a run ([`Descriptor::batch`]), so that a worker has many more of them in flight
 //! than it has slots, and the service warps have work once for all of them. A run is published as soon as it is posted, and the slot is given back when all
 //! consumer warps have gone through it; between two of its tasks no warp meets another. What workers claim and schedulers push is in a slot alone: it has been
 //! waited for when it is published, unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
 
-use super::flight::WAYS;
-use crate::abi::{Descriptor, LOST_ARRIVE, Launch, RUN};
+use super::watchdog::WAYS;
+use crate::abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 use crate::hardware::{memory, warp};
-use crate::profile::alone::Alone;
-use crate::role::arena::{self, Arena, RUNNING, WARPS, place};
-use crate::role::notice;
+use crate::profile::warp_task::WarpTaskTimer;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{self, RUNNING, SharedMemory, WARPS, place};
 
 /// Byte of a slot: of a run, its first descriptor and how many there are.
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32;
@@ -39,11 +39,11 @@ impl Own {
     /// # Safety
     /// The slot holds tasks of one warp.
     #[inline(always)]
-    unsafe fn of(arena: Arena, n: u32) -> Own {
-        let slot = arena.slot(place(n).0);
+    unsafe fn of(smem: SharedMemory, n: u32) -> Own {
+        let slot = smem.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
-            if memory::read_shared(slot + WAYS) as u16 & RUN == 0 {
+            if memory::read_shared(slot + WAYS) as u16 & WARP_TASK_BATCH == 0 {
                 return Own { first: NONE, tasks: 1 };
             }
             Own { first: memory::read_shared(slot + COORD), tasks: memory::read_shared(slot + COORD + 4) }
@@ -51,35 +51,35 @@ impl Own {
     }
 }
 
-/// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::flight::stuck`] and [`super::flight::Stall`].
+/// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::watchdog::stuck`] and [`super::watchdog::Stall`].
 #[inline(always)]
-unsafe fn say(arena: Arena, n: u32, task: u32, run: bool) {
+unsafe fn say(smem: SharedMemory, n: u32, task: u32, run: bool) {
     if warp::lane_again() == 0 {
-        // SAFETY: words of the arena; where a run has waits this warp alone writes its own.
+        // SAFETY: words of shared memory; where a run has waits this warp alone writes its own.
         unsafe {
             if run {
-                memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), task | RUNNING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), task | RUNNING);
             }
-            notice::progress(arena, n, task);
+            ready_mailbox::progress(smem, n, task);
         }
     }
 }
 
 /// The warp runs no task of the slot of task `n` any more.
 #[inline(always)]
-unsafe fn end(arena: Arena, n: u32, run: bool) {
+unsafe fn end(smem: SharedMemory, n: u32, run: bool) {
     if run && warp::lane_again() == 0 {
         // SAFETY: as in [`say`].
-        unsafe { memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), 0) };
+        unsafe { memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), 0) };
     }
 }
 
 /// The warp has gone through the slot of task `n`.
 #[inline(always)]
-unsafe fn leave(arena: Arena, n: u32) {
+unsafe fn leave(smem: SharedMemory, n: u32) {
     warp::sync();
     // SAFETY: an initialised barrier; a converged consumer warp, once for each slot.
-    unsafe { arena::arrive(arena.done(place(n).0), warp::lane_again()) };
+    unsafe { shared_memory::arrive(smem.done(place(n).0), warp::lane_again()) };
 }
 
 #[cfg(target_arch = "nvptx64")]
@@ -90,26 +90,26 @@ mod device {
     use core::marker::PhantomData;
 
     use super::*;
-    use crate::abi::EARLY;
+    use crate::abi::EARLY_START;
     use crate::ptx::special;
-    use crate::role::narrow::{Narrow, Words};
+    use crate::role::warp_task::{WarpTask, Words};
     use crate::task::{Callable, Filter, Task, dispatch};
 
     /// The tasks of `C` in `F` that one warp runs.
-    struct Narrowed<C, F>(PhantomData<(C, F)>);
+    struct OnlyWarpTasks<C, F>(PhantomData<(C, F)>);
 
-    impl<C: Callable, F: Filter> Filter for Narrowed<C, F> {
-        const MASK: u128 = C::NARROW & F::MASK;
+    impl<C: Callable, F: Filter> Filter for OnlyWarpTasks<C, F> {
+        const MASK: u128 = C::WARP_TASKS & F::MASK;
     }
 
     /// See [`super::super::roles::Warps::run_by_warps`].
     #[inline(always)]
-    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut alone: Alone) -> u32 {
-        let arena = Arena(special::shared_base());
-        let slot = arena.slot(place(n).0);
+    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut timer: WarpTaskTimer) -> u32 {
+        let smem = SharedMemory(special::shared_base());
+        let slot = smem.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
-            let own = Own::of(arena, n);
+            let own = Own::of(smem, n);
             let op = memory::read_shared(slot) & 0xffff;
             let mut k = warp::consumer().wrapping_sub(n) % WARPS;
             // Of a run.
@@ -123,10 +123,10 @@ mod device {
                 k += WARPS;
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
-                let mut role = Narrow::new(launch, slot, index, task, own.is_run(), seen, alone);
-                say(arena, n, role.task(), own.is_run());
-                if role.has(EARLY) || role.pass() {
-                    dispatch::<C, Narrow, Narrowed<C, F>>(&mut role, Task::new(slot, launch), op);
+                let mut role = WarpTask::new(launch, slot, index, task, own.is_run(), seen, timer);
+                say(smem, n, role.task(), own.is_run());
+                if role.has(EARLY_START) || role.pass() {
+                    dispatch::<C, WarpTask, OnlyWarpTasks<C, F>>(&mut role, Task::new(slot, launch), op);
                 }
                 let ran = role.ran();
                 if own.is_run() {
@@ -138,7 +138,7 @@ mod device {
                 } else {
                     role.hand_over();
                 }
-                alone = ran.note(arena, role.task());
+                timer = ran.note(smem, role.task());
                 // What is in a slot alone and has not begun does not end: nobody is told.
                 if role.has(LOST_ARRIVE) || !own.is_run() && role.stopped() {
                     whole = false;
@@ -146,8 +146,8 @@ mod device {
                 }
             }
             if whole {
-                end(arena, n, own.is_run());
-                leave(arena, n);
+                end(smem, n, own.is_run());
+                leave(smem, n);
             }
             n + 1
         }
@@ -161,22 +161,22 @@ mod device {
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) unsafe fn run<M: crate::protocol::Machine>(
     machine: &M,
-    arena: Arena,
+    smem: SharedMemory,
     launch: *const Launch,
     n: u32,
-    mut alone: Alone,
+    mut timer: WarpTaskTimer,
     mut body: impl FnMut(crate::task::Task, u32),
 ) -> u32 {
     use crate::abi::{OPERANDS, READ_BY_TMA, View};
     use crate::hardware::{fence, special};
     use crate::protocol::{self, Outcome, Run};
-    use crate::role::arena::WAITING;
+    use crate::role::shared_memory::WAITING;
     use crate::task::{Slot, Task};
 
     // SAFETY: passed on from the caller.
     unsafe {
-        let own = Own::of(arena, n);
-        let slot = special::generic(arena.slot(place(n).0)) as *const Slot;
+        let own = Own::of(smem, n);
+        let slot = special::generic(smem.slot(place(n).0)) as *const Slot;
         let counters = Run::new(machine, &*launch, special::block());
         let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS;
         for k in (0..own.tasks).filter(|&k| is_own(k)) {
@@ -186,30 +186,30 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 false => (&raw const (*slot).descriptor).read(),
             };
             if own.is_run() {
-                memory::store_relaxed_shared(arena.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
                 // Not a body that computes: the clock by which a wait is too long goes on.
                 if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr())) == Outcome::Abort {
                     break;
                 }
-                alone.waited();
+                timer.waited();
             }
-            say(arena, n, descriptor.task, own.is_run());
+            say(smem, n, descriptor.task, own.is_run());
             let task = Slot { descriptor, views };
             body(Task::new(&task, launch), descriptor.op.into());
-            let ran = alone.ran();
+            let ran = timer.ran();
             if descriptor.flags & READ_BY_TMA != 0 {
                 fence::proxy_async_global();
             }
             if own.is_run() {
                 protocol::signal(machine, &counters, &descriptor);
             }
-            alone = ran.note(arena, descriptor.task);
+            timer = ran.note(smem, descriptor.task);
             if descriptor.flags & LOST_ARRIVE != 0 {
                 return n + 1;
             }
         }
-        end(arena, n, own.is_run());
-        leave(arena, n);
+        end(smem, n, own.is_run());
+        leave(smem, n);
     }
     n + 1
 }

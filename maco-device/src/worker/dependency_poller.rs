@@ -2,15 +2,15 @@
 
 use core::mem::offset_of;
 
-use super::flight::Stall;
+use super::watchdog::Stall;
 use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
-use crate::abi::{CARRIED, Descriptor, Launch, NO_COUNTER, OP_END, SLOTS, Share, Wait};
+use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 use crate::machine::{Lane, Warp};
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
-use crate::role::arena::{ARRIVALS, Arena};
-use crate::role::notice;
+use crate::role::ready_mailbox;
+use crate::role::shared_memory::{ARRIVALS, SharedMemory};
 use crate::role::waits::{LONG, WAITS};
 
 /// Lanes that look after one slot: one per wait.
@@ -34,30 +34,30 @@ struct Own {
     /// It has arrived, or there is none.
     arrived: bool,
     /// What announces the task.
-    notice: u32,
+    message: u32,
 }
 
 impl Own {
     /// If `leads`, the task of this lane's slot may run.
     #[inline(always)]
-    unsafe fn publish(&mut self, arena: Arena, leads: bool, lane: u32) {
+    unsafe fn publish(&mut self, smem: SharedMemory, leads: bool, lane: u32) {
         if ARRIVALS > 1 {
             let leading = warp::ballot(leads);
             let mut at = 0;
             while at < SLOTS {
                 if leading >> (at * LANES) & 1 != 0 {
                     // SAFETY: as below.
-                    unsafe { mbarrier::arrive(arena.ready(at)) };
+                    unsafe { mbarrier::arrive(smem.ready(at)) };
                 }
                 at += 1;
             }
         } else if leads && lane.is_multiple_of(LANES) {
             // SAFETY: an initialised barrier, to which this warp alone arrives.
-            unsafe { mbarrier::arrive(arena.ready(lane / LANES)) };
+            unsafe { mbarrier::arrive(smem.ready(lane / LANES)) };
         }
         if leads && lane.is_multiple_of(LANES) {
             // SAFETY: the slot holds the task, whose counters have been acquired.
-            unsafe { notice::give(arena, self.n, self.notice) };
+            unsafe { ready_mailbox::give(smem, self.n, self.message) };
         }
         if leads {
             *self = Own { n: self.n + SLOTS, held: false, arrived: true, ..*self };
@@ -66,7 +66,7 @@ impl Own {
 }
 
 #[inline(always)]
-pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
     let lane = special::thread() % 32;
     // SAFETY: the controller warp of a live launch.
     unsafe {
@@ -77,7 +77,7 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         }
         let run = Run::new(&Warp, &*launch, worker);
         if !admitted(&run) {
-            stop(arena, &run, 0);
+            stop(smem, &run, 0);
             return;
         }
         // Tasks before `n` are published.
@@ -86,25 +86,25 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
         // First lanes of slots whose tasks are long.
         let mut longs = 0;
         let (at, sub) = (lane / LANES, lane % LANES);
-        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, notice: 0 };
+        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, message: 0 };
         let mut seen = 0;
         let (mut patience, mut stall) = (Patience::new(), Stall::new());
         loop {
             // Under way while posted tasks are read.
             let looks = !own.arrived && own.wait.counter != NO_COUNTER;
             let arrivals = if looks { run.arrivals(&Lane, own.wait.counter) } else { 0 };
-            let posted = !own.held && mbarrier::test(arena.posted(at), place(own.n).1);
+            let posted = !own.held && mbarrier::test(smem.posted(at), place(own.n).1);
             let news = warp::ballot(posted);
             if news != 0 {
                 let (mut long, mut ends) = (false, false);
                 if posted {
-                    let head = memory::read_shared2(arena.slot(at));
-                    let [counter, need] = memory::read_shared2(arena.waits(at) + sub * 8);
+                    let head = memory::read_shared2(smem.slot(at));
+                    let [counter, need] = memory::read_shared2(smem.waits(at) + sub * 8);
                     (long, ends) = (counter == LONG, head[0] as u16 == OP_END);
                     // Of a long one nothing is looked at here, and it does not arrive.
                     let counter = if long { NO_COUNTER } else { counter };
                     let arrived = !long && counter == NO_COUNTER;
-                    own = Own { held: true, wait: Wait { counter, need }, arrived, notice: notice::of(own.n, head), ..own };
+                    own = Own { held: true, wait: Wait { counter, need }, arrived, message: ready_mailbox::of(own.n, head), ..own };
                 }
                 longs = longs & !news | warp::ballot(long);
                 let ends = warp::ballot(ends);
@@ -128,11 +128,11 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
             let ready = (!(whole.rotate_right(first) | !LEADERS)).trailing_zeros() / LANES;
             // A slot of the leading ones: its distance from the first.
             let leads = (at + SLOTS - n % SLOTS) % SLOTS < ready;
-            own.publish(arena, leads, lane);
+            own.publish(smem, leads, lane);
             n += ready;
             if n > end {
                 // Nothing is posted behind the end.
-                supervise(arena, &run, end);
+                supervise(smem, &run, end);
                 return;
             }
             if ready > 0 || news != 0 {
@@ -143,29 +143,29 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
                 // More waits than its slot has lanes: this task alone, whatever the looks above have seen. Between two barriers that are
                 // complete: by them the lint tells its acquires from the one above.
                 let (at_head, parity) = place(n);
-                arena.wait(arena.posted(at_head), parity);
-                let task = slot(arena, at_head);
+                smem.wait(smem.posted(at_head), parity);
+                let task = slot(smem, at_head);
                 if protocol::wait(&Warp, &run, &raw const (*task).descriptor, (&raw const (*task).views).cast()) == Outcome::Abort {
-                    stop(arena, &run, n);
+                    stop(smem, &run, n);
                     return;
                 }
-                own.publish(arena, at == at_head, lane);
-                arena.wait(arena.ready(at_head), parity);
+                own.publish(smem, at == at_head, lane);
+                smem.wait(smem.ready(at_head), parity);
                 n += 1;
                 patience = Patience::new();
                 continue;
             }
-            stall.look(&Warp, arena, &mut patience);
+            stall.look(&Warp, smem, &mut patience);
             match patience.look(&Warp, &run) {
                 Look::Again => {}
                 Look::Abort => {
-                    stop(arena, &run, n);
+                    stop(smem, &run, n);
                     return;
                 }
                 Look::Late => {
                     let waits = warp::ballot(own.held) >> first & 1 != 0;
-                    if !unended(arena, &run, &patience, n, waits) && own.held && own.n == n && !own.arrived {
-                        protocol::late(&Lane, &run, &patience, memory::read_shared(arena.slot(at) + TASK), own.wait, seen);
+                    if !unended(smem, &run, &patience, n, waits) && own.held && own.n == n && !own.arrived {
+                        protocol::late(&Lane, &run, &patience, memory::read_shared(smem.slot(at) + TASK), own.wait, seen);
                     }
                 }
             }
@@ -176,17 +176,17 @@ pub(super) unsafe fn control(arena: Arena, launch: *const Launch) {
 /// Reports the oldest task before `n` that has not left its slot, if there is one. The fetcher waits for it, if task `n` was not posted in
 /// time; if that `waits`, only one that polls is to blame: what polls is before what waits. Whether there is one.
 #[inline(always)]
-unsafe fn unended(arena: Arena, run: &Run, patience: &Patience, n: u32, waits: bool) -> bool {
+unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, waits: bool) -> bool {
     // Fewer than all slots may be in use: tickets are claimed late.
     let mut m = n.saturating_sub(SLOTS);
     while m < n {
         let (at, parity) = place(m);
         // SAFETY: an initialised barrier, a live launch; the slot holds the task.
         unsafe {
-            if !Warp.all(mbarrier::test(arena.vacant(at), parity)) {
-                let blamed = !waits || polled(arena, at).need & CARRIED != 0;
+            if !Warp.all(mbarrier::test(smem.vacant(at), parity)) {
+                let blamed = !waits || polled(smem, at).need & IN_BAND_FLAGS != 0;
                 if blamed {
-                    stuck(arena, run, patience, at);
+                    stuck(smem, run, patience, at);
                 }
                 return blamed;
             }
@@ -204,11 +204,11 @@ unsafe fn spare(launch: &Launch, number: u32) {
     }
     // SAFETY: a live launch; one warp copies and reads.
     unsafe {
-        let share = (launch.shares as *const Share).add(number as usize).read();
-        let words = Layout::new(&share, launch.workers, launch.schedulers, number).words;
-        copy(&share, share.memory, words, special::thread() % 32, 32);
+        let partition = (launch.partitions as *const SchedulerPartition).add(number as usize).read();
+        let words = Layout::new(&partition, launch.workers, launch.schedulers, number).words;
+        copy(&partition, partition.memory, words, special::thread() % 32, 32);
         warp::sync();
         let run = Run::new(&Warp, launch, number);
-        protocol::schedule(&Warp, launch, &run, number, share.memory as *mut u32, Serving::here());
+        protocol::schedule(&Warp, launch, &run, number, partition.memory as *mut u32, Serving::here());
     }
 }

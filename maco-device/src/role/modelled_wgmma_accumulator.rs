@@ -2,7 +2,7 @@
 //!
 //! Products are made as late as the waits allow, from the swizzled boxes in shared memory. So a stage that is given back too early, a
 //! wrong page and a wrong phase all show in the numbers. Each element is the same sum in the same order as the role
-//! [`super::alone::Alone`] makes, so that results are equal to the last bit.
+//! [`super::cpu_reference::CpuReference`] makes, so that results are equal to the last bit.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::cta::Simt;
 use crate::element::{Factor, MmaElement, pack};
 use crate::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::hardware::{memory, scratch};
-use crate::split::Owned;
+use crate::split_k::OwnedChunks;
 use crate::task::Task;
 use crate::tile::Tile;
 
@@ -62,7 +62,7 @@ pub unsafe fn factor<E: MmaElement>(at: u32) -> f32 {
 }
 
 /// Products that were asked for and not made: groups, and what belongs to the next one.
-pub struct Cores {
+pub struct Wgmma {
     groups: VecDeque<Vec<Product>>,
     open: Vec<Product>,
 }
@@ -117,9 +117,9 @@ impl Product {
     }
 }
 
-impl Cores {
-    pub fn new() -> Cores {
-        Cores { groups: VecDeque::new(), open: Vec::new() }
+impl Wgmma {
+    pub fn new() -> Wgmma {
+        Wgmma { groups: VecDeque::new(), open: Vec::new() }
     }
 
     /// All zero.
@@ -297,7 +297,7 @@ fn own(chunk: *const u32, thread: u32) -> *mut f32 {
 ///
 /// # Safety
 /// `at` is the memory of a partial sum of an `I` × `J` tile.
-pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: Owned, thread: u32) {
+pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: OwnedChunks, thread: u32) {
     for chunk in (0..columns(I, J) / WIDTH).filter(|&chunk| !owned.has(chunk as u32)) {
         // SAFETY: passed on from the caller.
         unsafe { keep_columns(&chunk_of::<I, J>(sum, chunk), at.wrapping_add(2 * COLUMNS * chunk), thread) };
