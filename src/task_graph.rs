@@ -23,7 +23,7 @@ pub struct TaskSet {
     #[doc(hidden)]
     pub entry: &'static str,
     #[doc(hidden)]
-    pub maps: bool,
+    pub fuse_elementwise: bool,
     #[doc(hidden)]
     pub embedded: Embedded,
 }
@@ -269,7 +269,7 @@ impl TaskGraph {
             entry: self.set.entry,
             embedded: self.set.embedded,
             cpu: self.set.cpu,
-            maps: self.set.maps,
+            fuse_elementwise: self.set.fuse_elementwise,
             workers: None,
             schedulers: None,
         };

@@ -19,11 +19,11 @@ const I_J: &[Index] = &[Index::Tile(0), Index::Tile(1)];
 
 static LINEAR: TaskSpec = TaskSpec {
     name: "linear",
-    kind: TaskKind::Staged { splits: false },
+    kind: TaskKind::Gemm { splits_k: false },
     axes: &[Axis { name: "i", tiles: &[64, 128] }, Axis { name: "j", tiles: &[128, 256] }],
     dims: &["M", "N", "K"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[Element::Bf16, Element::F16],
     params: &[
         tensor("x", Access::Read, M_K, &[Index::Tile(0), Index::All]),
@@ -33,11 +33,11 @@ static LINEAR: TaskSpec = TaskSpec {
 };
 static SCALE: TaskSpec = TaskSpec {
     name: "scale",
-    kind: TaskKind::Staged { splits: false },
+    kind: TaskKind::Gemm { splits_k: false },
     axes: &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tiles: &[64] }],
     dims: &["M", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[Element::Bf16],
     params: &[tensor("x", Access::Update, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], I_J)],
 };
@@ -61,7 +61,7 @@ impl Chain {
             operands,
             scalars: vec![],
             tile,
-            then: vec![],
+            fused: vec![],
             priority: 0,
             split: None,
             drain: false,

@@ -87,7 +87,7 @@ pub struct Call {
     /// Forced number of parts that each tile's sum is made in (`.split_k(4)`).
     pub split: Option<u32>,
     /// Names of the fused epilogues (`.then(gelu)`), for display.
-    pub then: Vec<String>,
+    pub fused: Vec<String>,
     /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.
     pub priority: i32,
     /// `.drain()`: only data knows what its tasks cost, so that static lists leave them to whichever worker is free. In a plan also of balanced calls

@@ -3,7 +3,7 @@
 //! What const evaluation has proved is not checked again; what depends on sizes is: exact quotients, views, `where`.
 
 mod coverage;
-mod groups;
+mod grouped_indices;
 
 use std::collections::HashMap;
 
@@ -174,7 +174,7 @@ impl Recording<'_> {
             let (mut operands, mut scalars) = (Vec::new(), Vec::new());
             let tensors = row.task.params.iter().filter(|param| matches!(param, Param::Tensor(_))).count();
             let beside = self.operands[row.first_operand as usize..].iter().skip(tensors);
-            let task = spec::as_called(row.task, row.result, row.then, beside.map(|view| usize::from(view.rank)));
+            let task = spec::call_spec(row.task, row.result, row.fused, beside.map(|view| usize::from(view.rank)));
             for param in task.params {
                 match param {
                     Param::Tensor(_) => {
@@ -197,13 +197,17 @@ impl Recording<'_> {
                 scalars,
                 tile,
                 split: (row.split > 0).then_some(row.split),
-                then: row.then.iter().map(|step| if step.first { format!("first({})", step.name) } else { step.name.to_owned() }).collect(),
+                fused: row
+                    .fused
+                    .iter()
+                    .map(|op| if op.on_operand_a { format!("first({})", op.name) } else { op.name.to_owned() })
+                    .collect(),
                 priority: row.priority,
                 drain: row.drain,
             });
         }
         coverage::check(&graph)?;
-        groups::check(&graph)?;
+        grouped_indices::check(&graph)?;
         Ok(graph)
     }
 

@@ -6,8 +6,8 @@ use std::ptr;
 use maco_graph::ir::{Graph, ScalarSource};
 use maco_graph::plan::{Hazard, Options, Plan, Relation, oracle, plan};
 use maco_graph::spec::{
-    Access, Argument, Axis, CallSite, Code, DimSpec, Element, ElementSpec, Index, Kind, Param, Placement, Recorder, Recording, ScalarType,
-    Step, StepOperand, Storage, TaskKind, TaskSpec, TensorParam, Value, View,
+    Access, Argument, Axis, CallSite, Code, DimSpec, Element, ElementSpec, FusedOp, FusedOperand, Index, Kind, Param, Placement, Recorder,
+    Recording, ScalarType, Storage, TaskKind, TaskSpec, TensorParam, Value, View,
 };
 
 const fn param(name: &'static str, access: Access, dims: &'static [DimSpec], region: &'static [Index], staged: bool) -> Param {
@@ -30,24 +30,24 @@ const fn product(staged: bool) -> [Param; 3] {
     ]
 }
 
-static FEW: TaskSpec = TaskSpec {
+static GEMV: TaskSpec = TaskSpec {
     name: "linear",
-    kind: TaskKind::Streamed { operand: 1, factor: Some(0) },
+    kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
     axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
     dims: &["M", "K", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[Element::Bf16],
     params: &product(false),
 };
 
 static LINEAR: TaskSpec = TaskSpec {
     name: "linear",
-    kind: TaskKind::Staged { splits: true },
+    kind: TaskKind::Gemm { splits_k: true },
     axes: AXES,
     dims: &["M", "K", "N"],
     equal: &[],
-    few: Some(&FEW),
+    gemv: Some(&GEMV),
     elements: &[Element::Bf16],
     params: &product(true),
 };
@@ -57,7 +57,7 @@ static COPY: TaskSpec = TaskSpec {
     name: "copy",
     kind: TaskKind::Direct,
     dims: &["M", "N"],
-    few: None,
+    gemv: None,
     params: &[
         param("x", Access::Read, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[I, J], false),
         param("y", Access::Write, &[DimSpec::Symbol(0), DimSpec::Symbol(1)], &[I, J], false),
@@ -77,17 +77,17 @@ static ROW: TaskSpec = TaskSpec {
     ..COPY
 };
 
-const ADD: Step = Step { name: "add", operand: StepOperand::Tensor(Element::Bf16), first: false };
-const MUL: Step = Step { name: "mul", ..ADD };
-const SUB: Step = Step { name: "sub", ..ADD };
+const ADD: FusedOp = FusedOp { name: "add", operand: FusedOperand::Tensor(Element::Bf16), on_operand_a: false };
+const MUL: FusedOp = FusedOp { name: "mul", ..ADD };
+const SUB: FusedOp = FusedOp { name: "sub", ..ADD };
 
-const SCALE: Step = Step { name: "scale", operand: StepOperand::Scalar, first: false };
-const GELU: Step = Step { name: "gelu", operand: StepOperand::Nothing, first: false };
+const SCALE: FusedOp = FusedOp { name: "scale", operand: FusedOperand::Scalar, on_operand_a: false };
+const GELU: FusedOp = FusedOp { name: "gelu", operand: FusedOperand::Nothing, on_operand_a: false };
 
 type Tables = Storage<64, 16, 2, 8, 32, 8, 16>;
 
 /// A call with what follows it.
-fn call(recorder: &mut Recorder<'_>, task: &'static TaskSpec, tensors: &[View], then: &'static [Step], beside: &[Argument<'_>]) {
+fn call(recorder: &mut Recorder<'_>, task: &'static TaskSpec, tensors: &[View], then: &'static [FusedOp], beside: &[Argument<'_>]) {
     rounding(recorder, task, tensors, None, then, beside);
 }
 
@@ -97,7 +97,7 @@ fn rounding(
     task: &'static TaskSpec,
     tensors: &[View],
     result: Option<Element>,
-    then: &'static [Step],
+    then: &'static [FusedOp],
     beside: &[Argument<'_>],
 ) {
     let arguments: Vec<Argument<'_>> = tensors.iter().map(|&view| Argument::Tensor(view)).collect();
@@ -106,11 +106,11 @@ fn rounding(
         path: 0,
         arguments: 1,
         result,
-        then,
-        first_site: 8,
-        then_site: 8,
-        with: beside,
-        with_site: 9,
+        fused: then,
+        prologue_site: 8,
+        epilogue_site: 8,
+        fused_arguments: beside,
+        fused_site: 9,
         tile: None,
         tile_site: 15,
         split: None,
@@ -176,7 +176,7 @@ fn a_tile_waits_for_the_same_tile_of_its_operands() {
         let beside = [Argument::Tensor(bias), Argument::Tensor(residual)];
         call(recorder, &LINEAR, &[x, w, y], &[ADD, GELU, MUL], &beside);
     }));
-    assert_eq!(plan.graph.calls[2].then, ["add", "gelu", "mul"]);
+    assert_eq!(plan.graph.calls[2].fused, ["add", "gelu", "mul"]);
     // Each of eight tiles waits for one of the matrix, and one of two of the row.
     let (of_matrix, of_row) = (relation(&plan, "h", Hazard::Raw), relation(&plan, "c", Hazard::Raw));
     assert_eq!((of_matrix.consumer, of_matrix.edges, of_row.consumer, of_row.edges), (2, 8, 2, 8));
@@ -216,18 +216,18 @@ fn either_form_has_the_operands() {
             call(recorder, &LINEAR, &[x, w, y], &[ADD, MUL], &[Argument::Tensor(b), Argument::Tensor(r)]);
         })
     };
-    let few = make(4).calls[0].task.few.expect("a form for few rows");
-    let Param::Tensor(row) = few.params[3] else { panic!("a tensor") };
+    let gemv = make(4).calls[0].task.gemv.expect("a form for few rows");
+    let Param::Tensor(row) = gemv.params[3] else { panic!("a tensor") };
     assert_eq!((row.name, row.region, row.dims, row.staged), ("add", &[J] as &[_], &[N] as &[_], false));
-    assert_eq!(few.params.len(), 5);
+    assert_eq!(gemv.params.len(), 5);
     let plan = planned(make(4));
-    assert!(plan.graph.calls[0].task.streamed().is_some() && plan.graph.calls[0].task.factor() == Some(0), "{plan}");
+    assert!(plan.graph.calls[0].task.gemv_operand_b().is_some() && plan.graph.calls[0].task.gemv_operand_a() == Some(0), "{plan}");
     assert_eq!(plan.graph.calls[0].task.params.len(), 5);
 }
 
 #[test]
 fn equal_calls_share_what_is_made_for_them() {
-    let make = |then: &'static [Step], row: bool| {
+    let make = |then: &'static [FusedOp], row: bool| {
         let graph = graph(SIZES, |recorder, [x, w, r, b, y], _| {
             call(recorder, &LINEAR, &[x, w, y], then, &[Argument::Tensor(if row { b } else { r })]);
         });
@@ -247,8 +247,8 @@ const fn rounded(staged: bool) -> [Param; 3] {
     [product(staged)[0], product(staged)[1], Param::Tensor(TensorParam { element: ElementSpec::Result, ..y })]
 }
 
-static ROUNDED_FEW: TaskSpec = TaskSpec { params: &rounded(false), ..FEW };
-static ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), few: Some(&ROUNDED_FEW), ..LINEAR };
+static ROUNDED_GEMV: TaskSpec = TaskSpec { params: &rounded(false), ..GEMV };
+static ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), gemv: Some(&ROUNDED_GEMV), ..LINEAR };
 /// Its form for few rows has results of the factors' element only.
 static HALF_ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), ..LINEAR };
 
@@ -271,13 +271,13 @@ fn a_result_of_another_element_is_the_calls() {
     let plan = make(&ROUNDED, Element::F32, 4);
     let task = plan.graph.calls[0].task;
     assert_eq!(held(task), ElementSpec::Fixed(Element::F32));
-    assert!(task.streamed().is_some(), "the form for few rows can do it: {plan}");
-    assert_eq!(plan.work(0).bytes, Some(2 * (4 * 512 + 2048 * 512 + 2048) + 4 * 4 * 2048));
+    assert!(task.gemv_operand_b().is_some(), "the form for few rows can do it: {plan}");
+    assert_eq!(plan.workload(0).bytes, Some(2 * (4 * 512 + 2048 * 512 + 2048) + 4 * 4 * 2048));
     // What cannot do it is not chosen, however few rows there are.
     let plan = make(&HALF_ROUNDED, Element::F32, 4);
-    assert!(plan.graph.calls[0].task.streamed().is_none(), "{plan}");
+    assert!(plan.graph.calls[0].task.gemv_operand_b().is_none(), "{plan}");
     let plan = make(&HALF_ROUNDED, Element::Bf16, 4);
-    assert!(plan.graph.calls[0].task.streamed().is_some(), "{plan}");
+    assert!(plan.graph.calls[0].task.gemv_operand_b().is_some(), "{plan}");
     assert_eq!(held(make(&ROUNDED, Element::Bf16, 128).graph.calls[0].task), ElementSpec::Result);
 }
 
@@ -309,7 +309,7 @@ fn a_result_is_what_the_call_says() {
 
 #[test]
 fn mistakes_name_the_step() {
-    let told = |then: &'static [Step], beside: &dyn Fn([View; 5]) -> Vec<Argument<'static>>| {
+    let told = |then: &'static [FusedOp], beside: &dyn Fn([View; 5]) -> Vec<Argument<'static>>| {
         let mut told = None;
         recorded(
             |recorder, tensors, _| {
@@ -327,7 +327,7 @@ fn mistakes_name_the_step() {
     assert!(code == Code::Dimension && text.contains("`x` (as `add`) has `K`"), "{text}");
     let (code, text) = told(&[MUL], &|[.., y]| vec![Argument::Tensor(y)]);
     assert!(code == Code::Overlap && text.contains("as `mul`"), "{text}");
-    const FOUR: &[Step] = &[ADD, MUL, ADD, SUB];
+    const FOUR: &[FusedOp] = &[ADD, MUL, ADD, SUB];
     let (code, text) =
         told(FOUR, &|[_, _, r, b, _]| vec![Argument::Tensor(r), Argument::Tensor(b), Argument::Tensor(r), Argument::Tensor(b)]);
     assert!(code == Code::Limit && text.contains("`.then(sub(..))` is one more"), "{text}");

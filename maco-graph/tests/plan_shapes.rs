@@ -325,7 +325,7 @@ fn mlp() -> Plan {
     let (x, u, d) = (build.input("x", &[256, 512]), build.input("up[0]", &[1024, 512]), build.input("\"down\"", &[512, 1024]));
     let (h, y) = (build.temp("h", &[256, 1024]), build.tensor("y", TensorKind::Out, &[256, 512]));
     let call = build.call(&GEMM, &[x, u, h]);
-    (call.then, call.tile) = (vec!["gelu".into()], Some(vec![128, 256]));
+    (call.fused, call.tile) = (vec!["gelu".into()], Some(vec![128, 256]));
     build.call(&GEMM, &[h, d, y]).tile = Some(vec![64, 128]);
     let views = vec![build.slice(y, 1, 0, 256)];
     build.call_on(&SCALE64, views).drain = true;

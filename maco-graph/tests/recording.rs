@@ -22,7 +22,7 @@ static COPY: TaskSpec = TaskSpec {
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[Element::Bf16, Element::F32],
     params: &[tensor("x", Access::Read, false), tensor("y", Access::Write, false)],
 };
@@ -33,7 +33,7 @@ static SCALE: TaskSpec = TaskSpec {
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[Element::Bf16, Element::F32],
     params: &[tensor("x", Access::Update, false), Param::Scalar { name: "by", ty: ScalarType::F32 }],
 };

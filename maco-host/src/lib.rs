@@ -4,7 +4,6 @@
 //! (`maco-graph`). CUDA calls are in `gpu` only.
 
 mod abort;
-mod alone;
 mod arguments;
 mod cpu;
 mod device;
@@ -15,16 +14,16 @@ mod graph_files;
 mod hang;
 mod lower;
 mod options;
-mod parts;
 mod plan;
+mod plan_core;
 pub mod profile;
 mod program;
 mod report;
 mod signature;
+mod single_task;
 mod tensor;
 mod tuning;
 
-pub use alone::on_cpu;
 pub use arguments::{Arguments, ScalarValue};
 pub use device::Device;
 pub use error::Error;
@@ -38,5 +37,6 @@ pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};
 pub use report::Report;
+pub use single_task::on_cpu;
 pub use tensor::{BufferFault, Extent, IntoShape, Shape, Tensor, TensorElement};
 pub use tuning::{Tuned, Tuning};

@@ -23,7 +23,7 @@ pub struct PlanOptions {
     pub(crate) tuning: Option<Tuning>,
     pub(crate) cooperative: bool,
     pub(crate) dependent_launch: bool,
-    pub(crate) carried: bool,
+    pub(crate) in_band_flags: bool,
     pub(crate) look_ahead: bool,
     pub(crate) prologues: bool,
 }
@@ -42,7 +42,7 @@ impl Default for PlanOptions {
             tuning: None,
             cooperative: true,
             dependent_launch: true,
-            carried: true,
+            in_band_flags: true,
             look_ahead: false,
             prologues: true,
         }
@@ -133,8 +133,8 @@ impl PlanOptions {
     /// and wait for no counter: on a GPU with static lists or tickets, and in a pipelined plan. With `false` all wait for counters, to measure
     /// or to test the one beside the other; results have the same bits.
     #[must_use]
-    pub fn carried(mut self, carried: bool) -> PlanOptions {
-        self.carried = carried;
+    pub fn in_band_flags(mut self, in_band_flags: bool) -> PlanOptions {
+        self.in_band_flags = in_band_flags;
         self
     }
 
@@ -148,7 +148,7 @@ impl PlanOptions {
         self
     }
 
-    /// Whether products of few rows may make a norm or a map of their factor themselves, where that comes with flags ([`PlanOptions::carried`]) and
+    /// Whether products of few rows may make a norm or a map of their factor themselves, where that comes with flags ([`PlanOptions::in_band_flags`]) and
     /// nothing else reads that: the call has then no tasks. A map is an element-wise task of one tensor: `gelu`, or any whose body is
     /// `cta.zip(x, y, f)`, but in no program that has tasks of one warp. With `false` every call has its own tasks, to measure or to test the one
     /// beside the other; results have the same bits.

@@ -15,7 +15,7 @@ use crate::gpu::{self, Stream};
 use crate::graph_files;
 use crate::lower::Fault;
 use crate::options::{PlanOptions, deadline_ns};
-use crate::parts::Parts;
+use crate::plan_core::PlanCore;
 use crate::profile::Profile;
 use crate::profile::record::Shape;
 use crate::program::Program;
@@ -26,9 +26,9 @@ use crate::report::Report;
 pub struct Plan(Arc<Inner>);
 
 struct Inner {
-    // Before `parts`: dropping it waits for launches in flight.
+    // Before `core`: dropping it waits for launches in flight.
     executor: Executor,
-    parts: Parts,
+    core: PlanCore,
 }
 
 enum Executor {
@@ -70,30 +70,30 @@ impl Plan {
                 schedule,
                 max_tasks: options.max_tasks,
                 workers,
-                placement: options.placement.clone(),
+                assignment: options.placement.clone(),
                 costs: options.costs.clone(),
                 // On a CPU a sum is split only if somebody says so: results then do not depend on the number of threads.
-                splits: device.is_gpu(),
+                split_k: device.is_gpu(),
                 shapes,
                 // One thread of a CPU that runs whole tasks has nobody to poll with.
-                carried: options.carried && (device.is_gpu() || options.pipelined),
-                prologues: options.prologues,
-                maps: program.maps,
+                in_band_flags: options.in_band_flags && (device.is_gpu() || options.pipelined),
+                fuse_prologues: options.prologues,
+                fuse_elementwise: program.fuse_elementwise,
             },
         )?;
         graph_files::write_if_asked(&planned)?;
-        let parts = Parts::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?;
+        let core = PlanCore::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?;
         let executor = match (device.pool(), device.context()) {
-            (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &parts)?)),
-            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &parts)?)),
+            (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core)?)),
+            (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &core)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),
         };
-        Ok(Plan(Arc::new(Inner { executor, parts })))
+        Ok(Plan(Arc::new(Inner { executor, core })))
     }
 
     /// The plan itself: text by `Display`, Graphviz by `dot()`, and `json()`.
     pub fn graph(&self) -> &graph_plan::Plan {
-        &self.0.parts.plan
+        &self.0.core.plan
     }
 
     /// Number of tasks.
@@ -118,7 +118,7 @@ impl Plan {
 
     /// The device it was planned for.
     pub fn device(&self) -> &Device {
-        &self.0.parts.device
+        &self.0.core.device
     }
 
     /// Runs once and waits.
@@ -129,8 +129,8 @@ impl Plan {
     /// until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail.
     pub fn run<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Report, Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => cpu.run(&self.0.parts, arguments.borrow()),
-            Executor::Gpu(gpu) => gpu.run(&self.0.parts, arguments.borrow()),
+            Executor::Cpu(cpu) => cpu.run(&self.0.core, arguments.borrow()),
+            Executor::Gpu(gpu) => gpu.run(&self.0.core, arguments.borrow()),
         }
     }
 
@@ -145,9 +145,9 @@ impl Plan {
                 if stream.device() != self.device() {
                     return Err(self.wrong_stream(stream));
                 }
-                State::Ended(cpu.run(&self.0.parts, arguments.borrow())?)
+                State::Ended(cpu.run(&self.0.core, arguments.borrow())?)
             }
-            Executor::Gpu(gpu) => State::Queued(gpu.run_on(&self.0.parts, arguments.borrow(), stream)?),
+            Executor::Gpu(gpu) => State::Queued(gpu.run_on(&self.0.core, arguments.borrow(), stream)?),
         };
         Ok(Pending { plan: self.clone(), state })
     }
@@ -159,7 +159,7 @@ impl Plan {
     pub fn bind<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Bound, Error> {
         let arguments = match &self.0.executor {
             Executor::Cpu(_) => return Err(Error::NeedsGpu { what: "binding arguments", device: self.device().to_string().into() }),
-            Executor::Gpu(gpu) => gpu.bind(&self.0.parts, arguments.borrow())?,
+            Executor::Gpu(gpu) => gpu.bind(&self.0.core, arguments.borrow())?,
         };
         Ok(Bound(Arc::new(BoundInner { plan: self.clone(), arguments })))
     }
@@ -171,8 +171,8 @@ impl Plan {
     /// MACO0046, MACO0047 or MACO0066 the first time, MACO0048 after that, MACO0049 when the GPU is lost.
     pub fn check(&self) -> Result<(), Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => cpu.check(&self.0.parts),
-            Executor::Gpu(gpu) => gpu.check(&self.0.parts),
+            Executor::Cpu(cpu) => cpu.check(&self.0.core),
+            Executor::Gpu(gpu) => gpu.check(&self.0.core),
         }
     }
 
@@ -184,10 +184,10 @@ impl Plan {
     pub fn recover(&self) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.recover(&self.0.parts);
+                cpu.recover(&self.0.core);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.recover(&self.0.parts),
+            Executor::Gpu(gpu) => gpu.recover(&self.0.core),
         }
     }
 
@@ -196,7 +196,7 @@ impl Plan {
     /// # Errors
     /// MACO0058 when the variable is no positive number, MACO0059 for a deadline out of range.
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
-        self.0.parts.set_deadline_ns(deadline_ns(deadline)?);
+        self.0.core.set_deadline_ns(deadline_ns(deadline)?);
         Ok(())
     }
 
@@ -219,13 +219,13 @@ impl Plan {
     pub fn profile_keeping(&self, records: u32) -> Result<(), Error> {
         let shape = Shape { workers: self.workers(), schedulers: self.schedulers(), room: records };
         match &self.0.executor {
-            Executor::Cpu(cpu) => cpu.profile(&self.0.parts, shape),
-            Executor::Gpu(gpu) => gpu.profile(&self.0.parts, shape),
+            Executor::Cpu(cpu) => cpu.profile(&self.0.core, shape),
+            Executor::Gpu(gpu) => gpu.profile(&self.0.core, shape),
         }
     }
 
     fn schedulers(&self) -> u32 {
-        self.0.parts.lowered.images.len() as u32
+        self.0.core.lowered.images.len() as u32
     }
 
     /// What the last launch that recorded has recorded. Waits for what runs.
@@ -234,8 +234,8 @@ impl Plan {
     /// MACO0063 if there is none, MACO0049 or MACO0050 when the GPU fails.
     pub fn profile_report(&self) -> Result<Profile, Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => cpu.recorded(&self.0.parts),
-            Executor::Gpu(gpu) => gpu.recorded(&self.0.parts),
+            Executor::Cpu(cpu) => cpu.recorded(&self.0.core),
+            Executor::Gpu(gpu) => gpu.recorded(&self.0.core),
         }
     }
 
@@ -244,10 +244,10 @@ impl Plan {
     pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.inject(&self.0.parts, fault);
+                cpu.inject(&self.0.core, fault);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.inject(&self.0.parts, fault),
+            Executor::Gpu(gpu) => gpu.inject(&self.0.core, fault),
         }
     }
 
@@ -255,7 +255,7 @@ impl Plan {
     /// executor in both forms, and by device code built with the feature `delays`. Arguments bound before keep theirs.
     #[doc(hidden)]
     pub fn set_delays(&self, seed: u32) {
-        self.0.parts.set_delays(seed);
+        self.0.core.set_delays(seed);
     }
 
     /// Makes every byte of temps, partial sums and schedulers' memory `byte`: how tests see that a launch reads nothing there that it has not
@@ -269,10 +269,10 @@ impl Plan {
     pub fn fill_temporaries(&self, byte: u8) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.fill_temporaries(&self.0.parts, byte);
+                cpu.fill_temporaries(&self.0.core, byte);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.fill_temporaries(&self.0.parts, byte),
+            Executor::Gpu(gpu) => gpu.fill_temporaries(&self.0.core, byte),
         }
     }
 
@@ -281,10 +281,10 @@ impl Plan {
     pub fn launched(&self, launches: u32) -> Result<(), Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => {
-                cpu.launched(&self.0.parts, launches);
+                cpu.launched(&self.0.core, launches);
                 Ok(())
             }
-            Executor::Gpu(gpu) => gpu.launched(&self.0.parts, launches),
+            Executor::Gpu(gpu) => gpu.launched(&self.0.core, launches),
         }
     }
 
@@ -306,7 +306,7 @@ impl Plan {
 
 impl fmt::Debug for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Plan(`{}` on {}, {} tasks)", self.0.parts.megakernel(), self.device(), self.tasks())
+        write!(f, "Plan(`{}` on {}, {} tasks)", self.0.core.megakernel(), self.device(), self.tasks())
     }
 }
 
@@ -321,7 +321,7 @@ pub struct Pending {
 #[derive(Debug)]
 enum State {
     Ended(Report),
-    Queued(gpu::Flight),
+    Queued(gpu::QueuedLaunch),
 }
 
 impl Pending {
@@ -332,7 +332,7 @@ impl Pending {
     pub fn wait(self) -> Result<Report, Error> {
         match &self.state {
             State::Ended(report) => Ok(*report),
-            State::Queued(flight) => self.plan.gpu().join(&self.plan.0.parts, flight),
+            State::Queued(flight) => self.plan.gpu().join(&self.plan.0.core, flight),
         }
     }
 
@@ -371,7 +371,7 @@ impl Bound {
     /// MACO0033 for another device's stream, MACO0048 after an abort, MACO0049 or MACO0050 when the GPU fails.
     pub fn launch_on(&self, stream: &Stream) -> Result<(), Error> {
         let plan = &self.0.plan;
-        plan.gpu().launch_bound(&plan.0.parts, &self.0.arguments, stream, self.0.clone())
+        plan.gpu().launch_bound(&plan.0.core, &self.0.arguments, stream, self.0.clone())
     }
 
     /// Replaces the arguments, scalars included, for every later launch and replay; queued on `stream`, behind everything
@@ -381,7 +381,7 @@ impl Bound {
     /// Those of [`Plan::run`] for wrong arguments; MACO0060 when the stream is being captured.
     pub fn rebind_on<'a>(&self, stream: &Stream, arguments: impl Borrow<Arguments<'a>>) -> Result<(), Error> {
         let plan = &self.0.plan;
-        plan.gpu().rebind(&plan.0.parts, &self.0.arguments, arguments.borrow(), stream)
+        plan.gpu().rebind(&plan.0.core, &self.0.arguments, arguments.borrow(), stream)
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Program {
     /// Host code of the same tasks.
     pub cpu: Dispatch,
     /// Whether products of few rows make maps of their factors: whether device code has it, see [`maco_device::makes_maps`].
-    pub maps: bool,
+    pub fuse_elementwise: bool,
     /// `#[megakernel(workers = n)]`.
     pub workers: Option<u32>,
     /// `#[megakernel(schedulers = n)]`: more than 0 asks for [`maco_graph::plan::Schedule::Schedulers`].

@@ -218,7 +218,7 @@ mod tests {
         use maco_graph::spec::{TaskKind, TaskSpec};
         const PARAMS: &[Param] = &[Param::Scalar { name: "by", ty: ScalarType::F32 }];
         static TASK: TaskSpec =
-            TaskSpec { name: "t", kind: TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, few: None };
+            TaskSpec { name: "t", kind: TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, gemv: None };
         let call = ir::Call {
             task: &TASK,
             slot: 0,
@@ -226,7 +226,7 @@ mod tests {
             operands: vec![],
             scalars: vec![ScalarSource::Parameter(0)],
             tile: None,
-            then: vec![],
+            fused: vec![],
             priority: 0,
             split: None,
             drain: false,

@@ -107,16 +107,16 @@ impl Tuning {
             return Err(FileError::Foreign { code: TUNING, path: path.into(), missing: "maco_tuning", help: HELP });
         };
         let reader = Reader { code: TUNING, path, help: HELP };
-        let at = At { reader: &reader, place: "maco_tuning".into(), object };
+        let at = At { reader: &reader, location: "maco_tuning".into(), object };
         at.version(VERSION)?;
         let entries = at.all("entries", |at| {
             let above = |field: &str| match at.below(field, WORDS, "a whole number")? {
-                0 => Err(reader.field(&at.place, field, "a whole number above 0", at.object.get(field))),
+                0 => Err(reader.field(&at.location, field, "a whole number above 0", at.object.get(field))),
                 number => Ok(number),
             };
             let tile = at.numbers("tile", WORDS)?;
             if tile.contains(&0) {
-                return Err(reader.field(&at.place, "tile", "whole numbers above 0", at.object.get("tile")));
+                return Err(reader.field(&at.location, "tile", "whole numbers above 0", at.object.get("tile")));
             }
             Ok(Tuned {
                 task: at.text("task")?.to_owned(),
@@ -132,8 +132,8 @@ impl Tuning {
         let tuning = Tuning { device: at.text("device")?.to_owned(), entries };
         for (n, entry) in tuning.entries.iter().enumerate() {
             if let Some(first) = tuning.entries[..n].iter().position(|other| other.same_call(entry)) {
-                let place = format!("maco_tuning.entries[{n}]");
-                return Err(reader.field(&place, "task", format!("calls that entries[{first}] is not for"), None));
+                let location = format!("maco_tuning.entries[{n}]");
+                return Err(reader.field(&location, "task", format!("calls that entries[{first}] is not for"), None));
             }
         }
         Ok(tuning)
@@ -150,9 +150,12 @@ impl Tuning {
             let tuned = self.entries.iter().find(|tuned| tuned.is_for(graph, call, workers))?;
             let form = call.task.form(&tuned.tile, call.element)?;
             // What the source says counts more: nothing that was measured of one form is for the other.
-            let other =
-                call.tile.as_ref().and_then(|tile| call.task.form(tile, call.element)).is_some_and(|forced| forced.first != form.first);
-            (!other && call.split.unwrap_or(tuned.parts) <= form.spec.most_parts()).then(|| CallShape {
+            let other = call
+                .tile
+                .as_ref()
+                .and_then(|tile| call.task.form(tile, call.element))
+                .is_some_and(|forced| forced.first_instance != form.first_instance);
+            (!other && call.split.unwrap_or(tuned.parts) <= form.spec.max_split_k()).then(|| CallShape {
                 call: n,
                 tile: Some(tuned.tile.clone()),
                 split: Some(tuned.parts),

@@ -597,7 +597,7 @@ fn measured_costs_place_lists_that_still_compute() {
     let (listed, profile) = profile(PlanOptions::new().costs(costs.clone()), 3);
     sound(&listed, &profile);
     listed.graph().verify().unwrap();
-    assert_eq!(listed.graph().lists.places.len(), listed.tasks());
+    assert_eq!(listed.graph().lists.positions.len(), listed.tasks());
     assert!(listed.graph().makespan(&costs) <= plan.graph().makespan(&costs));
     // Numbers, too, in the form that runs the roles.
     let device = Device::cpu_with(20);

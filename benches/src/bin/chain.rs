@@ -55,7 +55,7 @@ fn main() -> anyhow::Result<()> {
     eprintln!("{:.2} GB of weights", widths.bytes() as f64 / 1e9);
     let weights = Weights::random(widths, 1);
     let given = weights.upload(&device)?;
-    let plan = layers::plan_with(&device, widths.dims(), &benches::options().carried(!options.counters).prologues(!options.norms))?;
+    let plan = layers::plan_with(&device, widths.dims(), &benches::options().in_band_flags(!options.counters).prologues(!options.norms))?;
     let mut ours = device.zeros::<bf16>([1, widths.hidden])?;
     let bound = plan.bind(given.arguments().tensor_mut(&mut ours))?;
     let mut peer = Peer::new(&device, stream, &given, widths)?;

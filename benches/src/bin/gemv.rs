@@ -71,7 +71,7 @@ fn chain(device: &Device, clock: &Clock, options: &Options, n: u64, k: u64) -> a
     let (up, down) = (weights(n, k, 1)?, weights(k, n, 100)?);
     let x = random(device, m, k, 1000, 1.0)?;
     let (mut ours, mut theirs) = (device.zeros::<bf16>([m, k])?, device.zeros::<bf16>([m, k])?);
-    let plan = gemv::plan_with(device, gemv::Dims { M: m, N: n, K: k }, &benches::options().carried(!options.counters))?;
+    let plan = gemv::plan_with(device, gemv::Dims { M: m, N: n, K: k }, &benches::options().in_band_flags(!options.counters))?;
     plan.run(&x, &up, &down, &mut ours)?;
     let cublas = Cublas::new(device, &clock.stream)?;
     let (mut wide, mut narrow) = (device.zeros::<bf16>([m, n])?, device.zeros::<bf16>([m, k])?);

@@ -72,7 +72,7 @@ fn mlps(layers: u32, m: u64) -> ir::Graph {
                 operands: operands.iter().map(|&n| ir::View::whole(n, &graph.tensors[n as usize])).collect(),
                 scalars: Vec::new(),
                 tile: None,
-                then: Vec::new(),
+                fused: Vec::new(),
                 priority: 0,
                 split: None,
                 drain: false,

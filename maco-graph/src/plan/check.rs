@@ -3,7 +3,7 @@
 //! Most of this is proved at compile time for a megakernel; graphs made at run time, and sizes, are not.
 
 use super::region::{Region, Regions, overlaps_itself, tensor_of};
-use super::tiles::Choice;
+use super::tile_selection::Choice;
 use super::{AXES, OPERANDS, PlanError, RANK, Site};
 use crate::ir::{Call, Graph, ScalarSource, TensorKind, View};
 use crate::spec::{Access, Index, TaskSpec, TensorParam};
@@ -66,12 +66,12 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     if let Some(axis) = task.axes.iter().find(|axis| axis.tiles.is_empty() || axis.tiles.contains(&0)) {
         return Err(malformed(format!("axis `{}` of {site} has no tile size, or a zero", axis.name)));
     }
-    if let Some(few) = task.few {
-        // The macro has looked at it: `spec::check_few`.
-        if few.few.is_some() || few.streamed().is_none() || !task.signature_of(few) {
+    if let Some(gemv) = task.gemv {
+        // The macro has looked at it: `spec::check_gemv_form`.
+        if gemv.gemv.is_some() || gemv.gemv_operand_b().is_none() || !task.signature_of(gemv) {
             return Err(malformed(format!("{site} has a form for few rows that is another task")));
         }
-        spec(site, few)?;
+        spec(site, gemv)?;
     }
     let instances = task.axes.iter().fold(task.elements.len().max(1), |product, axis| product.saturating_mul(axis.tiles.len()));
     if instances > MAX_INSTANCES {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::check::operand_name;
-use super::work::rounds;
+use super::workload::rounds_to_tf32;
 use super::{Plan, Relation, Schedule};
 use crate::ir::{Call, ScalarSource, View};
 
@@ -33,13 +33,13 @@ impl Display for Plan {
                 0 => write!(f, "  split in {}", planned.parts)?,
                 whole => write!(f, "  behind {whole} tiles split in {}", planned.parts)?,
             }
-            if rounds(call) {
+            if rounds_to_tf32(call) {
                 write!(f, "  in tf32")?;
             }
             match self.waves_of(index) {
                 Some((first, last)) if first == last => write!(f, "  wave {first}")?,
                 Some((first, last)) => write!(f, "  waves {first}-{last}")?,
-                None => match &self.made_by(index as u32)[..] {
+                None => match &self.fused_into(index as u32)[..] {
                     [] => write!(f, "  empty")?,
                     by => write!(f, "  made by {}", numbers(by))?,
                 },
@@ -48,7 +48,7 @@ impl Display for Plan {
                 write!(f, "  makes #{made}")?;
             }
             if call.drain && schedule == Schedule::Static {
-                write!(f, "  {}", if planned.balanced { "balanced" } else { "drained" })?;
+                write!(f, "  {}", if planned.dynamic { "dynamic" } else { "drained" })?;
             }
             writeln!(f, "  ({})", self.arguments(call))?;
         }
@@ -64,7 +64,7 @@ impl Display for Plan {
                 relation.edges,
                 relation.counters.start,
                 relation.counters.end,
-                if relation.carried { ", carried" } else { "" },
+                if relation.in_band { ", carried" } else { "" },
             )?;
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Plan {
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
-            let made = match (&self.made_by(index as u32)[..], planned.prologue) {
+            let made = match (&self.fused_into(index as u32)[..], planned.prologue) {
                 ([], None) => String::new(),
                 ([], Some(made)) => format!("\nmakes #{made}"),
                 (by, _) => format!("\nmade by {}", numbers(by)),
@@ -105,7 +105,7 @@ impl Plan {
             writeln!(dot, "  c{index} [label={}];", quoted(&label))?;
         }
         for relation in &self.relations {
-            let carried = if relation.carried { ", carried" } else { "" };
+            let carried = if relation.in_band { ", carried" } else { "" };
             let label = format!("{}\n{}\n{} edges{carried}", self.tensor_name(relation.tensor), relation.hazard, relation.edges);
             let style = if relation.hazard == super::Hazard::Raw { "solid" } else { "dashed" };
             writeln!(dot, "  c{} -> c{} [style={style}, label={}];", relation.producer, relation.consumer, quoted(&label))?;
@@ -116,7 +116,7 @@ impl Plan {
     /// The task's name with what is fused into it: `linear.gelu`, `linear.first(silu).add`.
     pub(super) fn call_name(&self, call: usize) -> String {
         let call = &self.graph.calls[call];
-        std::iter::once(call.task.name).chain(call.then.iter().map(String::as_str)).collect::<Vec<_>>().join(".")
+        std::iter::once(call.task.name).chain(call.fused.iter().map(String::as_str)).collect::<Vec<_>>().join(".")
     }
 
     pub(super) fn tensor_name(&self, tensor: u32) -> &str {

@@ -295,7 +295,7 @@ pub enum PlanError {
     #[error(
         "MACO0021: the placement does not fit the plan: {what}\n  = help: name one worker per task, in the order of the plan's tasks, and plan static lists"
     )]
-    Placement {
+    Assignment {
         /// What is wrong.
         what: Box<str>,
     },
@@ -420,7 +420,7 @@ impl PlanError {
             PlanError::UnknownAxis { .. } => 13,
             PlanError::TileCount { .. } | PlanError::TileVariant { .. } | PlanError::TileOfForms { .. } | PlanError::ShapeCall { .. } => 17,
             PlanError::ReduceOverlap { .. } | PlanError::Split { .. } => 18,
-            PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Placement { .. } => 21,
+            PlanError::Workers { .. } | PlanError::Schedulers { .. } | PlanError::Assignment { .. } => 21,
             PlanError::TooManyParts { .. } | PlanError::TensorRank { .. } => 23,
             PlanError::ViewRange { .. } => 25,
             PlanError::TooManyTasks { .. } | PlanError::TooLarge { .. } | PlanError::TooManyEvents { .. } => 27,

@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::dependence::{Dependences, Naming};
-use super::lookup::Tables;
+use super::counter_lookup::Tables;
+use super::dependencies::{Dependencies, Naming};
 use super::region::Regions;
 use super::schedule::for_each_tile;
 use super::{Hazard, NamedWait, PlanError, PlannedCall, Relation, Site, TaskNode, Wait};
@@ -29,7 +29,7 @@ pub(super) fn emit(
     calls: &[PlannedCall],
     order: &[u32],
     regions: &Regions,
-    found: &mut Dependences,
+    found: &mut Dependencies,
 ) -> Result<Events, PlanError> {
     let tasks = order.last().map_or(0, |&call| calls[call as usize].tasks.end);
     let mut emitter = Emitter {
@@ -86,7 +86,7 @@ impl Emitter<'_> {
     }
 
     /// Appends the tasks of `call` with their waits, on counters as the sets number them.
-    fn waits(&mut self, call: u32, found: &mut Dependences, relations: Range<usize>) -> Result<(), PlanError> {
+    fn waits(&mut self, call: u32, found: &mut Dependencies, relations: Range<usize>) -> Result<(), PlanError> {
         self.tables.clear();
         let mut own = Vec::with_capacity(relations.len());
         for index in relations.clone() {
@@ -135,7 +135,7 @@ impl Emitter<'_> {
             });
         };
         // Parts of one tile end at about the same time if they begin so.
-        let (parts, mut tile) = (self.regions.parts(call), 0);
+        let (parts, mut tile) = (self.regions.split_k(call), 0);
         for_each_tile(self.regions.grid(call), |coord| {
             (0..parts.of(tile)).for_each(|part| add(coord, part));
             tile += 1;
@@ -147,13 +147,13 @@ impl Emitter<'_> {
     }
 
     /// Marks the counters of rows that data names, any of which a task of `call` may wait for.
-    fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependences, relations: &Range<usize>) {
+    fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependencies, relations: &Range<usize>) {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;
         self.numbers[range.start as usize..range.end as usize].fill(1);
         let tiles = self.regions.grid(call).iter().product::<u32>();
         // No more than the plan may have.
-        let tasks = self.regions.parts(call).tasks(tiles.into()) as u32;
+        let tasks = self.regions.split_k(call).tasks(tiles.into()) as u32;
         let written = |relation: &Relation| relation.consumer_operand == naming.operand && relation.hazard == Hazard::Raw;
         let known = !found.relations[relations.clone()].iter().any(written);
         let relation = &mut found.relations[index];
@@ -180,7 +180,7 @@ impl Emitter<'_> {
     }
 
     /// Completes the tasks of `call`: signals, wave, and waits on the new numbers.
-    fn signals(&mut self, call: u32, planned: &PlannedCall, found: &Dependences) -> Result<(), PlanError> {
+    fn signals(&mut self, call: u32, planned: &PlannedCall, found: &Dependencies) -> Result<(), PlanError> {
         self.tables.clear();
         for set in found.sets.of(call) {
             self.tables.add(self.regions, self.regions.get(set.region), set, false);

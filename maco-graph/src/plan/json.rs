@@ -107,7 +107,7 @@ impl Plan {
                 counters: [relation.counters.start, relation.counters.end],
                 waits: relation.waits,
                 edges: relation.edges,
-                carried: relation.carried,
+                carried: relation.in_band,
             }
         });
         PlanJson {
@@ -136,11 +136,11 @@ impl Plan {
         });
         CallJson {
             task: call.task.name,
-            then: &call.then,
+            then: &call.fused,
             op: planned.op,
             priority: call.priority,
             drain: call.drain,
-            balanced: planned.balanced,
+            balanced: planned.dynamic,
             axes: call.task.axes.iter().map(|axis| axis.name).collect(),
             tile: &planned.tile,
             grid: &planned.grid,
@@ -148,7 +148,7 @@ impl Plan {
             whole: planned.whole,
             tasks: [planned.tasks.start, planned.tasks.end],
             prologue: planned.prologue,
-            made_by: self.made_by(index as u32),
+            made_by: self.fused_into(index as u32),
             waves: self.waves_of(index),
             operands: operands.collect(),
         }

@@ -7,46 +7,46 @@
 //! make of what comes to them so, `local` the edges that stay on one worker, `routing` deals the tasks to
 //! schedulers, and `verify` checks the result with arithmetic of its own.
 
-#[doc(hidden)]
-mod balance;
-mod beside;
-pub mod carried;
+mod assignment;
+mod candidate_plan;
 mod check;
-mod deal;
-mod dependence;
+mod concurrency;
+mod counter_groups;
+mod counter_lookup;
+mod dependencies;
 mod display;
-mod draft;
+#[doc(hidden)]
+mod dynamic_calls;
 mod error;
 mod events;
-mod groups;
+pub mod in_band_flags;
 mod json;
-mod list;
-mod local;
-mod lookup;
+mod list_scheduling;
+pub mod memory_bound_cost;
 #[doc(hidden)]
 pub mod oracle;
-mod parts;
-pub mod prologue;
+pub mod prologue_fusion;
 mod region;
-mod routing;
 mod schedule;
-pub mod tiled;
-mod tiles;
+mod scheduler_partition;
+mod split_k;
+mod tile_selection;
 mod verify;
-mod work;
+mod worker_edges;
+mod workload;
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::ir;
-use draft::Draft;
+use candidate_plan::CandidatePlan;
 
 pub use error::{PlanError, Site};
-pub use list::{Cost, Costs};
-pub use local::Local;
-pub use routing::{Route, Routing, Share};
+pub use list_scheduling::{Cost, Costs};
+pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
 pub use verify::Defect;
-pub use work::Work;
+pub use worker_edges::WorkerEdges;
+pub use workload::Workload;
 
 /// Largest number of workers a plan is made for.
 pub const MAX_WORKERS: u32 = 1 << 14;
@@ -70,19 +70,19 @@ pub struct Options {
     pub max_tasks: usize,
     /// The worker of every task, in global order; static lists only, and not looked at for tasks of drained calls. `None`: dealt round
     /// robin.
-    pub placement: Option<Vec<u32>>,
+    pub assignment: Option<Vec<u32>>,
     /// What tasks cost, for static lists without a placement: tasks are then placed by the longest path, where each ends earliest.
     pub costs: Option<Costs>,
     /// Whether sums may be split that no `.split_k(..)` asks for.
-    pub splits: bool,
+    pub split_k: bool,
     /// Tiles and parts of calls, where the graph leaves them open.
     pub shapes: Vec<CallShape>,
     /// Whether small results that products of few rows hand to each other carry their own flags: see [`Relation::carried`].
-    pub carried: bool,
+    pub in_band_flags: bool,
     /// Whether products of few rows may make a norm or a map of their factor themselves: see [`PlannedCall::prologue`]. Only of what is carried.
-    pub prologues: bool,
+    pub fuse_prologues: bool,
     /// Of these maps too, not norms alone: whether the device code has what makes them.
-    pub maps: bool,
+    pub fuse_elementwise: bool,
 }
 
 impl Options {
@@ -93,13 +93,13 @@ impl Options {
             workers,
             schedule: Schedule::Static,
             max_tasks: 1 << 20,
-            placement: None,
+            assignment: None,
             costs: None,
-            splits: true,
+            split_k: true,
             shapes,
-            carried: true,
-            prologues: true,
-            maps: true,
+            in_band_flags: true,
+            fuse_prologues: true,
+            fuse_elementwise: true,
         }
     }
 }
@@ -191,9 +191,9 @@ pub struct Plan {
     /// How tasks reach the workers.
     pub schedule: Schedule,
     /// Edges that never leave a worker; static lists only.
-    pub local: Local,
+    pub worker_edges: WorkerEdges,
     /// What each scheduler owns; empty without schedulers.
-    pub routing: Routing,
+    pub scheduler_partition: SchedulerPartition,
 }
 
 impl Plan {
@@ -221,9 +221,9 @@ impl Plan {
     }
 
     /// The relation by whose flags call `consumer` gets its factor, if it does.
-    pub fn carried_to(&self, consumer: u32) -> Option<&Relation> {
+    pub fn in_band_input(&self, consumer: u32) -> Option<&Relation> {
         let first = self.relations.partition_point(|relation| relation.consumer < consumer);
-        self.relations[first..].iter().take_while(|relation| relation.consumer == consumer).find(|relation| relation.carried)
+        self.relations[first..].iter().take_while(|relation| relation.consumer == consumer).find(|relation| relation.in_band)
     }
 }
 
@@ -247,7 +247,7 @@ pub struct PlannedCall {
     /// share of it.
     ///
     /// [`Call::drain`]: crate::ir::Call::drain
-    pub balanced: bool,
+    pub dynamic: bool,
     /// The call, a norm or a map, whose result every task of this one makes of its factor before it multiplies that. It has no tasks of its own.
     pub prologue: Option<u32>,
 }
@@ -255,11 +255,11 @@ pub struct PlannedCall {
 impl PlannedCall {
     /// The tile, in the order in which they are dealt, whose sum or part of a sum the call's `n`-th task makes, and how many parts it has.
     pub fn tile_of(&self, n: u32) -> (u32, u32) {
-        self.cut().tile_of(n)
+        self.split_k().tile_of(n)
     }
 
-    fn cut(&self) -> parts::Parts {
-        parts::Parts { whole: self.whole, parts: self.parts }
+    fn split_k(&self) -> split_k::SplitK {
+        split_k::SplitK { whole: self.whole, parts: self.parts }
     }
 }
 
@@ -374,7 +374,7 @@ pub struct Relation {
     pub edges: u64,
     /// Each element is handed over with a flag of its own, which the consumer's tasks poll: they do not wait for these counters before they
     /// begin. Who has passed such an edge has acquired nothing but the elements, so nothing else follows from it.
-    pub carried: bool,
+    pub in_band: bool,
 }
 
 /// Task indices, worker after worker, and what all workers share.
@@ -389,7 +389,7 @@ pub struct Lists {
     pub drains: Vec<Range<u32>>,
     /// The place of every task in the one order that all lists follow; empty where that is the order of the tasks' numbers. Only without
     /// drains.
-    pub places: Vec<u32>,
+    pub positions: Vec<u32>,
 }
 
 /// What a worker does next.
@@ -462,34 +462,34 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
     let mut regions = region::Regions::with_capacity(graph.calls.len());
     let mut choices = Vec::with_capacity(graph.calls.len());
     let mut tasks = 0;
-    let mut chooser = tiles::Chooser::default();
+    let mut chooser = tile_selection::Chooser::default();
     if let Some(shape) = options.shapes.iter().find(|shape| shape.call as usize >= graph.calls.len()) {
         return Err(PlanError::ShapeCall { call: shape.call, calls: graph.calls.len() });
     }
-    for (index, beside) in beside::beside(&graph).into_iter().enumerate() {
+    for (index, concurrency) in concurrency::concurrency(&graph).into_iter().enumerate() {
         let site = check::call(&graph, index)?;
-        let choice = chooser.choose(site, &graph.calls[index], beside, options)?;
+        let choice = chooser.choose(site, &graph.calls[index], concurrency, options)?;
         choice.settle(&mut graph.calls[index]);
         let call = &graph.calls[index];
         tasks = count(site, tasks, &choice, options)?;
         regions.add(call, &choice);
         check::writes(site, &graph, call, &choice, &regions)?;
         let mut planned = choice.planned(call);
-        planned.balanced = balance::is_due(&graph, call, choice.cut.tasks(choice.tiles()), options);
-        graph.calls[index].drain |= planned.balanced;
+        planned.dynamic = dynamic_calls::is_dynamic(&graph, call, choice.split_k.tasks(choice.tiles()), options);
+        graph.calls[index].drain |= planned.dynamic;
         calls.push(planned);
         choices.push(choice);
     }
-    let Draft { graph, calls, found, order, events } = draft::draft(graph, calls, (&choices, regions), options, dropped)?;
+    let CandidatePlan { graph, calls, found, order, events } = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
-        Some(costs) if options.schedule == Schedule::Static && options.placement.is_none() => {
-            list::lists(&graph, &calls, &events, drains, options, costs)
+        Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {
+            list_scheduling::lists(&graph, &calls, &events, drains, options, costs)
         }
         _ => {
-            let dealt = options.schedule == Schedule::Static && options.placement.is_none() && drains.is_empty();
-            let alike = if dealt { deal::alike(&graph, &calls, &order, &events, options.workers) } else { None };
-            schedule::lists(events.tasks.len() as u32, drains, options, alike.as_deref())?
+            let dealt = options.schedule == Schedule::Static && options.assignment.is_none() && drains.is_empty();
+            let assigned = if dealt { assignment::follow_producers(&graph, &calls, &order, &events, options.workers) } else { None };
+            schedule::lists(events.tasks.len() as u32, drains, options, assigned.as_deref())?
         }
     };
     let mut plan = Plan {
@@ -506,18 +506,18 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         edges: events.edges,
         workers: options.workers,
         schedule: options.schedule,
-        local: Local::default(),
-        routing: Routing::default(),
+        worker_edges: WorkerEdges::default(),
+        scheduler_partition: SchedulerPartition::default(),
     };
-    plan.local = Local::new(&plan);
-    plan.routing = Routing::new(&plan);
+    plan.worker_edges = WorkerEdges::new(&plan);
+    plan.scheduler_partition = SchedulerPartition::new(&plan);
     plan.verify().map_err(PlanError::Unverified)?;
     Ok(plan)
 }
 
 /// Tasks up to and with a call, while they are within the limit.
-fn count(site: Site, before: u64, choice: &tiles::Choice, options: &Options) -> Result<u64, PlanError> {
+fn count(site: Site, before: u64, choice: &tile_selection::Choice, options: &Options) -> Result<u64, PlanError> {
     let max = (options.max_tasks as u64).min(u64::from(u32::MAX >> 1));
-    let found = before.saturating_add(choice.cut.tasks(choice.tiles()));
+    let found = before.saturating_add(choice.split_k.tasks(choice.tiles()));
     if found > max { Err(PlanError::TooManyTasks { site, found, max }) } else { Ok(found) }
 }

@@ -123,7 +123,7 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
 
 /// The parameters by which `later` gets what `earlier` writes with flags.
 fn carried(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
-    let relation = plan.carried_to(plan.tasks[later as usize].call)?;
+    let relation = plan.in_band_input(plan.tasks[later as usize].call)?;
     let waits = plan.waits_of(later).iter().any(|wait| relation.counters.contains(&wait.counter));
     (relation.producer == plan.tasks[earlier as usize].call && waits)
         .then_some((relation.producer_operand as usize, relation.consumer_operand as usize))
@@ -153,7 +153,7 @@ fn reachable(plan: &Plan) -> Vec<Vec<u64>> {
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(plan.tasks.len());
     for task in 0..plan.tasks.len() as u32 {
         let mut own = vec![0; words];
-        let carried = plan.carried_to(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
+        let carried = plan.in_band_input(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
         for wait in plan.waits_of(task).iter().filter(|wait| !carried.contains(&wait.counter)) {
             // A wait for fewer signals than are sent proves nothing about any one sender.
             let senders = &senders[wait.counter as usize];

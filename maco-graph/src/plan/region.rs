@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::parts::Parts;
-use super::tiles::Choice;
+use super::split_k::SplitK;
+use super::tile_selection::Choice;
 use super::{AXES, RANK};
 use crate::ir::{Call, View};
 use crate::spec::{Access, Index, Param, TaskKind, TensorParam};
@@ -21,7 +21,7 @@ pub(super) struct Regions {
     /// Tiles along each grid axis of each call, 1 beyond the last axis.
     grids: Vec<[u32; AXES]>,
     /// Tasks per tile of each call.
-    parts: Vec<Parts>,
+    parts: Vec<SplitK>,
 }
 
 /// What a call touches of one argument.
@@ -123,7 +123,7 @@ impl Regions {
     pub fn add(&mut self, call: &Call, choice: &Choice) {
         let index = self.grids.len() as u32;
         self.grids.push(choice.grid);
-        self.parts.push(choice.cut);
+        self.parts.push(choice.split_k);
         let parameters = call.task.params.iter().filter_map(tensor_of);
         for (operand, (param, view)) in parameters.zip(&call.operands).enumerate() {
             self.add_operand(index, operand as u32, call, param, view, choice);
@@ -212,7 +212,7 @@ impl Regions {
     }
 
     /// Tasks of the tiles of call `call`, each of which touches all that its tile does.
-    pub fn parts(&self, call: u32) -> Parts {
+    pub fn split_k(&self, call: u32) -> SplitK {
         self.parts[call as usize]
     }
 
@@ -261,11 +261,11 @@ impl Regions {
         if (0..rank).any(|axis| a.axes[axis].hi <= b.axes[axis].lo || b.axes[axis].hi <= a.axes[axis].lo) {
             return true;
         }
-        (a.gaps || b.gaps) && (0..rank).any(|axis| self.runs_disjoint(&a.axes[axis], &b.axes[axis]))
+        (a.gaps || b.gaps) && (0..rank).any(|axis| self.spans_disjoint(&a.axes[axis], &b.axes[axis]))
     }
 
-    fn runs_disjoint(&self, a: &AxisRegion, b: &AxisRegion) -> bool {
-        let (a, b) = (self.runs(a), self.runs(b));
+    fn spans_disjoint(&self, a: &AxisRegion, b: &AxisRegion) -> bool {
+        let (a, b) = (self.spans(a), self.spans(b));
         let (mut i, mut j) = (0, 0);
         while i < a.len() && j < b.len() {
             if a[i].1 <= b[j].0 {
@@ -280,7 +280,7 @@ impl Regions {
     }
 
     /// Intervals of coordinates that some index of the view stands for, ascending; the hull when there are too many.
-    fn runs(&self, along: &AxisRegion) -> Vec<(u32, u32)> {
+    fn spans(&self, along: &AxisRegion) -> Vec<(u32, u32)> {
         const MOST: usize = 1 << 12;
         let mut terms = self.terms[along.first_term as usize..][..usize::from(along.terms)].to_vec();
         terms.sort_by_key(|term| term.step);

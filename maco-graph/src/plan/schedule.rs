@@ -23,7 +23,7 @@ pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Rela
         // Any zero first: the other axes of an empty grid may be too long to multiply.
         if !planned.grid.contains(&0) {
             // No more than the plan may have.
-            end += planned.cut().tasks(planned.grid.iter().product::<u32>().into()) as u32;
+            end += planned.split_k().tasks(planned.grid.iter().product::<u32>().into()) as u32;
         }
         planned.tasks = start..end;
     }
@@ -76,14 +76,14 @@ pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedu
     if schedule != Schedule::Static {
         return drains;
     }
-    let mut balanced = false;
+    let mut dynamic = false;
     for &call in order.iter().filter(|&&call| graph.calls[call as usize].drain) {
-        let PlannedCall { tasks, balanced: own, .. } = &calls[call as usize];
+        let PlannedCall { tasks, dynamic: own, .. } = &calls[call as usize];
         match drains.last_mut() {
-            Some(last) if last.end == tasks.start && *own == balanced => last.end = tasks.end,
+            Some(last) if last.end == tasks.start && *own == dynamic => last.end = tasks.end,
             _ if tasks.is_empty() => {}
             _ => {
-                balanced = *own;
+                dynamic = *own;
                 drains.push(tasks.clone());
             }
         }
@@ -92,20 +92,20 @@ pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedu
 }
 
 /// Deals tasks `0..tasks`, which are in global order, but for those that workers claim from `drains`: to the workers that the options name, or
-/// `alike` ([`super::deal`]), or round robin.
-pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, alike: Option<&[u32]>) -> Result<Lists, PlanError> {
-    let refuse = |what: String| Err(PlanError::Placement { what: what.into() });
-    let (workers, placement) = (options.workers, options.placement.as_deref().or(alike));
+/// `alike` ([`super::assignment`]), or round robin.
+pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, assigned: Option<&[u32]>) -> Result<Lists, PlanError> {
+    let refuse = |what: String| Err(PlanError::Assignment { what: what.into() });
+    let (workers, assignment) = (options.workers, options.assignment.as_deref().or(assigned));
     if options.schedule != Schedule::Static {
-        return match placement {
-            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains, places: Vec::new() }),
+        return match assignment {
+            None => Ok(Lists { order: (0..tasks).collect(), starts: vec![0, tasks], drains, positions: Vec::new() }),
             Some(_) => refuse(format!("with {}, tasks have no worker until they run", options.schedule)),
         };
     }
     let listed = listed(tasks, &drains);
     let mut lists =
-        Lists { order: Vec::with_capacity(listed.len()), starts: Vec::with_capacity(workers as usize + 1), drains, places: Vec::new() };
-    match placement {
+        Lists { order: Vec::with_capacity(listed.len()), starts: Vec::with_capacity(workers as usize + 1), drains, positions: Vec::new() };
+    match assignment {
         None => {
             for worker in 0..workers as usize {
                 lists.starts.push(lists.order.len() as u32);
@@ -113,13 +113,13 @@ pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, alik
             }
             lists.starts.push(listed.len() as u32);
         }
-        Some(placement) => {
-            if placement.len() != tasks as usize {
-                return refuse(format!("it names {} workers for {tasks} tasks", placement.len()));
+        Some(assignment) => {
+            if assignment.len() != tasks as usize {
+                return refuse(format!("it names {} workers for {tasks} tasks", assignment.len()));
             }
             lists.starts.resize(workers as usize + 1, 0);
             for &task in &listed {
-                let worker = placement[task as usize];
+                let worker = assignment[task as usize];
                 if worker >= workers {
                     return refuse(format!("task {task} is placed on worker {worker} of {workers}"));
                 }
@@ -131,7 +131,7 @@ pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, alik
             let mut next = lists.starts.clone();
             lists.order.resize(listed.len(), 0);
             for &task in &listed {
-                let next = &mut next[placement[task as usize] as usize];
+                let next = &mut next[assignment[task as usize] as usize];
                 lists.order[*next as usize] = task;
                 *next += 1;
             }
@@ -191,11 +191,11 @@ mod tests {
 
     #[test]
     fn lists_follow_a_placement() {
-        let options = Options { placement: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
+        let options = Options { assignment: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
         let lists = lists(5, vec![], &options, None).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 5, 5]));
         for wrong in [vec![0; 4], vec![0, 1, 2, 3, 4]] {
-            assert_eq!(super::lists(5, vec![], &Options { placement: Some(wrong), ..Options::new(4) }, None).unwrap_err().code(), 21);
+            assert_eq!(super::lists(5, vec![], &Options { assignment: Some(wrong), ..Options::new(4) }, None).unwrap_err().code(), 21);
         }
         assert!(super::lists(5, vec![], &Options { schedule: Schedule::Tickets, ..options }, None).is_err());
     }
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(entries(1), [Entry::Drain(0), Entry::Task(3), Entry::Drain(1), Entry::Task(9)]);
         assert_eq!(entries(2), [Entry::Drain(0), Entry::Task(4), Entry::Drain(1)]);
         // Where a drained task is placed is nobody's concern.
-        let placement = Some(vec![9, 9, 0, 1, 0, 9, 9, 9, 1, 1]);
-        let lists = super::lists(10, vec![0..2, 5..8], &Options { placement, ..Options::new(3) }, None).unwrap();
+        let assignment = Some(vec![9, 9, 0, 1, 0, 9, 9, 9, 1, 1]);
+        let lists = super::lists(10, vec![0..2, 5..8], &Options { assignment, ..Options::new(3) }, None).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![2, 4, 3, 8, 9], vec![0, 2, 5, 5]));
     }
 }

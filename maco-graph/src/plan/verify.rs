@@ -76,7 +76,7 @@ pub enum Defect {
     /// The order that lists follow has not every task at one place, puts a task before one that it waits for, or should be that of the
     /// tasks' numbers.
     #[error("the order that the lists follow is wrong at task {task}")]
-    Places {
+    Position {
         /// Index of the task.
         task: u32,
     },
@@ -95,7 +95,7 @@ pub enum Defect {
     /// Flags are to be carried by what is written more than once, is read by the call in another way too, or by no wait's signals; or tasks
     /// are pushed when they are ready.
     #[error("call #{call} cannot get tensor #{tensor} by the flags of its elements")]
-    Carried {
+    InBand {
         /// Index of the reading call.
         call: u32,
         /// Index of the tensor.
@@ -123,7 +123,7 @@ impl Plan {
     pub fn verify(&self) -> Result<(), Defect> {
         self.verify_grids()?;
         self.verify_events()?;
-        self.relations.iter().filter(|relation| relation.carried).try_for_each(|relation| self.verify_carried(relation))?;
+        self.relations.iter().filter(|relation| relation.in_band).try_for_each(|relation| self.verify_in_band(relation))?;
         if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.prologue_holds(call)) {
             return Err(Defect::Prologue { call });
         }
@@ -132,9 +132,9 @@ impl Plan {
 
     /// A relation whose data carry flags. Its waits hold nobody back but say, for the order and for who looks for the cause of a hang, whose
     /// elements a task polls.
-    fn verify_carried(&self, relation: &Relation) -> Result<(), Defect> {
+    fn verify_in_band(&self, relation: &Relation) -> Result<(), Defect> {
         let &Relation { tensor, producer, consumer, .. } = relation;
-        let defect = Err(Defect::Carried { call: consumer, tensor });
+        let defect = Err(Defect::InBand { call: consumer, tensor });
         let uses = |call: usize| {
             let call = &self.graph.calls[call];
             let params = call.task.params.iter().filter_map(tensor_of);
@@ -144,7 +144,7 @@ impl Plan {
             .flat_map(|call| uses(call).filter(|(_, (_, param))| param.access.writes()).map(move |_| call))
             .collect();
         let reads: Vec<usize> = uses(consumer as usize).map(|(operand, _)| operand).collect();
-        let factor = self.graph.calls[consumer as usize].task.factor();
+        let factor = self.graph.calls[consumer as usize].task.gemv_operand_a();
         let temp = self.graph.tensors[tensor as usize].kind == TensorKind::Temp && relation.hazard == Hazard::Raw;
         if self.schedule.schedulers() > 0 || !temp || writers != [producer as usize] || factor != Some(relation.consumer_operand as usize) {
             return defect;
@@ -170,7 +170,7 @@ impl Plan {
             if u64::from(call.whole) > tiles || call.parts == 0 {
                 return Err(defect);
             }
-            let expected = call.cut().tasks(tiles);
+            let expected = call.split_k().tasks(tiles);
             total += expected;
             if tasks.len() as u64 != expected {
                 return Err(defect);
@@ -258,8 +258,8 @@ impl Plan {
     fn verify_lists(&self) -> Result<(), Defect> {
         let tasks = self.tasks.len() as u32;
         let lists = if self.schedule == Schedule::Static { self.workers } else { 1 };
-        self.verify_places(tasks)?;
-        let place = |task: u32| self.lists.places.get(task as usize).copied().unwrap_or(task);
+        self.verify_positions(tasks)?;
+        let place = |task: u32| self.lists.positions.get(task as usize).copied().unwrap_or(task);
         let mut seen = Bits::new(tasks as usize);
         let claimed = self.verify_drains(tasks, &mut seen)?;
         let starts = &self.lists.starts;
@@ -284,27 +284,27 @@ impl Plan {
     }
 
     /// If the lists have an order of their own: a permutation in which every task comes behind all that it waits for.
-    fn verify_places(&self, tasks: u32) -> Result<(), Defect> {
-        let places = &self.lists.places;
-        if places.is_empty() {
+    fn verify_positions(&self, tasks: u32) -> Result<(), Defect> {
+        let positions = &self.lists.positions;
+        if positions.is_empty() {
             return Ok(());
         }
-        let wrong = |task: usize| Err(Defect::Places { task: task as u32 });
-        if places.len() != tasks as usize || self.schedule != Schedule::Static || !self.lists.drains.is_empty() {
+        let wrong = |task: usize| Err(Defect::Position { task: task as u32 });
+        if positions.len() != tasks as usize || self.schedule != Schedule::Static || !self.lists.drains.is_empty() {
             return wrong(0);
         }
-        let mut seen = Bits::new(places.len());
-        if let Some(task) = places.iter().position(|&place| place >= tasks || !seen.insert(place as usize)) {
+        let mut seen = Bits::new(positions.len());
+        if let Some(task) = positions.iter().position(|&place| place >= tasks || !seen.insert(place as usize)) {
             return wrong(task);
         }
         // Of each counter, the place of the last task that signals it.
         let mut last = vec![0u32; self.counters as usize];
-        for (task, &place) in places.iter().enumerate() {
+        for (task, &place) in positions.iter().enumerate() {
             for &counter in self.signals_of(task as u32) {
                 last[counter as usize] = last[counter as usize].max(place);
             }
         }
-        for (task, &place) in places.iter().enumerate() {
+        for (task, &place) in positions.iter().enumerate() {
             let mut waits = self.waits_of(task as u32).iter();
             if waits.any(|wait| last[wait.counter as usize] >= place) {
                 return wrong(task);
@@ -313,7 +313,7 @@ impl Plan {
         for wait in &self.named {
             let last = wait.counters.clone().map(|counter| last[counter as usize]).max().unwrap_or(0);
             let mut tasks = self.calls[wait.call as usize].tasks.clone();
-            if let Some(task) = tasks.find(|&task| !wait.counters.is_empty() && places[task as usize] <= last) {
+            if let Some(task) = tasks.find(|&task| !wait.counters.is_empty() && positions[task as usize] <= last) {
                 return wrong(task as usize);
             }
         }

@@ -4,10 +4,10 @@
 
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
-use super::form::{Form, position};
+use super::fused_op::{self, FusedOp, Operands};
+use super::gemv_form::{Form, position};
 use super::recorder::CallRow;
-use super::step::{self, Operands, Step};
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, MOST_PARTS, Param, Recorder, TaskKind, TaskSpec, View};
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, MAX_SPLIT_K, Param, Recorder, TaskKind, TaskSpec, View};
 
 /// Most tensor parameters of one task.
 pub(super) const OPERANDS: usize = 6;
@@ -24,15 +24,15 @@ pub struct CallSite<'a> {
     /// What sums are rounded to, if not to the element of the signature: as [`result_of`](super::result_of) says.
     pub result: Option<Element>,
     /// What stands in `.first(..)`, and then what stands in `.then(..)`.
-    pub then: &'static [Step],
+    pub fused: &'static [FusedOp],
     /// Token of the first of those in `.first(..)`.
-    pub first_site: u32,
+    pub prologue_site: u32,
     /// Token of the first of those in `.then(..)`.
-    pub then_site: u32,
+    pub epilogue_site: u32,
     /// Their operands.
-    pub with: &'a [Argument<'a>],
+    pub fused_arguments: &'a [Argument<'a>],
     /// Token of the first of these; the others follow.
-    pub with_site: u32,
+    pub fused_site: u32,
     /// Sizes in `.tile(..)`.
     pub tile: Option<&'a [u32]>,
     /// Token of the first of them; the others follow.
@@ -54,7 +54,7 @@ impl Recorder<'_> {
     pub const fn call(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, arguments: &[Argument<'_>]) {
         if self.state.counting {
             self.count(spec);
-            return self.count_steps(spec, site.then);
+            return self.count_fused_ops(spec, site.fused);
         }
         let failures = self.state.failures;
         let (params, given) = (spec.params.len(), arguments.len());
@@ -110,8 +110,8 @@ impl Recorder<'_> {
         if rounded < known.count {
             self.rounds(&known.formals[rounded], &known.views[rounded], site.result, known.sites[rounded], &bindings);
         }
-        if !site.then.is_empty() {
-            self.steps(spec, site, &mut known, &mut bindings);
+        if !site.fused.is_empty() {
+            self.fused_ops(spec, site, &mut known, &mut bindings);
         }
         let Operands { formals, views, sites, count } = &known;
         let (mut n, count) = (0, *count);
@@ -127,7 +127,7 @@ impl Recorder<'_> {
         }
         if self.state.failures != failures || !spec.stores() {
             // They have not been looked at.
-            self.forgive_all(site.with);
+            self.forgive_all(site.fused_arguments);
         }
         self.options(spec, site, bindings.element, first_operand as u32, first_value as u32);
     }
@@ -173,12 +173,12 @@ impl Recorder<'_> {
             Some(parts) => self.parts(if let Some(form) = form { form.spec } else { spec }, site, parts),
             None => 0,
         };
-        if !site.then.is_empty() {
+        if !site.fused.is_empty() {
             self.epilogue(spec, site, first_operand);
         }
         self.mark_forms(spec, site, slot, element, form, split);
-        let (result, then, priority, drain) = (site.result, site.then, site.priority, site.drain);
-        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, then, priority, drain });
+        let (result, fused, priority, drain) = (site.result, site.fused, site.priority, site.drain);
+        self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, fused, priority, drain });
     }
 
     /// Marks the instances that a plan may use: that of the forced tile, else those of every form whose sums have so many parts.
@@ -191,22 +191,22 @@ impl Recorder<'_> {
         forced: Option<Form>,
         split: u32,
     ) {
-        if let (Some(Form { spec, first }), Some(tile)) = (forced, site.tile) {
-            return self.mark(spec, site, slot + first, element, spec.variant(tile));
+        if let (Some(Form { spec, first_instance }), Some(tile)) = (forced, site.tile) {
+            return self.mark(spec, site, slot + first_instance, element, spec.variant(tile));
         }
         self.mark(spec, site, slot, element, None);
-        if let Some(Form { spec, first }) = few_form(spec, site, element)
-            && split <= spec.most_parts()
+        if let Some(Form { spec, first_instance }) = gemv_form(spec, site, element)
+            && split <= spec.max_split_k()
         {
-            self.mark(spec, site, slot + first, element, None);
+            self.mark(spec, site, slot + first_instance, element, None);
         }
     }
 
     /// `.split_k(4)`: the number of parts, 0 after a fault.
     const fn parts(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, parts: u32) -> u32 {
-        let fault = if !spec.splits() {
+        let fault = if !spec.splits_k() {
             FaultKind::SplitWithoutSum
-        } else if parts == 0 || parts > MOST_PARTS {
+        } else if parts == 0 || parts > MAX_SPLIT_K {
             FaultKind::SplitCount { found: parts }
         } else {
             return parts;
@@ -217,15 +217,15 @@ impl Recorder<'_> {
 
     /// `.first(gelu)` needs a factor, and `.then(gelu)` a store to be fused into, of a whole result.
     const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
-        if step::maps(site.then) && !matches!(spec.kind, TaskKind::Staged { .. }) {
-            self.fault(site.first_site, spec.name, "", FaultKind::FirstWithoutProduct);
+        if fused_op::has_prologue(site.fused) && !matches!(spec.kind, TaskKind::Gemm { .. }) {
+            self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutProduct);
             return;
         }
-        if matches!(site.then, [.., Step { first: true, .. }]) {
+        if matches!(site.fused, [.., FusedOp { on_operand_a: true, .. }]) {
             return;
         }
         if !spec.stores() {
-            self.fault(site.then_site, spec.name, "", FaultKind::ThenWithoutStore);
+            self.fault(site.epilogue_site, spec.name, "", FaultKind::ThenWithoutStore);
             return;
         }
         let mut operand = first_operand as usize;
@@ -238,7 +238,7 @@ impl Recorder<'_> {
                     let row = &self.tensors[view.tensor as usize];
                     if matches!(row.placement, super::Placement::Partial) {
                         let tensor = row.name;
-                        self.fault(site.then_site, spec.name, "", FaultKind::ThenOnPartial { tensor });
+                        self.fault(site.epilogue_site, spec.name, "", FaultKind::ThenOnPartial { tensor });
                     }
                 }
             }
@@ -312,10 +312,10 @@ impl Recorder<'_> {
             sizes[axis] = tile[axis];
             axis += 1;
         }
-        match (spec.form(tile, element), few_form(spec, site, element)) {
-            (Some(form), few) if form.first == 0 || few.is_some() => return (sizes, Some(form)),
-            (_, Some(Form { spec: few, .. })) => {
-                self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, few, found: sizes })
+        match (spec.form(tile, element), gemv_form(spec, site, element)) {
+            (Some(form), gemv) if form.first_instance == 0 || gemv.is_some() => return (sizes, Some(form)),
+            (_, Some(Form { spec: gemv, .. })) => {
+                self.fault(site.tile_site, spec.name, "", FaultKind::TileOfForms { spec, gemv, found: sizes })
             }
             (_, None) => self.wrong_tiles(spec, site, tile),
         }
@@ -337,8 +337,8 @@ impl Recorder<'_> {
 }
 
 /// The form for few rows, if the call may have it: none maps its factor.
-const fn few_form(spec: &'static TaskSpec, site: &CallSite<'_>, element: u32) -> Option<Form> {
-    if step::maps(site.then) { None } else { spec.few_form(element) }
+const fn gemv_form(spec: &'static TaskSpec, site: &CallSite<'_>, element: u32) -> Option<Form> {
+    if fused_op::has_prologue(site.fused) { None } else { spec.gemv_form(element) }
 }
 
 /// Whether data decides which elements a region holds.
@@ -366,7 +366,7 @@ impl Param {
 impl TaskSpec {
     /// Whether the body stores sums of its own, so that an epilogue can be fused into it.
     pub const fn stores(&self) -> bool {
-        if self.streamed().is_some() {
+        if self.gemv_operand_b().is_some() {
             return true;
         }
         let mut n = 0;

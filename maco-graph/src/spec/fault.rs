@@ -75,7 +75,7 @@ pub enum FaultKind {
     /// `.tile(..)` with a size that is not a variant.
     Tile { axis: &'static str, tiles: &'static [u32], found: u32 },
     /// `.tile(..)` with sizes that neither form of a task has.
-    TileOfForms { spec: &'static TaskSpec, few: &'static TaskSpec, found: [u32; 3] },
+    TileOfForms { spec: &'static TaskSpec, gemv: &'static TaskSpec, found: [u32; 3] },
     /// `.split_k(..)` into no part, or too many.
     SplitCount { found: u32 },
     /// `.split_k(..)` on a task whose sum cannot be split.

@@ -90,8 +90,9 @@ impl Recorder<'_> {
         if arguments.len() != spec.params.len() {
             self.arity(spec.name, spec.params.len(), missing, site, arguments.len());
         }
-        if !site.then.is_empty() {
-            let (at, option) = if super::step::maps(site.then) { (site.first_site, "first") } else { (site.then_site, "then") };
+        if !site.fused.is_empty() {
+            let (at, option) =
+                if super::fused_op::has_prologue(site.fused) { (site.prologue_site, "first") } else { (site.epilogue_site, "then") };
             self.fault(at, spec.name, "", FaultKind::OptionOnGraph { option });
         }
         if site.tile.is_some() {
@@ -154,7 +155,7 @@ impl Recorder<'_> {
         let good = self.state.failures == failures;
         if !good {
             self.forgive_all(arguments);
-            self.forgive_all(site.with);
+            self.forgive_all(site.fused_arguments);
         }
         if !possible {
             return None;

@@ -53,7 +53,7 @@ impl Fault {
     }
 
     /// "`.then(add(..))`"
-    const fn step(&self, text: &mut Text) {
+    const fn fused_op(&self, text: &mut Text) {
         text.push("`.then(");
         text.push(self.param);
         text.push("(..))`");
@@ -208,14 +208,14 @@ impl Fault {
                 text.push(": it can be ");
                 text.push_numbers(tiles);
             }
-            FaultKind::TileOfForms { spec, few, found } => {
+            FaultKind::TileOfForms { spec, gemv, found } => {
                 self.task(text);
                 text.push(" has no variant with a tile of ");
                 text.push_tile(found, spec.axes.len());
                 text.push(": it can be ");
                 text.push_tiles(spec);
                 text.push(", and for few rows ");
-                text.push_tiles(few);
+                text.push_tiles(gemv);
             }
             FaultKind::SplitCount { found } => {
                 text.push("a sum cannot be split into ");
@@ -241,7 +241,7 @@ impl Fault {
             FaultKind::OperandWithoutResult => {
                 self.task(text);
                 text.push(" has no single result that an operand of ");
-                self.step(text);
+                self.fused_op(text);
                 text.push(" could lie beside");
             }
             FaultKind::OperandLimit { limit } => {
@@ -249,7 +249,7 @@ impl Fault {
                 text.push(" has room for ");
                 text.push_number(*limit as i64);
                 text.push(" tensors, and the operand of ");
-                self.step(text);
+                self.fused_op(text);
                 text.push(" is one more");
             }
             FaultKind::OperandRank { expected, tensor, found } => {
@@ -257,7 +257,7 @@ impl Fault {
                 text.push(" has ");
                 text.push_count(*found, "dimension");
                 text.push(", but the operand of ");
-                self.step(text);
+                self.fused_op(text);
                 text.push(" has the ");
                 text.push_number(*expected as i64);
                 text.push(" of the result of ");

@@ -17,7 +17,8 @@ mod element;
 mod expression;
 mod fault;
 mod flow;
-mod form;
+mod fused_op;
+mod gemv_form;
 mod graph;
 mod help;
 mod message;
@@ -26,7 +27,6 @@ mod owned;
 mod placement;
 mod quotient;
 mod recorder;
-mod step;
 mod storage;
 mod task;
 mod text;
@@ -38,15 +38,15 @@ pub use code::Code;
 pub use dims::{Dim, DimRow, Origin, Polynomial, Term};
 pub use fault::{Fault, FaultKind, TensorName};
 pub use flow::Kind;
-pub use form::{Form, check_few};
+#[cfg(feature = "std")]
+pub(crate) use fused_op::call_spec;
+pub use fused_op::{FusedOp, FusedOperand};
+pub use gemv_form::{Form, check_gemv_form};
 pub use graph::{Enclosing, GraphParam, GraphSpec};
 #[cfg(feature = "std")]
 pub use owned::{BuildError, CallOptions, Owned, intern};
 pub use placement::{Collective, Placement};
 pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
-#[cfg(feature = "std")]
-pub(crate) use step::as_called;
-pub use step::{Step, StepOperand};
 pub use storage::{Recording, Storage};
 pub use task::*;
 pub use text::Text;

@@ -5,7 +5,7 @@
 use super::dims::{Dim, DimRow};
 use super::fault::{Fault, FaultKind, TensorName};
 use super::flow::Kind;
-use super::step::Step;
+use super::fused_op::FusedOp;
 use super::{CallSite, Element, Placement, RANK, ScalarType, TaskSpec, Value, View, ViewAxis};
 
 /// No token of the user: a fault there is not reported.
@@ -95,7 +95,7 @@ pub struct CallRow {
     /// Forced parts of each tile's sum; 0 where none.
     pub split: u32,
     /// Fused epilogues.
-    pub then: &'static [Step],
+    pub fused: &'static [FusedOp],
     /// Larger is earlier.
     pub priority: i32,
     /// Claimed by whichever worker is free.
@@ -113,7 +113,7 @@ impl CallRow {
             equal: &[],
             elements: &[],
             params: &[],
-            few: None,
+            gemv: None,
         },
         slot: 0,
         element: 0,
@@ -122,7 +122,7 @@ impl CallRow {
         first_value: 0,
         tile: [0; 3],
         split: 0,
-        then: &[],
+        fused: &[],
         priority: 0,
         drain: false,
     };

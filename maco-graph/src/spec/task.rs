@@ -224,38 +224,38 @@ pub enum Param {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
     /// Operands come through the shared-memory ring (the body calls `steps`/`mma`).
-    Staged {
+    Gemm {
         /// Whether a task can make a part of its sum: one accumulator, stored once, and every product in a loop over `steps`.
-        splits: bool,
+        splits_k: bool,
     },
     /// The consumer threads load and store global memory themselves.
     Direct,
     /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map`, `rows` or `take`, once, and
     /// nothing else of its `cta`).
-    Tiled,
-    /// As [`TaskKind::Tiled`], but in boxes of a tensor map, if the tensor can have one (the body calls `columns` or `transpose`, once, and nothing else
+    Bulk,
+    /// As [`TaskKind::Bulk`], but in boxes of a tensor map, if the tensor can have one (the body calls `columns` or `transpose`, once, and nothing else
     /// of its `cta`).
-    Boxed {
+    TensorMap {
         /// Which tensor parameter.
         operand: u8,
     },
-    /// As [`TaskKind::Tiled`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
-    Map {
+    /// As [`TaskKind::Bulk`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    Unary {
         /// Which tensor parameter `f` is of.
         x: u8,
         /// Which tensor parameter is the result.
         y: u8,
     },
     /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
-    Streamed {
+    Gemv {
         /// Which tensor parameter.
-        operand: u8,
+        operand_b: u8,
         /// Which tensor parameter it is multiplied with, of a body that is nothing but the product: so nothing else reads that, and nothing
         /// else writes the result. See [`crate::plan::Relation::carried`].
-        factor: Option<u8>,
+        operand_a: Option<u8>,
     },
-    /// As [`TaskKind::Tiled`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
-    Norm {
+    /// As [`TaskKind::Bulk`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
+    RmsNorm {
         /// Which tensor parameter the norm is of.
         x: u8,
         /// Which tensor parameter holds the weights.
@@ -270,7 +270,7 @@ pub enum TaskKind {
         /// Whether `cpu = reference_fn` was given.
         cpu: bool,
         /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
-        prologue: bool,
+        early_start: bool,
         /// `#[task(simt, warp)]`: one warp runs the body, and a worker several such tasks at a time.
         warp: bool,
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
@@ -311,18 +311,18 @@ pub struct TaskSpec {
     /// Parameters in order, without `cta`.
     pub params: &'static [Param],
     /// The same task in another form, for calls with few rows: one that streams its weights, with tiles and instances of its own, which
-    /// follow this one's. See [`check_few`](super::check_few).
-    pub few: Option<&'static TaskSpec>,
+    /// follow this one's. See [`check_gemv_form`](super::check_gemv_form).
+    pub gemv: Option<&'static TaskSpec>,
 }
 
 /// Most parts that the sum of one tile can be split into.
-pub const MOST_PARTS: u32 = 64;
+pub const MAX_SPLIT_K: u32 = 64;
 
 impl TaskSpec {
     /// The tensor parameter that is streamed, counted among the tensor parameters.
-    pub const fn streamed(&self) -> Option<usize> {
+    pub const fn gemv_operand_b(&self) -> Option<usize> {
         match self.kind {
-            TaskKind::Streamed { operand, .. } => Some(operand as usize),
+            TaskKind::Gemv { operand_b, .. } => Some(operand_b as usize),
             _ => None,
         }
     }
@@ -340,22 +340,25 @@ impl TaskSpec {
     }
 
     /// Whether tiles that it reads may come through the ring.
-    pub const fn reads_tiles(&self) -> bool {
-        matches!(self.kind, TaskKind::Tiled | TaskKind::Boxed { .. } | TaskKind::Map { .. } | TaskKind::Norm { .. } | TaskKind::Elementwise)
+    pub const fn reads_in_bulk(&self) -> bool {
+        matches!(
+            self.kind,
+            TaskKind::Bulk | TaskKind::TensorMap { .. } | TaskKind::Unary { .. } | TaskKind::RmsNorm { .. } | TaskKind::Elementwise
+        )
     }
 
     /// Which tensor parameter comes in boxes, if it can.
-    pub const fn boxed(&self) -> Option<usize> {
+    pub const fn tensor_map_operand(&self) -> Option<usize> {
         match self.kind {
-            TaskKind::Boxed { operand } => Some(operand as usize),
+            TaskKind::TensorMap { operand } => Some(operand as usize),
             _ => None,
         }
     }
 
     /// Which tensor parameter it maps to which, value by value, if it does nothing else.
-    pub const fn map(&self) -> Option<(usize, usize)> {
+    pub const fn unary_operands(&self) -> Option<(usize, usize)> {
         match self.kind {
-            TaskKind::Map { x, y } => Some((x as usize, y as usize)),
+            TaskKind::Unary { x, y } => Some((x as usize, y as usize)),
             TaskKind::Elementwise if self.params.len() == 2 => Some((0, 1)),
             _ => None,
         }
@@ -363,9 +366,9 @@ impl TaskSpec {
 
     /// The instances of such a map whose tensors both have one element of two bytes, a bit for each: those that products can make of what is carried to
     /// them.
-    pub const fn maps(&self) -> u128 {
-        let Some((x, y)) = self.map() else { return 0 };
-        let (mut maps, mut element) = (0, 0);
+    pub const fn unary_instances(&self) -> u128 {
+        let Some((x, y)) = self.unary_operands() else { return 0 };
+        let (mut instances, mut element) = (0, 0);
         while element < self.instances() / self.tile_variants() {
             if let (Some(x), Some(y)) = (self.element_of(x, element), self.element_of(y, element))
                 && x as u8 == y as u8
@@ -374,13 +377,13 @@ impl TaskSpec {
                 let mut tile = 0;
                 while tile < self.tile_variants() {
                     let instance = element * self.tile_variants() + tile;
-                    maps |= if instance < u128::BITS { 1 << instance } else { 0 };
+                    instances |= if instance < u128::BITS { 1 << instance } else { 0 };
                     tile += 1;
                 }
             }
             element += 1;
         }
-        maps
+        instances
     }
 
     /// What tensor parameter `tensor` holds in instances of element choice `element`, if the task says so.
@@ -403,20 +406,20 @@ impl TaskSpec {
     }
 
     /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.
-    pub const fn factor(&self) -> Option<usize> {
+    pub const fn gemv_operand_a(&self) -> Option<usize> {
         match self.kind {
-            TaskKind::Streamed { factor: Some(factor), .. } => Some(factor as usize),
+            TaskKind::Gemv { operand_a: Some(operand_a), .. } => Some(operand_a as usize),
             _ => None,
         }
     }
 
     /// Most parts that a tile's sum can be made in.
-    pub const fn most_parts(&self) -> u32 {
-        if self.splits() { MOST_PARTS } else { 1 }
+    pub const fn max_split_k(&self) -> u32 {
+        if self.splits_k() { MAX_SPLIT_K } else { 1 }
     }
 
     /// Whether one warp runs the body.
-    pub const fn is_narrow(&self) -> bool {
+    pub const fn is_warp_task(&self) -> bool {
         matches!(self.kind, TaskKind::Simt { warp: true, .. })
     }
 
@@ -435,9 +438,9 @@ impl TaskSpec {
     }
 
     /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
-    pub const fn splits(&self) -> bool {
+    pub const fn splits_k(&self) -> bool {
         // The third coordinate of a task is where its parts meet.
-        matches!(self.kind, TaskKind::Staged { splits: true }) && self.axes.len() <= 2
+        matches!(self.kind, TaskKind::Gemm { splits_k: true }) && self.axes.len() <= 2
     }
 
     /// Number of tile variants: the product over the axes.

@@ -17,7 +17,7 @@ pub const fn tensor(name: &'static str, access: Access, region: &'static [Index]
 }
 
 pub const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params, few: None }
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params, gemv: None }
 }
 
 pub const fn axis(name: &'static str, tiles: &'static [u32]) -> Axis {
@@ -26,7 +26,7 @@ pub const fn axis(name: &'static str, tiles: &'static [u32]) -> Axis {
 
 /// The GEMM of the built-in library, with its real tiles.
 pub static GEMM: TaskSpec = TaskSpec {
-    kind: TaskKind::Staged { splits: false },
+    kind: TaskKind::Gemm { splits_k: false },
     ..task(
         "linear",
         &[axis("i", &[64, 128]), axis("j", &[128, 256])],
@@ -43,7 +43,7 @@ const fn staged(param: Param) -> Param {
 
 /// [`GEMM`], as its body is.
 pub static PRODUCT: TaskSpec = TaskSpec {
-    kind: TaskKind::Staged { splits: true },
+    kind: TaskKind::Gemm { splits_k: true },
     params: &[
         staged(tensor("x", Read, &[Tile(0), All])),
         staged(tensor("w", Read, &[Tile(1), All])),
@@ -161,7 +161,7 @@ impl Build {
             operands,
             scalars: Vec::new(),
             tile: None,
-            then: Vec::new(),
+            fused: Vec::new(),
             priority: 0,
             split: None,
             drain: false,

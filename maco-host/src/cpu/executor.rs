@@ -22,8 +22,8 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::hang::{task_name, tile};
-use crate::lower::{Boxes, Fault, Image, Lowered, MapRequest, Tables};
-use crate::parts::{Key, Parts};
+use crate::lower::{BoxShape, Fault, Image, Lowered, Tables, TensorMapRequest};
+use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
 use crate::profile::record::{Recorded, Shape};
 use crate::program::Dispatch;
@@ -45,28 +45,28 @@ pub(crate) struct Executor {
     /// [`State`], two counter banks, the rings, then where parts of sums meet.
     state: HostMemory,
     black_box: HostMemory,
-    turn: Mutex<Turn>,
+    turn: Mutex<LaunchState>,
 }
 
-struct Turn {
+struct LaunchState {
     bound: Option<(Key, Tables)>,
-    code: Code,
+    code: TaskTables,
     pipeline: Option<Pipeline>,
     /// What copies read and write, in the order of the tables.
     maps: Vec<TensorMap>,
     aborted: Option<Cause>,
     /// What launches record.
-    recording: Option<Recording>,
+    recording: Option<LaunchRecords>,
 }
 
 /// Memory of a plan's records.
-struct Recording {
+struct LaunchRecords {
     memory: HostMemory,
     shape: Shape,
 }
 
 /// What workers and schedulers read of a plan.
-struct Code {
+struct TaskTables {
     descriptors: Vec<Descriptor>,
     overflow: Vec<u32>,
     images: Vec<Image>,
@@ -75,18 +75,18 @@ struct Code {
     shares: Vec<abi::SchedulerPartition>,
 }
 
-impl Code {
-    fn new(lowered: &Lowered, fault: Option<Fault>) -> Code {
+impl TaskTables {
+    fn new(lowered: &Lowered, fault: Option<Fault>) -> TaskTables {
         let (descriptors, overflow, images) = lowered.with(fault);
         let mut memory: Vec<Vec<u32>> = images.iter().map(|image| image.words.clone()).collect();
         let share = |(image, memory): (&Image, &mut Vec<u32>)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
             memory: memory.as_mut_ptr() as u64,
             names: image.names.as_ptr() as u64,
-            ..image.share
+            ..image.header
         };
         let shares = images.iter().zip(&mut memory).map(share).collect();
-        Code { descriptors, overflow, images, memory, shares }
+        TaskTables { descriptors, overflow, images, memory, shares }
     }
 }
 
@@ -94,26 +94,26 @@ impl Code {
 pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 
 impl Executor {
-    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, parts: &Parts) -> Result<Executor, Error> {
-        for call in &parts.plan.graph.calls {
+    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore) -> Result<Executor, Error> {
+        for call in &core.plan.graph.calls {
             if matches!(call.task.kind, TaskKind::Simt { cpu: false, .. }) {
-                return Err(Error::NoCpuReference { megakernel: parts.megakernel().into(), task: call.task.name.into() });
+                return Err(Error::NoCpuReference { megakernel: core.megakernel().into(), task: call.task.name.into() });
             }
         }
-        let what = |what: &str| format!("the {what} of megakernel `{}`", parts.megakernel());
-        let lowered = &parts.lowered;
+        let what = |what: &str| format!("the {what} of megakernel `{}`", core.megakernel());
+        let lowered = &core.lowered;
         let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * (lowered.ring_words() + lowered.arrival_words());
         Ok(Executor {
             pool: pool.clone(),
             dispatch,
-            arena: HostMemory::zeroed(parts.lowered.arena.bytes, &what("temps"))?,
+            arena: HostMemory::zeroed(core.lowered.arena.bytes, &what("temps"))?,
             partials: HostMemory::zeroed(lowered.partial_bytes(), &what("partial sums"))?,
             state: HostMemory::zeroed(words, &what("counters"))?,
             black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
-            turn: Mutex::new(Turn {
+            turn: Mutex::new(LaunchState {
                 bound: None,
-                code: Code::new(lowered, None),
-                pipeline: parts.staging.then(|| Pipeline::new(lowered.workers)),
+                code: TaskTables::new(lowered, None),
+                pipeline: core.staging.then(|| Pipeline::new(lowered.workers)),
                 maps: Vec::new(),
                 aborted: None,
                 recording: None,
@@ -121,25 +121,25 @@ impl Executor {
         })
     }
 
-    pub(crate) fn run(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<Report, Error> {
+    pub(crate) fn run(&self, core: &PlanCore, arguments: &Arguments<'_>) -> Result<Report, Error> {
         let mut turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: parts.megakernel().into() }),
+            Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: core.megakernel().into() }),
         };
         if let Some(cause) = &turn.aborted {
-            return Err(cause.aborted(parts.megakernel()));
+            return Err(cause.aborted(core.megakernel()));
         }
-        if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(parts, arguments)) {
-            let (key, tables) = parts.bind(arguments, self.arena.address())?;
+        if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(core, arguments)) {
+            let (key, tables) = core.bind(arguments, self.arena.address())?;
             turn.maps = tables.maps.iter().map(modelled).collect();
             turn.bound = Some((key, tables));
         }
-        let Turn { bound: Some((_, tables)), code, pipeline, maps, .. } = &mut *turn else { unreachable!("bound above") };
+        let LaunchState { bound: Some((_, tables)), code, pipeline, maps, .. } = &mut *turn else { unreachable!("bound above") };
         for (memory, image) in code.memory.iter_mut().zip(&code.images) {
             memory.copy_from_slice(&image.words);
         }
-        let launch = self.launch(parts, tables, maps, code);
+        let launch = self.launch(core, tables, maps, code);
         let panicked = Panicked::default();
         let begin = Instant::now();
         match pipeline {
@@ -147,8 +147,8 @@ impl Executor {
             // launches of this plan away, and the pool gives every worker and scheduler its own number.
             None => self.pool.run(launch.workers + launch.schedulers, &|number, cpu| unsafe {
                 match number.checked_sub(launch.workers) {
-                    None => work(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
-                    Some(scheduler) => schedule(&launch, scheduler, self.pool.bodies()),
+                    None => run_worker(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
+                    Some(scheduler) => run_scheduler(&launch, scheduler, self.pool.bodies()),
                 }
             })?,
             // SAFETY: as above.
@@ -156,10 +156,10 @@ impl Executor {
         }
         let elapsed = begin.elapsed();
         let panicked = panicked.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match self.cause(parts, panicked) {
-            None => Ok(Report { elapsed, tasks: parts.plan.tasks.len(), workers: parts.lowered.workers }),
+        match self.cause(core, panicked) {
+            None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
-                let error = cause.error(parts.megakernel());
+                let error = cause.error(core.megakernel());
                 turn.aborted = Some(cause);
                 Err(error)
             }
@@ -167,8 +167,8 @@ impl Executor {
     }
 
     /// What a worker reads.
-    fn launch(&self, parts: &Parts, tables: &Tables, maps: &[TensorMap], code: &Code) -> Launch {
-        let lowered = &parts.lowered;
+    fn launch(&self, core: &PlanCore, tables: &Tables, maps: &[TensorMap], code: &TaskTables) -> Launch {
+        let lowered = &core.lowered;
         let rings = self.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
@@ -188,55 +188,55 @@ impl Executor {
             schedulers: code.shares.len() as u32,
             // Threads are not scarce: a spare warp is a thread of its own here.
             spare: 0,
-            deadline_ns: parts.deadline_ns(),
+            deadline_ns: core.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            delays: parts.delays(),
-            profile: parts.profile().0,
-            records: parts.profile().1,
+            delays: core.delays(),
+            profile: core.profile().0,
+            records: core.profile().1,
             executors: lowered.workers + code.shares.len() as u32,
             partials: self.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
-            in_band: self.arena.address(),
-            in_band_words: self.arena.address() + lowered.arena.words.start,
-            in_band_bytes: lowered.arena.carried,
+            carried: self.arena.address(),
+            words: self.arena.address() + lowered.arena.words.start,
+            carried_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
         }
     }
 
     /// Why the launch that just ended was aborted, if it was.
-    fn cause(&self, parts: &Parts, panicked: Option<(u32, Box<dyn Any + Send>)>) -> Option<Cause> {
+    fn cause(&self, core: &PlanCore, panicked: Option<(u32, Box<dyn Any + Send>)>) -> Option<Cause> {
         if let Some((task, payload)) = panicked {
-            let node = &parts.plan.tasks[task as usize];
+            let node = &core.plan.tasks[task as usize];
             return Some(Cause::Panicked {
-                task: task_name(&parts.plan, node.call).into(),
+                task: task_name(&core.plan, node.call).into(),
                 call: node.call,
-                tile: tile(&parts.plan, node),
+                tile: tile(&core.plan, node),
                 message: message(&*payload).into(),
             });
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &parts.plan, false))
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false))
     }
 
     /// Later launches record so much; without room for any, none do.
-    pub(crate) fn profile(&self, parts: &Parts, shape: Shape) -> Result<(), Error> {
+    pub(crate) fn profile(&self, core: &PlanCore, shape: Shape) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
         if shape.room == 0 {
-            parts.set_profile(0, 0);
+            core.set_profile(0, 0);
             return Ok(());
         }
-        let what = format!("the profile of megakernel `{}`", parts.megakernel());
+        let what = format!("the profile of megakernel `{}`", core.megakernel());
         let memory = HostMemory::zeroed(shape.bytes(), &what)?;
-        parts.set_profile(memory.address(), shape.room);
-        turn.recording = Some(Recording { memory, shape });
+        core.set_profile(memory.address(), shape.room);
+        turn.recording = Some(LaunchRecords { memory, shape });
         Ok(())
     }
 
     /// What the last launch recorded.
-    pub(crate) fn recorded(&self, parts: &Parts) -> Result<Profile, Error> {
+    pub(crate) fn recorded(&self, core: &PlanCore) -> Result<Profile, Error> {
         let turn = self.wait_for_turn();
-        let mut profile = Profile::of(&parts.plan, parts.device.to_string(), None);
+        let mut profile = Profile::of(&core.plan, core.device.to_string(), None);
         let filled = turn.recording.as_ref().is_some_and(|recording| {
             let shape = recording.shape;
             let (profiles, records) = (shape.profiles() as usize, shape.records() as usize);
@@ -246,25 +246,25 @@ impl Executor {
                 unsafe { (std::slice::from_raw_parts(first, profiles), std::slice::from_raw_parts(first.add(profiles).cast(), records)) };
             Recorded { profiles, records, shape, gpu: false }.fill(&mut profile)
         });
-        if filled { Ok(profile) } else { Err(Error::NoProfile { megakernel: parts.megakernel().into() }) }
+        if filled { Ok(profile) } else { Err(Error::NoProfile { megakernel: core.megakernel().into() }) }
     }
 
     /// The error that a run would return at once.
-    pub(crate) fn check(&self, parts: &Parts) -> Result<(), Error> {
+    pub(crate) fn check(&self, core: &PlanCore) -> Result<(), Error> {
         match &self.wait_for_turn().aborted {
-            Some(cause) => Err(cause.aborted(parts.megakernel())),
+            Some(cause) => Err(cause.aborted(core.megakernel())),
             None => Ok(()),
         }
     }
 
     /// Forgets an abort: counters, state, words of carried temps and black box are as new.
-    pub(crate) fn recover(&self, parts: &Parts) {
+    pub(crate) fn recover(&self, core: &PlanCore) {
         let mut turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away.
         unsafe {
             self.state.clear();
             self.black_box.clear();
-            self.write_words(parts, 0);
+            self.write_words(core, 0);
         }
         turn.aborted = None;
     }
@@ -273,42 +273,42 @@ impl Executor {
     ///
     /// # Safety
     /// No launch runs.
-    unsafe fn write_words(&self, parts: &Parts, launches: u32) {
-        let arena = &parts.lowered.arena;
+    unsafe fn write_words(&self, core: &PlanCore, launches: u32) {
+        let arena = &core.lowered.arena;
         let words = arena.words_behind(launches);
         // SAFETY: the words are a part of the arena, at a multiple of its alignment; the caller promises exclusive access.
         unsafe { self.arena.pointer().add(arena.words.start as usize).cast::<u32>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     }
 
     /// See [`crate::Plan::launched`].
-    pub(crate) fn launched(&self, parts: &Parts, launches: u32) {
-        self.recover(parts);
+    pub(crate) fn launched(&self, core: &PlanCore, launches: u32) {
+        self.recover(core);
         let _turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away, and the memory begins with the state.
         unsafe {
             let state = self.state.pointer().cast::<State>();
             state.write(State { left: launches.wrapping_mul(LAUNCH), begun: launches.wrapping_mul(LAUNCH), ..state.read() });
-            self.write_words(parts, launches);
+            self.write_words(core, launches);
         }
     }
 
     /// See [`crate::Plan::fill_temporaries`].
-    pub(crate) fn fill_temporaries(&self, parts: &Parts, byte: u8) {
+    pub(crate) fn fill_temporaries(&self, core: &PlanCore, byte: u8) {
         let mut turn = self.wait_for_turn();
         // SAFETY: temps lie before the words of carried ones, partial sums have all of their memory, and the lock keeps launches away.
         unsafe {
-            self.arena.fill(parts.lowered.arena.words.start, byte);
-            self.partials.fill(parts.lowered.partial_bytes(), byte);
+            self.arena.fill(core.lowered.arena.words.start, byte);
+            self.partials.fill(core.lowered.partial_bytes(), byte);
         }
         turn.code.memory.iter_mut().for_each(|memory| memory.fill(u32::from_ne_bytes([byte; 4])));
     }
 
     /// Injects a fault into every launch from now on, or none.
-    pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) {
-        self.wait_for_turn().code = Code::new(&parts.lowered, fault);
+    pub(crate) fn inject(&self, core: &PlanCore, fault: Option<Fault>) {
+        self.wait_for_turn().code = TaskTables::new(&core.lowered, fault);
     }
 
-    fn wait_for_turn(&self) -> std::sync::MutexGuard<'_, Turn> {
+    fn wait_for_turn(&self) -> std::sync::MutexGuard<'_, LaunchState> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -317,7 +317,7 @@ impl Executor {
 ///
 /// # Safety
 /// `launch` names live memory that the plan filled for `dispatch`; each worker of the launch calls once.
-unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dispatch: Dispatch, panicked: &Panicked) {
+unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dispatch: Dispatch, panicked: &Panicked) {
     let machine = Worker::new(bodies);
     let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
@@ -349,7 +349,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
             let flags = (*descriptor).flags;
             if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
                 // One thread is loader and consumers at once: either fault is a task that does not end.
-                stick(&machine, run, (*descriptor).task);
+                hang(&machine, run, (*descriptor).task);
                 return Outcome::Abort;
             }
             Outcome::Ready
@@ -361,7 +361,7 @@ unsafe fn work(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dis
 ///
 /// # Safety
 /// `run` is a live launch.
-unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
+unsafe fn hang(machine: &Worker, run: &Run, task: u32) {
     let mut patience = Patience::new();
     loop {
         // SAFETY: passed on from the caller.
@@ -378,14 +378,14 @@ unsafe fn stick(machine: &Worker, run: &Run, task: u32) {
 ///
 /// # Safety
 /// `launch` names live memory; each scheduler of the launch calls once, and its memory holds its image.
-pub(super) unsafe fn schedule(launch: &Launch, number: u32, bodies: &Bodies) {
+pub(super) unsafe fn run_scheduler(launch: &Launch, number: u32, bodies: &Bodies) {
     let machine = Worker::new(bodies);
     // SAFETY: passed on from the caller.
     Delays::new(launch.delays, launch.workers + number, 0).enter(|| unsafe { protocol::attend(&machine, launch, number) });
 }
 
-fn modelled(map: &MapRequest) -> TensorMap {
-    let Boxes { rows, rounds, pieces, .. } = map.boxes;
+fn modelled(map: &TensorMapRequest) -> TensorMap {
+    let BoxShape { rows, rounds, pieces, .. } = map.boxes;
     tensor_map(map.address, map.extents, map.strides, map.element.bytes(), (rows, pieces), rounds)
 }
 
@@ -414,11 +414,11 @@ mod tests {
     /// A product of few rows.
     static PRODUCT: TaskSpec = TaskSpec {
         name: "product",
-        kind: TaskKind::Streamed { operand: 1, factor: Some(0) },
+        kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
         axes: &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles: &[8] }],
         dims: &["M", "N", "K"],
         equal: &[],
-        few: None,
+        gemv: None,
         elements: &[],
         params: &[
             matrix("x", Access::Read, &[DimSpec::Symbol(0), DimSpec::Symbol(2)], &[Index::Tile(0), Index::All]),
@@ -444,7 +444,7 @@ mod tests {
             operands: operands.iter().map(|&index| View::whole(index, &tensors[index as usize])).collect(),
             scalars: vec![],
             tile: None,
-            then: vec![],
+            fused: vec![],
             priority: 0,
             split: None,
             drain: false,
@@ -459,10 +459,10 @@ mod tests {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
             let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
-            let parts = Parts::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
-            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &parts).unwrap();
-            executor.fill_temporaries(&parts, 0xa5);
-            let lowered = &parts.lowered;
+            let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
+            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
+            executor.fill_temporaries(&core, 0xa5);
+            let lowered = &core.lowered;
             let held = |memory: &HostMemory, bytes: u64| {
                 // SAFETY: the memory was sized so, and no launch runs.
                 unsafe { std::slice::from_raw_parts(memory.pointer(), bytes as usize) }.to_vec()
@@ -470,7 +470,7 @@ mod tests {
             let arena = held(&executor.arena, lowered.arena.bytes);
             let (temps, words) = arena.split_at(lowered.arena.words.start as usize);
             assert!(temps.len() >= 128 && temps.iter().all(|&byte| byte == 0xa5));
-            assert_eq!((words.len() as u64, words.is_empty()), (2 * u64::from(lowered.arena.carried), schedule != Schedule::Static));
+            assert_eq!((words.len() as u64, words.is_empty()), (2 * u64::from(lowered.arena.in_band_bytes), schedule != Schedule::Static));
             assert!(words.iter().all(|&byte| byte == 0));
             let counted = size_of::<State>() as u64 + 8 * u64::from(lowered.counters) + 4 * lowered.ring_words();
             assert!(held(&executor.state, counted).iter().all(|&byte| byte == 0));

@@ -10,13 +10,13 @@ use maco_device::abi::{Launch, State};
 use maco_device::modelled::{Cta, Part, Surroundings};
 use maco_device::protocol::Machine;
 
-use super::executor::{ABORT_PANIC, Panicked, schedule};
+use super::executor::{ABORT_PANIC, Panicked, run_scheduler};
 use super::machine::{Bodies, Worker};
 use super::pool::Pool;
 use crate::error::Error;
 use crate::program::Dispatch;
 
-const PARTS: u32 = Part::ALL.len() as u32;
+const THREADS: u32 = Part::ALL.len() as u32;
 
 /// The CTAs of a plan.
 pub(super) struct Pipeline {
@@ -48,7 +48,7 @@ impl Surroundings for Thread<'_> {
 
 impl Pipeline {
     pub(super) fn new(workers: u32) -> Pipeline {
-        Pipeline { ctas: (0..workers).map(Cta::new).collect(), bodies: Bodies::new(workers * PARTS) }
+        Pipeline { ctas: (0..workers).map(Cta::new).collect(), bodies: Bodies::new(workers * THREADS) }
     }
 
     /// Runs a launch and waits for all of it.
@@ -63,10 +63,10 @@ impl Pipeline {
         }
         let this = &*self;
         // SAFETY: passed on from the caller; the pool gives every number once.
-        pool.run(launch.workers * PARTS + launch.schedulers, &|number, _| unsafe {
-            match number.checked_sub(launch.workers * PARTS) {
-                None => this.play(launch, number, dispatch, panicked),
-                Some(scheduler) => schedule(launch, scheduler, &this.bodies),
+        pool.run(launch.workers * THREADS + launch.schedulers, &|number, _| unsafe {
+            match number.checked_sub(launch.workers * THREADS) {
+                None => this.run_thread(launch, number, dispatch, panicked),
+                Some(scheduler) => run_scheduler(launch, scheduler, &this.bodies),
             }
         })
     }
@@ -75,8 +75,8 @@ impl Pipeline {
     ///
     /// # Safety
     /// As [`Pipeline::run`]; called once for each number.
-    unsafe fn play(&self, launch: &Launch, number: u32, dispatch: Dispatch, panicked: &Panicked) {
-        let (cta, part) = (&self.ctas[(number / PARTS) as usize], Part::ALL[(number % PARTS) as usize]);
+    unsafe fn run_thread(&self, launch: &Launch, number: u32, dispatch: Dispatch, panicked: &Panicked) {
+        let (cta, part) = (&self.ctas[(number / THREADS) as usize], Part::ALL[(number % THREADS) as usize]);
         let machine = Worker::new(&self.bodies);
         let thread = Thread { machine: &machine, bodies: &self.bodies, number, counts: part != Part::Control };
         let current = Cell::new(None);

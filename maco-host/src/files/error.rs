@@ -57,14 +57,14 @@ pub enum FileError {
         help: &'static str,
     },
     /// A field is missing, or says something impossible.
-    #[error("{code}: {}: {place}: field `{field}`: expected {expected}, found {found}\nhelp: {help}", path.display())]
+    #[error("{code}: {}: {location}: field `{field}`: expected {expected}, found {found}\nhelp: {help}", path.display())]
     Field {
         /// `MACO0064`, `MACO0065` or `MACO0067`.
         code: &'static str,
         /// The file.
         path: Box<Path>,
         /// Where in it: `event 12`, `otherData.maco.tasks[3]`.
-        place: Box<str>,
+        location: Box<str>,
         /// The field.
         field: Box<str>,
         /// What should be there.

@@ -28,11 +28,11 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    pub(crate) fn field(&self, place: &str, field: &str, expected: impl Into<Box<str>>, found: Option<&Value>) -> FileError {
+    pub(crate) fn field(&self, location: &str, field: &str, expected: impl Into<Box<str>>, found: Option<&Value>) -> FileError {
         FileError::Field {
             code: self.code,
             path: self.path.into(),
-            place: place.into(),
+            location: location.into(),
             field: field.into(),
             expected: expected.into(),
             found: found.map_or_else(|| "nothing".to_owned(), brief).into(),
@@ -51,13 +51,13 @@ fn brief(value: &Value) -> String {
 /// An object of the file, and where it lies.
 pub(crate) struct At<'a> {
     pub(crate) reader: &'a Reader<'a>,
-    pub(crate) place: String,
+    pub(crate) location: String,
     pub(crate) object: &'a Map<String, Value>,
 }
 
 impl<'a> At<'a> {
     pub(crate) fn wrong(&self, field: &str, expected: impl Into<Box<str>>) -> FileError {
-        self.reader.field(&self.place, field, expected, self.object.get(field))
+        self.reader.field(&self.location, field, expected, self.object.get(field))
     }
 
     pub(crate) fn version(&self, expected: u64) -> Result<(), FileError> {
@@ -105,7 +105,7 @@ impl<'a> At<'a> {
         let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, expected()))?;
         let number = |(index, value): (usize, &Value)| {
             let number = value.as_u64().filter(|&value| value < end).and_then(|value| u32::try_from(value).ok());
-            number.ok_or_else(|| self.reader.field(&self.place, &format!("{field}[{index}]"), expected(), Some(value)))
+            number.ok_or_else(|| self.reader.field(&self.location, &format!("{field}[{index}]"), expected(), Some(value)))
         };
         array.iter().enumerate().map(number).collect()
     }
@@ -115,7 +115,7 @@ impl<'a> At<'a> {
         let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, "lists of whole numbers"))?;
         let one = |(index, value): (usize, &Value)| {
             let list = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
-            list.ok_or_else(|| self.reader.field(&self.place, &format!("{field}[{index}]"), "a list of whole numbers", Some(value)))
+            list.ok_or_else(|| self.reader.field(&self.location, &format!("{field}[{index}]"), "a list of whole numbers", Some(value)))
         };
         array.iter().enumerate().map(one).collect()
     }
@@ -124,9 +124,9 @@ impl<'a> At<'a> {
     pub(crate) fn all<T>(&self, field: &str, read: impl Fn(At<'_>) -> Result<T, FileError>) -> Result<Vec<T>, FileError> {
         let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, "an array of objects"))?;
         let one = |(index, value): (usize, &Value)| {
-            let place = format!("{}.{field}[{index}]", self.place);
-            let object = value.as_object().ok_or_else(|| self.reader.field(&place, "", "an object", Some(value)))?;
-            read(At { reader: self.reader, place, object })
+            let location = format!("{}.{field}[{index}]", self.location);
+            let object = value.as_object().ok_or_else(|| self.reader.field(&location, "", "an object", Some(value)))?;
+            read(At { reader: self.reader, location, object })
         };
         array.iter().enumerate().map(one).collect()
     }

@@ -15,7 +15,7 @@ use super::plan_memory::PlanMemory;
 use super::tensor_map;
 use crate::error::Error;
 use crate::lower::Tables;
-use crate::parts::Parts;
+use crate::plan_core::PlanCore;
 
 /// Uploads that may be queued before the host waits for one.
 const SLOTS: usize = 4;
@@ -65,9 +65,9 @@ struct Slot {
 }
 
 impl Binding {
-    pub(super) fn new(context: &Arc<Context>, parts: &Parts) -> Result<Binding, Error> {
-        let places = Places::new(parts.lowered.grid() as usize, parts.lowered.starts.len(), parts.lowered.table_sizes());
-        let what = format!("the argument tables of megakernel `{}`", parts.megakernel());
+    pub(super) fn new(context: &Arc<Context>, core: &PlanCore) -> Result<Binding, Error> {
+        let places = Places::new(core.lowered.grid() as usize, core.lowered.starts.len(), core.lowered.table_sizes());
+        let what = format!("the argument tables of megakernel `{}`", core.megakernel());
         let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
         let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
         let ring = (0..SLOTS).map(|_| slot()).collect::<Result<_, Error>>()?;
@@ -86,13 +86,13 @@ impl Binding {
     pub(super) unsafe fn write(
         &self,
         context: &Arc<Context>,
-        parts: &Parts,
+        core: &PlanCore,
         plan: &PlanMemory,
         tables: &Tables,
         stream: sys::CUstream,
     ) -> Result<(), Error> {
         let maps = tables.maps.iter().map(|request| tensor_map::encode(context, request, plan.zeros())).collect::<Result<Vec<_>, _>>()?;
-        let (launch, mut first) = (self.record(parts, plan), parts.lowered.first_tasks(&tables.views, parts.fault()));
+        let (launch, mut first) = (self.record(core, plan), core.lowered.initial_tasks(&tables.views, core.fault()));
         // The last CTA's come first.
         first.reverse();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,7 +107,7 @@ impl Binding {
         unsafe {
             put(base, &first);
             put(base.add(self.places.launch), &[launch]);
-            put(base.add(self.places.starts), &parts.lowered.starts);
+            put(base.add(self.places.starts), &core.lowered.starts);
             put(base.add(self.places.views), &tables.views);
             put(base.add(self.places.maps), &maps);
             put(base.add(self.places.scalars), &tables.scalars);
@@ -120,8 +120,8 @@ impl Binding {
         Ok(())
     }
 
-    fn record(&self, parts: &Parts, plan: &PlanMemory) -> Launch {
-        let (base, lowered) = (self.memory.address(), &parts.lowered);
+    fn record(&self, core: &PlanCore, plan: &PlanMemory) -> Launch {
+        let (base, lowered) = (self.memory.address(), &core.lowered);
         Launch {
             descriptors: plan.descriptors(),
             starts: base + self.places.starts as u64,
@@ -139,17 +139,17 @@ impl Binding {
             schedule: lowered.mode(),
             schedulers: lowered.images.len() as u32,
             spare: matches!(lowered.schedule, Schedule::SpareWarps(_)) as u32,
-            deadline_ns: parts.deadline_ns(),
+            deadline_ns: core.deadline_ns(),
             deadline_polls: DEADLINE_POLLS,
-            delays: parts.delays(),
-            profile: parts.profile().0,
-            records: parts.profile().1,
+            delays: core.delays(),
+            profile: core.profile().0,
+            records: core.profile().1,
             executors: lowered.grid(),
             partials: plan.partials(),
             arrived: plan.arrived(),
-            in_band: plan.arena(),
-            in_band_words: plan.arena() + lowered.arena.words.start,
-            in_band_bytes: lowered.arena.carried,
+            carried: plan.arena(),
+            words: plan.arena() + lowered.arena.words.start,
+            carried_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
         }
     }

@@ -19,7 +19,7 @@ use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
 use crate::lower::Fault;
-use crate::parts::{Key, Parts};
+use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
 use crate::profile::record::{Recorded, Shape};
 use crate::program::Program;
@@ -37,30 +37,30 @@ pub(crate) struct Executor {
     memory: PlanMemory,
     /// Tables of `run` and `run_on`.
     own: Binding,
-    turn: Mutex<Turn>,
+    turn: Mutex<LaunchState>,
 }
 
 #[derive(Default)]
-struct Turn {
+struct LaunchState {
     /// What the tables of `own` were made for.
     key: Option<Key>,
     aborted: Option<Cause>,
     /// Arguments of launches that `run_on` queued.
-    kept: Kept,
+    kept: RetainedBuffers,
     /// Memory in which launches record, the newest last. Bound arguments may name any of it.
-    recordings: Vec<Recording>,
+    recordings: Vec<LaunchRecords>,
 }
 
-struct Recording {
+struct LaunchRecords {
     memory: DeviceMemory,
     shape: Shape,
 }
 
 /// Memory that queued work uses, with the event behind that work.
 #[derive(Default)]
-struct Kept(Vec<(Arc<EventHandle>, Vec<Arc<Buffer>>)>);
+struct RetainedBuffers(Vec<(Arc<EventHandle>, Vec<Arc<Buffer>>)>);
 
-impl Kept {
+impl RetainedBuffers {
     fn add(&mut self, context: &Context, until: &Arc<EventHandle>, buffers: Vec<Arc<Buffer>>) -> Result<(), Error> {
         self.0.push((until.clone(), buffers));
         let mut done = 0;
@@ -74,7 +74,7 @@ impl Kept {
 
 /// A launch that was queued.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct QueuedLaunch {
     begin: Arc<EventHandle>,
     end: Arc<EventHandle>,
 }
@@ -83,192 +83,199 @@ pub(crate) struct Flight {
 pub(crate) struct BoundArguments {
     context: Arc<Context>,
     binding: Binding,
-    buffers: Mutex<(Vec<Arc<Buffer>>, Kept)>,
+    buffers: Mutex<(Vec<Arc<Buffer>>, RetainedBuffers)>,
 }
 
 impl Executor {
-    pub(crate) fn new(context: &Arc<Context>, program: &Program, parts: &Parts) -> Result<Executor, Error> {
+    pub(crate) fn new(context: &Arc<Context>, program: &Program, core: &PlanCore) -> Result<Executor, Error> {
         let _entered = context.enter()?;
-        let kernel = Kernel::load(context, program, parts.lowered.grid())?;
-        let memory = PlanMemory::new(context, parts.megakernel(), &parts.lowered)?;
-        let own = Binding::new(context, parts)?;
+        let kernel = Kernel::load(context, program, core.lowered.grid())?;
+        let memory = PlanMemory::new(context, core.megakernel(), &core.lowered)?;
+        let own = Binding::new(context, core)?;
         let program = Program { graph: Graph::default(), ..*program };
         Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), memory, own, turn: Mutex::default() })
     }
 
     /// Launches and waits.
-    pub(crate) fn run(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<Report, Error> {
+    pub(crate) fn run(&self, core: &PlanCore, arguments: &Arguments<'_>) -> Result<Report, Error> {
         let _entered = self.context.enter()?;
-        let mut turn = self.turn(parts)?;
+        let mut turn = self.turn(core)?;
         let (stream, id) = self.context.launches();
-        let flight = self.start(parts, &mut turn, arguments, stream, id)?;
-        self.wait(parts, &flight)?;
-        self.finish(parts, &mut turn, &flight)
+        let flight = self.start(core, &mut turn, arguments, stream, id)?;
+        self.wait(core, &flight)?;
+        self.finish(core, &mut turn, &flight)
     }
 
     /// Launches on `stream`, behind everything launched before on the device.
-    pub(crate) fn run_on(&self, parts: &Parts, arguments: &Arguments<'_>, stream: &Stream) -> Result<Flight, Error> {
+    pub(crate) fn run_on(&self, core: &PlanCore, arguments: &Arguments<'_>, stream: &Stream) -> Result<QueuedLaunch, Error> {
         let raw = stream.of(&self.context)?;
         let _entered = self.context.enter()?;
         if stream.capturing(&self.context)? {
-            return Err(Error::Capturing { megakernel: parts.megakernel().into() });
+            return Err(Error::Capturing { megakernel: core.megakernel().into() });
         }
-        let mut turn = self.turn(parts)?;
-        let flight = self.start(parts, &mut turn, arguments, raw, stream.id())?;
+        let mut turn = self.turn(core)?;
+        let flight = self.start(core, &mut turn, arguments, raw, stream.id())?;
         turn.kept.add(&self.context, &flight.end, buffers(arguments))?;
         Ok(flight)
     }
 
     /// Waits for a launch of [`Executor::run_on`].
-    pub(crate) fn join(&self, parts: &Parts, flight: &Flight) -> Result<Report, Error> {
+    pub(crate) fn join(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<Report, Error> {
         let _entered = self.context.enter()?;
-        self.wait(parts, flight)?;
-        self.finish(parts, &mut self.wait_for_turn(), flight)
+        self.wait(core, flight)?;
+        self.finish(core, &mut self.wait_for_turn(), flight)
     }
 
     /// Whether a launch has ended.
-    pub(crate) fn ended(&self, flight: &Flight) -> Result<bool, Error> {
+    pub(crate) fn ended(&self, flight: &QueuedLaunch) -> Result<bool, Error> {
         let _entered = self.context.enter()?;
         flight.end.done(&self.context)
     }
 
     /// The context is entered.
-    fn start(&self, parts: &Parts, turn: &mut Turn, arguments: &Arguments<'_>, stream: sys::CUstream, id: u64) -> Result<Flight, Error> {
+    fn start(
+        &self,
+        core: &PlanCore,
+        turn: &mut LaunchState,
+        arguments: &Arguments<'_>,
+        stream: sys::CUstream,
+        id: u64,
+    ) -> Result<QueuedLaunch, Error> {
         let context = &self.context;
         let tables = match &turn.key {
-            Some(key) if key.matches(parts, arguments) => None,
-            _ => Some(parts.bind(arguments, self.memory.arena())?),
+            Some(key) if key.matches(core, arguments) => None,
+            _ => Some(core.bind(arguments, self.memory.arena())?),
         };
-        let flight = Flight { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
+        let flight = QueuedLaunch { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
         let order = context.turn(stream, id)?;
         // SAFETY: a live stream of this context; all launches of the device are in front of it; the plan outlives the launch, since
         // dropping it waits; arguments are borrowed (`run`) or kept (`run_on`) until the launch ends.
         unsafe {
             if let Some((key, tables)) = tables {
                 turn.key = None;
-                self.own.write(context, parts, &self.memory, &tables, stream)?;
+                self.own.write(context, core, &self.memory, &tables, stream)?;
                 turn.key = Some(key);
             }
             flight.begin.record(context, stream)?;
-            launch::enqueue(context, self.kernel(parts), parts, self.own.launch(), stream)?;
+            launch::enqueue(context, self.kernel(core), core, self.own.launch(), stream)?;
             flight.end.record(context, stream)?;
         }
         order.end(&flight.end);
         Ok(flight)
     }
 
-    fn wait(&self, parts: &Parts, flight: &Flight) -> Result<(), Error> {
-        launch::wait(&self.context, &flight.begin, &flight.end, parts.deadline_ns(), || self.memory.fingerprint(&self.context))
+    fn wait(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<(), Error> {
+        launch::wait(&self.context, &flight.begin, &flight.end, core.deadline_ns(), || self.memory.fingerprint(&self.context))
     }
 
-    fn finish(&self, parts: &Parts, turn: &mut Turn, flight: &Flight) -> Result<Report, Error> {
-        self.reported(parts, turn)?;
+    fn finish(&self, core: &PlanCore, turn: &mut LaunchState, flight: &QueuedLaunch) -> Result<Report, Error> {
+        self.reported(core, turn)?;
         let elapsed = flight.end.since(&flight.begin, &self.context)?;
-        Ok(Report { elapsed, tasks: parts.plan.tasks.len(), workers: parts.lowered.workers })
+        Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers })
     }
 
     /// The error in the black box, which aborts the plan.
-    fn reported(&self, parts: &Parts, turn: &mut Turn) -> Result<(), Error> {
+    fn reported(&self, core: &PlanCore, turn: &mut LaunchState) -> Result<(), Error> {
         if let Some(cause) = &turn.aborted {
-            return Err(cause.aborted(parts.megakernel()));
+            return Err(cause.aborted(core.megakernel()));
         }
         let Some(report) = self.memory.report() else { return Ok(()) };
-        let cause = Cause::of(&report, &parts.plan, true);
-        let error = cause.error(parts.megakernel());
+        let cause = Cause::of(&report, &core.plan, true);
+        let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
         Err(error)
     }
 
     /// The lock of this plan, unless another thread is running it, or it is aborted.
-    fn turn(&self, parts: &Parts) -> Result<MutexGuard<'_, Turn>, Error> {
+    fn turn(&self, core: &PlanCore) -> Result<MutexGuard<'_, LaunchState>, Error> {
         let turn = match self.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: parts.megakernel().into() }),
+            Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: core.megakernel().into() }),
         };
         match &turn.aborted {
-            Some(cause) => Err(cause.aborted(parts.megakernel())),
+            Some(cause) => Err(cause.aborted(core.megakernel())),
             None => Ok(turn),
         }
     }
 
-    fn wait_for_turn(&self) -> MutexGuard<'_, Turn> {
+    fn wait_for_turn(&self) -> MutexGuard<'_, LaunchState> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error that a run would return at once; also finds what a replayed graph reported.
-    pub(crate) fn check(&self, parts: &Parts) -> Result<(), Error> {
+    pub(crate) fn check(&self, core: &PlanCore) -> Result<(), Error> {
         let _entered = self.context.enter()?;
-        self.reported(parts, &mut self.wait_for_turn())
+        self.reported(core, &mut self.wait_for_turn())
     }
 
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
-    pub(crate) fn recover(&self, parts: &Parts) -> Result<(), Error> {
+    pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
-        self.memory.clear(&self.context, &parts.lowered)?;
+        self.memory.clear(&self.context, &core.lowered)?;
         turn.aborted = None;
         Ok(())
     }
 
     /// See [`crate::Plan::launched`].
-    pub(crate) fn launched(&self, parts: &Parts, launches: u32) -> Result<(), Error> {
-        self.recover(parts)?;
+    pub(crate) fn launched(&self, core: &PlanCore, launches: u32) -> Result<(), Error> {
+        self.recover(core)?;
         let _turn = self.wait_for_turn();
-        self.memory.write_launches(&self.context, &parts.lowered, launches)
+        self.memory.write_launches(&self.context, &core.lowered, launches)
     }
 
     /// See [`crate::Plan::fill_temporaries`].
-    pub(crate) fn fill_temporaries(&self, parts: &Parts, byte: u8) -> Result<(), Error> {
+    pub(crate) fn fill_temporaries(&self, core: &PlanCore, byte: u8) -> Result<(), Error> {
         let _turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
-        self.memory.fill_temporaries(&parts.lowered, byte)
+        self.memory.fill_temporaries(&core.lowered, byte)
     }
 
     /// Injects a fault into every launch from now on, or none.
-    pub(crate) fn inject(&self, parts: &Parts, fault: Option<Fault>) -> Result<(), Error> {
+    pub(crate) fn inject(&self, core: &PlanCore, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();
-        parts.set_fault(fault);
-        self.memory.write_tasks(&self.context, &parts.lowered, fault)
+        core.set_fault(fault);
+        self.memory.write_tasks(&self.context, &core.lowered, fault)
     }
 
     /// The kernel that records if launches do, else the ordinary one.
-    fn kernel(&self, parts: &Parts) -> &Kernel {
-        if parts.profile().0 == 0 { &self.kernel } else { self.profiled.get().unwrap_or(&self.kernel) }
+    fn kernel(&self, core: &PlanCore) -> &Kernel {
+        if core.profile().0 == 0 { &self.kernel } else { self.profiled.get().unwrap_or(&self.kernel) }
     }
 
     /// Later launches record so much; without room for any, none do.
-    pub(crate) fn profile(&self, parts: &Parts, shape: Shape) -> Result<(), Error> {
+    pub(crate) fn profile(&self, core: &PlanCore, shape: Shape) -> Result<(), Error> {
         let mut turn = self.wait_for_turn();
         if shape.room == 0 {
-            parts.set_profile(0, 0);
+            core.set_profile(0, 0);
             return Ok(());
         }
         let _entered = self.context.enter()?;
         if self.profiled.get().is_none() {
-            let kernel = Kernel::load_profiled(&self.context, &self.program, parts.lowered.grid())?;
-            let none = || Error::NoProfiler { megakernel: parts.megakernel().into(), device: self.context.to_string().into() };
+            let kernel = Kernel::load_profiled(&self.context, &self.program, core.lowered.grid())?;
+            let none = || Error::NoProfiler { megakernel: core.megakernel().into(), device: self.context.to_string().into() };
             // The lock is held: nobody else sets it.
             let _ = self.profiled.set(kernel.ok_or_else(none)?);
         }
         if turn.recordings.last().is_none_or(|last| last.shape != shape) {
-            let what = format!("the profile of megakernel `{}`", parts.megakernel());
+            let what = format!("the profile of megakernel `{}`", core.megakernel());
             let memory = DeviceMemory::zeroed(&self.context, shape.bytes(), &what)?;
-            turn.recordings.push(Recording { memory, shape });
+            turn.recordings.push(LaunchRecords { memory, shape });
         }
         if let Some(recording) = turn.recordings.last() {
-            parts.set_profile(recording.memory.address(), shape.room);
+            core.set_profile(recording.memory.address(), shape.room);
         }
         Ok(())
     }
 
     /// What the last launch recorded.
-    pub(crate) fn recorded(&self, parts: &Parts) -> Result<Profile, Error> {
+    pub(crate) fn recorded(&self, core: &PlanCore) -> Result<Profile, Error> {
         let turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
-        let none = || Error::NoProfile { megakernel: parts.megakernel().into() };
+        let none = || Error::NoProfile { megakernel: core.megakernel().into() };
         let recording = turn.recordings.last().ok_or_else(none)?;
         self.context.settle()?;
         let shape = recording.shape;
@@ -277,39 +284,39 @@ impl Executor {
         let behind = recording.memory.address() + size_of_val(&*profiles) as u64;
         download(&self.context, &mut profiles, recording.memory.address())?;
         download(&self.context, &mut records, behind)?;
-        let mut profile = Profile::of(&parts.plan, self.context.to_string(), self.context.roofline());
+        let mut profile = Profile::of(&core.plan, self.context.to_string(), self.context.roofline());
         let filled = Recorded { profiles: &profiles, records: &records, shape, gpu: true }.fill(&mut profile);
         if filled { Ok(profile) } else { Err(none()) }
     }
 
     /// Tables of their own for `arguments`, on the GPU when this returns.
-    pub(crate) fn bind(&self, parts: &Parts, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
+    pub(crate) fn bind(&self, core: &PlanCore, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
         let context = &self.context;
         let _entered = context.enter()?;
-        let (_, tables) = parts.bind(arguments, self.memory.arena())?;
-        let binding = Binding::new(context, parts)?;
+        let (_, tables) = core.bind(arguments, self.memory.arena())?;
+        let binding = Binding::new(context, core)?;
         // SAFETY: a live stream of this context; nothing reads the new tables yet.
-        unsafe { binding.write(context, parts, &self.memory, &tables, context.copies())? };
+        unsafe { binding.write(context, core, &self.memory, &tables, context.copies())? };
         // SAFETY: as above.
         context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(context.copies()) })?;
-        Ok(BoundArguments { context: context.clone(), binding, buffers: Mutex::new((buffers(arguments), Kept::default())) })
+        Ok(BoundArguments { context: context.clone(), binding, buffers: Mutex::new((buffers(arguments), RetainedBuffers::default())) })
     }
 
     /// Queues new tables for bound arguments on `stream`, behind everything launched before.
-    pub(crate) fn rebind(&self, parts: &Parts, bound: &BoundArguments, arguments: &Arguments<'_>, stream: &Stream) -> Result<(), Error> {
+    pub(crate) fn rebind(&self, core: &PlanCore, bound: &BoundArguments, arguments: &Arguments<'_>, stream: &Stream) -> Result<(), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
         if stream.capturing(context)? {
-            return Err(Error::Capturing { megakernel: parts.megakernel().into() });
+            return Err(Error::Capturing { megakernel: core.megakernel().into() });
         }
-        let (_, tables) = parts.bind(arguments, self.memory.arena())?;
+        let (_, tables) = core.bind(arguments, self.memory.arena())?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;
         // SAFETY: a live stream of this context, behind all launches of the device.
         unsafe {
-            bound.binding.write(context, parts, &self.memory, &tables, raw)?;
+            bound.binding.write(context, core, &self.memory, &tables, raw)?;
             written.record(context, raw)?;
         }
         order.end(&written);
@@ -321,7 +328,7 @@ impl Executor {
     /// Launches bound arguments on `stream`; in a capture, records nothing but the kernel and keeps `owner` for the graph.
     pub(crate) fn launch_bound(
         &self,
-        parts: &Parts,
+        core: &PlanCore,
         bound: &BoundArguments,
         stream: &Stream,
         owner: Arc<dyn Any + Send + Sync>,
@@ -331,16 +338,16 @@ impl Executor {
         let _entered = context.enter()?;
         if stream.capturing(context)? {
             // SAFETY: a live stream of this context; the graph keeps `owner`, and with it plan, tables and arguments.
-            unsafe { launch::enqueue(context, self.kernel(parts), parts, bound.binding.launch(), raw)? };
+            unsafe { launch::enqueue(context, self.kernel(core), core, bound.binding.launch(), raw)? };
             stream.keep(owner);
             return Ok(());
         }
-        let _turn = self.turn(parts)?;
+        let _turn = self.turn(core)?;
         let end = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
-            launch::enqueue(context, self.kernel(parts), parts, bound.binding.launch(), raw)?;
+            launch::enqueue(context, self.kernel(core), core, bound.binding.launch(), raw)?;
             end.record(context, raw)?;
         }
         order.end(&end);

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::events::{EventHandle, Patience};
 use super::module::Kernel;
 use crate::error::Error;
-use crate::parts::Parts;
+use crate::plan_core::PlanCore;
 
 /// Added to the deadline between two looks of the watchdog.
 const GRACE: Duration = Duration::from_millis(500);
@@ -22,23 +22,23 @@ const GRACE: Duration = Duration::from_millis(500);
 /// # Safety
 /// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
 /// the launch has ended.
-pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
+pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, core: &PlanCore, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
     // Unused bytes of the union are zero, as the driver's headers ask.
     // SAFETY: plain integers, valid when zero.
     let mut attributes = unsafe { MaybeUninit::<[CUlaunchAttribute; 2]>::zeroed().assume_init() };
     let mut count = 0;
-    if parts.cooperative {
+    if core.cooperative {
         attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
         attributes[count].value.cooperative = 1;
         count += 1;
     }
-    if parts.dependent {
+    if core.dependent {
         attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
         count += 1;
     }
     let config = sys::CUlaunchConfig {
-        gridDimX: parts.lowered.grid(),
+        gridDimX: core.lowered.grid(),
         gridDimY: 1,
         gridDimZ: 1,
         blockDimX: THREADS,
@@ -53,7 +53,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, parts: &Parts, 
     let mut parameters = [(&raw mut parameter).cast::<c_void>()];
     // SAFETY: a live function with one 64-bit parameter; the driver copies configuration and parameters before it returns.
     let code = unsafe { sys::cuLaunchKernelEx(&config, kernel.function, parameters.as_mut_ptr(), std::ptr::null_mut()) };
-    match no_room(code, parts.megakernel(), parts.lowered.grid(), context) {
+    match no_room(code, core.megakernel(), core.lowered.grid(), context) {
         Some(error) => Err(error),
         None => context.check("cuLaunchKernelEx", code),
     }

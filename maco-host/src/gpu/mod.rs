@@ -21,5 +21,5 @@ pub use graph::CudaGraph;
 pub use stream::Stream;
 
 pub(crate) use context::Context;
-pub(crate) use executor::{BoundArguments, Executor, Flight};
+pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
 pub(crate) use memory::DeviceMemory;

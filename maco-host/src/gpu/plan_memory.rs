@@ -129,7 +129,7 @@ impl PlanMemory {
                 image: address(place.image),
                 memory: place.memory.map_or(0, address),
                 names: address(place.names),
-                ..image.share
+                ..image.header
             });
         }
         upload(context, self.shares.base + self.shares.table, &shares)

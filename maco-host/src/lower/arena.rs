@@ -17,7 +17,7 @@ pub(crate) struct Arena {
     /// Bytes of all of them, and of words.
     pub(crate) bytes: u64,
     /// Bytes of temps whose elements carry flags ([`maco_device::abi::Launch::carried`]); they come first.
-    pub(crate) carried: u32,
+    pub(crate) in_band_bytes: u32,
     /// Bytes that are words for their elements, behind all temps.
     pub(crate) words: Range<u64>,
 }
@@ -32,18 +32,18 @@ pub(crate) struct Temp {
 
 impl Arena {
     pub(crate) fn new(graph: &Graph, relations: &[Relation]) -> Result<Arena, Error> {
-        let mut carried = vec![false; graph.tensors.len()];
-        for relation in relations.iter().filter(|relation| relation.carried) {
-            carried[relation.tensor as usize] = true;
+        let mut in_band = vec![false; graph.tensors.len()];
+        for relation in relations.iter().filter(|relation| relation.in_band) {
+            in_band[relation.tensor as usize] = true;
         }
-        let temps = graph.tensors.iter().zip(carried).filter(|(tensor, _)| tensor.kind == TensorKind::Temp);
-        let mut arena = Arena { temps: Vec::new(), bytes: 0, carried: 0, words: 0..0 };
+        let temps = graph.tensors.iter().zip(in_band).filter(|(tensor, _)| tensor.kind == TensorKind::Temp);
+        let mut arena = Arena { temps: Vec::new(), bytes: 0, in_band_bytes: 0, words: 0..0 };
         let mut ordinary = 0;
-        for (tensor, carried) in temps.clone() {
+        for (tensor, in_band) in temps.clone() {
             let shape = Shape::new(&tensor.shape)?;
             let element = tensor.element.bytes() as u64;
             let layout = Layout::padded(shape, element)?;
-            let end = if carried { &mut arena.bytes } else { &mut ordinary };
+            let end = if in_band { &mut arena.bytes } else { &mut ordinary };
             arena.temps.push(Temp { offset: *end, layout });
             *end = (layout.allocation() * element)
                 .checked_next_multiple_of(BASE_ALIGN)
@@ -51,8 +51,8 @@ impl Arena {
                 .ok_or(Error::TensorTooLarge { shape })?;
         }
         let behind = arena.bytes;
-        arena.carried = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
-        for (temp, _) in arena.temps.iter_mut().zip(temps).filter(|(_, (_, carried))| !carried) {
+        arena.in_band_bytes = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
+        for (temp, _) in arena.temps.iter_mut().zip(temps).filter(|(_, (_, in_band))| !in_band) {
             temp.offset += behind;
         }
         let end = behind.saturating_add(ordinary);

@@ -7,8 +7,8 @@ use maco_device::abi::{
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
-use maco_graph::plan::tiled::RING_BYTES;
-use maco_graph::plan::{Entry, Plan, Route, Schedule};
+use maco_graph::plan::memory_bound_cost::RING_BYTES;
+use maco_graph::plan::{Entry, Notification, Plan, Schedule};
 use maco_graph::spec::{Access, Index, TaskKind, TensorParam};
 
 use super::partials::Partials;
@@ -23,7 +23,7 @@ pub(super) struct Lists {
     pub(super) descriptors: Vec<Descriptor>,
     pub(super) starts: Vec<u32>,
     pub(super) overflow: Vec<u32>,
-    pub(super) place: Vec<u32>,
+    pub(super) descriptor_of: Vec<u32>,
 }
 
 /// One list per worker, or one for all in task order. `views` and `first_scalar` are by call, `tickets` is the word of the first
@@ -42,10 +42,10 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         descriptors: Vec::with_capacity(total),
         starts: Vec::with_capacity(plan.workers as usize + 1),
         overflow: Vec::new(),
-        place: vec![0; plan.tasks.len()],
+        descriptor_of: vec![0; plan.tasks.len()],
     };
     let add = |made: &mut Lists, task: u32| {
-        made.place[task as usize] = made.descriptors.len() as u32;
+        made.descriptor_of[task as usize] = made.descriptors.len() as u32;
         let call = plan.tasks[task as usize].call as usize;
         let mut descriptor =
             Descriptor { views: views[call], scalar: first_scalar[call], flags: flags[call], ..empty(plan, task, &made.overflow)? };
@@ -54,9 +54,9 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             descriptor.flags |= flags;
         }
         // Copies are ordered through device memory, where a worker's own tasks leave no signal: consumers wait for those and load themselves.
-        let local = || plan.waits_of(task).iter().any(|wait| plan.local.is_local(task, wait.counter));
-        if plan.graph.calls[call].task.reads_tiles() && descriptor.flags & LOAD_BEFORE_WAIT == 0 && local() {
-            descriptor.flags &= !BULK_ROWS;
+        let waits_for_own_worker = || plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter));
+        if plan.graph.calls[call].task.reads_in_bulk() && descriptor.flags & PRELOADED == 0 && waits_for_own_worker() {
+            descriptor.flags &= !STREAMED;
         }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
@@ -65,7 +65,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         Ok::<(), Error>(())
     };
     // Behind the lists come what is claimed, then the tasks of runs: entries that name them are written when it is known where they are.
-    let (mut runs, mut claims) = (Vec::new(), Vec::new());
+    let (mut batches, mut claims) = (Vec::new(), Vec::new());
     // The slot in which a task of a list is, counted without what the worker claims.
     let mut slot = vec![0u32; plan.tasks.len()];
     for list in 0..count {
@@ -82,19 +82,19 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             slot[task as usize] = slots;
             if plan.schedule == Schedule::Static && flags[call as usize] & WARP_TASK != 0 {
                 let same = |entry: &Entry| matches!(*entry, Entry::Task(other) if plan.tasks[other as usize].call == call);
-                let mut run = vec![task];
-                while run.len() < MAX_WARP_TASK_BATCH as usize
+                let mut batch = vec![task];
+                while batch.len() < LONGEST_RUN as usize
                     && let Some(Entry::Task(other)) = entries.next_if(same)
                 {
                     slot[other as usize] = slots;
-                    run.push(other);
+                    batch.push(other);
                 }
-                listed += run.len();
-                runs.push((at, run));
+                listed += batch.len();
+                batches.push((at, batch));
                 made.descriptors.push(Descriptor::END);
             } else {
                 add(&mut made, task)?;
-                let after = plan.local.after(task) as usize;
+                let after = plan.worker_edges.after(task) as usize;
                 if after > 0 {
                     let distance = slots - slot[plan.lists.of(list)[listed - after] as usize];
                     // A slot is refilled only when its tasks have ended, so older ones have ended anyway.
@@ -109,10 +109,10 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     made.starts.push(made.descriptors.len() as u32);
     let mut claimed = Vec::with_capacity(drains.len());
     for (drain, ticket) in drains.iter().zip(tickets..) {
-        // All of them are balanced, or none.
-        let balanced = plan.tasks.get(drain.start as usize).is_some_and(|task| plan.calls[task.call as usize].balanced);
-        let ahead = if balanced { CLAIMED_EARLY } else { CLAIMED };
-        claimed.push(Descriptor::dynamic(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
+        // All of them are dynamic, or none.
+        let dynamic = plan.tasks.get(drain.start as usize).is_some_and(|task| plan.calls[task.call as usize].dynamic);
+        let ahead = if dynamic { CLAIMED_EARLY } else { CLAIMED };
+        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
         for task in drain.clone() {
             add(&mut made, task)?;
         }
@@ -122,7 +122,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             made.descriptors[at] = claimed[drain as usize];
         }
     }
-    for (at, tasks) in runs {
+    for (at, tasks) in batches {
         let first = made.descriptors.len();
         for &task in &tasks {
             add(&mut made, task)?;
@@ -149,8 +149,8 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
 }
 
 /// Whether what the tasks of a call read comes through the ring, tile by tile.
-fn tiles_come(plan: &Plan, call: usize) -> bool {
-    plan.graph.calls[call].task.reads_tiles() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
+fn reads_through_ring(plan: &Plan, call: usize) -> bool {
+    plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
 }
 
 /// Bytes of the operands of one task of a call that it accesses so.
@@ -171,10 +171,10 @@ fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
 fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for (index, call) in plan.graph.calls.iter().enumerate() {
-        let all = tiles_come(plan, index);
+        let all = reads_through_ring(plan, index);
         for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             // A body with scratch may read any of its tensors by copies.
-            let copied = all || param.staged || call.task.streamed() == Some(n) || call.task.shared() > 0;
+            let copied = all || param.staged || call.task.gemv_operand_b() == Some(n) || call.task.shared() > 0;
             fetched[view.tensor as usize] |= copied && param.access.reads();
         }
     }
@@ -182,8 +182,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if matches!(call.task.kind, TaskKind::Simt { prologue: true, .. }) { EARLY_START } else { 0 };
-        let narrow = if call.task.is_narrow() { WARP_TASK } else { 0 };
+        let early = if matches!(call.task.kind, TaskKind::Simt { early_start: true, .. }) { EARLY } else { 0 };
+        let warp_task = if call.task.is_warp_task() { NARROW } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
@@ -191,35 +191,35 @@ fn flags(plan: &Plan) -> Vec<u16> {
         } else {
             0
         };
-        let streamed = match call.task.streamed() {
-            Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
-            Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
+        let ring = match call.task.gemv_operand_b() {
+            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
+            Some(_) => STREAMED | PRELOADED,
             // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
-            None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
-            None if !tiles_come(plan, index) => 0,
-            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
-            None => BULK_ROWS | LOAD_BEFORE_WAIT,
+            None if call.task.shared() > 0 => STREAMED | PRELOADED,
+            None if !reads_through_ring(plan, index) => 0,
+            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
+            None => STREAMED | PRELOADED,
         };
-        let weighted = if copied == STAGED { weighted(call, &written) } else { 0 };
+        let preloads = if copied == STAGED { preloads(call, &written) } else { 0 };
         // Pushed tasks wait for nothing themselves, and their signals are messages. Those of one warp always look, or never.
-        let quick = match () {
-            () if pushed || copied == STAGED || narrow != 0 => 0,
-            () if bytes_written(plan, index) <= SMALL => CONSUMERS_POLL | IDEMPOTENT_SIGNAL,
+        let signal_flags = match () {
+            () if pushed || copied == STAGED || warp_task != 0 => 0,
+            () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
             () => 0,
         };
-        let made = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.map()) {
+        let prologue = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.unary_operands()) {
             None => 0,
             Some(None) => RMSNORM_PROLOGUE,
             Some(Some(_)) => ELEMENTWISE_PROLOGUE,
         };
-        early | narrow | copied | streamed | weighted | made | quick
+        early | warp_task | copied | ring | preloads | prologue | signal_flags
     });
     flags.collect()
 }
 
 /// What of the factors of a staged call can be loaded before its tasks may run: all, some, or nothing. Which tiles are multiplied depends on data in
 /// a call that names them, and that may not be there.
-fn weighted(call: &ir::Call, written: &[bool]) -> u16 {
+fn preloads(call: &ir::Call, written: &[bool]) -> u16 {
     let factors = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
     let is_written = |(view, _): &(&ir::View, &TensorParam)| written[view.tensor as usize];
     let named = tensor_params(call).any(|param| param.region.iter().any(|index| matches!(index, Index::Data(_))));
@@ -261,12 +261,12 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     if plan.schedule.schedulers() > 0 {
         return;
     }
-    let carried = plan.carried_to(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
-    let waits = plan.waits_of(task).iter().filter(|wait| !plan.local.is_local(task, wait.counter));
+    let in_band = plan.in_band_input(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
+    let waits = plan.waits_of(task).iter().filter(|wait| !plan.worker_edges.contains(task, wait.counter));
     // What is polled comes first, where who looks for the cause of a hang finds it.
     let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
-        waits.partition(|wait| carried.contains(&wait.counter));
-    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | IN_BAND_FLAGS });
+        waits.partition(|wait| in_band.contains(&wait.counter));
+    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | CARRIED });
     let mut waits = polled.chain(waited.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need }));
     for inline in &mut descriptor.wait {
         if let Some(wait) = waits.next() {
@@ -282,10 +282,10 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
 
 fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, overflow: &mut Vec<u32>) -> Result<(), Error> {
     let words: Vec<u32> = if plan.schedule.schedulers() > 0 {
-        plan.routing.routes_of(task).iter().map(|route| word(plan, route)).collect::<Result<_, _>>()?
+        plan.scheduler_partition.notifications_of(task).iter().map(|notification| word(plan, notification)).collect::<Result<_, _>>()?
     } else {
-        let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.local.is_signalled(counter));
-        signalled.map(|&counter| if sole[counter as usize] { counter | SINGLE_PRODUCER } else { counter }).collect()
+        let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.worker_edges.is_signalled(counter));
+        signalled.map(|&counter| if sole[counter as usize] { counter | SOLE } else { counter }).collect()
     };
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;
@@ -311,12 +311,12 @@ fn named(plan: &Plan, call: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     }
 }
 
-fn word(plan: &Plan, route: &Route) -> Result<u32, Error> {
-    let number = route.counter.map_or(0, |counter| counter + 1);
+fn word(plan: &Plan, notification: &Notification) -> Result<u32, Error> {
+    let number = notification.counter.map_or(0, |counter| counter + 1);
     if number >= ROUTE_COUNTER {
         return Err(too_many(&plan.graph, "counters of one scheduler", number as u64, ROUTE_COUNTER as u64 - 1));
     }
-    Ok((if route.credit { CREDIT } else { 0 }) | route.to << ROUTE_SHIFT | number)
+    Ok((if notification.credit { CREDIT } else { 0 }) | notification.to << ROUTE_SHIFT | number)
 }
 
 const _: () = assert!(Descriptor::END.wait[0].counter == NO_COUNTER && Descriptor::END.signal[0] == NO_COUNTER);

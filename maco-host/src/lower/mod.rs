@@ -4,10 +4,10 @@ use std::ops::Range;
 
 mod arena;
 mod descriptor;
-mod first;
+mod initial_tasks;
 mod partials;
 mod plane;
-mod share;
+mod scheduler_image;
 mod view;
 
 use maco_device::abi;
@@ -16,8 +16,8 @@ use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
-pub(crate) use plane::{Boxes, MapRequest};
-pub(crate) use share::Image;
+pub(crate) use plane::{BoxShape, TensorMapRequest};
+pub(crate) use scheduler_image::Image;
 pub(crate) use view::Tables;
 
 use crate::arguments::{Placed, ScalarArgument};
@@ -54,11 +54,11 @@ pub(crate) struct Lowered {
     views: Views,
     scalars: Vec<ScalarSource>,
     /// Descriptor of each task.
-    place: Vec<u32>,
+    descriptor_of: Vec<u32>,
     /// Tasks whose results carry flags.
-    carriers: Vec<Range<u32>>,
+    in_band_producers: Vec<Range<u32>>,
     /// A counter that no task waits for.
-    spare: u32,
+    unused_counter: u32,
 }
 
 impl Lowered {
@@ -68,17 +68,17 @@ impl Lowered {
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
         // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
-        let spare = plan.counters;
+        let unused_counter = plan.counters;
         let partials = Partials::new(plan)?;
-        let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, spare.saturating_add(1))?;
+        let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, unused_counter.saturating_add(1))?;
         let used = match plan.schedule.schedulers() {
-            0 => spare.checked_add(1 + plan.lists.drains.len() as u32),
+            0 => unused_counter.checked_add(1 + plan.lists.drains.len() as u32),
             // Schedulers count by themselves: a word per worker, of tasks ended.
             _ => Some(plan.workers),
         };
         let counters = used
             .and_then(|counters| counters.checked_next_multiple_of(BANK_WORDS))
-            .ok_or_else(|| too_many(&plan.graph, "counters", spare as u64, u32::MAX as u64 - BANK_WORDS as u64))?;
+            .ok_or_else(|| too_many(&plan.graph, "counters", unused_counter as u64, u32::MAX as u64 - BANK_WORDS as u64))?;
         Ok(Lowered {
             descriptors: lists.descriptors,
             starts: lists.starts,
@@ -87,19 +87,19 @@ impl Lowered {
             workers: plan.workers,
             tasks: plan.tasks.len() as u32,
             schedule: plan.schedule,
-            images: share::images(plan, &lists.place, look_ahead),
+            images: scheduler_image::images(plan, &lists.descriptor_of, look_ahead),
             arena,
             chunks: partials.chunks,
             views,
             scalars,
-            place: lists.place,
-            carriers: plan
+            descriptor_of: lists.descriptor_of,
+            in_band_producers: plan
                 .relations
                 .iter()
-                .filter(|relation| relation.carried)
+                .filter(|relation| relation.in_band)
                 .map(|from| plan.calls[from.producer as usize].tasks.clone())
                 .collect(),
-            spare,
+            unused_counter,
         })
     }
 
@@ -180,14 +180,14 @@ impl Lowered {
     /// What the device reads when a fault is injected: descriptors, overflow and images, of the same lengths as without.
     pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>, Vec<Image>) {
         let (mut descriptors, mut overflow, mut images) = (self.descriptors.clone(), self.overflow.clone(), self.images.clone());
-        let Some(&place) = fault.and_then(|fault| self.place.get(fault.task() as usize)) else {
+        let Some(&broken) = fault.and_then(|fault| self.descriptor_of.get(fault.task() as usize)) else {
             return (descriptors, overflow, images);
         };
-        let descriptor = &mut descriptors[place as usize];
+        let descriptor = &mut descriptors[broken as usize];
         match fault {
             None => {}
             Some(Fault::LostSignal(task)) => {
-                if descriptor.signal[0] != abi::NO_COUNTER && self.carriers.iter().any(|tasks| tasks.contains(&task)) {
+                if descriptor.signal[0] != abi::NO_COUNTER && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
                     // Each of its elements is a signal too: its tile is beyond all tensors, and so has none.
                     descriptor.coord = [BEYOND; 3];
                 }
@@ -200,16 +200,16 @@ impl Lowered {
                     let credit = credit.map_or(abi::NO_COUNTER, |route| *route & !abi::ROUTE_COUNTER);
                     descriptor.signal = [credit, abi::NO_COUNTER];
                 } else {
-                    descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.spare);
+                    descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.unused_counter);
                 }
             }
             Some(Fault::LostArrive(_)) => descriptor.flags |= abi::LOST_ARRIVE,
             Some(Fault::ExtraBytes(_)) => descriptor.flags |= abi::EXTRA_BYTES,
             Some(Fault::LostPush(_)) => {
                 for image in &mut images {
-                    let at = maco_device::protocol::Layout::new(&image.share, self.workers, self.images.len() as u32, 0);
-                    let tasks = &mut image.words[at.tasks as usize..][..image.share.tasks as usize];
-                    for task in tasks.iter_mut().filter(|task| **task == place) {
+                    let at = maco_device::protocol::Layout::new(&image.header, self.workers, self.images.len() as u32, 0);
+                    let tasks = &mut image.words[at.tasks as usize..][..image.header.tasks as usize];
+                    for task in tasks.iter_mut().filter(|task| **task == broken) {
                         *task |= abi::LOST_PUSH;
                     }
                 }
@@ -263,9 +263,11 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
-    use maco_graph::plan::carried::{MAP_BYTES, TILE_BYTES, norm_bytes, stride};
-    assert!(MAP_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
-    assert!(norm_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64 && norm_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64);
+    use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
+    assert!(UNARY_PROLOGUE_BYTES == abi::MAP_BYTES as u64);
+    assert!(
+        rmsnorm_prologue_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && rmsnorm_prologue_bytes(16, 72) == abi::norm_bytes(16, 72) as u64
+    );
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
     assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);
     assert!(stride(2, 64) == abi::in_band_stride(2, 64) as u64 && stride(16, 72) == abi::in_band_stride(16, 72) as u64);

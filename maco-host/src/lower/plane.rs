@@ -15,7 +15,7 @@ const MAX_EXTENT: u64 = i32::MAX as u64;
 
 /// Why a view cannot be lowered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ViewError {
     /// It has no rows and columns the device could address.
     Layout { reason: Box<str>, help: &'static str },
     /// TMA cannot copy it.
@@ -46,7 +46,7 @@ pub(super) struct Plane {
 
 /// The boxes of a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Boxes {
+pub(crate) struct BoxShape {
     /// Rows of a box.
     pub(crate) rows: u32,
     /// Elements of `f32` are rounded to tf32 on their way to shared memory.
@@ -57,49 +57,49 @@ pub(crate) struct Boxes {
     pub(crate) pieces: u32,
 }
 
-impl Boxes {
+impl BoxShape {
     /// Of results, and of operands of two-byte elements.
-    pub(crate) const PLAIN: Boxes = Boxes { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
+    pub(crate) const PLAIN: BoxShape = BoxShape { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
     /// Of weights that stream: whole rows of a stage.
-    pub(crate) const BULK_ROWS: Boxes = Boxes { rows: abi::WEIGHT_BOX_ROWS, rounds: false, swizzle: 16, pieces: abi::WEIGHT_BOX_PIECES };
+    pub(crate) const STREAMED: BoxShape = BoxShape { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
 
     /// Of what is read across its rows.
-    pub(crate) const PANELS: Boxes = Boxes { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
+    pub(crate) const PANELS: BoxShape = BoxShape { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
 
     /// Of tensor parameter `param` of a call with tiles of `tile`, which holds `element`, and if a body copies it the boxes that it declares. A factor that is
     /// contracted along its columns has one box for all rows of its tile.
-    pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> Boxes {
+    pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> BoxShape {
         if let Some(BoxSpec { rows, swizzle, .. }) = declared {
-            return Boxes { rows, rounds: false, swizzle, pieces: 0 };
+            return BoxShape { rows, rounds: false, swizzle, pieces: 0 };
         }
         if !param.staged || param.access.writes() {
-            return Boxes::PLAIN;
+            return BoxShape::PLAIN;
         }
         let rows = match *param.region {
             [.., Index::Tile(axis), Index::All] => tile.get(usize::from(axis)).copied().unwrap_or(abi::BOX),
             // Of what is contracted along its rows a box has no more than one step's.
             _ => abi::columns(element.bytes()),
         };
-        Boxes { rows, rounds: element == Element::F32, ..Boxes::PLAIN }
+        BoxShape { rows, rounds: element == Element::F32, ..BoxShape::PLAIN }
     }
 }
 
 /// A tensor map to encode: extents and strides, innermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MapRequest {
+pub(crate) struct TensorMapRequest {
     pub(crate) address: u64,
     pub(crate) element: Element,
     /// Columns, rows, planes; or columns of a piece, pieces of a row, rows.
     pub(crate) extents: [u64; 3],
     /// Bytes from one to the next, of the second and of the third.
     pub(crate) strides: [u64; 2],
-    pub(crate) boxes: Boxes,
+    pub(crate) boxes: BoxShape,
 }
 
-impl MapRequest {
+impl TensorMapRequest {
     /// A place in the table that no view names.
-    pub(super) fn nothing(element: Element) -> MapRequest {
-        MapRequest { address: 0, element, extents: [0; 3], strides: [MAP_ALIGN; 2], boxes: Boxes::PLAIN }
+    pub(super) fn nothing(element: Element) -> TensorMapRequest {
+        TensorMapRequest { address: 0, element, extents: [0; 3], strides: [MAP_ALIGN; 2], boxes: BoxShape::PLAIN }
     }
 
     /// Whether the view has no element, so that every copy is of zeros.
@@ -110,7 +110,7 @@ impl MapRequest {
 
 impl Plane {
     /// The last two axes are rows and columns; those before are folded into planes.
-    pub(super) fn of(view: &ir::View, layout: &Layout) -> Result<Plane, Fault> {
+    pub(super) fn of(view: &ir::View, layout: &Layout) -> Result<Plane, ViewError> {
         let strides = layout.strides();
         let offset = view.offset.iter().zip(strides).map(|(offset, stride)| offset.saturating_mul(stride)).fold(0, u64::saturating_add);
         let axes = view.axes.iter().map(|axis| Axis {
@@ -124,7 +124,7 @@ impl Plane {
             [planes, rows, cols] => (planes, rows, cols),
             [outer, inner, rows, cols] => (fold(outer, inner)?, rows, cols),
             _ => {
-                return Err(Fault::Layout {
+                return Err(ViewError::Layout {
                     reason: format!("has {} axes, expected 1 to 4", axes.len()).into(),
                     help: "slice or merge axes first",
                 });
@@ -138,9 +138,9 @@ impl Plane {
     }
 
     /// What the device addresses it by.
-    pub(super) fn view(&self, base: u64, element: Element) -> Result<abi::View, Fault> {
+    pub(super) fn view(&self, base: u64, element: Element) -> Result<abi::View, ViewError> {
         let fit = |what: &str, value: u64, max: u64| {
-            u32::try_from(value).ok().filter(|&value| value as u64 <= max).ok_or_else(|| Fault::Layout {
+            u32::try_from(value).ok().filter(|&value| value as u64 <= max).ok_or_else(|| ViewError::Layout {
                 reason: format!("has {what} {value}, at most {max} can be addressed").into(),
                 help: "split the tensor along its outer axis",
             })
@@ -159,37 +159,37 @@ impl Plane {
     }
 
     /// Its tensor map in pieces of rows, if its rows consist of whole pieces, and TMA can copy them; else they come one by one.
-    pub(super) fn pieces(&self, base: u64, element: Element) -> Option<MapRequest> {
+    pub(super) fn pieces(&self, base: u64, element: Element) -> Option<TensorMapRequest> {
         let (bytes, piece) = (element.bytes() as u64, u64::from(abi::PIECE));
         let whole = bytes == 2 && self.planes.extent == 1 && self.cols.extent > 0 && self.cols.extent.is_multiple_of(piece);
-        let plain = whole.then(|| self.map(base, element, Boxes::BULK_ROWS).ok()).flatten()?;
+        let plain = whole.then(|| self.map(base, element, BoxShape::STREAMED).ok()).flatten()?;
         let (extents, strides) = ([piece, self.cols.extent / piece, self.rows.extent], [piece * bytes, plain.strides[0]]);
         // Each stride is a multiple of the one before (CUDA driver API, `cuTensorMapEncodeTiled`).
-        (!plain.empty() && strides[1].is_multiple_of(strides[0])).then_some(MapRequest { extents, strides, ..plain })
+        (!plain.empty() && strides[1].is_multiple_of(strides[0])).then_some(TensorMapRequest { extents, strides, ..plain })
     }
 
     /// Its tensor map.
-    pub(super) fn map(&self, base: u64, element: Element, boxes: Boxes) -> Result<MapRequest, Fault> {
+    pub(super) fn map(&self, base: u64, element: Element, boxes: BoxShape) -> Result<TensorMapRequest, ViewError> {
         let bytes = element.bytes() as u64;
         let address = self.address(base, element);
         let extents = [self.cols.extent, self.rows.extent, self.planes.extent];
         // A stride that is never used must still be legal.
         let legal = (self.cols.extent * bytes).next_multiple_of(MAP_ALIGN).max(MAP_ALIGN);
         let stride = |axis: Axis| if axis.extent > 1 { axis.stride.saturating_mul(bytes) } else { legal };
-        let request = MapRequest { address, element, extents, strides: [stride(self.rows), stride(self.planes)], boxes };
+        let request = TensorMapRequest { address, element, extents, strides: [stride(self.rows), stride(self.planes)], boxes };
         if request.empty() {
             return Ok(request);
         }
         if self.cols.extent > 1 && self.cols.stride != 1 {
             let reason = format!("its columns are {} elements apart, not 1", self.cols.stride).into();
-            return Err(Fault::Staging {
+            return Err(ViewError::Staging {
                 reason,
                 help: "pass it without `.t()` to a task that tiles the other axis (`#[read(.., j)]`), or transpose it by a task",
             });
         }
         if !address.is_multiple_of(MAP_ALIGN) {
             let reason = format!("its first element is at {address:#x}, which is not a multiple of {MAP_ALIGN}").into();
-            return Err(Fault::Staging {
+            return Err(ViewError::Staging {
                 reason,
                 help: "begin slices at multiples of 16 bytes (8 columns of two-byte elements), and borrow memory at such",
             });
@@ -197,7 +197,7 @@ impl Plane {
         for (stride, what) in request.strides.into_iter().zip(["rows", "planes"]) {
             if !stride.is_multiple_of(MAP_ALIGN) || stride >= MAP_STRIDE {
                 let reason = format!("its {what} are {stride} bytes apart, expected a multiple of {MAP_ALIGN} below 2^40").into();
-                return Err(Fault::Staging {
+                return Err(ViewError::Staging {
                     reason,
                     help: "use tensors made by the device (their rows are padded), or a row stride of a multiple of 16 bytes",
                 });
@@ -208,7 +208,7 @@ impl Plane {
 }
 
 /// Two axes as one, if the outer one continues where the inner one ends.
-fn fold(outer: Axis, inner: Axis) -> Result<Axis, Fault> {
+fn fold(outer: Axis, inner: Axis) -> Result<Axis, ViewError> {
     let extent = outer.extent.saturating_mul(inner.extent);
     if outer.extent == 1 || extent == 0 || inner.stride.saturating_mul(inner.extent) == outer.stride {
         return Ok(Axis { extent, stride: inner.stride });
@@ -217,7 +217,7 @@ fn fold(outer: Axis, inner: Axis) -> Result<Axis, Fault> {
         return Ok(Axis { extent, stride: outer.stride });
     }
     let reason = "has two outer axes that do not lie one after the other in memory".into();
-    Err(Fault::Layout { reason, help: "slice the outermost axis only, or merge the outer axes first" })
+    Err(ViewError::Layout { reason, help: "slice the outermost axis only, or merge the outer axes first" })
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
     fn outer_axes_that_do_not_continue_are_refused() {
         let l = layout(&[2, 3, 7, 8]);
         let sliced = view(&[0; 4], &[(0, 1, 2), (1, 1, 2), (2, 1, 7), (3, 1, 8)]);
-        assert!(matches!(Plane::of(&sliced, &l), Err(Fault::Layout { .. })));
+        assert!(matches!(Plane::of(&sliced, &l), Err(ViewError::Layout { .. })));
         let single = view(&[0; 4], &[(0, 1, 2), (1, 1, 1), (2, 1, 7), (3, 1, 8)]);
         assert_eq!(lowered(&single, &l).plane_stride, 3 * 7 * 8);
         let first = view(&[0; 4], &[(0, 1, 1), (1, 1, 2), (2, 1, 7), (3, 1, 8)]);
@@ -281,7 +281,7 @@ mod tests {
     fn too_large_for_the_device() {
         let l = layout(&[2, 1 << 20, 1 << 13]);
         let whole = view(&[0; 3], &[(0, 1, 2), (1, 1, 1 << 20), (2, 1, 1 << 13)]);
-        let Err(Fault::Layout { reason, .. }) = Plane::of(&whole, &l).unwrap().view(BASE, Element::Bf16) else { panic!() };
+        let Err(ViewError::Layout { reason, .. }) = Plane::of(&whole, &l).unwrap().view(BASE, Element::Bf16) else { panic!() };
         assert!(reason.contains("plane stride of 8589934592"), "{reason}");
     }
 
@@ -292,7 +292,7 @@ mod tests {
         {
             let axes: Vec<_> = extents.iter().enumerate().map(|(axis, &extent)| (axis as u8, 1, extent)).collect();
             let whole = view(&vec![0; extents.len()], &axes);
-            let map = Plane::of(&whole, &layout(extents)).unwrap().map(BASE, Element::Bf16, Boxes::PLAIN).unwrap();
+            let map = Plane::of(&whole, &layout(extents)).unwrap().map(BASE, Element::Bf16, BoxShape::PLAIN).unwrap();
             assert_eq!(map.strides, strides, "{extents:?}");
             assert!(!map.empty());
         }
@@ -301,17 +301,17 @@ mod tests {
     #[test]
     fn maps_follow_the_rules_of_tma() {
         let l = layout(&[7, 96]);
-        let map = |view: &ir::View, layout: &Layout| Plane::of(view, layout).unwrap().map(BASE, Element::F16, Boxes::PLAIN);
+        let map = |view: &ir::View, layout: &Layout| Plane::of(view, layout).unwrap().map(BASE, Element::F16, BoxShape::PLAIN);
         assert!(map(&view(&[0, 8], &[(0, 1, 7), (1, 1, 64)]), &l).is_ok());
         for bad in [
             view(&[0, 4], &[(0, 1, 7), (1, 1, 64)]),
             view(&[0, 0], &[(1, 1, 96), (0, 1, 7)]),
             view(&[0, 0], &[(0, 1, 7), (1, 12, 8), (1, 1, 12)]),
         ] {
-            assert!(matches!(map(&bad, &l), Err(Fault::Staging { .. })), "{bad:?}");
+            assert!(matches!(map(&bad, &l), Err(ViewError::Staging { .. })), "{bad:?}");
         }
         let unpadded = Layout::strided(Shape::new(&[7, 10]).unwrap(), 10, 2).unwrap();
-        assert!(matches!(map(&view(&[0, 0], &[(0, 1, 7), (1, 1, 10)]), &unpadded), Err(Fault::Staging { .. })));
+        assert!(matches!(map(&view(&[0, 0], &[(0, 1, 7), (1, 1, 10)]), &unpadded), Err(ViewError::Staging { .. })));
         assert!(map(&view(&[0, 0], &[(0, 1, 7), (1, 1, 0)]), &l).unwrap().empty());
     }
 
@@ -323,7 +323,7 @@ mod tests {
             Plane::of(&view(offset, axes), l).unwrap().pieces(base, Element::Bf16)
         };
         let all = pieces(&[0, 0], &[(0, 1, 40), (1, 1, 768)], 0x1000, &l).unwrap();
-        assert_eq!((all.address, all.extents, all.strides, all.boxes), (0x1000, [256, 3, 40], [512, 1536], Boxes::BULK_ROWS));
+        assert_eq!((all.address, all.extents, all.strides, all.boxes), (0x1000, [256, 3, 40], [512, 1536], BoxShape::STREAMED));
         // Some rows, and some columns of each.
         let some = pieces(&[8, 8], &[(0, 1, 17), (1, 1, 512)], 0x1000, &l).unwrap();
         assert_eq!((some.address, some.extents, some.strides), (0x1000 + 8 * 1536 + 16, [256, 2, 17], [512, 1536]));

@@ -5,7 +5,7 @@ use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{Access, Axis, BoxSpec, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
 
-use super::plane::Boxes;
+use super::plane::BoxShape;
 use super::*;
 use crate::tensor::{BASE_ALIGN, Layout, Shape};
 
@@ -25,7 +25,7 @@ static MAP: TaskSpec = TaskSpec {
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[],
     params: &[
         matrix("x", Access::Read, TILE, false),
@@ -37,11 +37,11 @@ static MAP: TaskSpec = TaskSpec {
 /// y[i, ..] = f(x[i, ..]), x by TMA
 static ROWS: TaskSpec = TaskSpec {
     name: "rows",
-    kind: TaskKind::Staged { splits: false },
+    kind: TaskKind::Gemm { splits_k: false },
     axes: &[Axis { name: "i", tiles: &[8] }],
     dims: &["M", "N"],
     equal: &[],
-    few: None,
+    gemv: None,
     elements: &[],
     params: &[matrix("x", Access::Read, ROW, true), matrix("y", Access::Write, ROW, false)],
 };
@@ -52,7 +52,7 @@ fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {
     let operands = tensors.iter().map(|&index| View::whole(index, &graph.tensors[index as usize])).collect();
-    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, then: vec![], priority: 0, split: None, drain: false }
+    Call { task, slot, element: 0, operands, scalars: scalars.into(), tile: None, fused: vec![], priority: 0, split: None, drain: false }
 }
 
 /// x → map → h → rows → y, with h a temp.
@@ -95,10 +95,12 @@ fn lists_hold_every_task_once_and_end() {
             let node = &plan.tasks[descriptor.task as usize];
             assert!(!std::mem::replace(&mut seen[descriptor.task as usize], true));
             assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
-            let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.local.is_local(descriptor.task, wait.counter));
+            let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.worker_edges.contains(descriptor.task, wait.counter));
             assert_eq!(waits(&lowered, descriptor), polled.map(|wait| (wait.counter, wait.need)).collect::<Vec<_>>());
-            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SINGLE_PRODUCER);
-            assert!(counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.local.is_signalled(counter))));
+            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SOLE);
+            assert!(
+                counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.worker_edges.is_signalled(counter)))
+            );
         }
     }
     assert!(seen.into_iter().all(|seen| seen));
@@ -124,8 +126,8 @@ fn every_list_drains_what_is_claimed() {
         assert_eq!(places, [0, entries.len() - 1]);
         for (place, drain) in places.into_iter().zip(drains) {
             let [ticket, tasks, first] = entries[place].coord;
-            assert!((lowered.spare + 1..lowered.counters).contains(&ticket), "no counter, but zeroed with them");
-            assert_eq!(ticket - lowered.spare - 1, u32::from(place > 0));
+            assert!((lowered.unused_counter + 1..lowered.counters).contains(&ticket), "no counter, but zeroed with them");
+            assert_eq!(ticket - lowered.unused_counter - 1, u32::from(place > 0));
             let claimed = &lowered.descriptors[first as usize..][..tasks as usize];
             assert!(claimed.iter().map(|d| d.task).eq(drain.clone()));
         }
@@ -146,7 +148,7 @@ fn workers_begin_with_tasks_that_wait_for_nothing() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
     let lowered = Lowered::new(&plan, true).unwrap();
     let views = numbered(&lowered);
-    let first = lowered.first_tasks(&views, None);
+    let first = lowered.initial_tasks(&views, None);
     assert_eq!(first.len(), lowered.grid() as usize);
     let mut found = 0;
     for (first, list) in first.iter().zip(lowered.starts.windows(2)) {
@@ -162,7 +164,7 @@ fn workers_begin_with_tasks_that_wait_for_nothing() {
     assert!(found >= 5);
     // What a test breaks is broken here, too.
     let task = first[0][0].descriptor.task;
-    let broken = lowered.first_tasks(&views, Some(Fault::LostArrive(task)));
+    let broken = lowered.initial_tasks(&views, Some(Fault::LostArrive(task)));
     assert_eq!(broken[0][0].descriptor.flags, first[0][0].descriptor.flags | abi::LOST_ARRIVE);
     assert_eq!(broken[1][0].descriptor, first[1][0].descriptor);
 }
@@ -176,7 +178,7 @@ fn a_drain_that_comes_first_is_dealt_if_there_is_one_for_each() {
         let lowered = Lowered::new(&plan, true).unwrap();
         let claimed = plan.lists.drains[0].clone();
         assert_eq!(claimed.len() >= workers as usize, dealt, "{claimed:?}");
-        for (worker, [task, behind]) in (0..).zip(lowered.first_tasks(&numbered(&lowered), None)) {
+        for (worker, [task, behind]) in (0..).zip(lowered.initial_tasks(&numbered(&lowered), None)) {
             let entry = lowered.descriptors[lowered.starts[worker as usize] as usize];
             let expected = if dealt { (claimed.start + worker, entry) } else { (u32::MAX, Descriptor::END) };
             assert_eq!((task.descriptor.task, behind.descriptor), expected);
@@ -185,7 +187,7 @@ fn a_drain_that_comes_first_is_dealt_if_there_is_one_for_each() {
     // Other schedules have none.
     for schedule in [Schedule::Tickets, Schedule::Schedulers(1)] {
         let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), true).unwrap();
-        assert!(lowered.first_tasks(&numbered(&lowered), None).iter().flatten().all(|slot| slot.descriptor == Descriptor::END));
+        assert!(lowered.initial_tasks(&numbered(&lowered), None).iter().flatten().all(|slot| slot.descriptor == Descriptor::END));
     }
 }
 
@@ -263,8 +265,8 @@ fn tables_follow_the_arguments() {
     // Of what is multiplied a box has all rows of the tile; who writes it needs no map.
     let written = (h.0, h.1, NO_MAP);
     assert_eq!((&bases[..2], &bases[abi::OPERANDS..][..2]), (&[x, written][..], &[h, y][..]), "one block of views per call");
-    let boxes = Boxes { rows: plan.calls[1].tile[0], ..Boxes::PLAIN };
-    let map = MapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
+    let boxes = BoxShape { rows: plan.calls[1].tile[0], ..BoxShape::PLAIN };
+    let map = TensorMapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
     assert_eq!(tables.maps, [map]);
     let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.map == NO_MAP));
@@ -288,11 +290,11 @@ fn maps_of_f32_copy_as_they_are_used() {
         graph.calls = [0, 1, 2, 1].into_iter().map(|task| call(&graph, &USES[task], 0, &[0], &[])).collect();
         let (views, _) = view::collect(&graph, &[], &[]);
         let bound = Bound { address: 0x1000, layout: Layout::padded(Shape::new(&[64, 64]).unwrap(), element.bytes().into()).unwrap() };
-        views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<Boxes>>()
+        views.resolve(&graph, &[bound], true, |_| 0).unwrap().maps.iter().map(|map| map.boxes).collect::<Vec<BoxShape>>()
     };
-    let along = |rows| Boxes { rows, rounds: true, ..Boxes::PLAIN };
-    assert_eq!(maps(Element::F32), [Boxes::PLAIN, along(64), along(32)]);
-    assert_eq!(maps(Element::F16), [Boxes::PLAIN]);
+    let along = |rows| BoxShape { rows, rounds: true, ..BoxShape::PLAIN };
+    assert_eq!(maps(Element::F32), [BoxShape::PLAIN, along(64), along(32)]);
+    assert_eq!(maps(Element::F16), [BoxShape::PLAIN]);
 }
 
 #[test]
@@ -476,13 +478,13 @@ fn factors_that_nobody_writes_come_first() {
 fn a_body_with_scratch_takes_pages_and_copies() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[] },
+        kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
     static BARE: TaskSpec =
-        TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
-    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, 0, 0)] {
+        TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);
@@ -502,7 +504,7 @@ fn a_body_with_scratch_takes_pages_and_copies() {
 fn bodies_of_a_warp_are_in_runs() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, prologue: false, warp: true, shared: 0, boxes: &[] },
+        kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
@@ -543,7 +545,7 @@ fn bodies_of_a_warp_are_in_runs() {
                     let head = |d: &Descriptor| (d.op, d.scalar, d.views, d.flags | abi::WARP_TASK_BATCH);
                     assert_eq!(head(task), head(entry));
                     assert!(task.after == 0 && task.wait[0].counter != NO_COUNTER, "{task:?}");
-                    assert_eq!(lowered.descriptors[lowered.place[task.task as usize] as usize], *task);
+                    assert_eq!(lowered.descriptors[lowered.descriptor_of[task.task as usize] as usize], *task);
                 }
                 tasks.extend(run.iter().map(|task| task.task));
             }
@@ -560,7 +562,7 @@ fn bodies_of_a_warp_are_in_runs() {
 fn a_run_is_one_place() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, prologue: false, warp: true, shared: 0, boxes: &[] },
+        kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
@@ -587,13 +589,13 @@ fn a_body_has_maps_of_its_boxes() {
     static BODIES: [TaskSpec; 2] = [
         TaskSpec {
             name: "body",
-            kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
+            kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
         TaskSpec {
             name: "other",
-            kind: TaskKind::Simt { cpu: true, prologue: false, warp: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
+            kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
@@ -621,7 +623,7 @@ fn some_tasks_can_do_without_their_map() {
     static TASKS: [TaskSpec; 2] = [
         TaskSpec {
             name: "across",
-            kind: TaskKind::Boxed { operand: 0 },
+            kind: TaskKind::TensorMap { operand: 0 },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
@@ -629,7 +631,7 @@ fn some_tasks_can_do_without_their_map() {
             name: "body",
             kind: TaskKind::Simt {
                 cpu: true,
-                prologue: false,
+                early_start: false,
                 warp: false,
                 shared: 1,
                 boxes: &[BoxSpec { operand: 0, rows: abi::PANEL_ROWS, swizzle: abi::ROW_BYTES }],
@@ -678,7 +680,7 @@ fn a_scheduler_finds_the_next_task_of_a_chain() {
     for look_ahead in [true, false] {
         let lowered = Lowered::new(&plan, look_ahead).unwrap();
         let [image] = &lowered.images[..] else { panic!("one scheduler") };
-        let at = maco_device::protocol::Layout::new(&image.share, 5, 1, 0);
+        let at = maco_device::protocol::Layout::new(&image.header, 5, 1, 0);
         let word = |first: u32, n: u32| image.words[(first + n) as usize];
         for task in 0..LINKS as u32 {
             let counter = word(at.signals, task);

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use maco_device::abi::{self, NO_MAP, OPERANDS, UNWRITTEN};
 use maco_graph::ir;
-use maco_graph::plan::{PlannedCall, prologue};
+use maco_graph::plan::{PlannedCall, prologue_fusion};
 use maco_graph::spec::Index;
 
-use super::plane::{Boxes, Fault, MapRequest, Plane};
+use super::plane::{BoxShape, Plane, TensorMapRequest, ViewError};
 use super::tensor_params;
 use crate::error::Error;
 use crate::tensor::Layout;
@@ -28,7 +28,7 @@ struct Template {
     /// Its tensor map, if some task copies it by TMA.
     map: Option<u32>,
     /// How that copies.
-    boxes: Boxes,
+    boxes: BoxShape,
     /// Some task cannot do without it; what others would copy by it they can load themselves.
     needed: bool,
     /// How many planes its elements may name.
@@ -44,9 +44,9 @@ struct Template {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Prologue {
     /// Of the weights of a norm: what is added to the mean square.
-    Norm(Option<ir::ScalarSource>),
+    RmsNorm(Option<ir::ScalarSource>),
     /// Of the factor: the instance that maps it, the first of its scalars, and the tile's rows with their grid axis.
-    Map { op: u32, scalar: u16, rows: u8, axis: u8 },
+    Unary { op: u32, scalar: u16, rows: u8, axis: u8 },
 }
 
 /// A tensor with its address.
@@ -62,13 +62,13 @@ pub(crate) struct Tables {
     /// [`OPERANDS`] per distinct list, at least one list.
     pub(crate) views: Vec<abi::View>,
     /// In order of their maps.
-    pub(crate) maps: Vec<MapRequest>,
+    pub(crate) maps: Vec<TensorMapRequest>,
     pub(crate) scalars: Vec<u32>,
 }
 
 /// Tensor, offset, axis, step and extent of each view axis, how many planes its elements may name, how its tensor map copies, and what a
 /// prologue's view says.
-type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, Boxes, Option<Prologue>);
+type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, BoxShape, Option<Prologue>);
 
 /// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
@@ -84,14 +84,14 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
 fn prologue(graph: &ir::Graph, calls: &[PlannedCall], product: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
     let number = calls.get(product)?.prologue? as usize;
     let made = &graph.calls[number];
-    if let Some(of) = prologue::norm(made) {
-        return Some((number, of.weight, Prologue::Norm(made.scalars.get(of.epsilon).copied())));
+    if let Some(of) = prologue_fusion::rmsnorm(made) {
+        return Some((number, of.weight, Prologue::RmsNorm(made.scalars.get(of.epsilon).copied())));
     }
-    let (x, _) = made.task.map()?;
-    let factor = tensor_params(&graph.calls[product]).nth(graph.calls[product].task.factor()?)?;
-    let [Index::Tile(axis), _] = *factor.region else { return None };
+    let (x, _) = made.task.unary_operands()?;
+    let operand_a = tensor_params(&graph.calls[product]).nth(graph.calls[product].task.gemv_operand_a()?)?;
+    let [Index::Tile(axis), _] = *operand_a.region else { return None };
     let rows = u8::try_from(*calls[product].tile.get(usize::from(axis))?).ok()?;
-    Some((number, x, Prologue::Map { op: calls[number].op, scalar: first_scalar[number], rows, axis }))
+    Some((number, x, Prologue::Unary { op: calls[number].op, scalar: first_scalar[number], rows, axis }))
 }
 
 /// Distinct views of all operands, and per call where in the table its own begin. `first_scalar` is by call.
@@ -116,12 +116,12 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             let axes = view.axes.iter().map(|axis| [axis.axis as u64, axis.step, axis.extent]).collect();
             let element = graph.tensors[view.tensor as usize].element;
             let tile = calls.get(by).map_or(&[][..], |call| &call.tile);
-            let streams = by == call_index && call.task.streamed() == Some(operand);
-            let panels = by == call_index && call.task.boxed() == Some(operand);
+            let streams = by == call_index && call.task.gemv_operand_b() == Some(operand);
+            let panels = by == call_index && call.task.tensor_map_operand() == Some(operand);
             let boxes = match () {
-                () if streams => Boxes::BULK_ROWS,
-                () if panels => Boxes::PANELS,
-                () => Boxes::of(param, tile, declared, element),
+                () if streams => BoxShape::STREAMED,
+                () if panels => BoxShape::PANELS,
+                () => BoxShape::of(param, tile, declared, element),
             };
             let at = *known.entry((view.tensor, view.offset.as_slice(), axes, names, boxes, prologue)).or_insert_with(|| {
                 made.views.push(Template {
@@ -188,8 +188,8 @@ impl Views {
             }
             if let Some(prologue) = template.prologue {
                 match prologue {
-                    Prologue::Norm(epsilon) => view.map = epsilon.as_ref().map_or(0, &scalar),
-                    Prologue::Map { op, scalar, rows, axis } => {
+                    Prologue::RmsNorm(epsilon) => view.map = epsilon.as_ref().map_or(0, &scalar),
+                    Prologue::Unary { op, scalar, rows, axis } => {
                         view.map = op;
                         view.col_stride = abi::elementwise_prologue(scalar, axis, rows);
                     }
@@ -206,7 +206,7 @@ impl Views {
                 if request.is_some() {
                     view.map = if written[template.view.tensor as usize] { map } else { map | UNWRITTEN };
                 }
-                maps[map as usize] = Some(request.unwrap_or_else(|| MapRequest::nothing(element)));
+                maps[map as usize] = Some(request.unwrap_or_else(|| TensorMapRequest::nothing(element)));
             }
             views.push(view);
         }
@@ -222,14 +222,14 @@ impl Views {
 }
 
 impl Template {
-    fn error(&self, graph: &ir::Graph, fault: Fault) -> Error {
+    fn error(&self, graph: &ir::Graph, fault: ViewError) -> Error {
         let call = &graph.calls[self.call as usize];
         let tensor = graph.tensors[self.view.tensor as usize].name.as_str().into();
         let task = call.task.name.into();
         let parameter = tensor_params(call).nth(self.operand).map_or("", |param| param.name).into();
         match fault {
-            Fault::Layout { reason, help } => Error::ViewLayout { tensor, task, parameter, reason, help },
-            Fault::Staging { reason, help } => Error::NotStageable { tensor, task, parameter, reason, help },
+            ViewError::Layout { reason, help } => Error::ViewLayout { tensor, task, parameter, reason, help },
+            ViewError::Staging { reason, help } => Error::NotStageable { tensor, task, parameter, reason, help },
         }
     }
 }

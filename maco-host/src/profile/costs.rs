@@ -18,10 +18,10 @@ impl Profile {
     /// many of them done. Operations that did not run are left out.
     pub fn costs(&self) -> Costs {
         let mut sums: BTreeMap<(&str, &[u32]), (f64, f64)> = BTreeMap::new();
-        for (span, share) in self.spans.iter().zip(self.shares()).filter(|(span, _)| span.kind == Kind::Run) {
+        for (span, time) in self.spans.iter().zip(self.attributed_time()).filter(|(span, _)| span.kind == Kind::Run) {
             let operation = &self.operations[self.tasks[span.task as usize].operation as usize];
             let sum = sums.entry((&operation.name, &operation.tile)).or_default();
-            *sum = (sum.0 + share, sum.1 + 1.0);
+            *sum = (sum.0 + time, sum.1 + 1.0);
         }
         let entries = sums.into_iter().map(|((task, tile), (time, tasks))| Cost {
             task: task.to_owned(),
@@ -56,12 +56,12 @@ pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, FileError> {
         return Err(FileError::Foreign { code: COSTS, path: path.into(), missing: "maco_costs", help: HELP });
     };
     let reader = Reader { code: COSTS, path, help: HELP };
-    let at = At { reader: &reader, place: "maco_costs".into(), object };
+    let at = At { reader: &reader, location: "maco_costs".into(), object };
     at.version(VERSION)?;
     let entries = at.all("costs", |at| {
         let nanoseconds = at.whole("nanoseconds")?;
         if nanoseconds == 0 {
-            return Err(reader.field(&at.place, "nanoseconds", "a whole number above 0", at.object.get("nanoseconds")));
+            return Err(reader.field(&at.location, "nanoseconds", "a whole number above 0", at.object.get("nanoseconds")));
         }
         Ok(Cost { task: at.text("operation")?.to_owned(), tile: at.numbers("tile", 1 << 32)?, nanoseconds })
     })?;

@@ -8,8 +8,8 @@ mod costs;
 mod path;
 mod read;
 pub(crate) mod record;
-mod share;
 mod summary;
+mod time_attribution;
 
 use maco_graph::plan::Plan;
 
@@ -233,7 +233,7 @@ impl Profile {
     /// What the plan knows, without spans.
     pub(crate) fn of(plan: &Plan, device: String, roofline: Option<Roofline>) -> Profile {
         let operations = (0..plan.calls.len() as u32).map(|call| {
-            let (planned, work) = (&plan.calls[call as usize], plan.work(call));
+            let (planned, work) = (&plan.calls[call as usize], plan.workload(call));
             Operation {
                 name: task_name(plan, call),
                 tile: planned.tile.clone(),

@@ -27,15 +27,15 @@ impl Profile {
                 help: "pass a trace that `Profile::write_chrome` wrote; traces of other programs can be seen with ui.perfetto.dev",
             });
         };
-        let header = At { reader: &reader, place: "otherData.maco".into(), object: maco };
+        let header = At { reader: &reader, location: "otherData.maco".into(), object: maco };
         header.version(VERSION)?;
         let mut profile = header.profile()?;
         let events = root.get("traceEvents").and_then(Value::as_array);
         let events = events.ok_or_else(|| reader.field("the file", "traceEvents", "an array of events", root.get("traceEvents")))?;
         for (index, event) in events.iter().enumerate() {
-            let place = format!("event {index}");
-            let object = event.as_object().ok_or_else(|| reader.field(&place, "", "an object", Some(event)))?;
-            let at = At { reader: &reader, place, object };
+            let location = format!("event {index}");
+            let object = event.as_object().ok_or_else(|| reader.field(&location, "", "an object", Some(event)))?;
+            let at = At { reader: &reader, location, object };
             if at.text("ph")? == "X" {
                 if at.text("cat")? == SERVE {
                     let (scheduler, busy) = at.busy(&profile)?;
@@ -90,7 +90,7 @@ impl At<'_> {
         let roofline = match self.object.get("roofline") {
             Some(Value::Null) => None,
             Some(Value::Object(object)) => {
-                let at = At { reader: self.reader, place: format!("{}.roofline", self.place), object };
+                let at = At { reader: self.reader, location: format!("{}.roofline", self.location), object };
                 Some(Roofline {
                     bytes_per_second: at.positive("bytes_per_second")?,
                     flops_per_second: at.positive("flops_per_second")?,
@@ -121,7 +121,7 @@ impl At<'_> {
         let kind = Kind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| self.wrong("cat", "`wait`, `run`, `load`, `store` or `serve`"))?;
         let arguments = self.object.get("args").and_then(Value::as_object).ok_or_else(|| self.wrong("args", "an object"))?;
-        let arguments = At { reader: self.reader, place: format!("{}: args", self.place), object: arguments };
+        let arguments = At { reader: self.reader, location: format!("{}: args", self.location), object: arguments };
         let task = arguments.below("task", profile.tasks.len() as u64, "a task")?;
         let worker = self.below("pid", profile.workers.into(), "a worker")?;
         let warp = self.warp(kind)?;

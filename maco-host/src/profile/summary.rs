@@ -72,13 +72,13 @@ impl Profile {
             workers: BTreeSet<u32>,
         }
         let mut sums = vec![Sum::default(); self.operations.len()];
-        for (span, share) in self.spans.iter().zip(self.shares()).filter(|(span, _)| span.kind.role() == Role::Consume) {
+        for (span, time) in self.spans.iter().zip(self.attributed_time()).filter(|(span, _)| span.kind.role() == Role::Consume) {
             let sum = &mut sums[self.tasks[span.task as usize].operation as usize];
             if span.kind == Kind::Wait {
-                sum.wait += share;
+                sum.wait += time;
             } else {
                 sum.tasks += 1;
-                sum.time += share;
+                sum.time += time;
                 sum.lasted += span.duration();
                 sum.workers.insert(span.worker);
             }

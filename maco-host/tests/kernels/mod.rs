@@ -26,7 +26,7 @@ const fn tensor(name: &'static str, access: Access, element: Element, dims: &'st
 }
 
 const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, few: None }
+    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, gemv: None }
 }
 
 const GRID: &[Axis] = &[Axis { name: "i", tiles: &[4] }, Axis { name: "j", tiles: &[8] }];
@@ -83,7 +83,8 @@ pub static SPIN: TaskSpec = task(
     ],
 );
 /// Raw device code without a CPU reference.
-pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, prologue: false, warp: false, shared: 0, boxes: &[] }, ..DOUBLE };
+pub static RAW: TaskSpec =
+    TaskSpec { kind: TaskKind::Simt { cpu: false, early_start: false, warp: false, shared: 0, boxes: &[] }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
 pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN];
@@ -177,7 +178,7 @@ impl Builder {
             operands,
             scalars: scalars.into(),
             tile: None,
-            then: vec![],
+            fused: vec![],
             priority: 0,
             split: None,
             drain: false,
@@ -196,7 +197,7 @@ impl Builder {
             entry: "maco_by_hand",
             embedded: Embedded::NONE,
             cpu: dispatch,
-            maps: false,
+            fuse_elementwise: false,
             workers: None,
             schedulers: None,
         }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use maco_graph::spec::{Code, StepOperand};
+use maco_graph::spec::{Code, FusedOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Block, Expr, ExprForLoop, ExprIf, Item, Local, Pat, Path, RangeLimits, Stmt};
@@ -18,7 +18,7 @@ use crate::spans::{Site, hidden};
 /// A task or graph with its epilogues: one range of slots in the dispatch.
 pub struct Operation {
     pub path: Path,
-    pub then: Vec<Step>,
+    pub fused: Vec<FusedOp>,
     /// What the arguments hold, if it is not all the same: a result may be of another element than the factors.
     pub elements: Option<Elements>,
     key: String,
@@ -26,11 +26,11 @@ pub struct Operation {
 
 /// One `.first(..)` or `.then(..)`: a function, and what it takes beside the value.
 #[derive(Clone)]
-pub struct Step {
+pub struct FusedOp {
     pub path: Path,
-    pub operand: StepOperand,
+    pub operand: FusedOperand,
     /// Of the first factor, and not of the sum.
-    pub first: bool,
+    pub on_operand_a: bool,
 }
 
 /// Variants of `spec::Element`, one for each argument that is a tensor.
@@ -102,20 +102,20 @@ impl Replay<'_> {
     }
 
     /// The place of an operation in the dispatch.
-    pub(super) fn operation(&mut self, path: &Path, then: Vec<Step>, elements: Option<Elements>) -> usize {
+    pub(super) fn operation(&mut self, path: &Path, fused: Vec<FusedOp>, elements: Option<Elements>) -> usize {
         let text = |path: &Path| path.to_token_stream().to_string();
         let start = elements.iter().flatten().fold(text(path), |key, element| match element {
             Some(element) => format!("{key} {element}"),
             None => format!("{key} _"),
         });
-        let key = then.iter().fold(start, |key, step| {
-            let option = if step.first { "first" } else { "then" };
-            format!("{key} {option} {} {:?}", text(&step.path), step.operand)
+        let key = fused.iter().fold(start, |key, op| {
+            let option = if op.on_operand_a { "first" } else { "then" };
+            format!("{key} {option} {} {:?}", text(&op.path), op.operand)
         });
         if let Some(place) = self.operations.iter().position(|operation| operation.key == key) {
             return place;
         }
-        self.operations.push(Operation { path: path.clone(), then, elements, key });
+        self.operations.push(Operation { path: path.clone(), fused, elements, key });
         self.operations.len() - 1
     }
 

@@ -1,11 +1,11 @@
 //! A call with its options: `linear(x, w, y).first(silu).then(gelu).tile(64, 128)`.
 
-use maco_graph::spec::{Code, Element, StepOperand};
+use maco_graph::spec::{Code, Element, FusedOperand};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote};
 use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
 
-use super::analyse::{Elements, Replay, Step, recorder, strip, unsupported};
+use super::analyse::{Elements, FusedOp, Replay, recorder, strip, unsupported};
 use crate::errors::error;
 use crate::spans::{Site, hidden};
 
@@ -13,9 +13,9 @@ use crate::spans::{Site, hidden};
 #[derive(Default)]
 struct Options {
     /// Functions of the first factor and their operands.
-    first: Vec<(Path, Option<Expr>)>,
+    prologue: Vec<(Path, Option<Expr>)>,
     /// Functions of the sum and their operands.
-    then: Vec<(Path, Option<Expr>)>,
+    epilogue: Vec<(Path, Option<Expr>)>,
     tile: Option<Vec<Expr>>,
     split: Option<Expr>,
     priority: Option<Expr>,
@@ -60,19 +60,19 @@ impl Replay<'_> {
             }
         }
         let arguments_site = first.first().copied().unwrap_or(path_site);
-        let mut place = |steps: &[(Path, Option<Expr>)]| match steps.first() {
+        let mut site_of = |ops: &[(Path, Option<Expr>)]| match ops.first() {
             Some((path, _)) => self.site(path),
             None => path_site,
         };
-        let (first_site, then_site) = (place(&options.first), place(&options.then));
-        let fused = || options.first.iter().chain(&options.then);
+        let (prologue_site, epilogue_site) = (site_of(&options.prologue), site_of(&options.epilogue));
+        let fused = || options.prologue.iter().chain(&options.epilogue);
         let operands: Vec<&Expr> = fused().filter_map(|(_, operand)| operand.as_ref()).collect();
-        let with_sites: Vec<u32> = operands.iter().map(|operand| self.site(operand)).collect();
-        let with_site = with_sites.first().copied().unwrap_or(path_site);
-        let mut with = Vec::new();
-        for (operand, site) in operands.iter().zip(&with_sites) {
+        let operand_sites: Vec<u32> = operands.iter().map(|operand| self.site(operand)).collect();
+        let fused_site = operand_sites.first().copied().unwrap_or(path_site);
+        let mut fused_arguments = Vec::new();
+        for (operand, site) in operands.iter().zip(&operand_sites) {
             match self.argument(operand, *site) {
-                Ok(tokens) => with.push(tokens),
+                Ok(tokens) => fused_arguments.push(tokens),
                 Err(error) => self.errors.extend(&error),
             }
         }
@@ -82,10 +82,10 @@ impl Replay<'_> {
             Some(parts) => self.site(parts),
             None => path_site,
         };
-        let steps: Vec<Step> =
-            fused().enumerate().map(|(n, (path, operand))| self.step(path, operand.as_ref(), n < options.first.len())).collect();
+        let ops: Vec<FusedOp> =
+            fused().enumerate().map(|(n, (path, operand))| self.fused_op(path, operand.as_ref(), n < options.prologue.len())).collect();
         let elements = self.elements(&arguments);
-        let operation = self.operation(path, steps.clone(), elements.clone());
+        let operation = self.operation(path, ops.clone(), elements.clone());
         let (p, recorder) = (&self.p, recorder());
         let result = match &elements {
             Some(elements) => {
@@ -94,17 +94,17 @@ impl Replay<'_> {
             }
             None => quote! { ::core::option::Option::None },
         };
-        let then = steps.iter().map(|Step { path, operand, first }| {
+        let fused_ops = ops.iter().map(|FusedOp { path, operand, on_operand_a }| {
             let name = path.segments.last().map(|last| last.ident.to_string());
             let operand = match operand {
-                StepOperand::Nothing => quote! { Nothing },
-                StepOperand::Tensor(element) => {
+                FusedOperand::Nothing => quote! { Nothing },
+                FusedOperand::Tensor(element) => {
                     let element = format_ident!("{element:?}");
                     quote! { Tensor(#p::spec::Element::#element) }
                 }
-                StepOperand::Scalar => quote! { Scalar },
+                FusedOperand::Scalar => quote! { Scalar },
             };
-            quote! { #p::spec::Step { name: #name, operand: #p::spec::StepOperand::#operand, first: #first } }
+            quote! { #p::spec::FusedOp { name: #name, operand: #p::spec::FusedOperand::#operand, on_operand_a: #on_operand_a } }
         });
         let tile = match &options.tile {
             Some(sizes) => quote! { ::core::option::Option::Some(&[#((#sizes) as u32),*]) },
@@ -121,22 +121,22 @@ impl Replay<'_> {
         let drain = options.drain;
         let callee = Site::of(path);
         let record = callee.respan(quote! { ::__maco_call });
-        let (place, values, beside) = (hidden("site"), hidden("arguments"), hidden("operands"));
+        let (place, values, hidden_operands) = (hidden("site"), hidden("arguments"), hidden("operands"));
         Ok(quote! {
             // `match`, so that what the arguments borrow lives as long as the call.
             match [#(#translated),*] {
-                #values => match [#(#with),*] {
-                    #beside => {
+                #values => match [#(#fused_arguments),*] {
+                    #hidden_operands => {
                         let #place = #p::spec::CallSite {
                             slot: Self::__BASE[#operation],
                             path: #path_site,
                             arguments: #arguments_site,
                             result: #result,
-                            then: &[#(#then),*],
-                            first_site: #first_site,
-                            then_site: #then_site,
-                            with: &#beside,
-                            with_site: #with_site,
+                            fused: &[#(#fused_ops),*],
+                            prologue_site: #prologue_site,
+                            epilogue_site: #epilogue_site,
+                            fused_arguments: &#hidden_operands,
+                            fused_site: #fused_site,
                             tile: #tile,
                             tile_site: #tile_site,
                             split: #split,
@@ -155,17 +155,17 @@ impl Replay<'_> {
 impl Replay<'_> {
     /// Whether an operand is a tensor is seen here, since an instance is for one or the other; whatever it is then said to be, the recorder
     /// holds it to.
-    fn step(&self, path: &Path, operand: Option<&Expr>, first: bool) -> Step {
+    fn fused_op(&self, path: &Path, operand: Option<&Expr>, on_operand_a: bool) -> FusedOp {
         let operand = match operand {
-            None => StepOperand::Nothing,
+            None => FusedOperand::Nothing,
             Some(operand) if self.is_tensor(operand) || self.is_array(operand) => {
                 // What has no element has been told.
                 let known = |element: &Element| self.holds(operand).is_some_and(|held| held == format!("{element:?}"));
-                StepOperand::Tensor(ELEMENTS.into_iter().find(known).unwrap_or(Element::Bf16))
+                FusedOperand::Tensor(ELEMENTS.into_iter().find(known).unwrap_or(Element::Bf16))
             }
-            Some(_) => StepOperand::Scalar,
+            Some(_) => FusedOperand::Scalar,
         };
-        Step { path: path.clone(), operand, first }
+        FusedOp { path: path.clone(), operand, on_operand_a }
     }
 }
 
@@ -197,14 +197,16 @@ impl Options {
         let arguments: Vec<&Expr> = method.args.iter().collect();
         let name = method.method.to_string();
         match (name.as_str(), arguments.as_slice()) {
-            ("first", [function]) => self.first.push(fused(
+            ("first", [function]) => self.prologue.push(fused(
                 "first",
                 function,
                 "write `.first(gelu)` or `.first(scale(s))`, where `gelu` and `scale` are element-wise",
             )?),
-            ("then", [function]) => {
-                self.then.push(fused("then", function, "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise")?)
-            }
+            ("then", [function]) => self.epilogue.push(fused(
+                "then",
+                function,
+                "write `.then(gelu)` or `.then(add(r))`, where `gelu` and `add` are element-wise",
+            )?),
             ("tile" | "split_k" | "priority" | "drain", _) if self.has(&name) => {
                 return Err(error(Code::CallOption, &method.method, format!("`.{name}` is given twice"), "give each option once"));
             }

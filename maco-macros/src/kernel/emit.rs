@@ -2,11 +2,11 @@
 //!
 //! It stands beside the user's function, where the user's names mean what they say. The module users see is in `module.rs`.
 
-use maco_graph::spec::{Access, Element, StepOperand};
+use maco_graph::spec::{Access, Element, FusedOperand};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::analyse::{Model, Operation, Step, dimensions, recorder};
+use super::analyse::{FusedOp, Model, Operation, dimensions, recorder};
 use super::call::held;
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
@@ -328,12 +328,12 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
         *count - 1
     };
     let steps: Vec<(bool, TokenStream)> = operation
-        .then
+        .fused
         .iter()
-        .map(|Step { path, operand, first }| {
+        .map(|FusedOp { path, operand, on_operand_a }| {
             let step = match operand {
-                StepOperand::Nothing => quote! { #p::Each<#path> },
-                StepOperand::Tensor(element) => {
+                FusedOperand::Nothing => quote! { #p::Each<#path> },
+                FusedOperand::Tensor(element) => {
                     let n = number(&mut tensors);
                     let element = match element {
                         Element::Bf16 => quote! { #p::bf16 },
@@ -343,19 +343,19 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
                     };
                     quote! { #p::WithTensor<#path, #n, #element> }
                 }
-                StepOperand::Scalar => {
+                FusedOperand::Scalar => {
                     let n = number(&mut scalars);
                     quote! { #p::WithScalar<#path, #n> }
                 }
             };
             // A function that does not fit is then underlined where it stands.
-            (*first, Site::of(path).respan(step))
+            (*on_operand_a, Site::of(path).respan(step))
         })
         .collect();
     let then = |rest: TokenStream, first: TokenStream| quote! { #p::Then<#first, #rest> };
     let chain = |of: bool| steps.iter().rev().filter(|(first, _)| *first == of).map(|(_, step)| step.clone()).reduce(then);
     let sum = chain(false).unwrap_or_else(|| quote! { #p::Identity });
-    let steps = match (chain(true), operation.then.first()) {
+    let steps = match (chain(true), operation.fused.first()) {
         (Some(map), Some(first)) => {
             let site = Site::of(&first.path);
             let [open, between, close] = [quote! { #p::First< }, quote! { , }, quote! { > }].map(|tokens| site.respan(tokens));

@@ -21,32 +21,32 @@ const STEP_BYTES: u64 = 128;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The body calls `.steps(`, `.mma(` or `.mma_pair(`: operands travel through the ring.
-    Staged {
-        /// See [`maco_graph::spec::TaskKind::Staged`].
-        splits: bool,
+    Gemm {
+        /// See [`maco_graph::spec::TaskKind::Gemm`].
+        splits_k: bool,
     },
     Direct,
     /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
     /// operations the second could read what the first one writes.
-    Tiled,
+    Bulk,
     /// The same of `.columns(` or `.transpose(`, of this tensor: it may come in boxes of a tensor map.
-    Boxed {
+    TensorMap {
         operand: u8,
     },
     /// The body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
-    Map {
+    Unary {
         x: u8,
         y: u8,
     },
     /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
-    Streamed {
+    Gemv {
         /// Which tensor parameter.
-        operand: u8,
+        operand_b: u8,
         /// Its first argument, if the body does nothing else.
-        factor: Option<u8>,
+        operand_a: Option<u8>,
     },
     /// The body is `cta.rmsnorm(x, weight, y, epsilon)`: three tensor parameters and a scalar one, each counted among its like.
-    Norm {
+    RmsNorm {
         x: u8,
         weight: u8,
         y: u8,
@@ -54,7 +54,7 @@ pub enum Kind {
     },
     Simt {
         cpu: bool,
-        prologue: bool,
+        early_start: bool,
         /// The body is one warp's.
         warp: bool,
         /// Bytes of scratch.
@@ -107,7 +107,7 @@ impl Model {
     /// Whether a tensor is the generic result of a sum, the only one, with which the body does nothing else: what the sum is rounded to is
     /// then the call's.
     pub fn rounded(&self, task: &Task<'_>, tensor: &TensorParam) -> bool {
-        let stores = matches!(self.kind, Kind::Staged { .. } | Kind::Streamed { .. });
+        let stores = matches!(self.kind, Kind::Gemm { .. } | Kind::Gemv { .. });
         let once = mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
         let generic = Some(&tensor.element) == task.generic() && self.bound != Bound::Any;
         let sole = tensor.access == Access::Write && task.tensors().filter(|tensor| tensor.access.writes()).count() == 1;
@@ -131,26 +131,26 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
         (Some(_), cpu) => Kind::Simt {
             cpu: cpu.is_some(),
-            prologue: task.arguments.prologue.is_some(),
+            early_start: task.arguments.prologue.is_some(),
             warp: task.arguments.warp.is_some(),
             shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
         },
         // A plane that is not there has no steps to divide.
-        (None, _) if body.contracts => Kind::Staged { splits: body.splits() && !task.tensors().any(names_planes) },
+        (None, _) if body.contracts => Kind::Gemm { splits_k: body.splits_k() && !task.tensors().any(names_planes) },
         (None, _) => {
             let position = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
-            match position(&body.streamed) {
-                Some(operand) => {
+            match position(&body.gemv_operand_b) {
+                Some(operand_b) => {
                     let call = sole_call(task.function.body.stream());
                     let product = call.filter(|(method, _)| method == "gemv" || method == "gemv_with");
-                    let factor = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|factor| factor as u8);
-                    Kind::Streamed { operand: operand as u8, factor }
+                    let operand_a = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|operand_a| operand_a as u8);
+                    Kind::Gemv { operand_b: operand_b as u8, operand_a }
                 }
-                None => tiles(task).or_else(|| norm(task)).unwrap_or(Kind::Direct),
+                None => tiles(task).or_else(|| rmsnorm(task)).unwrap_or(Kind::Direct),
             }
         }
     });
-    let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Staged { .. }) && body.stages(&tensor.name)).collect();
+    let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
     let model = Model { kind, symbols, equal, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
@@ -177,18 +177,18 @@ fn sole_method(task: &Task<'_>) -> Option<(String, TokenStream)> {
     called.next().filter(|_| mentions(task.function.body.stream(), &cta) == 1)
 }
 
-/// See [`Kind::Tiled`] and [`Kind::Boxed`].
+/// See [`Kind::Bulk`] and [`Kind::TensorMap`].
 fn tiles(task: &Task<'_>) -> Option<Kind> {
     let (method, arguments) = sole_method(task)?;
     let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
     match method.as_str() {
-        "zip" | "map" | "rows" if !named => map(task).or(Some(Kind::Tiled)),
+        "zip" | "map" | "rows" if !named => unary(task).or(Some(Kind::Bulk)),
         // Of rows that indices name the loader knows which ones those are; of those that are written it keeps pages for the table of who writes what.
-        "take" | "index_copy" => Some(Kind::Tiled),
+        "take" | "index_copy" => Some(Kind::Bulk),
         "columns" | "transpose" if !named => {
             let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
             let operand = task.tensors().position(|tensor| tensor.name == x)? as u8;
-            Some(Kind::Boxed { operand })
+            Some(Kind::TensorMap { operand })
         }
         _ => None,
     }
@@ -260,7 +260,7 @@ struct Body {
     /// `.accumulator(`, `.store(` and `.mma(` in all, and `.mma(` in loops over `.steps(`.
     accumulators: usize,
     stores: usize,
-    products: usize,
+    mmas: usize,
     steps: usize,
     /// `break`, `continue` or `return`.
     leaves: bool,
@@ -271,7 +271,7 @@ struct Body {
     /// Names in `.store(acc, y)`, `.store_pair(acc, y, f)`, `.gemv(x, w, y)` and `.gemv_with(x, w, r, y, f)`.
     results: HashSet<String>,
     /// `w` of `.gemv(x, w, y)`.
-    streamed: Option<String>,
+    gemv_operand_b: Option<String>,
 }
 
 impl Body {
@@ -282,9 +282,9 @@ impl Body {
     }
 
     /// Whether the steps may be divided among tasks whose accumulators are then added up.
-    fn splits(&self) -> bool {
+    fn splits_k(&self) -> bool {
         let one_sum = self.accumulators == 1 && self.stores == 1;
-        one_sum && self.products > 0 && self.products == self.steps && !self.leaves
+        one_sum && self.mmas > 0 && self.mmas == self.steps && !self.leaves
     }
 
     /// `in_steps`: inside a loop over `.steps(`.
@@ -308,11 +308,11 @@ impl Body {
                 self.accumulators += 2;
                 self.pairs = true;
             } else if method == "gemv" || method == "gemv_with" {
-                self.streamed = identifiers(arguments.stream()).nth(1);
+                self.gemv_operand_b = identifiers(arguments.stream()).nth(1);
                 self.results.extend(identifiers(arguments.stream()));
             }
             if method == "mma" {
-                self.products += 1;
+                self.mmas += 1;
                 self.steps += usize::from(in_steps);
             }
         }
@@ -347,23 +347,23 @@ impl Body {
 }
 
 /// The map of one tensor that the body is, if it is nothing else. What its function is of are values, so it may have any scalars.
-fn map(task: &Task<'_>) -> Option<Kind> {
+fn unary(task: &Task<'_>) -> Option<Kind> {
     let (method, arguments) = sole_call(task.function.body.stream())?;
     let [x, y, _, ..] = arguments.as_slice() else { return None };
     let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
     let [x, y] = [tensor(x)?, tensor(y)?].map(|at| at as u8);
-    (method == "zip" && x != y && task.tensors().count() == 2).then_some(Kind::Map { x, y })
+    (method == "zip" && x != y && task.tensors().count() == 2).then_some(Kind::Unary { x, y })
 }
 
 /// The norm that the body is, if it is nothing else.
-fn norm(task: &Task<'_>) -> Option<Kind> {
+fn rmsnorm(task: &Task<'_>) -> Option<Kind> {
     let (method, arguments) = sole_call(task.function.body.stream())?;
     let [x, weight, y, epsilon] = arguments.as_slice() else { return None };
     let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
     let scalars = task.params.iter().filter(|param| matches!(param, Param::Scalar { .. }));
     let epsilon = scalars.map(Param::name).position(|name| epsilon.as_ref().is_some_and(|epsilon| name == epsilon))?;
     let [x, weight, y, epsilon] = [tensor(x)?, tensor(weight)?, tensor(y)?, epsilon].map(|at| at as u8);
-    (method == "rmsnorm").then_some(Kind::Norm { x, weight, y, epsilon })
+    (method == "rmsnorm").then_some(Kind::RmsNorm { x, weight, y, epsilon })
 }
 
 /// Method and arguments of a body that is one call on `cta` and nothing else; of arguments, those that are a name.
@@ -432,7 +432,7 @@ fn accumulators(task: &Task<'_>, model: &Model, pairs: bool, errors: &mut Errors
 
 /// Two stages of every variant must fit the ring.
 fn budget(task: &Task<'_>, model: &Model, errors: &mut Errors) {
-    if !matches!(model.kind, Kind::Staged { .. }) {
+    if !matches!(model.kind, Kind::Gemm { .. }) {
         return;
     }
     let Some(axes) = &task.arguments.axes else { return };

@@ -18,8 +18,10 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
     // time. An epilogue is fused into stores of accumulators, which it has none of.
-    let called =
-        matches!(model.kind, Kind::Direct | Kind::Tiled | Kind::Boxed { .. } | Kind::Map { .. } | Kind::Norm { .. } | Kind::Elementwise);
+    let called = matches!(
+        model.kind,
+        Kind::Direct | Kind::Bulk | Kind::TensorMap { .. } | Kind::Unary { .. } | Kind::RmsNorm { .. } | Kind::Elementwise
+    );
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for element in elements {
@@ -73,12 +75,12 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     }
     let rest = match &task.arguments.few {
         // Its instances follow these.
-        Some(few) => {
+        Some(gemv) => {
             let first = Literal::u32_unsuffixed(arms.len() as u32);
             let filter = quote! { #p::After<__F, #first> };
             quote! {
                 _ => if const { <#filter as #p::Filter>::MASK != 0 } {
-                    <#few as #p::Callable>::dispatch::<__R, __T, #filter>(#role, #descriptor, #slot.wrapping_sub(#first))
+                    <#gemv as #p::Callable>::dispatch::<__R, __T, #filter>(#role, #descriptor, #slot.wrapping_sub(#first))
                 }
             }
         }
@@ -98,7 +100,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
 
 /// The epilogue as a body that stores sums sees it: with the place of its operands. Behind any other body there is none.
 fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
-    if !matches!(model.kind, Kind::Staged { .. } | Kind::Streamed { .. }) {
+    if !matches!(model.kind, Kind::Gemm { .. } | Kind::Gemv { .. }) {
         return quote! { __T };
     }
     // The recorder refuses operands of a task whose result is not tiled like this: `TaskSpec::result`.

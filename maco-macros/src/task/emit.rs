@@ -17,10 +17,10 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let spec = spec(task, model, &p);
     let dispatch = super::dispatch::dispatch(task, model, &p);
     let on_cpu = on_cpu(task, Some(model), &p);
-    let (groups, few) = (groups(task, &p), few(task, &p));
-    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
-    let maps = matches!(model.kind, Kind::Map { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
-    let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.maps(); });
+    let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
+    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const NARROW: u128 = u128::MAX; });
+    let maps = matches!(model.kind, Kind::Unary { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
+    let maps = maps.then(|| quote! { const MAPS: u128 = #name::SPEC.unary_instances(); });
     let products = products(task, model, &p);
     quote! {
         #documentation
@@ -29,7 +29,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
         #visibility enum #name {}
 
         #groups
-        #few
+        #gemv
 
         #conditions
         #[automatically_derived]
@@ -64,12 +64,12 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 
 /// The instances that are products of few rows: its own, or those of its other form behind them.
 fn products(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
-    if matches!(model.kind, Kind::Streamed { factor: Some(_), .. }) {
-        return Some(quote! { const GEMVS: u128 = u128::MAX; });
+    if matches!(model.kind, Kind::Gemv { operand_a: Some(_), .. }) {
+        return Some(quote! { const PRODUCTS: u128 = u128::MAX; });
     }
-    let few = task.arguments.few.as_ref()?;
+    let gemv = task.arguments.few.as_ref()?;
     let name = &task.function.signature.ident;
-    Some(quote! { const GEMVS: u128 = #p::gemvs::<#few>(#name::SPEC.instances()); })
+    Some(quote! { const PRODUCTS: u128 = #p::products::<#gemv>(#name::SPEC.instances()); })
 }
 
 /// What stands for a task with mistakes: a type of its name that every call fits, so that its callers are not wrong too.
@@ -118,7 +118,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
                 equal: &[],
                 elements: &[],
                 params: &[],
-                few: ::core::option::Option::None,
+                gemv: ::core::option::Option::None,
             };
 
             #[doc(hidden)]
@@ -138,26 +138,26 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
 fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let name = task.function.signature.ident.to_string();
     let kind = match model.kind {
-        Kind::Staged { splits } => quote! { Staged { splits: #splits } },
+        Kind::Gemm { splits_k } => quote! { Gemm { splits_k: #splits_k } },
         Kind::Direct => quote! { Direct },
-        Kind::Tiled => quote! { Tiled },
-        Kind::Boxed { operand } => quote! { Boxed { operand: #operand } },
-        Kind::Map { x, y } => quote! { Map { x: #x, y: #y } },
-        Kind::Streamed { operand, factor } => {
-            let factor = match factor {
-                Some(factor) => quote! { ::core::option::Option::Some(#factor) },
+        Kind::Bulk => quote! { Bulk },
+        Kind::TensorMap { operand } => quote! { TensorMap { operand: #operand } },
+        Kind::Unary { x, y } => quote! { Unary { x: #x, y: #y } },
+        Kind::Gemv { operand_b, operand_a } => {
+            let operand_a = match operand_a {
+                Some(operand_a) => quote! { ::core::option::Option::Some(#operand_a) },
                 None => quote! { ::core::option::Option::None },
             };
-            quote! { Streamed { operand: #operand, factor: #factor } }
+            quote! { Gemv { operand_b: #operand_b, operand_a: #operand_a } }
         }
-        Kind::Norm { x, weight, y, epsilon } => quote! { Norm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
-        Kind::Simt { cpu, prologue, warp, shared } => {
+        Kind::RmsNorm { x, weight, y, epsilon } => quote! { RmsNorm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
+        Kind::Simt { cpu, early_start, warp, shared } => {
             let boxes = task.tensors().enumerate().filter_map(|(operand, tensor)| {
                 let boxes = task.boxes(tensor)?;
                 let (operand, rows, swizzle) = (operand as u8, boxes.rows.1, boxes.swizzle.1);
                 Some(quote! { #p::spec::BoxSpec { operand: #operand, rows: #rows, swizzle: #swizzle } })
             });
-            quote! { Simt { cpu: #cpu, prologue: #prologue, warp: #warp, shared: #shared, boxes: &[#(#boxes),*] } }
+            quote! { Simt { cpu: #cpu, early_start: #early_start, warp: #warp, shared: #shared, boxes: &[#(#boxes),*] } }
         }
         Kind::Elementwise => quote! { Elementwise },
     };
@@ -177,8 +177,8 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         }
     });
     // By the user's name in either form.
-    let few = match &task.arguments.few {
-        Some(few) => quote! { ::core::option::Option::Some(&#p::spec::TaskSpec { name: #name, ..<#few>::SPEC }) },
+    let gemv = match &task.arguments.few {
+        Some(gemv) => quote! { ::core::option::Option::Some(&#p::spec::TaskSpec { name: #name, ..<#gemv>::SPEC }) },
         None => quote! { ::core::option::Option::None },
     };
     quote! {
@@ -190,7 +190,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             equal: &[#(#equal),*],
             elements: &[#(#p::spec::Element::#elements),*],
             params: &[#(#params),*],
-            few: #few,
+            gemv: #gemv,
         }
     }
 }
@@ -296,10 +296,10 @@ fn on_cpu(task: &Task<'_>, model: Option<&Model>, p: &TokenStream) -> TokenStrea
 }
 
 /// The check of `few = task`, underlined as the user's path. On the host only, as below.
-fn few(task: &Task<'_>, p: &TokenStream) -> Option<TokenStream> {
-    let few = task.arguments.few.as_ref()?;
+fn gemv_form(task: &Task<'_>, p: &TokenStream) -> Option<TokenStream> {
+    let gemv = task.arguments.few.as_ref()?;
     let (name, conditions) = (&task.function.signature.ident, task.function.conditions());
-    let check = Site::of(few).over(quote! { #p::spec::check_few }, quote! { &#name::SPEC, &<#few>::SPEC });
+    let check = Site::of(gemv).over(quote! { #p::spec::check_gemv_form }, quote! { &#name::SPEC, &<#gemv>::SPEC });
     Some(quote! { #conditions #[cfg(not(target_arch = "nvptx64"))] const _: () = #check; })
 }
 

@@ -67,7 +67,7 @@ fn wider(device: &Device) {
             let plan = widened::plan_with(device, dims!(widened, size), &options).unwrap();
             assert_eq!(plan.graph().calls.len(), 4);
             let bytes = 2 * (m * k + n * k) as u64 + 4 * (m * n) as u64;
-            assert_eq!(plan.graph().work(0).bytes, Some(bytes));
+            assert_eq!(plan.graph().workload(0).bytes, Some(bytes));
             let [mut plain, mut small, mut middle, mut large] = [(); 4].map(|()| poisoned::<f32>(device, m, n));
             let (x, w, h) = (x.upload(device), w.upload(device), h.upload(device));
             plan.run(&x, &w, &vector(device, &b), &h, &mut plain, &mut small, &mut middle, &mut large).unwrap();
@@ -241,7 +241,7 @@ fn chains(device: &Device) {
         let raised = x.times(&up.t()).map(|v| v.max(0.0));
         for options in options(device) {
             let plan = chain::plan_with(device, dims!(chain, (m, n, k)), &options).unwrap();
-            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.carried).map(|edge| edge.consumer).collect();
+            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
             // Only the pipeline can poll.
             let polls = device.is_gpu() || options == PlanOptions::new().pipelined(true);
             assert_eq!(carried, if polls { vec![1] } else { Vec::new() });

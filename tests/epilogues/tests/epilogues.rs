@@ -250,7 +250,7 @@ fn groups_of_calls(device: &Device) {
         let expected = up.iter().zip(&down).fold(x.clone(), next);
         for options in options(device) {
             let plan = layers::plan_with(device, layers::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
-            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.carried).map(|edge| edge.consumer).collect();
+            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
             // A product with operands behind it is still nothing but a product, and hands on what is small; only the pipeline can poll.
             let polls = device.is_gpu() || options == PlanOptions::new().pipelined(true);
             assert_eq!(carried, if polls { vec![2, 3, 4, 5] } else { Vec::new() });

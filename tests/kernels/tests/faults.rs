@@ -156,7 +156,7 @@ fn what_is_carried(device: &Device) {
     for schedule in [Schedule::Static, Schedule::Tickets] {
         let case = Case::new(broken::few, device, &PlanOptions::new().pipelined(!device.is_gpu()), schedule);
         let graph = case.plan.graph();
-        let carried: Vec<u32> = graph.relations.iter().filter(|relation| relation.carried).map(|relation| relation.consumer).collect();
+        let carried: Vec<u32> = graph.relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect();
         assert_eq!((carried, graph.calls[2].tasks.len()), (vec![3, 4], 0));
     }
 }

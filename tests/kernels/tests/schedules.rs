@@ -194,7 +194,7 @@ fn balanced(device: &Device) {
         let plan = uneven::served::plan_with(device, uneven::served::Dims { M: m as u64, N: n as u64 }, &options).unwrap();
         let graph = plan.graph();
         let [drain] = &graph.lists.drains[..] else { panic!("{graph}") };
-        assert!(graph.calls.iter().all(|call| call.balanced) && *drain == (0..graph.tasks.len() as u32), "{graph}");
+        assert!(graph.calls.iter().all(|call| call.dynamic) && *drain == (0..graph.tasks.len() as u32), "{graph}");
         assert!(graph.tasks.len() >= 3 * 12 * workers as usize);
         for _ in 0..times() {
             let mut found = poisoned::<f32>(device, m, n);

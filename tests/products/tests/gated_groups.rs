@@ -27,7 +27,7 @@ macro_rules! of {
             let [g, t, n, k, experts] = sizes;
             let dims = $kernel::Dims { G: g, T: t, K: k, X: experts, N: n };
             let plan = $kernel::plan_with(&place.device, dims, &place.options).expect("a plan");
-            assert_eq!(plan.graph().work(0).flops, 4 * g * t * n * k);
+            assert_eq!(plan.graph().workload(0).flops, 4 * g * t * n * k);
             check::<$E>(place, sizes, seed, $unit, |expert, [x, gate, up], y| {
                 plan.run(expert, x, gate, up, y).expect("a run");
             });

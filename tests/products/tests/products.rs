@@ -63,7 +63,7 @@ fn check<E: Number>(y: &Tensor<E>, cols: u64, k: u64, a: impl Fn(usize, usize) -
 fn every_form(place: &Place, sizes: [u64; 3], seed: u64) {
     let [m, n, k] = sizes;
     let plan = forms::plan_with(&place.device, forms::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * m * n * k));
+    assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
     check_forms::<bf16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
@@ -72,7 +72,7 @@ fn every_form(place: &Place, sizes: [u64; 3], seed: u64) {
 fn every_form_of_f16(place: &Place, sizes: [u64; 3], seed: u64) {
     let [m, n, k] = sizes;
     let plan = forms_f16::plan_with(&place.device, forms_f16::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
-    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * m * n * k));
+    assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
     check_forms::<f16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
@@ -102,7 +102,7 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (x, gate, up) = (fill(m * k), fill(n * k), fill(n * k));
     let plan = kernels::gated::plan_with(&place.device, kernels::gated::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
     let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &gate, &[n, k]), upload(place, &up, &[n, k]));
-    assert_eq!(plan.graph().work(0).flops, 4 * m * n * k);
+    assert_eq!(plan.graph().workload(0).flops, 4 * m * n * k);
     let [first, second] = [(); 2].map(|()| {
         let mut y = poisoned::<f16>(place, &[m, n]);
         plan.run(&a, &b, &c, &mut y).expect("a run");
@@ -124,7 +124,7 @@ fn gates(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 fn batches(place: &Place, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
     let plan = batched::plan_with(&place.device, batched::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
+    assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
     check_batches::<f16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
@@ -133,7 +133,7 @@ fn batches(place: &Place, sizes: [u64; 4], seed: u64) {
 fn batches_of_bf16(place: &Place, sizes: [u64; 4], seed: u64) {
     let [count, m, n, k] = sizes;
     let plan = batched_bf16::plan_with(&place.device, batched_bf16::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
-    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
+    assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
     check_batches::<bf16>(place, sizes, seed, |[x, xt, w, wt], [nt, nn, tn, tt]| {
         plan.run(x, xt, w, wt, nt, nn, tn, tt).expect("a run");
     });
@@ -215,7 +215,7 @@ fn groups(place: &Place, [g, t, n, k, experts]: [u64; 5], seed: u64) {
     let (e, a, b) = (upload(place, &expert, &[g]), upload(place, &x, &[g, t, k]), upload(place, &w, &[experts, n, k]));
     let y = agreed(place, seed, |options| {
         let plan = grouped::plan_with(&place.device, dims, options).expect("a plan");
-        assert_eq!(plan.graph().work(0).flops, 2 * g * t * n * k);
+        assert_eq!(plan.graph().workload(0).flops, 2 * g * t * n * k);
         [(); 2].map(|()| {
             let mut y = poisoned::<bf16>(place, &[g, t, n]);
             plan.run(&e, &a, &b, &mut y).expect("a run");

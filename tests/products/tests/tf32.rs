@@ -73,7 +73,7 @@ fn run(place: &Place, [m, n, k]: [u64; 3], x: &[f32], w: &[f32]) -> Vec<(Tensor<
     let plan = forms_f32::plan_with(&place.device, forms_f32::Dims { M: m, K: k, N: n }, &place.options).expect("a plan");
     let (a, b) = (upload(place, x, &[m, k]), upload(place, w, &[n, k]));
     let (at, bt) = (upload(place, &turned(x, m, k), &[k, m]), upload(place, &turned(w, n, k), &[k, n]));
-    assert!((0..5).all(|call| plan.graph().work(call).flops == 2 * m * n * k));
+    assert!((0..5).all(|call| plan.graph().workload(call).flops == 2 * m * n * k));
     let [first, second] = [(); 2].map(|()| {
         let mut y: [Tensor<f32>; 5] = std::array::from_fn(|_| poisoned(place, &[m, n]));
         let [nt, nn, tn, tt, parts] = &mut y;
@@ -148,7 +148,7 @@ fn batches(place: &Place, [count, m, n, k]: [u64; 4], seed: u64) {
     let plan = batched_f32::plan_with(&place.device, batched_f32::Dims { B: count, M: m, K: k, N: n }, &place.options).expect("a plan");
     let (a, at) = (upload(place, &x, &[count, m, k]), upload(place, &turned_planes(&x, m, k), &[count, k, m]));
     let (b, bt) = (upload(place, &w, &[count, n, k]), upload(place, &turned_planes(&w, n, k), &[count, k, n]));
-    assert!((0..4).all(|call| plan.graph().work(call).flops == 2 * count * m * n * k));
+    assert!((0..4).all(|call| plan.graph().workload(call).flops == 2 * count * m * n * k));
     let [first, second] = [(); 2].map(|()| {
         let mut y: [Tensor<f32>; 4] = std::array::from_fn(|_| poisoned(place, &[count, m, n]));
         let [nt, nn, tn, tt] = &mut y;

@@ -30,7 +30,7 @@ fn options(device: &Device) -> PlanOptions {
 
 /// Which calls get their factor by its flags.
 fn carried(plan: &maco::Plan) -> Vec<u32> {
-    plan.graph().relations.iter().filter(|relation| relation.carried).map(|relation| relation.consumer).collect()
+    plan.graph().relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect()
 }
 
 /// A chain of pairs, x + relu(x upᵀ) downᵀ, with weights, and two inputs with what comes out: what is of the launch before is wrong.
@@ -89,7 +89,7 @@ fn the_same_bits_as_by_counters(device: &Device) {
             let options = options(device).schedule(schedule);
             let chain = Chain::new(device, shape, &options);
             assert_eq!(carried(&chain.plan), all_but_the_first(), "{shape:?}");
-            let counted = Chain::new(device, shape, &options.carried(false));
+            let counted = Chain::new(device, shape, &options.in_band_flags(false));
             assert!(carried(&counted.plan).is_empty());
             chain.right(if device.is_gpu() { rounds(200) } else { 3 }, &format!("{shape:?}, {schedule}"));
             counted.right(1, "by counters");
@@ -101,7 +101,7 @@ fn the_same_bits_as_by_counters(device: &Device) {
 fn a_part_of_a_row_is_read(device: &Device) {
     for (m, n, k) in [(1, 40, 264), (5, 24, 136)] {
         let plans = [true, false].map(|on| {
-            let options = options(device).carried(on);
+            let options = options(device).in_band_flags(on);
             parts::plan_with(device, parts::Dims { M: m as u64, N: n as u64, K: k as u64, P: 2 * n as u64 }, &options).unwrap()
         });
         assert_eq!(plans.each_ref().map(|plan| carried(plan).len()), [2, 0]);

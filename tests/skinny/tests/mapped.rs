@@ -99,8 +99,8 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let wild: Vec<f16> = numbers.fill(m * k, kind(seed));
     let plans = plans(place, |options| maps::plan_with(&place.device, maps::Dims { M: m, N: n, K: k }, options).expect("a plan"));
     let expected: [&[u32]; 3] = if made(place, [m, n]) { [&[4, 8], &[5], &[7]] } else { [&[], &[], &[]] };
-    assert_eq!([1, 2, 3].map(|map| plans[0].graph().made_by(map)), expected, "{m} × {n} × {k}");
-    assert!([1, 2, 3].iter().all(|&map| plans[1].graph().made_by(map).is_empty()));
+    assert_eq!([1, 2, 3].map(|map| plans[0].graph().fused_into(map)), expected, "{m} × {n} × {k}");
+    assert!([1, 2, 3].iter().all(|&map| plans[1].graph().fused_into(map).is_empty()));
     let text = plans[0].graph().to_string();
     assert_eq!(text.contains("made by #4, #8") && text.contains("makes #2"), !expected[0].is_empty(), "{text}");
     let given = [(); 3].map(|()| upload::<f16>(place, &w, &[k, n]));
@@ -155,7 +155,7 @@ fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let dims = half_map::Dims { M: m, N: n, K: k, P: 2 * n };
     let plans = plans(place, |options| half_map::plan_with(&place.device, dims, options).expect("a plan"));
     for call in [1, 2] {
-        assert_eq!(plans[0].graph().made_by(call).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
+        assert_eq!(plans[0].graph().fused_into(call).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
     }
     let (a, b, c, d) =
         (upload(place, &x, &[m, k]), upload(place, &first, &[2 * n, k]), upload(place, &weights, &[n]), upload(place, &w, &[k, n]));
@@ -185,7 +185,7 @@ fn what_has_tasks(place: &Place, [m, k, _]: [u64; 3], seed: u64) {
     let (w, v) = rest.split_at((k * k) as usize);
     let plans = plans(place, |options| kept::plan_with(&place.device, kept::Dims { M: m, K: k, H: h }, options).expect("a plan"));
     let (a, b, c) = (upload::<bf16>(place, x, &[m, k]), upload::<bf16>(place, w, &[k, k]), upload::<bf16>(place, v, &[h, h]));
-    assert!((1..7).all(|map| plans[0].graph().made_by(map).is_empty()));
+    assert!((1..7).all(|map| plans[0].graph().fused_into(map).is_empty()));
     let [fused, apart] = plans.map(|plan| {
         let (mut shown, mut half) = (poisoned::<bf16>(place, &[m, k]), poisoned::<bf16>(place, &[m, h]));
         let mut y: [Tensor<bf16>; 4] = [(); 4].map(|()| poisoned(place, &[m, k]));
@@ -206,7 +206,7 @@ fn beside_tasks_of_one_warp(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (a, b, c) = (upload::<bf16>(place, &x, &[m, k]), upload::<bf16>(place, &first, &[n, k]), upload::<bf16>(place, &w, &[k, n]));
     let dims = beside_warps::Dims { M: m, N: n, K: k };
     let [fused, apart] = plans(place, |options| beside_warps::plan_with(&place.device, dims, options).expect("a plan")).map(|plan| {
-        assert!(plan.graph().made_by(1).is_empty());
+        assert!(plan.graph().fused_into(1).is_empty());
         let (mut seen, mut y) = (upload::<f32>(place, &vec![2.0; (m * n) as usize], &[m, n]), poisoned::<bf16>(place, &[m, k]));
         plan.run(&a, &b, &c, &mut seen, &mut y).expect("a run");
         near(&seen, |_| 3.0, 0.0, |_| 0.0, "marks");

@@ -103,8 +103,8 @@ impl Layer {
         let tensors = [upload::<bf16>(place, &x, &[m, d]), output, upload(place, &norm, &[d]), gate, up, down];
         let plans = plans(place, |options| layer::plan_with(&place.device, layer::Dims { M: m, D: d, H: h }, options).expect("a plan"));
         let expected: &[u32] = if made(place, [m, d]) && h > 0 { &[2, 3] } else { &[] };
-        assert_eq!(plans[0].graph().made_by(1), expected, "{m} × {d} × {h}");
-        assert!(plans[1].graph().made_by(1).is_empty());
+        assert_eq!(plans[0].graph().fused_into(1), expected, "{m} × {d} × {h}");
+        assert!(plans[1].graph().fused_into(1).is_empty());
         Layer { tensors, results: [(); 2].map(|()| poisoned(place, &[m, d])), plans }
     }
 
@@ -189,7 +189,7 @@ fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
         let dims = norms::Dims { M: m, N: n, K: k, P: p };
         let plans = plans(place, |options| norms::plan_with(&place.device, dims, options).expect("a plan"));
         let expected: [&[u32]; 2] = if made(place, [m, n]) { [&[3, 6], &[4]] } else { [&[], &[]] };
-        assert_eq!([1, 2].map(|norm| plans[0].graph().made_by(norm)), expected, "{m} × {n} × {k}");
+        assert_eq!([1, 2].map(|norm| plans[0].graph().fused_into(norm)), expected, "{m} × {n} × {k}");
         let given = [(); 3].map(|()| upload::<f16>(place, &w, &[k, n]));
         let (a, b, c) = (upload(place, &x, &[m, k]), upload(place, &first, &[n, k]), upload(place, &weights, &[p]));
         let results = plans.map(|plan| {
@@ -233,7 +233,7 @@ fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let (x, weights): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, Kind::Plain), numbers.fill(n, Kind::Plain));
     let dims = half_norm::Dims { M: m, N: n, K: k, P: 2 * n };
     let plans = plans(place, |options| half_norm::plan_with(&place.device, dims, options).expect("a plan"));
-    assert_eq!(plans[0].graph().made_by(1).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
+    assert_eq!(plans[0].graph().fused_into(1).is_empty(), !made(place, [m, n]), "{m} × {n} × {k}");
     let (a, b, c, d) =
         (upload(place, &x, &[m, k]), upload(place, &first, &[2 * n, k]), upload(place, &weights, &[n]), upload(place, &w, &[k, n]));
     let [fused, apart] = plans.map(|plan| {

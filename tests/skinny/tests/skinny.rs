@@ -35,7 +35,7 @@ fn shapes(device: &Device) {
         ] {
             let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
             let plan = one::plan_with(device, one::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
-            assert_eq!(plan.graph().work(0).flops, 2 * (m * n * k) as u64);
+            assert_eq!(plan.graph().workload(0).flops, 2 * (m * n * k) as u64);
             let mut y = poisoned::<bf16>(device, m, n);
             let (a, b): (Tensor<bf16>, Tensor<bf16>) = (x.upload(device), w.upload(device));
             for _ in 0..2 {

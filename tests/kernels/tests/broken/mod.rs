@@ -121,7 +121,7 @@ impl Case {
         let plan = self.plan.graph();
         match self.kinds[plan.tasks[task as usize].call as usize] {
             Loads(_) => true,
-            Tiles(_) => !plan.waits_of(task).iter().any(|wait| plan.local.is_local(task, wait.counter)),
+            Tiles(_) => !plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter)),
             Bare(_) => false,
         }
     }

@@ -85,5 +85,5 @@ pub fn aborted<T>(plan: &Plan, hang: &Hang, mut run: impl FnMut() -> Result<T, E
 
 /// Whether some task polls a counter that `task` signals.
 pub fn awaited(plan: &Plan, task: u32) -> bool {
-    plan.graph().signals_of(task).iter().any(|&counter| plan.graph().local.is_signalled(counter))
+    plan.graph().signals_of(task).iter().any(|&counter| plan.graph().worker_edges.is_signalled(counter))
 }

@@ -102,8 +102,8 @@ fn random_graphs_are_not_trivial() {
         let tasks = || 0..plan.tasks.len() as u32;
         let out_of_order = plan.calls.windows(2).any(|pair| pair[0].tasks.start > pair[1].tasks.start);
         // Edges that stay on a worker, over a drain from which it may claim.
-        let local_across = tasks().filter(|&task| plan.local.after(task) > 0).filter(|&task| {
-            let waits = plan.waits_of(task).iter().filter(|wait| plan.local.is_local(task, wait.counter));
+        let local_across = tasks().filter(|&task| plan.worker_edges.after(task) > 0).filter(|&task| {
+            let waits = plan.waits_of(task).iter().filter(|wait| plan.worker_edges.contains(task, wait.counter));
             let first = waits.filter_map(|wait| tasks().find(|&from| plan.signals_of(from).contains(&wait.counter))).min();
             plan.lists.drains.iter().any(|drain| first.is_some_and(|first| first < drain.start) && drain.end <= task)
         });

@@ -5,7 +5,7 @@ mod plan_graphs;
 
 use std::collections::VecDeque;
 
-use maco_graph::plan::{Entry, Options, Plan, Schedule, Share, plan};
+use maco_graph::plan::{Entry, Options, Plan, Schedule, SchedulerTasks, plan};
 use plan_graphs::random::{Draw, Script, scripts};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
@@ -112,8 +112,8 @@ fn lists(plan: &Plan, draw: &mut Draw<'_>, deaf: bool) -> Result<(), String> {
                 let arrived = plan
                     .waits_of(task)
                     .iter()
-                    .all(|wait| plan.local.is_local(task, wait.counter) || polled[wait.counter as usize] >= wait.need);
-                let after = plan.local.after(task) as usize;
+                    .all(|wait| plan.worker_edges.contains(task, wait.counter) || polled[wait.counter as usize] >= wait.need);
+                let after = plan.worker_edges.after(task) as usize;
                 let after = if after < SLOTS { after } else { 0 };
                 let last = after == 0 || deaf || ended > begun - after;
                 arrived && last && begun < ended + SLOTS
@@ -126,7 +126,7 @@ fn lists(plan: &Plan, draw: &mut Draw<'_>, deaf: bool) -> Result<(), String> {
                 let task = worker.taken[ended];
                 run.end(task);
                 for &counter in plan.signals_of(task) {
-                    polled[counter as usize] += u32::from(plan.local.is_signalled(counter));
+                    polled[counter as usize] += u32::from(plan.worker_edges.is_signalled(counter));
                 }
                 worker.ended += 1;
                 moved = true;
@@ -155,7 +155,7 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    fn hear(&mut self, share: &Share, worker: usize, (counter, credit): (Option<u32>, bool)) -> Result<(), String> {
+    fn receive(&mut self, partition: &SchedulerTasks, worker: usize, (counter, credit): (Option<u32>, bool)) -> Result<(), String> {
         if credit {
             self.outstanding[worker] = self.outstanding[worker].checked_sub(1).ok_or("a place is given back that nobody took")?;
             self.ended += 1;
@@ -163,7 +163,7 @@ impl Scheduler {
         let Some(counter) = counter.map(|counter| counter as usize) else { return Ok(()) };
         self.remaining[counter] = self.remaining[counter].checked_sub(1).ok_or("an arrival too many")?;
         if self.remaining[counter] == 0 {
-            for &waiter in &share.waiters[share.starts[counter] as usize..share.starts[counter + 1] as usize] {
+            for &waiter in &partition.waiters[partition.starts[counter] as usize..partition.starts[counter + 1] as usize] {
                 self.pending[waiter as usize] -= 1;
                 if self.pending[waiter as usize] == 0 {
                     self.ready.push(waiter);
@@ -177,16 +177,16 @@ impl Scheduler {
 /// Schedulers: each knows what messages told it and nothing else. Messages from one worker to one scheduler keep their order. With
 /// `lost`, the messages of that task are.
 fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(), String> {
-    let (count, workers) = (plan.routing.shares.len(), plan.workers as usize);
+    let (count, workers) = (plan.scheduler_partition.schedulers.len(), plan.workers as usize);
     let mut run = Run::new(plan);
     let mut all: Vec<Scheduler> = plan
-        .routing
-        .shares
+        .scheduler_partition
+        .schedulers
         .iter()
-        .map(|share| Scheduler {
-            remaining: share.counters.iter().map(|wait| wait.need).collect(),
-            pending: share.pending.clone(),
-            ready: (0..share.tasks.len() as u32).filter(|&number| share.pending[number as usize] == 0).collect(),
+        .map(|partition| Scheduler {
+            remaining: partition.counters.iter().map(|wait| wait.need).collect(),
+            pending: partition.pending.clone(),
+            ready: (0..partition.tasks.len() as u32).filter(|&number| partition.pending[number as usize] == 0).collect(),
             outstanding: vec![0; workers],
             mail: vec![VecDeque::new(); workers],
             ended: 0,
@@ -204,8 +204,8 @@ fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(),
                 None => match working[action].take() {
                     Some(task) => {
                         run.end(task);
-                        for route in plan.routing.routes_of(task).iter().filter(|_| lost != Some(task)) {
-                            all[route.to as usize].mail[action].push_back((route.counter, route.credit));
+                        for notification in plan.scheduler_partition.notifications_of(task).iter().filter(|_| lost != Some(task)) {
+                            all[notification.to as usize].mail[action].push_back((notification.counter, notification.credit));
                         }
                         true
                     }
@@ -217,7 +217,10 @@ fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(),
                 Some(mail) if mail < count * workers => {
                     let (number, worker) = (mail / workers, mail % workers);
                     let message = all[number].mail[worker].pop_front();
-                    message.map(|message| all[number].hear(&plan.routing.shares[number], worker, message)).transpose()?.is_some()
+                    message
+                        .map(|message| all[number].receive(&plan.scheduler_partition.schedulers[number], worker, message))
+                        .transpose()?
+                        .is_some()
                 }
                 Some(push) => {
                     let number = push - count * workers;
@@ -228,7 +231,7 @@ fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(),
                     if room {
                         let task = scheduler.ready.swap_remove(draw.below(scheduler.ready.len()));
                         scheduler.outstanding[worker] += 1;
-                        inbox[worker].push_back(plan.routing.shares[number].tasks[task as usize]);
+                        inbox[worker].push_back(plan.scheduler_partition.schedulers[number].tasks[task as usize]);
                     }
                     room
                 }
@@ -242,10 +245,10 @@ fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(),
         }
     }
     run.whole()?;
-    for (number, (scheduler, share)) in all.iter().zip(&plan.routing.shares).enumerate() {
-        let heard = scheduler.ended == share.tasks.len() && scheduler.outstanding.iter().all(|&tasks| tasks == 0);
-        if !heard || scheduler.mail.iter().any(|mail| !mail.is_empty()) {
-            return Err(format!("scheduler {number} has heard of {} of {} ends", scheduler.ended, share.tasks.len()));
+    for (number, (scheduler, partition)) in all.iter().zip(&plan.scheduler_partition.schedulers).enumerate() {
+        let received = scheduler.ended == partition.tasks.len() && scheduler.outstanding.iter().all(|&tasks| tasks == 0);
+        if !received || scheduler.mail.iter().any(|mail| !mail.is_empty()) {
+            return Err(format!("scheduler {number} has heard of {} of {} ends", scheduler.ended, partition.tasks.len()));
         }
     }
     Ok(())
@@ -286,16 +289,16 @@ proptest! {
         let several = several.min(script.workers).min(MOST);
         let plan = planned(&script, Schedule::Schedulers(several));
         let mut owned = vec![0; plan.tasks.len()];
-        for (number, share) in plan.routing.shares.iter().enumerate() {
-            for &task in &share.tasks {
+        for (number, partition) in plan.scheduler_partition.schedulers.iter().enumerate() {
+            for &task in &partition.tasks {
                 owned[task as usize] += 1;
-                prop_assert_eq!(plan.routing.owner[task as usize], number as u32);
+                prop_assert_eq!(plan.scheduler_partition.owner[task as usize], number as u32);
             }
         }
         prop_assert!(owned.iter().all(|&owners| owners == 1));
         for task in 0..plan.tasks.len() as u32 {
-            let credits: Vec<u32> = plan.routing.routes_of(task).iter().filter(|route| route.credit).map(|route| route.to).collect();
-            prop_assert_eq!(credits, vec![plan.routing.owner[task as usize]]);
+            let credits: Vec<u32> = plan.scheduler_partition.notifications_of(task).iter().filter(|notification| notification.credit).map(|notification| notification.to).collect();
+            prop_assert_eq!(credits, vec![plan.scheduler_partition.owner[task as usize]]);
         }
     }
 }
@@ -321,7 +324,7 @@ fn refused(schedule: Schedule, run: impl Fn(&Plan, &mut Draw<'_>) -> Option<bool
 #[test]
 fn a_wait_for_the_own_worker_that_is_forgotten_is_noticed() {
     let (noticed, with) = refused(Schedule::Static, |plan, draw| {
-        let close = (0..plan.tasks.len() as u32).any(|task| (1..SLOTS as u32).contains(&plan.local.after(task)));
+        let close = (0..plan.tasks.len() as u32).any(|task| (1..SLOTS as u32).contains(&plan.worker_edges.after(task)));
         close.then(|| (0..8).any(|_| lists(plan, draw, true).is_err()))
     });
     assert!(with > 50 && noticed * 10 >= with * 7, "{noticed} of {with}");
@@ -348,7 +351,7 @@ fn one_worker_needs_no_counters() {
         // What is claimed may be anybody's.
         graph.calls.iter_mut().for_each(|call| call.drain = false);
         let plan = maco_graph::plan::plan(graph, &Options::new(plan.workers)).unwrap();
-        let polls = |task: u32| plan.waits_of(task).iter().any(|wait| !plan.local.is_local(task, wait.counter));
+        let polls = |task: u32| plan.waits_of(task).iter().any(|wait| !plan.worker_edges.contains(task, wait.counter));
         (plan.workers == 1).then(|| (0..plan.tasks.len() as u32).any(polls))
     });
     assert!(all > 10 && with == 0, "{with} of {all} plans for one worker poll");

@@ -8,7 +8,7 @@ use plan_graphs::{ADD, Build, GEMM, SCALE, axis, task, tensor};
 
 /// As `skinny_linear` of the library.
 static PRODUCT: TaskSpec =
-    TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: &[axis("i", &[8, 16]), axis("j", &[8])], ..GEMM };
+    TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: &[axis("i", &[8, 16]), axis("j", &[8])], ..GEMM };
 const X: Param = tensor("x", Access::Read, &[Index::Tile(0), Index::All]);
 const W: Param = tensor("w", Access::Read, &[Index::Tile(1), Index::All]);
 const Y: Param = tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]);
@@ -19,7 +19,7 @@ static WITH_TWO: TaskSpec = TaskSpec { params: &[X, W, Y, R, R], ..PRODUCT };
 static WITH_THREE: TaskSpec = TaskSpec { params: &[X, W, Y, R, R, R], ..PRODUCT };
 /// As `rmsnorm`.
 static NORM: TaskSpec = TaskSpec {
-    kind: TaskKind::Norm { x: 0, weight: 1, y: 2, epsilon: 0 },
+    kind: TaskKind::RmsNorm { x: 0, weight: 1, y: 2, epsilon: 0 },
     ..task(
         "rmsnorm",
         &[axis("i", &[8])],
@@ -38,7 +38,7 @@ static MAP: TaskSpec = TaskSpec {
     ..task("gelu", &[axis("i", &[4, 16]), axis("j", &[1024])], &[tensor("x", Access::Read, TILED), tensor("y", Access::Write, TILED)])
 };
 static OWN: TaskSpec = TaskSpec {
-    kind: TaskKind::Map { x: 1, y: 0 },
+    kind: TaskKind::Unary { x: 1, y: 0 },
     params: &[tensor("y", Access::Write, TILED), Param::Scalar { name: "by", ty: ScalarType::F32 }, tensor("x", Access::Read, TILED)],
     ..MAP
 };
@@ -83,7 +83,7 @@ fn planned(graph: Graph, options: &Options) -> Plan {
 
 /// Who makes the norm.
 fn made(build: Build) -> Vec<u32> {
-    planned(build.0, &Options::new(3)).made_by(1)
+    planned(build.0, &Options::new(3)).fused_into(1)
 }
 
 const SHAPE: [u64; 3] = [2, 64, 24];
@@ -92,23 +92,23 @@ const SHAPE: [u64; 3] = [2, 64, 24];
 fn products_make_the_norm_of_a_carried_factor() {
     for shape in [SHAPE, [1, 8, 8], [1, 13_056, 8], [8, 1600, 8], [16, 768, 8], [17, 64, 16], [33, 96, 8]] {
         let plan = planned(layer(shape, &NORM).0, &Options::new(3));
-        assert_eq!(plan.made_by(1), [2, 3], "{shape:?}");
+        assert_eq!(plan.fused_into(1), [2, 3], "{shape:?}");
         assert_eq!(plan.calls.iter().map(|call| call.prologue).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
         // They wait for what the norm reads, by its flags; nobody waits for the norm, which has no task. It is made of the same tiles.
         assert!(plan.calls[1].tasks.is_empty() && plan.calls[1].grid == [0]);
         for call in [2, 3] {
-            let comes = plan.carried_to(call).unwrap();
+            let comes = plan.in_band_input(call).unwrap();
             assert_eq!((comes.producer, comes.tensor), (0, WIDE));
             assert_eq!(plan.graph.calls[call as usize].operands[0], plan.graph.calls[1].operands[0]);
         }
         assert!(plan.relations.iter().all(|relation| relation.producer != 1 && relation.consumer != 1));
         // The residual is read by counters, as ever.
-        assert!(plan.relations.iter().any(|relation| (relation.tensor, relation.consumer, relation.carried) == (WIDE, 4, false)));
+        assert!(plan.relations.iter().any(|relation| (relation.tensor, relation.consumer, relation.in_band) == (WIDE, 4, false)));
         let text = plan.to_string();
         assert!(text.contains("made by #2, #3") && text.matches("makes #1").count() == 2, "{text}");
         assert!(plan.json().contains("\"prologue\": 1") && plan.dot().contains("made by #2, #3") && plan.dot().contains("makes #1"));
-        let apart = planned(layer(shape, &NORM).0, &Options { prologues: false, ..Options::new(3) });
-        assert_eq!(apart.made_by(1), [0; 0]);
+        let apart = planned(layer(shape, &NORM).0, &Options { fuse_prologues: false, ..Options::new(3) });
+        assert_eq!(apart.fused_into(1), [0; 0]);
         let tiles = |plan: &Plan| plan.calls.iter().map(|call| call.tile.clone()).collect::<Vec<_>>();
         assert_eq!(tiles(&plan), tiles(&apart));
         assert_eq!(plan.tasks.len() + apart.calls[1].tasks.len(), apart.tasks.len());
@@ -117,11 +117,11 @@ fn products_make_the_norm_of_a_carried_factor() {
 
 #[test]
 fn with_other_options_a_norm_has_its_tasks() {
-    let with = |options: Options| planned(layer(SHAPE, &NORM).0, &options).made_by(1);
+    let with = |options: Options| planned(layer(SHAPE, &NORM).0, &options).fused_into(1);
     assert_eq!(with(Options { schedule: Schedule::Tickets, ..Options::new(3) }), [2, 3]);
-    assert_eq!(with(Options { prologues: false, ..Options::new(3) }), [0; 0]);
-    assert_eq!(with(Options { carried: false, ..Options::new(3) }), [0; 0]);
-    assert_eq!(with(Options { maps: false, ..Options::new(3) }), [2, 3]);
+    assert_eq!(with(Options { fuse_prologues: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { in_band_flags: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { fuse_elementwise: false, ..Options::new(3) }), [2, 3]);
     for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
         assert_eq!(with(Options { schedule, ..Options::new(3) }), [0; 0]);
     }
@@ -254,7 +254,7 @@ fn each_norm_is_for_itself() {
         build.0.calls[call].scalars = vec![ScalarSource::Literal(0)];
     }
     let plan = planned(build.0, &Options::new(3));
-    assert_eq!([1, 6, 8].map(|norm| plan.made_by(norm)), [vec![2, 3], vec![], vec![9]]);
+    assert_eq!([1, 6, 8].map(|norm| plan.fused_into(norm)), [vec![2, 3], vec![], vec![9]]);
 }
 
 #[test]
@@ -271,9 +271,9 @@ fn a_norm_of_what_does_not_come_is_a_defect() {
     assert_eq!(defect(&|plan| plan.calls[4].prologue = Some(1)), wrong(4));
     assert_eq!(defect(&|plan| plan.graph.calls[1].operands[0].tensor = A), wrong(2));
     assert_eq!(defect(&|plan| plan.graph.calls[1].operands[1].tensor = A), wrong(2));
-    let by_flags = |plan: &mut Plan| plan.relations.iter_mut().for_each(|relation| relation.carried &= relation.consumer != 3);
+    let by_flags = |plan: &mut Plan| plan.relations.iter_mut().for_each(|relation| relation.in_band &= relation.consumer != 3);
     assert_eq!(defect(&by_flags), wrong(3));
-    let apart = planned(layer(SHAPE, &NORM).0, &Options { prologues: false, ..Options::new(3) });
+    let apart = planned(layer(SHAPE, &NORM).0, &Options { fuse_prologues: false, ..Options::new(3) });
     let mut both = apart;
     both.calls[2].prologue = Some(1);
     assert_eq!(both.verify(), wrong(2));
@@ -302,17 +302,17 @@ fn products_map_a_carried_factor() {
     for map in [&MAP, &OWN] {
         for shape in [SHAPE, [1, 8, 8], [1, 16_192, 8], [8, 1984, 8], [16, 864, 8], [17, 64, 16]] {
             let plan = planned(map_layer(shape, map).0, &Options::new(3));
-            assert_eq!(plan.made_by(1), [2, 3], "{shape:?}");
+            assert_eq!(plan.fused_into(1), [2, 3], "{shape:?}");
             assert_eq!(plan.calls.iter().map(|call| call.prologue).collect::<Vec<_>>(), [None, None, Some(1), Some(1), None]);
             assert!(plan.calls[1].tasks.is_empty() && plan.calls[1].grid[0] == 0);
             for call in [2, 3] {
-                assert_eq!(plan.carried_to(call).unwrap().tensor, WIDE);
+                assert_eq!(plan.in_band_input(call).unwrap().tensor, WIDE);
             }
             assert!(plan.relations.iter().all(|relation| relation.producer != 1 && relation.consumer != 1));
             let text = plan.to_string();
             assert!(text.contains("made by #2, #3") && text.matches("makes #1").count() == 2, "{text}");
-            let apart = planned(map_layer(shape, map).0, &Options { prologues: false, ..Options::new(3) });
-            assert_eq!(apart.made_by(1), [0; 0]);
+            let apart = planned(map_layer(shape, map).0, &Options { fuse_prologues: false, ..Options::new(3) });
+            assert_eq!(apart.fused_into(1), [0; 0]);
             assert_eq!(plan.tasks.len() + apart.calls[1].tasks.len(), apart.tasks.len());
         }
     }
@@ -343,7 +343,7 @@ fn a_map_of_what_others_read_has_its_tasks() {
     let mut build = map_layer(SHAPE, &MAP);
     build.0.calls[0].task = &GEMM;
     assert_eq!(made(build), [0; 0]);
-    for options in [Options { carried: false, ..Options::new(3) }, Options { schedule: Schedule::Schedulers(1), ..Options::new(3) }] {
-        assert_eq!(planned(map_layer(SHAPE, &MAP).0, &options).made_by(1), [0; 0]);
+    for options in [Options { in_band_flags: false, ..Options::new(3) }, Options { schedule: Schedule::Schedulers(1), ..Options::new(3) }] {
+        assert_eq!(planned(map_layer(SHAPE, &MAP).0, &options).fused_into(1), [0; 0]);
     }
 }

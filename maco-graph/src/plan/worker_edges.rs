@@ -18,7 +18,7 @@ use crate::ir::Call;
 
 /// Which waits and signals a static plan does without.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Local {
+pub struct WorkerEdges {
     /// Per counter: the list whose tasks alone fill it, or [`NOWHERE`].
     home: Vec<u32>,
     /// Per counter: whether a wait of another list, or of a staged task, needs its signals.
@@ -31,14 +31,14 @@ pub struct Local {
 
 const NOWHERE: u32 = u32::MAX;
 
-impl Local {
-    pub(super) fn new(plan: &Plan) -> Local {
+impl WorkerEdges {
+    pub(super) fn new(plan: &Plan) -> WorkerEdges {
         if plan.schedule != Schedule::Static {
-            return Local::default();
+            return WorkerEdges::default();
         }
         let written = plan.graph.written();
         let direct = |call: &Call| {
-            let streamed = call.task.streamed().is_some_and(|operand| written[call.operands[operand].tensor as usize]);
+            let streamed = call.task.gemv_operand_b().is_some_and(|operand| written[call.operands[operand].tensor as usize]);
             !streamed && !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)
         };
         let direct: Vec<bool> = plan.graph.calls.iter().map(direct).collect();
@@ -51,7 +51,7 @@ impl Local {
             for (at, &task) in plan.lists.of(worker as usize).iter().enumerate() {
                 let direct = direct[plan.tasks[task as usize].call as usize];
                 position[task as usize] = at as u32;
-                if direct && !plan.graph.calls[plan.tasks[task as usize].call as usize].task.is_narrow() {
+                if direct && !plan.graph.calls[plan.tasks[task as usize].call as usize].task.is_warp_task() {
                     list[task as usize] = worker;
                 }
                 for &counter in plan.signals_of(task) {
@@ -63,26 +63,26 @@ impl Local {
         }
         // Drained tasks are in no list, and one call fills a counter: theirs have had no home.
         let home: Vec<u32> = home.into_iter().map(|home| home.unwrap_or(NOWHERE)).collect();
-        let mut local = Local { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
+        let mut edges = WorkerEdges { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
         for wait in &plan.named {
-            local.exported[wait.counters.start as usize..wait.counters.end as usize].fill(true);
+            edges.exported[wait.counters.start as usize..wait.counters.end as usize].fill(true);
         }
         for task in 0..tasks as u32 {
             for wait in plan.waits_of(task) {
-                if local.is_local(task, wait.counter) {
+                if edges.contains(task, wait.counter) {
                     let distance = position[task as usize] - last[wait.counter as usize];
-                    let after = &mut local.after[task as usize];
+                    let after = &mut edges.after[task as usize];
                     *after = if *after == 0 { distance } else { distance.min(*after) };
                 } else {
-                    local.exported[wait.counter as usize] = true;
+                    edges.exported[wait.counter as usize] = true;
                 }
             }
         }
-        local
+        edges
     }
 
     /// Whether `task`'s wait for `counter` is for tasks of its own list only.
-    pub fn is_local(&self, task: u32, counter: u32) -> bool {
+    pub fn contains(&self, task: u32, counter: u32) -> bool {
         match (self.home.get(counter as usize), self.list.get(task as usize)) {
             (Some(&home), Some(&list)) => home != NOWHERE && home == list,
             _ => false,

@@ -2,14 +2,14 @@
 
 /// The first `whole` tiles are made by one task each, the others in `parts` parts of their sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Parts {
+pub(super) struct SplitK {
     pub whole: u32,
     pub parts: u32,
 }
 
-impl Parts {
+impl SplitK {
     /// Every tile by one task.
-    pub const ONE: Parts = Parts { whole: 0, parts: 1 };
+    pub const ONE: SplitK = SplitK { whole: 0, parts: 1 };
 
     /// Tasks of tile `tile`.
     pub fn of(self, tile: u32) -> u32 {

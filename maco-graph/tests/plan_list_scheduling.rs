@@ -18,8 +18,8 @@ fn costs(hop: u64, entries: &[(&str, u64)]) -> Costs {
 fn both(graph: maco_graph::ir::Graph, workers: u32, costs: &Costs) -> (Plan, Plan) {
     let dealt = plan(graph.clone(), &Options::new(workers)).unwrap();
     let listed = plan(graph, &Options { costs: Some(costs.clone()), ..Options::new(workers) }).unwrap();
-    assert!(dealt.lists.places.is_empty());
-    assert_eq!(listed.lists.places.len(), listed.tasks.len());
+    assert!(dealt.lists.positions.is_empty());
+    assert_eq!(listed.lists.positions.len(), listed.tasks.len());
     (dealt, listed)
 }
 
@@ -88,7 +88,7 @@ fn drains_keep_their_place() {
     graph.calls[4].drain = true;
     let costs = costs(100, &[("fill", 1000), ("norm", 1000)]);
     let plan = plan(graph, &Options { costs: Some(costs.clone()), ..Options::new(4) }).unwrap();
-    assert_eq!((plan.lists.drains.len(), plan.lists.places.len()), (1, 0));
+    assert_eq!((plan.lists.drains.len(), plan.lists.positions.len()), (1, 0));
     assert!((0..4).all(|list| plan.lists.of(list).is_sorted()));
     assert!(plan.makespan(&costs) >= 8000);
 }
@@ -97,7 +97,7 @@ fn drains_keep_their_place() {
 fn costs_are_for_static_lists_without_a_placement() {
     let costs = costs(1, &[("fill", 1)]);
     let options = Options { costs: Some(costs), ..Options::new(2) };
-    let placed = Options { placement: Some(vec![1; 32]), ..options.clone() };
+    let placed = Options { assignment: Some(vec![1; 32]), ..options.clone() };
     assert!(plan(wide_and_long(), &placed).unwrap().lists.of(0).is_empty());
     let tickets = Options { schedule: maco_graph::plan::Schedule::Tickets, ..options };
     assert_eq!(plan(wide_and_long(), &tickets).unwrap().lists.order, (0..32).collect::<Vec<_>>());
@@ -112,10 +112,10 @@ fn a_wrong_order_is_noticed() {
         plan.verify().expect_err("the verifier should notice")
     };
     // Two links of the chain the wrong way round.
-    assert_eq!(defect(&|plan| plan.lists.places.swap(25, 26)), Defect::Places { task: 26 });
-    assert_eq!(defect(&|plan| plan.lists.places[3] = plan.lists.places[4]), Defect::Places { task: 4 });
-    assert_eq!(defect(&|plan| plan.lists.places[3] = 32), Defect::Places { task: 3 });
-    assert_eq!(defect(&|plan| plan.lists.places.truncate(31)), Defect::Places { task: 0 });
+    assert_eq!(defect(&|plan| plan.lists.positions.swap(25, 26)), Defect::Position { task: 26 });
+    assert_eq!(defect(&|plan| plan.lists.positions[3] = plan.lists.positions[4]), Defect::Position { task: 4 });
+    assert_eq!(defect(&|plan| plan.lists.positions[3] = 32), Defect::Position { task: 3 });
+    assert_eq!(defect(&|plan| plan.lists.positions.truncate(31)), Defect::Position { task: 0 });
     let first = (0..4).map(|list| sound.lists.starts[list] as usize).find(|&start| sound.lists.order[start] == 24).unwrap();
     assert!(matches!(defect(&|plan| plan.lists.order.swap(first, first + 1)), Defect::List { .. }));
 }

@@ -145,7 +145,7 @@ impl Filled {
 }
 
 /// A run of the plan on paper.
-struct Clock<'a> {
+struct Simulation<'a> {
     of: Tasks<'a>,
     filled: Vec<Filled>,
     /// By call: what its named waits came to, once known.
@@ -156,10 +156,10 @@ struct Clock<'a> {
     order: BTreeSet<(u64, u32)>,
 }
 
-impl<'a> Clock<'a> {
-    fn new(of: Tasks<'a>, workers: u32) -> Clock<'a> {
+impl<'a> Simulation<'a> {
+    fn new(of: Tasks<'a>, workers: u32) -> Simulation<'a> {
         let order = (0..workers).map(|worker| (0, worker)).collect();
-        Clock {
+        Simulation {
             filled: vec![Filled::default(); of.counters],
             names: vec![None; of.calls.len()],
             free: vec![0; workers as usize],
@@ -195,7 +195,7 @@ impl<'a> Clock<'a> {
         home.into_iter().chain(fitting).chain(first).min_by_key(|&worker| least(worker)).unwrap_or(0)
     }
 
-    fn run(&mut self, task: usize, worker: u32, inputs: Filled) {
+    fn execute(&mut self, task: usize, worker: u32, inputs: Filled) {
         let free = &mut self.free[worker as usize];
         self.order.remove(&(*free, worker));
         *free = (*free).max(inputs.ready(worker, self.of.hop)) + self.of.costs[self.of.tasks[task].call as usize];
@@ -210,7 +210,7 @@ impl<'a> Clock<'a> {
 /// Tasks in the order in which workers take them, each with its worker: whoever is free takes the task with the longest path to the end of
 /// those that may begin, on its own worker as soon as what it waits for has ended, on another one a hop later.
 struct Greedy<'a> {
-    clock: Clock<'a>,
+    simulation: Simulation<'a>,
     levels: Vec<u64>,
     /// By counter: signals that have not come, and the tasks that wait.
     signals: Vec<u32>,
@@ -259,7 +259,7 @@ impl<'a> Greedy<'a> {
             at_home: vec![BinaryHeap::new(); workers as usize],
             idle: (0..workers).collect(),
             placed: Vec::with_capacity(tasks),
-            clock: Clock::new(of, workers),
+            simulation: Simulation::new(of, workers),
         };
         for wait in of.named {
             for counter in wait.counters.clone() {
@@ -282,13 +282,13 @@ impl<'a> Greedy<'a> {
 
     /// All that the task waits for has ended.
     fn allow(&mut self, task: u32) {
-        let inputs = self.clock.inputs(task as usize);
+        let inputs = self.simulation.inputs(task as usize);
         self.inputs[task as usize] = inputs;
         if inputs.last > 0 {
-            let at = inputs.ready(inputs.worker, self.clock.of.hop);
+            let at = inputs.ready(inputs.worker, self.simulation.of.hop);
             self.events.push(Reverse((at, Event::Home { worker: inputs.worker, task })));
         }
-        self.events.push(Reverse((inputs.ready(u32::MAX, self.clock.of.hop), Event::Anywhere { task })));
+        self.events.push(Reverse((inputs.ready(u32::MAX, self.simulation.of.hop), Event::Anywhere { task })));
     }
 
     /// One counter of the task is filled.
@@ -301,7 +301,7 @@ impl<'a> Greedy<'a> {
     }
 
     fn end(&mut self, task: u32) {
-        let of = self.clock.of;
+        let of = self.simulation.of;
         for &counter in of.signals_of(task as usize) {
             let left = &mut self.signals[counter as usize];
             *left -= 1;
@@ -339,13 +339,13 @@ impl<'a> Greedy<'a> {
         let Some(task) = self.best(worker) else { return false };
         self.taken[task as usize] = true;
         self.idle.remove(&worker);
-        self.clock.run(task as usize, worker, self.inputs[task as usize]);
-        self.events.push(Reverse((self.clock.free[worker as usize], Event::Ended { worker, task })));
+        self.simulation.execute(task as usize, worker, self.inputs[task as usize]);
+        self.events.push(Reverse((self.simulation.free[worker as usize], Event::Ended { worker, task })));
         self.placed.push((task, worker));
         true
     }
 
-    fn run(mut self) -> Vec<(u32, u32)> {
+    fn schedule(mut self) -> Vec<(u32, u32)> {
         while let Some(&Reverse((now, _))) = self.events.peek() {
             let mut touched = BTreeSet::new();
             while let Some(&Reverse((time, event))) = self.events.peek()
@@ -404,25 +404,25 @@ pub(super) fn lists(
         hop: costs.hop,
     };
     let mut own = vec![Vec::new(); options.workers as usize];
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     if drains.is_empty() {
-        places.resize(of.tasks.len(), 0);
-        for (place, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).run()) {
-            places[task as usize] = place;
+        positions.resize(of.tasks.len(), 0);
+        for (place, (task, worker)) in (0..).zip(Greedy::new(of, options.workers).schedule()) {
+            positions[task as usize] = place;
             own[worker as usize].push(task);
         }
     } else {
-        let mut clock = Clock::new(of, options.workers);
+        let mut simulation = Simulation::new(of, options.workers);
         for task in 0..of.tasks.len() {
-            let inputs = clock.inputs(task);
-            let worker = clock.earliest(inputs);
-            clock.run(task, worker, inputs);
+            let inputs = simulation.inputs(task);
+            let worker = simulation.earliest(inputs);
+            simulation.execute(task, worker, inputs);
             if !graph.calls[of.tasks[task].call as usize].drain {
                 own[worker as usize].push(task as u32);
             }
         }
     }
-    let mut lists = Lists { drains, places, ..Lists::default() };
+    let mut lists = Lists { drains, positions, ..Lists::default() };
     for list in own {
         lists.starts.push(lists.order.len() as u32);
         lists.order.extend(list);
@@ -453,15 +453,15 @@ impl Plan {
             }
         }
         let mut order: Vec<usize> = (0..self.tasks.len()).collect();
-        if !self.lists.places.is_empty() {
-            order.sort_unstable_by_key(|&task| self.lists.places[task]);
+        if !self.lists.positions.is_empty() {
+            order.sort_unstable_by_key(|&task| self.lists.positions[task]);
         }
-        let mut clock = Clock::new(of, self.workers);
+        let mut simulation = Simulation::new(of, self.workers);
         for task in order {
-            let inputs = clock.inputs(task);
-            let worker = home[task].unwrap_or_else(|| clock.earliest(inputs));
-            clock.run(task, worker, inputs);
+            let inputs = simulation.inputs(task);
+            let worker = home[task].unwrap_or_else(|| simulation.earliest(inputs));
+            simulation.execute(task, worker, inputs);
         }
-        clock.free.into_iter().max().unwrap_or(0)
+        simulation.free.into_iter().max().unwrap_or(0)
     }
 }

@@ -10,23 +10,23 @@ use super::{Access, Argument, CallSite, Element, ElementSpec, Index, Param, RESU
 
 /// One `.first(..)` or `.then(..)` of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct FusedOp {
     /// Name of the function.
     pub name: &'static str,
     /// What it takes beside the value.
-    pub operand: StepOperand,
+    pub operand: FusedOperand,
     /// Whether it is of the first factor, and not of the sum.
-    pub first: bool,
+    pub on_operand_a: bool,
 }
 
 /// Whether some of `steps` are of the first factor: they are before the others.
-pub(super) const fn maps(steps: &[Step]) -> bool {
-    matches!(steps, [Step { first: true, .. }, ..])
+pub(super) const fn has_prologue(ops: &[FusedOp]) -> bool {
+    matches!(ops, [FusedOp { on_operand_a: true, .. }, ..])
 }
 
-/// What a [`Step`] takes beside the value.
+/// What a [`FusedOp`] takes beside the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepOperand {
+pub enum FusedOperand {
     /// Nothing: `.then(gelu)`.
     Nothing,
     /// A tensor of such elements, of the result's shape, or of one of its rows: `.then(add(r))`.
@@ -61,17 +61,17 @@ impl Operands {
 
 impl Recorder<'_> {
     /// The operands of `.then(..)`, as further parameters of the call.
-    pub(super) const fn steps(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, known: &mut Operands, bindings: &mut Bindings) {
+    pub(super) const fn fused_ops(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, known: &mut Operands, bindings: &mut Bindings) {
         let (mut n, mut operand) = (0, 0);
-        while n < site.then.len() {
-            let Step { name, operand: sort, first } = site.then[n];
+        while n < site.fused.len() {
+            let FusedOp { name, operand: sort, on_operand_a } = site.fused[n];
             n += 1;
-            if matches!(sort, StepOperand::Nothing) {
+            if matches!(sort, FusedOperand::Nothing) {
                 continue;
             }
-            let (argument, at) = (&site.with[operand], site.with_site + operand as u32);
+            let (argument, at) = (&site.fused_arguments[operand], site.fused_site + operand as u32);
             operand += 1;
-            let StepOperand::Tensor(element) = sort else {
+            let FusedOperand::Tensor(element) = sort else {
                 let value = self.scalar_argument(spec.name, name, ScalarType::F32, argument, at);
                 self.push_value(value);
                 continue;
@@ -81,18 +81,18 @@ impl Recorder<'_> {
                 other => self.no_tensor(spec.name, name, other, at),
             };
             self.push_operand(view);
-            if first {
+            if on_operand_a {
                 self.fault(at, spec.name, name, FaultKind::FirstWithTensor);
                 continue;
             }
             // That nothing can be fused into the task is told with the step.
             if spec.stores() {
-                self.step_tensor(spec, (name, element), view, at, known, bindings);
+                self.fused_tensor(spec, (name, element), view, at, known, bindings);
             }
         }
     }
 
-    const fn step_tensor(
+    const fn fused_tensor(
         &mut self,
         spec: &'static TaskSpec,
         (name, element): (&'static str, Element),
@@ -124,14 +124,14 @@ impl Recorder<'_> {
         }
     }
 
-    /// What [`Recorder::steps`] would add.
-    pub(super) const fn count_steps(&mut self, spec: &'static TaskSpec, then: &[Step]) {
+    /// What [`Recorder::fused_ops`] would add.
+    pub(super) const fn count_fused_ops(&mut self, spec: &'static TaskSpec, ops: &[FusedOp]) {
         let mut n = 0;
-        while n < then.len() {
-            match then[n].operand {
-                StepOperand::Nothing => {}
-                StepOperand::Scalar => self.state.counts.values += 1,
-                StepOperand::Tensor(_) => {
+        while n < ops.len() {
+            match ops[n].operand {
+                FusedOperand::Nothing => {}
+                FusedOperand::Scalar => self.state.counts.values += 1,
+                FusedOperand::Tensor(_) => {
                     self.state.counts.operands += 1;
                     if let Some(result) = spec.result() {
                         self.count_dims(result.dims);
@@ -182,18 +182,18 @@ impl TaskSpec {
 
 /// The parameters that the operands of `then` are; `ranks` has the rank of each tensor among them.
 #[cfg(feature = "std")]
-fn params(result: Option<&'static TensorParam>, then: &[Step], ranks: impl Iterator<Item = usize>) -> Vec<Param> {
+fn params(result: Option<&'static TensorParam>, ops: &[FusedOp], ranks: impl Iterator<Item = usize>) -> Vec<Param> {
     let mut ranks = ranks.fuse();
     let mut params = Vec::new();
-    for step in then {
-        match (step.operand, result) {
-            (StepOperand::Scalar, _) => params.push(Param::Scalar { name: step.name, ty: ScalarType::F32 }),
-            (StepOperand::Tensor(element), Some(result)) => {
+    for op in ops {
+        match (op.operand, result) {
+            (FusedOperand::Scalar, _) => params.push(Param::Scalar { name: op.name, ty: ScalarType::F32 }),
+            (FusedOperand::Tensor(element), Some(result)) => {
                 let row = ranks.next() == Some(1);
                 let dims = if row { last(result.dims) } else { result.dims };
                 let region = if row { last(result.region) } else { result.region };
                 let element = ElementSpec::Fixed(element);
-                params.push(Param::Tensor(TensorParam { name: step.name, access: Access::Read, element, dims, region, staged: false }));
+                params.push(Param::Tensor(TensorParam { name: op.name, access: Access::Read, element, dims, region, staged: false }));
             }
             _ => {}
         }
@@ -204,32 +204,33 @@ fn params(result: Option<&'static TensorParam>, then: &[Step], ranks: impl Itera
 /// `task` as one call has it, in both of its forms: with the operands of `then` as further parameters, and a result of the element `result` if the
 /// call says so. Equal ones share memory, so that this is bounded by the calls that a program has.
 #[cfg(feature = "std")]
-pub(crate) fn as_called(
+pub(crate) fn call_spec(
     task: &'static TaskSpec,
     result: Option<Element>,
-    then: &[Step],
+    ops: &[FusedOp],
     ranks: impl Iterator<Item = usize> + Clone,
 ) -> &'static TaskSpec {
     use std::sync::{Mutex, PoisonError};
     static KNOWN: Mutex<Vec<&'static TaskSpec>> = Mutex::new(Vec::new());
-    let own = params(task.result(), then, ranks.clone());
-    if own.is_empty() && result.is_none() && !(maps(then) && task.few.is_some()) {
+    let own = params(task.result(), ops, ranks.clone());
+    if own.is_empty() && result.is_none() && !(has_prologue(ops) && task.gemv.is_some()) {
         return task;
     }
     // A form that rounds to one element only is not there for a call that wants another, and none maps its factor.
-    let few = task.few.filter(|few| !maps(then) && (result.is_none() || few.rounded() < few.params.len()));
-    let few = few.map(|few| as_called(few, result, then, ranks));
+    let gemv = task.gemv.filter(|gemv| !has_prologue(ops) && (result.is_none() || gemv.rounded() < gemv.params.len()));
+    let gemv = gemv.map(|gemv| call_spec(gemv, result, ops, ranks));
     let mut params = [task.params, &own].concat();
     if let (Some(element), Some(Param::Tensor(tensor))) = (result, params.get_mut(task.rounded())) {
         tensor.element = ElementSpec::Fixed(element);
     }
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let same =
-        |spec: &&&TaskSpec| spec.params == params && spec.few == few && TaskSpec { params: task.params, few: task.few, ..***spec } == *task;
+    let same = |spec: &&&TaskSpec| {
+        spec.params == params && spec.gemv == gemv && TaskSpec { params: task.params, gemv: task.gemv, ..***spec } == *task
+    };
     if let Some(spec) = known.iter().find(same) {
         return spec;
     }
-    let spec: &'static TaskSpec = Box::leak(Box::new(TaskSpec { params: Box::leak(params.into_boxed_slice()), few, ..*task }));
+    let spec: &'static TaskSpec = Box::leak(Box::new(TaskSpec { params: Box::leak(params.into_boxed_slice()), gemv, ..*task }));
     known.push(spec);
     spec
 }

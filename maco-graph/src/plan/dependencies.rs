@@ -11,14 +11,14 @@
 //! * A write or update needs no relation with an earlier write if one live read between them touches every element that
 //!   the two share: it waits for that read, and the read for the earlier write.
 
-use super::groups::CounterSets;
+use super::counter_groups::CounterSets;
 use super::region::{Region, Regions, tensor_of};
 use super::{Hazard, PlanError, PlannedCall, Relation};
 use crate::ir::Graph;
 use crate::spec::{Index, TaskSpec};
 
 /// What [`relate`] finds.
-pub(super) struct Dependences {
+pub(super) struct Dependencies {
     /// Ordered by consumer. Counters are numbered as the sets were made; [`super::events`] renumbers them.
     pub relations: Vec<Relation>,
     /// The counter set of each relation.
@@ -56,7 +56,7 @@ pub(super) fn relate(
     regions: &Regions,
     dropped: Option<Hazard>,
     name_rows: bool,
-) -> Result<Dependences, PlanError> {
+) -> Result<Dependencies, PlanError> {
     let mut written = vec![false; graph.tensors.len()];
     for region in regions.all() {
         written[region.tensor as usize] |= region.access.writes() && !region.empty;
@@ -70,7 +70,7 @@ pub(super) fn relate(
         written: &written,
         name_rows,
         first: 0,
-        result: Dependences {
+        result: Dependencies {
             relations: Vec::with_capacity(2 * graph.calls.len()),
             set_of: Vec::with_capacity(2 * graph.calls.len()),
             named: Vec::with_capacity(2 * graph.calls.len()),
@@ -133,7 +133,7 @@ struct Builder<'a> {
     name_rows: bool,
     /// First relation of the current consumer.
     first: usize,
-    result: Dependences,
+    result: Dependencies,
 }
 
 impl Builder<'_> {
@@ -182,7 +182,7 @@ impl Builder<'_> {
             counters: counters.base..counters.base + counters.count,
             waits: 0,
             edges: 0,
-            carried: false,
+            in_band: false,
         });
         self.result.set_of.push(set);
         self.result.named.push(named);

@@ -12,10 +12,10 @@ use crate::ir::Graph;
 const EMPTY: u32 = 8;
 
 /// The worker of every task, if any call is dealt as another one was; `order` is that of the calls.
-pub(super) fn alike(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, workers: u32) -> Option<Vec<u32>> {
+pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, workers: u32) -> Option<Vec<u32>> {
     // The one task that fills a counter; MANY: there are several.
     const MANY: u32 = u32::MAX;
-    if !graph.calls.iter().any(|call| call.task.streamed().is_some()) {
+    if !graph.calls.iter().any(|call| call.task.gemv_operand_b().is_some()) {
         return None;
     }
     let mut filler: Vec<Option<u32>> = vec![None; events.counters as usize];
@@ -48,15 +48,15 @@ pub(super) fn alike(graph: &Graph, calls: &[PlannedCall], order: &[u32], events:
         if tasks.is_empty() {
             continue;
         }
-        let streamed = graph.calls[call as usize].task.streamed().is_some();
-        let beside = if streamed && fills(tasks.len() as u32) { before(call) } else { None };
-        any |= beside.is_some();
-        let begin = beside.map_or(next, |producer| begins[producer as usize]);
+        let streamed = graph.calls[call as usize].task.gemv_operand_b().is_some();
+        let producer = if streamed && fills(tasks.len() as u32) { before(call) } else { None };
+        any |= producer.is_some();
+        let begin = producer.map_or(next, |producer| begins[producer as usize]);
         begins[call as usize] = begin;
         for (number, task) in (0..).zip(tasks.clone()) {
             placement[task as usize] = (begin + number) % workers;
         }
-        if beside.is_none() {
+        if producer.is_none() {
             next = (begin + tasks.len() as u32) % workers;
         }
     }

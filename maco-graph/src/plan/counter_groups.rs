@@ -160,7 +160,7 @@ impl CounterSets {
         let base = self.needs.len();
         let drivers = region.axes[..rank].iter().map(|axis| axis.drivers);
         let all = drivers.clone().fold(0, |all, axis| all | axis);
-        let parts = match regions.parts(region.call).even() {
+        let parts = match regions.split_k(region.call).even() {
             Some(parts) if drivers.map(u8::count_ones).sum::<u32>() == all.count_ones() => parts,
             _ => {
                 // One grid axis moves along two tensor axes, or tiles have more or fewer tasks: no product of counts per axis.
@@ -208,7 +208,7 @@ impl CounterSets {
         }
         let mut tile = 0;
         super::schedule::for_each_tile(grid, |coord| {
-            let parts = regions.parts(region.call).of(tile);
+            let parts = regions.split_k(region.call).of(tile);
             tile += 1;
             let mut ranges = [(0, 1); RANK];
             for axis in 0..rank {

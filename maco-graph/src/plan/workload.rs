@@ -7,7 +7,7 @@ use crate::spec::{Access, Element, ElementSpec, Index, TaskKind, TaskSpec, Tenso
 
 /// The work of all tasks of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct Workload {
     /// Bytes read and written if each element travels once; none where only data knows.
     pub bytes: Option<u64>,
     /// Floating-point operations of a contraction, two per product; 0 for all that is not one.
@@ -19,23 +19,23 @@ impl Plan {
     ///
     /// # Panics
     /// If there is no such call.
-    pub fn work(&self, call: u32) -> Work {
+    pub fn workload(&self, call: u32) -> Workload {
         let (planned, call) = (&self.calls[call as usize], &self.graph.calls[call as usize]);
         if planned.tasks.is_empty() {
-            return Work { bytes: Some(0), flops: 0 };
+            return Workload { bytes: Some(0), flops: 0 };
         }
-        let (known, all) = moved(&self.graph, call);
+        let (known, all) = bytes_moved(&self.graph, call);
         let bytes = all.then_some(known);
-        let streamed = call.task.streamed().and_then(|operand| {
+        let streamed = call.task.gemv_operand_b().and_then(|operand| {
             let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
-            whole(param, &call.operands[operand]).map(|depth| results(call).saturating_mul(depth))
+            contracted_extent(param, &call.operands[operand]).map(|depth| result_elements(call).saturating_mul(depth))
         });
-        Work { bytes, flops: products(call).or(streamed).unwrap_or(0).saturating_mul(2) }
+        Workload { bytes, flops: multiply_adds(call).or(streamed).unwrap_or(0).saturating_mul(2) }
     }
 }
 
 /// Bytes that a call reads and writes if each element travels once, without those of which only data knows how many, and whether these are all.
-pub(super) fn moved(graph: &Graph, call: &Call) -> (u64, bool) {
+pub(super) fn bytes_moved(graph: &Graph, call: &Call) -> (u64, bool) {
     let (mut bytes, mut all) = (0u64, true);
     for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
         if param.region.iter().any(|index| matches!(index, Index::Data(_))) {
@@ -50,13 +50,13 @@ pub(super) fn moved(graph: &Graph, call: &Call) -> (u64, bool) {
 }
 
 /// Multiplications of a call that stages its factors; none of another.
-pub(super) fn products(call: &Call) -> Option<u64> {
+pub(super) fn multiply_adds(call: &Call) -> Option<u64> {
     let (depth, products) = contraction(call.task, &call.operands)?;
-    Some(results(call).saturating_mul(depth).saturating_mul(products))
+    Some(result_elements(call).saturating_mul(depth).saturating_mul(products))
 }
 
 /// Elements of the largest result of a call.
-fn results(call: &Call) -> u64 {
+fn result_elements(call: &Call) -> u64 {
     let params = call.task.params.iter().filter_map(tensor_of).zip(&call.operands);
     params.filter(|(param, _)| param.access.writes()).map(|(_, view)| elements(view)).max().unwrap_or(0)
 }
@@ -66,7 +66,7 @@ fn elements(view: &View) -> u64 {
 }
 
 /// Whether a call multiplies `f32`, of which the tensor cores see 10 bits of fraction.
-pub(super) fn rounds(call: &Call) -> bool {
+pub(super) fn rounds_to_tf32(call: &Call) -> bool {
     let params = call.task.params.iter().filter_map(tensor_of);
     let mut factors = params.filter(|param| param.staged && !param.access.writes());
     factors.any(|param| element(call, param) == Some(Element::F32))
@@ -81,7 +81,7 @@ pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
 }
 
 /// The extent of the axis that a task reads whole.
-fn whole(param: &TensorParam, view: &View) -> Option<u64> {
+fn contracted_extent(param: &TensorParam, view: &View) -> Option<u64> {
     param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent)
 }
 
@@ -89,11 +89,12 @@ fn whole(param: &TensorParam, view: &View) -> Option<u64> {
 /// `mma_pair` two. None of a call without.
 pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
     let mut params = task.params.iter().filter_map(tensor_of).zip(operands);
-    if let TaskKind::Streamed { operand, .. } = task.kind {
-        return params.nth(operand.into()).and_then(|(param, view)| whole(param, view)).map(|depth| (depth, 1));
+    if let TaskKind::Gemv { operand_b, .. } = task.kind {
+        return params.nth(operand_b.into()).and_then(|(param, view)| contracted_extent(param, view)).map(|depth| (depth, 1));
     }
-    let TaskKind::Staged { .. } = task.kind else { return None };
-    let depths = params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| whole(param, view));
+    let TaskKind::Gemm { .. } = task.kind else { return None };
+    let depths =
+        params.filter(|(param, _)| param.staged && !param.access.writes()).filter_map(|(param, view)| contracted_extent(param, view));
     let (count, depth) = depths.fold((0, u64::MAX), |(count, least), depth| (count + 1, least.min(depth)));
     (count > 1).then(|| (depth, count - 1))
 }

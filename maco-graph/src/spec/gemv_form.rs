@@ -8,7 +8,7 @@ pub struct Form {
     /// What it promises.
     pub spec: &'static TaskSpec,
     /// Its first instance, counted from the task's own first one.
-    pub first: u32,
+    pub first_instance: u32,
 }
 
 const fn same_text(a: &str, b: &str) -> bool {
@@ -83,7 +83,7 @@ const fn same_param(a: &Param, b: &Param) -> bool {
     match (a, b) {
         (Param::Tensor(a), Param::Tensor(b)) => {
             let elements = match (a.element, b.element) {
-                // Who rounds to other elements is asked when a call does: see `as_called`.
+                // Who rounds to other elements is asked when a call does: see `call_spec`.
                 (ElementSpec::Generic | ElementSpec::Result, ElementSpec::Generic | ElementSpec::Result) => true,
                 (ElementSpec::Fixed(a), ElementSpec::Fixed(b)) => same_element(&a, &b),
                 _ => false,
@@ -101,17 +101,17 @@ const fn same_param(a: &Param, b: &Param) -> bool {
 /// # Panics
 /// In const evaluation, when `few` is not a streamed task with the same signature and tiles of its own.
 #[track_caller]
-pub const fn check_few(task: &TaskSpec, few: &TaskSpec) {
+pub const fn check_gemv_form(task: &TaskSpec, gemv: &TaskSpec) {
     assert!(
-        few.streamed().is_some() && few.few.is_none() && few.axes.len() == task.axes.len(),
+        gemv.gemv_operand_b().is_some() && gemv.gemv.is_none() && gemv.axes.len() == task.axes.len(),
         "MACO0012: this task streams no weights\n  = help: `few = task` names one whose body calls `cta.gemv(..)`, with the same grid axes"
     );
     assert!(
-        task.signature_of(few),
+        task.signature_of(gemv),
         "MACO0012: this task has another signature\n  = help: `few = task` names one with the same dimensions, parameters and regions, and with the first elements of the list or all, in the same order"
     );
     assert!(
-        task.stores() && !task.shares_tiles(few),
+        task.stores() && !task.shares_tiles(gemv),
         "MACO0012: these two forms cannot be told apart\n  = help: a tile of one must not be one of the other, and both must store sums, as `.then(..)` needs"
     );
 }
@@ -165,19 +165,19 @@ impl TaskSpec {
 
     /// The task with no form but its own.
     pub const fn own(self) -> TaskSpec {
-        TaskSpec { few: None, ..self }
+        TaskSpec { gemv: None, ..self }
     }
 
     /// The task's own form.
     pub const fn own_form(&'static self) -> Form {
-        Form { spec: self, first: 0 }
+        Form { spec: self, first_instance: 0 }
     }
 
     /// The form for few rows, if there is one for element `element`.
-    pub const fn few_form(&self, element: u32) -> Option<Form> {
-        match self.few {
+    pub const fn gemv_form(&self, element: u32) -> Option<Form> {
+        match self.gemv {
             Some(spec) if spec.elements.is_empty() || (element as usize) < spec.elements.len() => {
-                Some(Form { spec, first: self.instances() })
+                Some(Form { spec, first_instance: self.instances() })
             }
             _ => None,
         }
@@ -185,17 +185,17 @@ impl TaskSpec {
 
     /// The form of element `element` that has this tile.
     pub const fn form(&'static self, tile: &[u32], element: u32) -> Option<Form> {
-        match self.few_form(element) {
+        match self.gemv_form(element) {
             _ if self.variant(tile).is_some() => Some(self.own_form()),
-            Some(few) if few.spec.variant(tile).is_some() => Some(few),
+            Some(gemv) if gemv.spec.variant(tile).is_some() => Some(gemv),
             _ => None,
         }
     }
 
     /// Dispatch numbers of a call: the instances of both forms.
     pub const fn slots(&self) -> u32 {
-        match self.few {
-            Some(few) => self.instances() + few.instances(),
+        match self.gemv {
+            Some(gemv) => self.instances() + gemv.instances(),
             None => self.instances(),
         }
     }

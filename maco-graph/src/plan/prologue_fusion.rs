@@ -7,17 +7,17 @@
 //! Only of what comes with flags of its own (`carried`): all of it is then in shared memory before a product begins. So a prologue is left out on trial,
 //! and back if the plan does not carry what it reads to each of its products.
 
-use super::carried::writers;
-use super::dependence::Dependences;
+use super::dependencies::Dependencies;
+use super::in_band_flags::writers;
 use super::region::{Regions, tensor_of};
-use super::tiles::Choice;
+use super::tile_selection::Choice;
 use super::{OPERANDS, Plan, PlannedCall};
 use crate::ir::{Call, Graph, TensorKind, View};
 use crate::spec::{Access, Index, TaskKind};
 
 /// The tensor parameters of a norm, and which scalar is added to the mean square.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Norm {
+pub struct RmsNorm {
     /// What it reads.
     pub x: usize,
     /// Its weights.
@@ -29,21 +29,23 @@ pub struct Norm {
 }
 
 /// The parameters of a call, if it is a norm.
-pub fn norm(call: &Call) -> Option<Norm> {
+pub fn rmsnorm(call: &Call) -> Option<RmsNorm> {
     match call.task.kind {
-        TaskKind::Norm { x, weight, y, epsilon } => Some(Norm { x: x.into(), weight: weight.into(), y: y.into(), epsilon: epsilon.into() }),
+        TaskKind::RmsNorm { x, weight, y, epsilon } => {
+            Some(RmsNorm { x: x.into(), weight: weight.into(), y: y.into(), epsilon: epsilon.into() })
+        }
         _ => None,
     }
 }
 
 /// What a call reads of a factor, and what it makes of it, if products might make that: operands of a norm, or of a map.
-fn factors(call: &Call) -> Option<(usize, usize)> {
-    norm(call).map(|of| (of.x, of.y)).or(call.task.map())
+fn fused_operands(call: &Call) -> Option<(usize, usize)> {
+    rmsnorm(call).map(|of| (of.x, of.y)).or(call.task.unary_operands())
 }
 
 /// The calls that products might make, in program order: norms, and `maps` if there is code for them.
-pub(super) fn candidates(graph: &Graph, maps: bool) -> Vec<u32> {
-    let kind = |call: &Call| factors(call).is_some() && (maps || norm(call).is_some());
+pub(super) fn candidates(graph: &Graph, unary: bool) -> Vec<u32> {
+    let kind = |call: &Call| fused_operands(call).is_some() && (unary || rmsnorm(call).is_some());
     if !graph.calls.iter().any(kind) {
         return Vec::new();
     }
@@ -52,8 +54,8 @@ pub(super) fn candidates(graph: &Graph, maps: bool) -> Vec<u32> {
 }
 
 /// Whether a call is a norm of whole rows by weights that lie side by side, and that no task writes.
-fn is_norm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool {
-    let Some(of) = norm(call) else { return false };
+fn is_fusable_rmsnorm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool {
+    let Some(of) = rmsnorm(call) else { return false };
     let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
     let rows = |at: usize, access| params[at].access == access && matches!(params[at].region, [Index::Tile(0), Index::All]);
     let (x, weight) = (&call.operands[of.x], &call.operands[of.weight]);
@@ -68,8 +70,8 @@ fn is_norm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool {
 }
 
 /// Whether a call maps every element of a matrix to the one in its place.
-fn is_map(call: &Call) -> bool {
-    let Some((x, y)) = call.task.map() else { return false };
+fn is_fusable_unary(call: &Call) -> bool {
+    let Some((x, y)) = call.task.unary_operands() else { return false };
     let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
     let each = |at: usize, access| params[at].access == access && matches!(params[at].region, [Index::Tile(0), Index::Tile(1)]);
     let along = |at: usize| call.operands[at].axes.iter().map(|axis| axis.extent);
@@ -78,8 +80,8 @@ fn is_map(call: &Call) -> bool {
 
 fn is_candidate(graph: &Graph, writers: &[Vec<u32>], number: u32) -> bool {
     let call = &graph.calls[number as usize];
-    let Some((x, y)) = factors(call) else { return false };
-    if !is_norm(graph, writers, call) && !is_map(call) {
+    let Some((x, y)) = fused_operands(call) else { return false };
+    if !is_fusable_rmsnorm(graph, writers, call) && !is_fusable_unary(call) {
         return false;
     }
     let (x, y) = (&call.operands[x], &call.operands[y]);
@@ -92,8 +94,8 @@ fn is_candidate(graph: &Graph, writers: &[Vec<u32>], number: u32) -> bool {
             && readers.all(|reader| {
                 let call = &graph.calls[reader as usize];
                 let mut reads = call.operands.iter().enumerate().filter(|(_, view)| view.tensor == y.tensor);
-                let factor = reads.next().is_some_and(|(operand, view)| call.task.factor() == Some(operand) && view == y);
-                reader > number && factor && reads.next().is_none() && call.operands.len() < OPERANDS
+                let is_operand_a = reads.next().is_some_and(|(operand, view)| call.task.gemv_operand_a() == Some(operand) && view == y);
+                reader > number && is_operand_a && reads.next().is_none() && call.operands.len() < OPERANDS
             })
     }
 }
@@ -108,13 +110,13 @@ fn readers(graph: &Graph, tensor: u32, number: u32) -> impl Iterator<Item = u32>
 pub(super) fn fuse(graph: &mut Graph, calls: &mut [PlannedCall], choices: &mut [Choice], prologues: &[u32]) {
     for &number in prologues {
         let call = &graph.calls[number as usize];
-        let Some((x, y)) = factors(call) else { continue };
+        let Some((x, y)) = fused_operands(call) else { continue };
         let (x, y) = (call.operands[x].clone(), call.operands[y].tensor);
         let products: Vec<u32> = readers(graph, y, number).collect();
         for product in products {
             let call = &mut graph.calls[product as usize];
-            if let Some(factor) = call.task.factor() {
-                call.operands[factor] = x.clone();
+            if let Some(operand_a) = call.task.gemv_operand_a() {
+                call.operands[operand_a] = x.clone();
                 calls[product as usize].prologue = Some(number);
             }
         }
@@ -131,28 +133,28 @@ pub(super) fn regions(graph: &Graph, choices: &[Choice]) -> Regions {
 }
 
 /// Those of `prologues` whose products all get what the prologue reads by its flags.
-pub(super) fn carried(calls: &[PlannedCall], prologues: &[u32], found: &Dependences) -> Vec<u32> {
-    let comes = |call: u32| found.relations.iter().any(|relation| relation.consumer == call && relation.carried);
+pub(super) fn in_band(calls: &[PlannedCall], prologues: &[u32], found: &Dependencies) -> Vec<u32> {
+    let comes = |call: u32| found.relations.iter().any(|relation| relation.consumer == call && relation.in_band);
     let products = |made: u32| (0..).zip(calls).filter(move |(_, call)| call.prologue == Some(made)).map(|(call, _)| call);
     prologues.iter().copied().filter(|&made| products(made).all(comes)).collect()
 }
 
 impl Plan {
     /// The calls that make call `prologue` themselves; none if it has tasks of its own, as all have that are neither norms nor maps.
-    pub fn made_by(&self, prologue: u32) -> Vec<u32> {
+    pub fn fused_into(&self, prologue: u32) -> Vec<u32> {
         (0..).zip(&self.calls).filter(|(_, call)| call.prologue == Some(prologue)).map(|(call, _)| call).collect()
     }
 
     /// Whether what call `call` makes of its factor is a norm or a map: of what it gets by flags, with weights that no task writes.
     pub(super) fn prologue_holds(&self, call: u32) -> bool {
         let Some(number) = self.calls[call as usize].prologue else { return true };
-        let Some(((x, _), made)) = self.graph.calls.get(number as usize).and_then(|made| Some((factors(made)?, made))) else {
+        let Some(((x, _), made)) = self.graph.calls.get(number as usize).and_then(|made| Some((fused_operands(made)?, made))) else {
             return false;
         };
         let own = &self.graph.calls[call as usize];
-        let (Some(factor), Some(comes)) = (own.task.factor(), self.carried_to(call)) else { return false };
-        let same = own.operands[factor] == made.operands[x] && comes.tensor == made.operands[x].tensor;
-        let read = norm(made).is_none_or(|of| !self.graph.written()[made.operands[of.weight].tensor as usize]);
+        let (Some(operand_a), Some(comes)) = (own.task.gemv_operand_a(), self.in_band_input(call)) else { return false };
+        let same = own.operands[operand_a] == made.operands[x] && comes.tensor == made.operands[x].tensor;
+        let read = rmsnorm(made).is_none_or(|of| !self.graph.written()[made.operands[of.weight].tensor as usize]);
         same && read && own.operands.len() < OPERANDS && self.calls[number as usize].tasks.is_empty()
     }
 }

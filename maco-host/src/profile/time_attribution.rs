@@ -12,21 +12,21 @@ struct Had {
 impl Profile {
     /// Nanoseconds of its worker's time that each span has: a moment belongs in equal parts to the tasks that run in it; where none does, to those that
     /// are waited for. Nothing of what loads and stores is, which goes on beside.
-    pub(super) fn shares(&self) -> Vec<f64> {
-        let mut shares = vec![0.0; self.spans.len()];
+    pub(super) fn attributed_time(&self) -> Vec<f64> {
+        let mut attributed = vec![0.0; self.spans.len()];
         let mut by_worker: Vec<Vec<usize>> = vec![Vec::new(); self.workers as usize];
         for (index, span) in self.spans.iter().enumerate().filter(|(_, span)| span.kind.role() == Role::Consume) {
             by_worker[span.worker as usize].push(index);
         }
         for own in by_worker {
-            share(&self.spans, &own, &mut shares);
+            attribute(&self.spans, &own, &mut attributed);
         }
-        shares
+        attributed
     }
 }
 
 /// Those of the spans of one worker, `own`.
-fn share(spans: &[Span], own: &[usize], shares: &mut [f64]) {
+fn attribute(spans: &[Span], own: &[usize], attributed: &mut [f64]) {
     let mut changes: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * own.len());
     for &index in own {
         changes.extend([(spans[index].start, true, index), (spans[index].end, false, index)]);
@@ -48,7 +48,7 @@ fn share(spans: &[Span], own: &[usize], shares: &mut [f64]) {
         // What a span has is the difference of what there was at its end and at its begin, in whichever order these come at one moment.
         let sign = if begins { -1.0 } else { 1.0 };
         *count = count.wrapping_add_signed(if begins { 1 } else { -1 });
-        shares[index] += sign * had;
+        attributed[index] += sign * had;
     }
 }
 
@@ -56,16 +56,19 @@ fn share(spans: &[Span], own: &[usize], shares: &mut [f64]) {
 mod tests {
     use super::*;
 
-    fn shares(of: &[(Kind, u64, u64)]) -> Vec<f64> {
+    fn attributed(of: &[(Kind, u64, u64)]) -> Vec<f64> {
         let spans: Vec<Span> = of.iter().map(|&(kind, start, end)| Span { worker: 0, warp: Some(0), kind, task: 0, start, end }).collect();
-        let mut shares = vec![0.0; spans.len()];
-        share(&spans, &(0..spans.len()).collect::<Vec<_>>(), &mut shares);
-        shares
+        let mut attributed = vec![0.0; spans.len()];
+        attribute(&spans, &(0..spans.len()).collect::<Vec<_>>(), &mut attributed);
+        attributed
     }
 
     #[test]
     fn what_follows_has_all_of_its_time() {
-        assert_eq!(shares(&[(Kind::Wait, 5, 10), (Kind::Run, 10, 40), (Kind::Run, 40, 41), (Kind::Run, 41, 41)]), [5.0, 30.0, 1.0, 0.0]);
+        assert_eq!(
+            attributed(&[(Kind::Wait, 5, 10), (Kind::Run, 10, 40), (Kind::Run, 40, 41), (Kind::Run, 41, 41)]),
+            [5.0, 30.0, 1.0, 0.0]
+        );
     }
 
     #[test]
@@ -73,6 +76,6 @@ mod tests {
         use Kind::{Run, Wait};
         // 0 to 20: two wait; 20 to 30: one runs; 30 to 60: three run; 60 to 70: one waits; 70 to 80: none.
         let of = [(Wait, 0, 20), (Wait, 0, 30), (Run, 20, 60), (Run, 30, 60), (Run, 30, 60), (Wait, 50, 70), (Run, 80, 80)];
-        assert_eq!(shares(&of), [10.0, 10.0, 20.0, 10.0, 10.0, 10.0, 0.0]);
+        assert_eq!(attributed(&of), [10.0, 10.0, 20.0, 10.0, 10.0, 10.0, 0.0]);
     }
 }

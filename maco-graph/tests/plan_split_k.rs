@@ -96,8 +96,8 @@ fn few_rows_get_large_tiles_in_parts() {
         ((256, 4096, 2048), 0, [64, 128], ([64, 128], 1)),
         ((256, 4096, 2048), 1, [64, 128], ([128, 128], 4)),
     ] {
-        let choice = |splits| {
-            let plan = plan(mlp(m, h, k), &Options { splits, ..Options::new(132) }).unwrap();
+        let choice = |split_k| {
+            let plan = plan(mlp(m, h, k), &Options { split_k, ..Options::new(132) }).unwrap();
             (plan.calls[call].tile.clone(), plan.calls[call].parts)
         };
         assert_eq!((choice(false), choice(true)), ((whole.to_vec(), 1), (parts.0.to_vec(), parts.1)), "M {m}, call {call}");
@@ -111,7 +111,7 @@ fn small_ones_are_divided_so_that_all_workers_have_a_task() {
         assert!((100..=132).contains(&plan.calls[1].tasks.len()), "M {m}: {:?}", cut(&plan));
     }
     // Not for one worker, nor where nobody asked and nobody may choose.
-    for options in [Options::new(1), Options { splits: false, ..Options::new(132) }] {
+    for options in [Options::new(1), Options { split_k: false, ..Options::new(132) }] {
         assert!(plan(mlp(256, 4096, 2048), &options).unwrap().calls.iter().all(|call| call.parts == 1));
     }
 }

@@ -8,7 +8,7 @@ use plan_graphs::{Build, axis, task, tensor};
 
 /// `copy` of the library.
 static COPY: TaskSpec = TaskSpec {
-    kind: TaskKind::Tiled,
+    kind: TaskKind::Bulk,
     ..task(
         "copy",
         &[axis("i", &[4, 16, 64]), axis("j", &[1024])],
@@ -51,7 +51,7 @@ fn many_rounds_are_claimed() {
         build.call(&COPY, &[x, y]);
         let plan = plan(build.0, options).unwrap();
         let claimed: Vec<_> = plan.lists.drains.clone();
-        assert_eq!((plan.calls[0].balanced, plan.graph.calls[0].drain), (!claimed.is_empty(), !claimed.is_empty()));
+        assert_eq!((plan.calls[0].dynamic, plan.graph.calls[0].drain), (!claimed.is_empty(), !claimed.is_empty()));
         assert!(claimed.is_empty() || matches!(&claimed[..], [all] if *all == (0..plan.tasks.len() as u32)) && plan.lists.order.is_empty());
         !claimed.is_empty()
     };
@@ -59,7 +59,7 @@ fn many_rounds_are_claimed() {
     assert!(of(16384, &options) && of(6336, &options) && !of(6320, &options));
     assert!(of(16384, &Options { workers: 16, ..options.clone() }) && !of(16384, &Options { workers: 15, ..options.clone() }));
     assert!(!of(16384, &Options { schedule: Schedule::Tickets, ..options.clone() }));
-    assert!(!of(16384, &Options { placement: Some(vec![0; 4096]), ..options.clone() }));
+    assert!(!of(16384, &Options { assignment: Some(vec![0; 4096]), ..options.clone() }));
     // Of a plan whose tasks were measured, lists end together by what they take.
     assert!(!of(16384, &Options { costs: Some(Costs { hop: Costs::HOP, entries: Vec::new() }), ..options }));
 }
@@ -76,7 +76,7 @@ fn what_the_graph_says_is_claimed_late() {
     build.0.calls[2].drain = true;
     let plan = plan(build.0, &Options::new(132)).unwrap();
     assert_eq!(plan.lists.drains, [0..8192, 8192..12288]);
-    assert_eq!(plan.calls.iter().map(|call| call.balanced).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(plan.calls.iter().map(|call| call.dynamic).collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[test]

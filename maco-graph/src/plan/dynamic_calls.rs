@@ -3,7 +3,7 @@
 //! On an H200 the first of 132 workers with as many bytes each ends a copy of 256 MiB when the last one has still half of its tasks to do, and the copy takes as long as that one: 72 µs where
 //! workers claim tiles 67 (docs/internals/memory.md). A ticket costs a worker an addition in device memory, behind which a descriptor comes, so it pays where tasks are many, and long enough to hide both.
 
-use super::{Options, Schedule, work};
+use super::{Options, Schedule, workload};
 use crate::ir::{Call, Graph};
 use crate::spec::TaskKind;
 
@@ -15,12 +15,12 @@ const WORKERS: u32 = 16;
 const BYTES: u64 = 16 * 1024;
 
 /// Whether the `tasks` tasks of a call are claimed though the graph does not say so.
-pub(super) fn is_due(graph: &Graph, call: &Call, tasks: u64, options: &Options) -> bool {
-    let free = options.schedule == Schedule::Static && options.placement.is_none() && options.costs.is_none() && !call.drain;
+pub(super) fn is_dynamic(graph: &Graph, call: &Call, tasks: u64, options: &Options) -> bool {
+    let free = options.schedule == Schedule::Static && options.assignment.is_none() && options.costs.is_none() && !call.drain;
     // Of a body of the user's own nobody knows what bounds it.
-    let bound = !matches!(call.task.kind, TaskKind::Staged { .. } | TaskKind::Streamed { .. } | TaskKind::Simt { .. });
+    let bound = !matches!(call.task.kind, TaskKind::Gemm { .. } | TaskKind::Gemv { .. } | TaskKind::Simt { .. });
     free && bound
         && options.workers >= WORKERS
         && tasks >= ROUNDS * u64::from(options.workers)
-        && work::moved(graph, call).0 / tasks >= BYTES
+        && workload::bytes_moved(graph, call).0 / tasks >= BYTES
 }

@@ -3,14 +3,14 @@
 //! Which tasks wait for which does not belong here: this is known before tiles are, and only tensors as a whole are looked at.
 
 use super::region::tensor_of;
-use super::work::products;
+use super::workload::multiply_adds;
 use crate::ir::{Graph, View};
 use crate::spec::{Access, TensorParam};
 
 /// For each call, of which none need have been checked, the products of all calls of its level, in units of its own: 1 for one that is alone, or has none.
-pub(super) fn beside(graph: &Graph) -> Vec<f64> {
+pub(super) fn concurrency(graph: &Graph) -> Vec<f64> {
     let levels = levels(graph);
-    let products: Vec<f64> = graph.calls.iter().map(|call| products(call).unwrap_or(0) as f64).collect();
+    let products: Vec<f64> = graph.calls.iter().map(|call| multiply_adds(call).unwrap_or(0) as f64).collect();
     let mut whole = vec![0.0; levels.iter().max().map_or(0, |&last| last as usize + 1)];
     for (&level, products) in levels.iter().zip(&products) {
         whole[level as usize] += products;

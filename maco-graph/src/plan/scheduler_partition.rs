@@ -8,11 +8,11 @@ use super::{Plan, Wait};
 
 /// What each scheduler owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routing {
+pub struct SchedulerPartition {
     /// One per scheduler.
-    pub shares: Vec<Share>,
+    pub schedulers: Vec<SchedulerTasks>,
     /// Messages that the end of a task sends, task after task.
-    pub routes: Vec<Route>,
+    pub notifications: Vec<Notification>,
     /// First route of each task, and the end.
     pub starts: Vec<u32>,
     /// Per task: the scheduler that owns it.
@@ -21,7 +21,7 @@ pub struct Routing {
 
 /// What one scheduler owns. Its tasks are numbered in the order in which they are pushed, its counters as they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct SchedulerTasks {
     /// Task of each number.
     pub tasks: Vec<u32>,
     /// How many counters each task waits for.
@@ -37,7 +37,7 @@ pub struct Share {
 /// One message: `counter` (a number of scheduler `to`) has one arrival more, and if `credit`, the worker has ended a task of that
 /// scheduler. Without a counter only the latter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct Notification {
     /// The scheduler.
     pub to: u32,
     /// Which of its counters.
@@ -46,54 +46,54 @@ pub struct Route {
     pub credit: bool,
 }
 
-impl Routing {
-    pub(super) fn new(plan: &Plan) -> Routing {
+impl SchedulerPartition {
+    pub(super) fn new(plan: &Plan) -> SchedulerPartition {
         let schedulers = plan.schedule.schedulers();
         if schedulers == 0 {
-            return Routing::default();
+            return SchedulerPartition::default();
         }
-        let mut routing = Routing {
-            shares: vec![Share::default(); schedulers as usize],
+        let mut partition = SchedulerPartition {
+            schedulers: vec![SchedulerTasks::default(); schedulers as usize],
             owner: vec![0; plan.tasks.len()],
-            routes: Vec::with_capacity(plan.signals.len() + plan.tasks.len()),
+            notifications: Vec::with_capacity(plan.signals.len() + plan.tasks.len()),
             starts: Vec::with_capacity(plan.tasks.len() + 1),
         };
         for (rank, task) in by_level(plan).into_iter().enumerate() {
             let owner = rank as u32 % schedulers;
-            routing.owner[task as usize] = owner;
-            routing.shares[owner as usize].tasks.push(task);
+            partition.owner[task as usize] = owner;
+            partition.schedulers[owner as usize].tasks.push(task);
         }
         // Who counts each counter, and as what.
         let mut known: Vec<Vec<(u32, u32)>> = vec![Vec::new(); plan.counters as usize];
-        for (owner, share) in routing.shares.iter_mut().enumerate() {
-            share.count(plan, owner as u32, &mut known);
+        for (owner, owned) in partition.schedulers.iter_mut().enumerate() {
+            owned.count(plan, owner as u32, &mut known);
         }
         for task in 0..plan.tasks.len() as u32 {
-            let first = routing.routes.len();
-            routing.starts.push(first as u32);
-            let owner = routing.owner[task as usize];
+            let first = partition.notifications.len();
+            partition.starts.push(first as u32);
+            let owner = partition.owner[task as usize];
             for &counter in plan.signals_of(task) {
                 for &(to, number) in &known[counter as usize] {
                     // One message does both, when there is one.
-                    let credit = to == owner && !routing.routes[first..].iter().any(|route| route.credit);
-                    routing.routes.push(Route { to, counter: Some(number), credit });
+                    let credit = to == owner && !partition.notifications[first..].iter().any(|notification| notification.credit);
+                    partition.notifications.push(Notification { to, counter: Some(number), credit });
                 }
             }
-            if !routing.routes[first..].iter().any(|route| route.credit) {
-                routing.routes.push(Route { to: owner, counter: None, credit: true });
+            if !partition.notifications[first..].iter().any(|notification| notification.credit) {
+                partition.notifications.push(Notification { to: owner, counter: None, credit: true });
             }
         }
-        routing.starts.push(routing.routes.len() as u32);
-        routing
+        partition.starts.push(partition.notifications.len() as u32);
+        partition
     }
 
     /// The messages that the end of `task` sends.
-    pub fn routes_of(&self, task: u32) -> &[Route] {
-        &self.routes[self.starts[task as usize] as usize..self.starts[task as usize + 1] as usize]
+    pub fn notifications_of(&self, task: u32) -> &[Notification] {
+        &self.notifications[self.starts[task as usize] as usize..self.starts[task as usize + 1] as usize]
     }
 }
 
-impl Share {
+impl SchedulerTasks {
     fn count(&mut self, plan: &Plan, owner: u32, known: &mut [Vec<(u32, u32)>]) {
         let mut waits = Vec::new();
         for (number, &task) in self.tasks.iter().enumerate() {

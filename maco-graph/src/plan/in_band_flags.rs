@@ -5,7 +5,7 @@
 //! elements. Nothing of a plan follows from several relations one after the other but where a tensor is written more than once
 //! (`dependence.rs`), and what is carried is written once.
 
-use super::dependence::Dependences;
+use super::dependencies::Dependencies;
 use super::region::tensor_of;
 use super::{Hazard, PlannedCall, Relation, Schedule};
 use crate::ir::{Call, Graph, TensorKind, View};
@@ -16,7 +16,7 @@ pub const TILE_BYTES: u64 = 32 * 1024;
 /// Bytes of the elements of a tensor.
 const BYTES: u64 = 64 * 1024;
 /// Elements that are read together.
-const TOGETHER: u64 = 8;
+const VECTOR: u64 = 8;
 
 /// Elements from one row of a carried tile of `cols` columns to the next, where a task keeps it: a multiple of 64, and if there are more
 /// `rows`, 32 more, so that rows do not meet in the banks of shared memory.
@@ -25,33 +25,33 @@ pub const fn stride(rows: u64, cols: u64) -> u64 {
 }
 
 /// Bytes behind a carried tile of `cols` columns, a multiple of eight, in which a task makes the norms of its `rows`.
-pub const fn norm_bytes(rows: u64, cols: u64) -> u64 {
+pub const fn rmsnorm_prologue_bytes(rows: u64, cols: u64) -> u64 {
     rows.saturating_mul(cols / 8 + 1).saturating_mul(4)
 }
 
 /// Bytes behind a carried tile in which a task maps its values.
-pub const MAP_BYTES: u64 = 256;
+pub const UNARY_PROLOGUE_BYTES: u64 = 256;
 
 /// Marks the relations of `found` that are carried.
-pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependences) {
+pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependencies) {
     if schedule.schedulers() > 0 {
         // A scheduler pushes tasks that are ready.
         return;
     }
     let writers = writers(graph);
-    let fits = |relation: &Relation| is_carried(graph, calls, relation) && writers[relation.tensor as usize] == [relation.producer];
-    let mut carried = vec![false; graph.tensors.len()];
+    let fits = |relation: &Relation| is_eligible(graph, calls, relation) && writers[relation.tensor as usize] == [relation.producer];
+    let mut in_band = vec![false; graph.tensors.len()];
     for (relation, naming) in found.relations.iter_mut().zip(&found.named) {
-        relation.carried = naming.is_none() && fits(relation);
-        carried[relation.tensor as usize] |= relation.carried;
+        relation.in_band = naming.is_none() && fits(relation);
+        in_band[relation.tensor as usize] |= relation.in_band;
     }
     // Products know such a tensor by its place in memory, so it is one to all who multiply it: each has room for its part.
     for (number, call) in graph.calls.iter().enumerate() {
         for view in &call.operands {
-            carried[view.tensor as usize] &= call.task.streamed().is_none() || has_room(graph, call, &calls[number], view.tensor);
+            in_band[view.tensor as usize] &= call.task.gemv_operand_b().is_none() || has_room(graph, call, &calls[number], view.tensor);
         }
     }
-    found.relations.iter_mut().for_each(|relation| relation.carried &= carried[relation.tensor as usize]);
+    found.relations.iter_mut().for_each(|relation| relation.in_band &= in_band[relation.tensor as usize]);
 }
 
 /// The calls that write each tensor, once for each time.
@@ -68,11 +68,11 @@ pub(super) fn writers(graph: &Graph) -> Vec<Vec<u32>> {
 }
 
 /// Whether `relation` may be carried, of a tensor that its producer alone writes.
-pub(super) fn is_carried(graph: &Graph, calls: &[PlannedCall], relation: &Relation) -> bool {
+pub(super) fn is_eligible(graph: &Graph, calls: &[PlannedCall], relation: &Relation) -> bool {
     let tensor = &graph.tensors[relation.tensor as usize];
     let (producer, consumer) = (&graph.calls[relation.producer as usize], &graph.calls[relation.consumer as usize]);
     let [rows, cols] = tensor.shape[..] else { return false };
-    let small = rows.saturating_mul(cols.next_multiple_of(TOGETHER)).saturating_mul(2) <= BYTES;
+    let small = rows.saturating_mul(cols.next_multiple_of(VECTOR)).saturating_mul(2) <= BYTES;
     if relation.hazard != Hazard::Raw || tensor.kind != TensorKind::Temp || tensor.element.bytes() != 2 || !small {
         return false;
     }
@@ -82,32 +82,34 @@ pub(super) fn is_carried(graph: &Graph, calls: &[PlannedCall], relation: &Relati
     let mut results = params.filter(|param| param.access != Access::Read);
     let result =
         results.next().is_some_and(|param| param.access == Access::Write && matches!(param.region, [Index::Tile(_), Index::Tile(_)]));
-    let made = producer.task.factor().is_some() && calls[relation.producer as usize].parts == 1 && result && results.next().is_none();
+    let made =
+        producer.task.gemv_operand_a().is_some() && calls[relation.producer as usize].parts == 1 && result && results.next().is_none();
     if !made || written != Some(&View::whole(relation.tensor, tensor)) {
         return false;
     }
     // And read as one factor only.
     let reads = consumer.operands.iter().filter(|view| view.tensor == relation.tensor).count();
-    reads == 1 && consumer.task.factor() == Some(relation.consumer_operand as usize) && calls[relation.consumer as usize].parts == 1
+    reads == 1 && consumer.task.gemv_operand_a() == Some(relation.consumer_operand as usize) && calls[relation.consumer as usize].parts == 1
 }
 
 /// Whether every part of `tensor` that a task of `call`, a product, may multiply with rows that are streamed has room where it is kept, and
 /// can be read so many elements at a time.
 fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
-    let behind = |rows, cols| match planned.prologue.map(|made| graph.calls[made as usize].task.map()) {
+    let behind = |rows, cols| match planned.prologue.map(|made| graph.calls[made as usize].task.unary_operands()) {
         None => 0,
-        Some(None) => norm_bytes(rows, cols),
-        Some(Some(_)) => MAP_BYTES,
+        Some(None) => rmsnorm_prologue_bytes(rows, cols),
+        Some(Some(_)) => UNARY_PROLOGUE_BYTES,
     };
     let params = call.task.params.iter().filter_map(tensor_of);
     let mut factors = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
-        let other = call.task.streamed() != Some(*operand) && param.access == Access::Read && param.region.last() == Some(&Index::All);
+        let other =
+            call.task.gemv_operand_b() != Some(*operand) && param.access == Access::Read && param.region.last() == Some(&Index::All);
         view.tensor == tensor && other
     });
     factors.all(|(_, (view, param))| {
         let ([Index::Tile(axis), Index::All], [down, across]) = (param.region, &view.axes[..]) else { return false };
         let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
-        let together = view.offset[1].is_multiple_of(TOGETHER) && across.extent.is_multiple_of(TOGETHER) && across.extent > 0;
+        let together = view.offset[1].is_multiple_of(VECTOR) && across.extent.is_multiple_of(VECTOR) && across.extent > 0;
         let rows = down.extent.min(planned.tile[usize::from(*axis)].into());
         let bytes = rows.saturating_mul(stride(rows, across.extent)).saturating_mul(2).saturating_add(behind(rows, across.extent));
         plain && together && bytes <= TILE_BYTES

@@ -5,7 +5,7 @@ use maco_graph::ir::{Call, Graph, TensorKind};
 use maco_graph::plan::{CallShape, Options, Plan, PlanError, Schedule, oracle, plan};
 use maco_graph::spec::{
     Access, Argument, Axis, CallOptions, DimSpec, Element, ElementSpec, Index, Kind, Owned, Param, Placement, TaskKind, TaskSpec,
-    TensorParam, check_few,
+    TensorParam, check_gemv_form,
 };
 use plan_graphs::random::Draw;
 use plan_graphs::{Build, GEMM, PRODUCT, SCALE, axis, simulate, task, tensor};
@@ -15,8 +15,8 @@ const FEW_AXES: &[Axis] = &[axis("i", &[8, 16]), axis("j", &[8, 16])];
 const ELEMENTS: &[Element] = &[Element::Bf16, Element::F16];
 
 /// `linear` of the library: both forms with their tiles.
-static FEW: TaskSpec = TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: FEW_AXES, elements: ELEMENTS, ..GEMM };
-static LINEAR: TaskSpec = TaskSpec { few: Some(&FEW), elements: ELEMENTS, ..PRODUCT };
+static GEMV: TaskSpec = TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: FEW_AXES, elements: ELEMENTS, ..GEMM };
+static LINEAR: TaskSpec = TaskSpec { gemv: Some(&GEMV), elements: ELEMENTS, ..PRODUCT };
 
 fn product(m: u64, n: u64, k: u64) -> Graph {
     let mut build = Build::default();
@@ -31,7 +31,7 @@ fn chosen(m: u64, n: u64, k: u64, workers: u32) -> Plan {
 }
 
 fn streams(plan: &Plan) -> bool {
-    plan.graph.calls[0].task.kind == FEW.kind
+    plan.graph.calls[0].task.kind == GEMV.kind
 }
 
 /// Weights of published models: Llama 3.2 1B, Llama 3.1 8B and 70B.
@@ -75,7 +75,7 @@ fn long_sums_of_few_columns_are_made_in_parts() {
         let plan = chosen(16, n, k, 132);
         assert!(!streams(&plan) && plan.calls[0].parts == 16, "{n} × {k}: {:?}", plan.calls[0]);
         // Where nothing is split, streaming is what is left.
-        let plan = self::plan(product(16, n, k), &Options { splits: false, ..Options::new(132) }).unwrap();
+        let plan = self::plan(product(16, n, k), &Options { split_k: false, ..Options::new(132) }).unwrap();
         assert!(streams(&plan), "{n} × {k}: {:?}", plan.calls[0]);
     }
 }
@@ -158,13 +158,13 @@ fn a_tile_of_neither_form_names_all_that_there_are() {
     }
 }
 
-/// [`FEW`] of the first element alone.
-static FIRST: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..FEW };
+/// [`GEMV`] of the first element alone.
+static FIRST: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..GEMV };
 
 /// A form of fewer elements is one for these alone: calls of others have no tile of it, free or forced.
 #[test]
 fn an_element_without_a_form_for_few_rows_has_none() {
-    static SOME: TaskSpec = TaskSpec { few: Some(&FIRST), ..LINEAR };
+    static SOME: TaskSpec = TaskSpec { gemv: Some(&FIRST), ..LINEAR };
     let of = |element: u32, tile: Option<Vec<u32>>| {
         let mut graph = product(4, 4096, 4096);
         graph.calls[0] = Call { task: &SOME, element, tile, ..graph.calls[0].clone() };
@@ -177,35 +177,35 @@ fn an_element_without_a_form_for_few_rows_has_none() {
 }
 
 /// What can be wrong with a form for few rows: the message, or nothing.
-fn wrong(own: &'static TaskSpec, few: &'static TaskSpec) -> Option<String> {
-    let panic = std::panic::catch_unwind(|| check_few(own, few)).err()?;
+fn wrong(own: &'static TaskSpec, gemv: &'static TaskSpec) -> Option<String> {
+    let panic = std::panic::catch_unwind(|| check_gemv_form(own, gemv)).err()?;
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned())
 }
 
 #[test]
 fn a_form_for_few_rows_is_the_same_task() {
-    static SHARED: TaskSpec = TaskSpec { axes: &[axis("i", &[8, 64]), axis("j", &[8, 256])], ..FEW };
-    static OTHER_NAMES: TaskSpec = TaskSpec { axes: &[axis("i", &[8]), axis("k", &[8])], ..FEW };
-    static ONE_AXIS: TaskSpec = TaskSpec { axes: &[axis("i", &[8])], ..FEW };
-    static OTHER_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::F16], ..FEW };
-    static MORE_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::Bf16, Element::F16, Element::F32], ..FEW };
-    static EQUAL: TaskSpec = TaskSpec { equal: &[(0, 1)], ..FEW };
+    static SHARED: TaskSpec = TaskSpec { axes: &[axis("i", &[8, 64]), axis("j", &[8, 256])], ..GEMV };
+    static OTHER_NAMES: TaskSpec = TaskSpec { axes: &[axis("i", &[8]), axis("k", &[8])], ..GEMV };
+    static ONE_AXIS: TaskSpec = TaskSpec { axes: &[axis("i", &[8])], ..GEMV };
+    static OTHER_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::F16], ..GEMV };
+    static MORE_ELEMENTS: TaskSpec = TaskSpec { elements: &[Element::Bf16, Element::F16, Element::F32], ..GEMV };
+    static EQUAL: TaskSpec = TaskSpec { equal: &[(0, 1)], ..GEMV };
     static SWAPPED: TaskSpec = TaskSpec {
         params: &[
             tensor("x", Access::Read, &[Index::Tile(1), Index::All]),
             tensor("w", Access::Read, &[Index::Tile(0), Index::All]),
             tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]),
         ],
-        ..FEW
+        ..GEMV
     };
     static STAGED: TaskSpec = TaskSpec { axes: FEW_AXES, ..PRODUCT };
-    static THROUGH: TaskSpec = TaskSpec { few: Some(&FEW), ..FEW };
+    static THROUGH: TaskSpec = TaskSpec { gemv: Some(&GEMV), ..GEMV };
     static UNSTORED: TaskSpec = TaskSpec { kind: TaskKind::Direct, elements: ELEMENTS, ..GEMM };
-    assert_eq!(wrong(&LINEAR, &FEW), None);
+    assert_eq!(wrong(&LINEAR, &GEMV), None);
     assert_eq!(wrong(&LINEAR, &FIRST), None);
-    for (own, few, what) in [
+    for (own, gemv, what) in [
         (&LINEAR, &SHARED, "cannot be told apart"),
-        (&UNSTORED, &FEW, "cannot be told apart"),
+        (&UNSTORED, &GEMV, "cannot be told apart"),
         (&LINEAR, &OTHER_NAMES, "has another signature"),
         (&LINEAR, &OTHER_ELEMENTS, "has another signature"),
         (&LINEAR, &MORE_ELEMENTS, "has another signature"),
@@ -215,11 +215,11 @@ fn a_form_for_few_rows_is_the_same_task() {
         (&LINEAR, &ONE_AXIS, "streams no weights"),
         (&LINEAR, &THROUGH, "streams no weights"),
     ] {
-        let text = wrong(own, few).unwrap_or_default();
+        let text = wrong(own, gemv).unwrap_or_default();
         assert!(text.starts_with("MACO0012") && text.contains(what), "{what}: {text}");
     }
     // Nor does the planner take one that nobody has looked at.
-    static UNSEEN: TaskSpec = TaskSpec { few: Some(&SWAPPED), ..LINEAR };
+    static UNSEEN: TaskSpec = TaskSpec { gemv: Some(&SWAPPED), ..LINEAR };
     let mut graph = product(4, 300, 200);
     graph.calls[0].task = &UNSEEN;
     assert!(matches!(plan(graph, &Options::new(4)), Err(PlanError::Malformed { .. })));
@@ -275,7 +275,7 @@ const GENERIC: &[Param] = &[
     generic("y", Access::Write, &[M, N], &[Index::Tile(0), Index::Tile(1)]),
 ];
 /// [`LINEAR`] with generic elements.
-static LINKED: TaskSpec = TaskSpec { params: GENERIC, few: Some(&TaskSpec { params: GENERIC, ..FEW }), ..LINEAR };
+static LINKED: TaskSpec = TaskSpec { params: GENERIC, gemv: Some(&TaskSpec { params: GENERIC, ..GEMV }), ..LINEAR };
 
 #[test]
 fn a_call_links_what_its_plan_may_use() {

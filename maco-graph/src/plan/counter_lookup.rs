@@ -3,7 +3,7 @@
 //! Which counters there are does not belong here. Tables are per axis, so building them costs the sum of a grid's extents
 //! and asking them a few additions.
 
-use super::groups::{AxisGroups, CounterSet, for_each_cell};
+use super::counter_groups::{AxisGroups, CounterSet, for_each_cell};
 use super::region::{Region, Regions};
 use super::{AXES, RANK};
 

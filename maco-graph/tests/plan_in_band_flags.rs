@@ -8,9 +8,9 @@ use plan_graphs::{ADD, Build, FILL, GEMM, SCALE, axis};
 
 /// As `skinny_linear` of the library.
 static PRODUCT: TaskSpec =
-    TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: &[axis("i", &[8, 16]), axis("j", &[8])], ..GEMM };
+    TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: &[axis("i", &[8, 16]), axis("j", &[8])], ..GEMM };
 /// Its body does more than multiply.
-static MORE: TaskSpec = TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: None }, ..PRODUCT };
+static MORE: TaskSpec = TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: None }, ..PRODUCT };
 
 /// x → wide → y, by products of `m` rows.
 fn pair([m, n, k]: [u64; 3], tasks: [&'static TaskSpec; 2]) -> Graph {
@@ -30,7 +30,7 @@ const WIDE: u32 = 3;
 fn carried(plan: &Plan) -> Vec<u32> {
     assert_eq!(oracle::conflict(plan), None);
     assert_eq!(plan.verify(), Ok(()));
-    plan.relations.iter().filter(|relation| relation.carried).map(|relation| relation.consumer).collect()
+    plan.relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect()
 }
 
 fn planned(graph: Graph) -> Plan {
@@ -42,10 +42,10 @@ fn small_results_of_products_are_carried_to_products() {
     for shape in [[1, 64, 16], [1, 8, 1], [8, 1984, 8], [16, 960, 8], [33, 96, 8], [1, 16384, 8]] {
         let plan = planned(pair(shape, [&PRODUCT; 2]));
         assert_eq!(carried(&plan), [1], "{shape:?}");
-        let relation = plan.carried_to(1).unwrap();
+        let relation = plan.in_band_input(1).unwrap();
         assert_eq!((relation.producer, relation.tensor, relation.hazard), (0, WIDE, Hazard::Raw));
         // The waits are there all the same: who looks for the cause of a hang asks for them.
-        assert!(relation.waits > 0 && plan.carried_to(0).is_none());
+        assert!(relation.waits > 0 && plan.in_band_input(0).is_none());
         assert!(plan.to_string().contains(", carried") && plan.json().contains("\"carried\": true") && plan.dot().contains("carried"));
     }
 }
@@ -61,7 +61,7 @@ fn others_are_not() {
     }
     let with = |options: Options| carried(&plan(pair(shape, [&PRODUCT; 2]), &options).unwrap());
     assert_eq!(with(Options { schedule: Schedule::Tickets, ..Options::new(3) }), [1]);
-    assert_eq!(with(Options { carried: false, ..Options::new(3) }), [0; 0]);
+    assert_eq!(with(Options { in_band_flags: false, ..Options::new(3) }), [0; 0]);
     for schedule in [Schedule::Schedulers(1), Schedule::SpareWarps(1)] {
         assert_eq!(with(Options { schedule, ..Options::new(3) }), [0; 0]);
     }
@@ -107,7 +107,7 @@ fn around() -> Graph {
 /// too, although the second one lies between.
 #[test]
 fn nothing_follows_through_a_carried_edge() {
-    let by_counters = Options { carried: false, ..Options::new(3) };
+    let by_counters = Options { in_band_flags: false, ..Options::new(3) };
     assert_eq!(carried(&planned(around())), [2]);
     // Blind to writes after reads, a plan by counters keeps the order all the same, and one with flags does not.
     assert_eq!(oracle::conflict(&plan_without(around(), &by_counters, Hazard::War).unwrap()), None);
@@ -116,7 +116,7 @@ fn nothing_follows_through_a_carried_edge() {
     assert_eq!((blind.tasks[conflict.later as usize].call, conflict.tensor), (3, 2));
     // Nor is the carried edge itself dropped: its waits are what puts readers behind writers in all lists.
     let dropped = plan_without(around(), &Options::new(3), Hazard::Raw).unwrap();
-    assert!(dropped.relations.iter().all(|relation| !relation.carried) && oracle::conflict(&dropped).is_some());
+    assert!(dropped.relations.iter().all(|relation| !relation.in_band) && oracle::conflict(&dropped).is_some());
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn flags_that_nobody_writes_are_a_defect() {
         plan.verify()
     };
     // `u` is no factor of who adds; `s` is written twice.
-    assert_eq!(defect(&|plan| plan.relations[at(2, 3)].carried = true), Err(Defect::Carried { call: 3, tensor: 4 }));
-    assert_eq!(defect(&|plan| plan.relations[at(0, 1)].carried = true), Err(Defect::Carried { call: 1, tensor: 2 }));
+    assert_eq!(defect(&|plan| plan.relations[at(2, 3)].in_band = true), Err(Defect::InBand { call: 3, tensor: 4 }));
+    assert_eq!(defect(&|plan| plan.relations[at(0, 1)].in_band = true), Err(Defect::InBand { call: 1, tensor: 2 }));
     let carried = at(1, 2);
-    let wrong = Err(Defect::Carried { call: 2, tensor: 3 });
+    let wrong = Err(Defect::InBand { call: 2, tensor: 3 });
     // Signals of others, or none.
     assert_eq!(defect(&|plan| plan.relations[carried].counters = plan.relations[at(0, 1)].counters.clone()), wrong);
     assert_eq!(defect(&|plan| plan.relations[carried].counters = 0..0), wrong);

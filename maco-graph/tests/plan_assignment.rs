@@ -8,7 +8,7 @@ use plan_graphs::{Build, GEMM, axis, tensor};
 
 /// As `skinny_linear` of the library.
 static PRODUCT: TaskSpec =
-    TaskSpec { kind: TaskKind::Streamed { operand: 1, factor: Some(0) }, axes: &[axis("i", &[8]), axis("j", &[8])], ..GEMM };
+    TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: &[axis("i", &[8]), axis("j", &[8])], ..GEMM };
 /// Then with `r`, a tile of the result's shape.
 static WITH: TaskSpec = TaskSpec {
     params: &[
@@ -52,9 +52,9 @@ fn a_product_follows_what_it_multiplies() {
         // Nobody else reads `open`: its counters are nobody's.
         let waits: Vec<_> =
             dealt.calls[2].tasks.clone().flat_map(|task| dealt.waits_of(task).iter().map(move |wait| (task, wait.counter))).collect();
-        let local = waits.iter().filter(|&&(task, counter)| dealt.local.is_local(task, counter));
+        let local = waits.iter().filter(|&&(task, counter)| dealt.worker_edges.contains(task, counter));
         assert_eq!(local.clone().count() as u64, tiles);
-        assert!(local.into_iter().all(|&(_, counter)| !dealt.local.is_signalled(counter)));
+        assert!(local.into_iter().all(|&(_, counter)| !dealt.worker_edges.is_signalled(counter)));
     }
 }
 
@@ -78,7 +78,7 @@ fn all_others_are_dealt_round_robin() {
     let tickets = Options { schedule: Schedule::Tickets, ..Options::new(8) };
     assert_eq!(plan(layer(8, &WITH), &tickets).unwrap().lists.starts.len(), 2);
     let dealt = plan(layer(8, &WITH), &Options::new(8)).unwrap();
-    let placed = Options { placement: Some(vec![3; dealt.tasks.len()]), ..Options::new(8) };
+    let placed = Options { assignment: Some(vec![3; dealt.tasks.len()]), ..Options::new(8) };
     assert_eq!(workers(&plan(layer(8, &WITH), &placed).unwrap(), 2), [3; 8]);
     // What is added is one row for all.
     static ROW: TaskSpec = TaskSpec {

@@ -56,7 +56,7 @@ pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, result: Option<Elemen
         entry: "",
         embedded: Embedded::NONE,
         cpu: dispatch,
-        maps: false,
+        fuse_elementwise: false,
         workers: None,
         schedulers: None,
     };

@@ -10,10 +10,10 @@
 //! with no less than the time in which memory gives all operands. If that is the same, the streamed one is better by what the model does not
 //! see: its weights are loaded before its inputs are there.
 
-use super::parts::Parts;
+use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
-use super::tiled::Tasks;
-use super::work::{contraction, element};
+use super::split_k::SplitK;
+use super::workload::{contraction, element};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
 use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
@@ -28,16 +28,16 @@ const STEP_CYCLES: f64 = 60.0;
 const STEP_BYTES_PER_CYCLE: f64 = 48.0;
 /// What a tile of a contraction takes beside its steps: as [`TILE_CYCLES`], and for each element of its result. 1.2, 1.2, 1.1 and 1.7 µs for 64 × 128, 128 × 128,
 /// 64 × 256 and 128 × 256 there.
-const PRODUCT_CYCLES: f64 = 1500.0;
+const GEMM_TILE_CYCLES: f64 = 1500.0;
 const RESULT_CYCLES: f64 = 0.045;
 /// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
 /// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense) of 1.755 GHz; of tf32 half as many. They do 2048, but a step of 128 × 256 takes 774 ns when all
 /// SMs multiply, at the clock that the power allows.
-const PRODUCTS_PER_CYCLE: f64 = 1544.0;
+const MMA_FMAS_PER_CYCLE: f64 = 1544.0;
 /// The same of a product that streams its weights: its sums are made without tensor cores. Of 16 × 6144 × 4096 a task of 16 × 16 took 5.6 µs (08e6e53, sixteen
 /// calls in a launch).
-const STREAMED_PRODUCTS_PER_CYCLE: f64 = 107.0;
+const GEMV_FMAS_PER_CYCLE: f64 = 107.0;
 
 /// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
 const PART_CYCLES: f64 = 3400.0;
@@ -47,7 +47,7 @@ const PARTIAL_BYTES_PER_CYCLE: f64 = 36.0;
 /// Elements of a sum that one task adds up at a time, from all parts.
 const CHUNK: f64 = 64.0 * 128.0;
 /// Most parts that the model tries: more of them cost more than the steps that they spare.
-const TRIED: u32 = 16;
+const MAX_TRIED_PARTS: u32 = 16;
 /// Bytes of partial sums of one call, and of all, that the model may ask for: they should stay in the second-level cache, and a plan of
 /// many calls should not need more memory than its weights.
 const CALL_BYTES: f64 = (32 << 20) as f64;
@@ -69,14 +69,14 @@ pub(super) struct Choice {
     /// Tiles along each grid axis; 1 beyond the last.
     pub grid: [u32; AXES],
     /// Tasks of the tiles. Those that are whole although others are made in parts are those of full waves.
-    pub cut: Parts,
+    pub split_k: SplitK,
 }
 
 impl Choice {
     /// Makes `call` one of the chosen form: from here on it is as if it were the only one.
     pub fn settle(&self, call: &mut Call) {
         call.task = self.form.spec;
-        call.slot = call.slot.saturating_add(self.form.first);
+        call.slot = call.slot.saturating_add(self.form.first_instance);
     }
 
     /// How many tiles there are.
@@ -85,10 +85,10 @@ impl Choice {
     }
 
     /// Whether no two tiles stream the same part of the weights.
-    fn streams_once(&self) -> bool {
+    fn reads_weights_once(&self) -> bool {
         let spec = self.form.spec;
-        let streamed = spec.streamed().and_then(|operand| spec.params.iter().filter_map(tensor_of).nth(operand));
-        let cut = |axis: usize| streamed.is_some_and(|param| param.region.contains(&Index::Tile(axis as u8)));
+        let gemv = spec.gemv_operand_b().and_then(|operand| spec.params.iter().filter_map(tensor_of).nth(operand));
+        let cut = |axis: usize| gemv.is_some_and(|param| param.region.contains(&Index::Tile(axis as u8)));
         (0..self.axes).all(|axis| self.grid[axis] <= 1 || cut(axis))
     }
 
@@ -98,11 +98,11 @@ impl Choice {
         PlannedCall {
             tile: self.tile[..self.axes].to_vec(),
             grid: self.grid[..self.axes].to_vec(),
-            parts: self.cut.parts,
-            whole: self.cut.whole,
+            parts: self.split_k.parts,
+            whole: self.split_k.whole,
             op,
             tasks: 0..0,
-            balanced: false,
+            dynamic: false,
             prologue: None,
         }
     }
@@ -122,15 +122,15 @@ pub(super) struct Chooser {
     uses: Vec<Use>,
     /// Bytes of partial sums that nobody asked for.
     partial: f64,
-    /// Of the call that is looked at: see [`super::beside`].
-    beside: f64,
+    /// Of the call that is looked at: see [`super::concurrency`].
+    concurrency: f64,
 }
 
 impl Chooser {
-    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`] and runs beside others: see [`super::beside`].
-    pub fn choose(&mut self, site: Site, call: &Call, beside: f64, options: &Options) -> Result<Choice, PlanError> {
+    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`] and runs beside others: see [`super::concurrency`].
+    pub fn choose(&mut self, site: Site, call: &Call, concurrency: f64, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
-        self.beside = beside;
+        self.concurrency = concurrency;
         self.collect_uses(call);
         if let Some(axis) = (0..task.axes.len()).find(|&axis| self.uses.iter().all(|u| u.axis != axis)) {
             return Err(PlanError::UnusedAxis { site, axis: task.axes[axis].name });
@@ -142,24 +142,26 @@ impl Chooser {
         let whole = if call.split.is_some() { 0 } else { shape.map_or(0, |shape| shape.whole) };
         if let Some(tile) = tile {
             let form = forced(site, call, tile)?;
-            let parts = parts(site, call, form.spec, split, options)?;
+            let parts = split_limit(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
-            let choice = self.place(site, form, digits(form.spec, variant))?;
-            return Ok(self.split(&Cost::new(call, form.spec, options.workers, self.beside), choice, parts, split.map(|_| whole)).1);
+            let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
+            return Ok(self
+                .split(&CostModel::new(call, form.spec, options.workers, self.concurrency), choice, parts, split.map(|_| whole))
+                .1);
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
-        if let Some(few) = task.few_form(call.element)
-            && split.is_none_or(|split| split <= few.spec.most_parts())
-            && let Ok((streamed, choice)) = self.fastest(site, call, few, (split, whole), options)
-            && choice.streams_once()
+        if let Some(gemv) = task.gemv_form(call.element)
+            && split.is_none_or(|split| split <= gemv.spec.max_split_k())
+            && let Ok((gemv, choice)) = self.fastest(site, call, gemv, (split, whole), options)
+            && choice.reads_weights_once()
         {
-            let memory = Cost::new(call, task, options.workers, self.beside).memory();
-            if streamed.behind(memory) <= time.behind(memory) {
+            let memory = CostModel::new(call, task, options.workers, self.concurrency).memory();
+            if gemv.behind(memory) <= time.behind(memory) {
                 best = choice;
             }
         }
         if split.is_none() {
-            self.partial += Cost::new(call, best.form.spec, options.workers, self.beside).partial_bytes(&best);
+            self.partial += CostModel::new(call, best.form.spec, options.workers, self.concurrency).partial_bytes(&best);
         }
         Ok(best)
     }
@@ -174,15 +176,15 @@ impl Chooser {
         (split, whole): (Option<u32>, u32),
         options: &Options,
     ) -> Result<(Time, Choice), PlanError> {
-        let parts = parts(site, call, form.spec, split, options)?;
-        let cost = Cost::new(call, form.spec, options.workers, self.beside);
+        let parts = split_limit(site, call, form.spec, split, options)?;
+        let cost = CostModel::new(call, form.spec, options.workers, self.concurrency);
         let mut best: Option<(Time, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
         for index in (0..form.spec.tile_variants()).rev() {
-            match self.place(site, form, digits(form.spec, index)) {
+            match self.tile_grid(site, form, digits(form.spec, index)) {
                 Err(error) => refused = Some(error),
-                Ok(choice) if form.first > 0 && !choice.streams_once() => {}
+                Ok(choice) if form.first_instance > 0 && !choice.reads_weights_once() => {}
                 Ok(choice) => {
                     let (time, choice) = self.split(&cost, choice, parts, split.map(|_| whole));
                     if best.is_none_or(|(least, _)| time.whole() < least.whole()) {
@@ -194,18 +196,18 @@ impl Chooser {
         match (best, refused) {
             (Some(best), _) => Ok(best),
             (None, Some(error)) => Err(error),
-            (None, None) => self.place(site, form, [0; AXES]).map(|choice| (cost.of(&choice), choice)),
+            (None, None) => self.tile_grid(site, form, [0; AXES]).map(|choice| (cost.of(&choice), choice)),
         }
     }
 
     /// `choice` in `parts` parts behind so many whole tiles if those are forced, else in as many up to that as are fastest; and its time. Either
     /// all tiles are made in parts, or those of the last wave, which would leave workers idle.
-    fn split(&self, cost: &Cost<'_>, choice: Choice, parts: u32, forced: Option<u32>) -> (Time, Choice) {
+    fn split(&self, cost: &CostModel<'_>, choice: Choice, parts: u32, forced: Option<u32>) -> (Time, Choice) {
         let tiles = choice.tiles();
         if let Some(whole) = forced {
             // Not all of them whole: they would have one part.
             let whole = if parts > 1 && u64::from(whole) < tiles { whole } else { 0 };
-            let choice = Choice { cut: Parts { whole, parts }, ..choice };
+            let choice = Choice { split_k: SplitK { whole, parts }, ..choice };
             return (cost.of(&choice), choice);
         }
         let full = tiles - tiles % cost.workers as u64;
@@ -213,7 +215,7 @@ impl Chooser {
         let mut best = (cost.of(&choice), choice);
         for parts in 2..=parts {
             for whole in std::iter::once(0).chain(tail) {
-                let split = Choice { cut: Parts { whole, parts }, ..choice };
+                let split = Choice { split_k: SplitK { whole, parts }, ..choice };
                 let bytes = cost.partial_bytes(&split);
                 if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
                     continue;
@@ -243,9 +245,9 @@ impl Chooser {
     }
 
     /// The grid of one variant; all uses of an axis must agree on it.
-    fn place(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
+    fn tile_grid(&self, site: Site, form: Form, variants: [u32; AXES]) -> Result<Choice, PlanError> {
         let task = form.spec;
-        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], cut: Parts::ONE };
+        let mut choice = Choice { form, axes: task.axes.len(), variants, tile: [1; AXES], grid: [1; AXES], split_k: SplitK::ONE };
         for (axis, spec) in task.axes.iter().enumerate() {
             let tile = spec.tiles[variants[axis] as usize];
             let tiles = |u: &Use| u.extent.div_ceil(u64::from(tile));
@@ -273,8 +275,8 @@ impl Chooser {
 }
 
 /// The forced number of parts, or the largest one to try. Every part has a step at least.
-fn parts(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
-    let most = form.most_parts();
+fn split_limit(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
+    let most = form.max_split_k();
     let contracted = form.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
     let extents = contracted.flat_map(|(param, view)| {
         let step = STEP_BYTES / u64::from(bytes(call, param));
@@ -285,7 +287,7 @@ fn parts(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options:
     match forced {
         Some(found) if !(1..=most).contains(&found) => Err(PlanError::Split { site, found, max: most }),
         Some(parts) => Ok(parts.min(steps)),
-        None if options.splits => Ok(steps.min(TRIED)),
+        None if options.split_k => Ok(steps.min(MAX_TRIED_PARTS)),
         None => Ok(1),
     }
 }
@@ -299,12 +301,12 @@ fn forced(site: Site, call: &Call, tile: &[u32]) -> Result<Form, PlanError> {
     if let Some(form) = task.form(tile, call.element) {
         return Ok(form);
     }
-    if let Some(Form { spec: few, .. }) = task.few_form(call.element) {
+    if let Some(Form { spec: gemv, .. }) = task.gemv_form(call.element) {
         let (mut found, mut allowed) = (Text::new(), Text::new());
         found.push_tile(tile, tile.len());
         allowed.push_tiles(task);
         allowed.push(", and for few rows ");
-        allowed.push_tiles(few);
+        allowed.push_tiles(gemv);
         return Err(PlanError::TileOfForms { site, found: found.as_str().into(), allowed: allowed.as_str().into() });
     }
     let wrong = task.axes.iter().zip(tile).find(|(axis, found)| !axis.tiles.contains(found));
@@ -344,22 +346,22 @@ impl Time {
 }
 
 /// Estimates how long a call takes in one of its task's forms.
-struct Cost<'a> {
+struct CostModel<'a> {
     call: &'a Call,
     form: &'a TaskSpec,
     workers: f64,
     /// The work of all that runs at the same time, in units of the call's own.
-    beside: f64,
+    concurrency: f64,
 }
 
-impl<'a> Cost<'a> {
-    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32, beside: f64) -> Cost<'a> {
-        Cost { call, form, workers: f64::from(workers), beside }
+impl<'a> CostModel<'a> {
+    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32, concurrency: f64) -> CostModel<'a> {
+        CostModel { call, form, workers: f64::from(workers), concurrency }
     }
 
     /// How often all workers have one of so many tasks. The last time not all do, unless others run beside the call: then it pays its share only.
     fn waves(&self, tasks: f64) -> f64 {
-        (tasks * self.beside / self.workers).ceil() / self.beside
+        (tasks * self.concurrency / self.workers).ceil() / self.concurrency
     }
 
     fn operands(&self) -> impl Iterator<Item = (&'a TensorParam, &'a View)> {
@@ -367,13 +369,13 @@ impl<'a> Cost<'a> {
     }
 
     fn of(&self, choice: &Choice) -> Time {
-        if self.form.reads_tiles() {
+        if self.form.reads_in_bulk() {
             let (load, rest) = self.tasks(choice).cycles(self.workers, MEMORY_BYTES_PER_CYCLE, TILE_CYCLES);
             return Time { load, rest };
         }
         let (mut stepped, mut other, mut result) = (0.0, 0.0, 0.0f64);
-        let (mut rate, mut step) = (PRODUCTS_PER_CYCLE, STEP_BYTES as f64);
-        let streamed = self.form.streamed().is_some();
+        let (mut rate, mut step) = (MMA_FMAS_PER_CYCLE, STEP_BYTES as f64);
+        let gemv = self.form.gemv_operand_b().is_some();
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
             let element = f64::from(bytes(self.call, param));
@@ -381,7 +383,7 @@ impl<'a> Cost<'a> {
                 result = result.max(volume);
                 other += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             } else if param.staged {
-                rate = PRODUCTS_PER_CYCLE * 2.0 / element;
+                rate = MMA_FMAS_PER_CYCLE * 2.0 / element;
                 step = STEP_BYTES as f64 / element;
                 stepped += volume * element;
             } else {
@@ -390,23 +392,23 @@ impl<'a> Cost<'a> {
         }
         let (depth, products) =
             contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
-        if streamed {
-            rate = STREAMED_PRODUCTS_PER_CYCLE;
+        if gemv {
+            rate = GEMV_FMAS_PER_CYCLE;
         }
-        let loads = if streamed { stepped / BYTES_PER_CYCLE } else { depth / step * STEP_CYCLES + stepped / STEP_BYTES_PER_CYCLE };
-        let (parts, whole) = (f64::from(choice.cut.parts), f64::from(choice.cut.whole));
+        let loads = if gemv { stepped / BYTES_PER_CYCLE } else { depth / step * STEP_CYCLES + stepped / STEP_BYTES_PER_CYCLE };
+        let (parts, whole) = (f64::from(choice.split_k.parts), f64::from(choice.split_k.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
         let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / BYTES_PER_CYCLE);
         // A stream of weights goes on from one task to the next, of this call or of one beside it.
-        let mut rest = if streamed {
-            waves.min(1.0 / self.beside) * TILE_CYCLES
+        let mut rest = if gemv {
+            waves.min(1.0 / self.concurrency) * TILE_CYCLES
         } else {
-            (before + waves) * (PRODUCT_CYCLES + RESULT_CYCLES * result)
+            (before + waves) * (GEMM_TILE_CYCLES + RESULT_CYCLES * result)
         };
-        if choice.cut.parts > 1 {
+        if choice.split_k.parts > 1 {
             // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
-            let shared = if split * self.beside <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
+            let shared = if split * self.concurrency <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
             rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / PARTIAL_BYTES_PER_CYCLE);
         }
         Time { load, rest }
@@ -448,12 +450,12 @@ impl<'a> Cost<'a> {
 
     /// Bytes of all partial sums.
     fn partial_bytes(&self, choice: &Choice) -> f64 {
-        if choice.cut.parts == 1 {
+        if choice.split_k.parts == 1 {
             return 0.0;
         }
-        let tiles = choice.tiles() as f64 - f64::from(choice.cut.whole);
+        let tiles = choice.tiles() as f64 - f64::from(choice.split_k.whole);
         let written = self.operands().filter(|(param, _)| param.access.writes()).map(|(param, view)| volume(choice, param, view));
-        tiles * f64::from(choice.cut.parts) * written.sum::<f64>() * PARTIAL_BYTES
+        tiles * f64::from(choice.split_k.parts) * written.sum::<f64>() * PARTIAL_BYTES
     }
 }
 

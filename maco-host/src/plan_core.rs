@@ -14,7 +14,7 @@ use crate::signature::Signature;
 
 /// A plan with its lowering.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct PlanCore {
     pub(crate) device: Device,
     pub(crate) plan: Plan,
     pub(crate) lowered: Lowered,
@@ -46,30 +46,30 @@ pub(crate) struct Key {
 
 impl Key {
     /// Whether `arguments` are those of this key; allocates nothing.
-    pub(crate) fn matches(&self, parts: &Parts, arguments: &Arguments<'_>) -> bool {
-        self.deadline_ns == parts.deadline_ns()
-            && self.delays == parts.delays()
-            && self.profile == parts.profile()
-            && self.fault == parts.fault()
+    pub(crate) fn matches(&self, core: &PlanCore, arguments: &Arguments<'_>) -> bool {
+        self.deadline_ns == core.deadline_ns()
+            && self.delays == core.delays()
+            && self.profile == core.profile()
+            && self.fault == core.fault()
             && self.scalars == arguments.scalars
             && self.tensors.len() == arguments.tensors.len()
             && self
                 .tensors
                 .iter()
                 .zip(&arguments.tensors)
-                .all(|(known, argument)| *known == argument.placed && *argument.device() == parts.device)
+                .all(|(known, argument)| *known == argument.placed && *argument.device() == core.device)
     }
 }
 
-impl Parts {
-    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<Parts, Error> {
+impl PlanCore {
+    pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<PlanCore, Error> {
         let lowered = Lowered::new(&plan, options.look_ahead)?;
         let signature = Signature::new(&plan.graph)?;
         let staging = device.is_gpu() || options.pipelined;
         let (cooperative, dependent) = (options.cooperative, options.dependent_launch);
         let (deadline_ns, delays, profile) = (AtomicU64::new(deadline_ns), AtomicU32::new(0), Mutex::new((0, 0)));
         let fault = Mutex::new(None);
-        Ok(Parts { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile, fault })
+        Ok(PlanCore { device, plan, lowered, signature, staging, cooperative, dependent, deadline_ns, delays, profile, fault })
     }
 
     pub(crate) fn megakernel(&self) -> &str {

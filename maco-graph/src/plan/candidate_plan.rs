@@ -1,0 +1,63 @@
+//! A plan before its tasks are dealt. Which norms and maps have tasks shows only when it is known what is carried to whom: so there may be several drafts.
+
+use super::dependencies::{self, Dependencies};
+use super::events::{self, Events};
+use super::region::Regions;
+use super::tile_selection::Choice;
+use super::{Hazard, Options, PlanError, PlannedCall, in_band_flags, prologue_fusion, schedule};
+use crate::ir::Graph;
+
+/// Tasks with what they wait for, in an order, and nobody who runs them.
+pub(super) struct CandidatePlan {
+    pub graph: Graph,
+    pub calls: Vec<PlannedCall>,
+    pub found: Dependencies,
+    /// Calls in global order.
+    pub order: Vec<u32>,
+    pub events: Events,
+}
+
+/// The draft with as few tasks of prologues as there can be. `made` are the choices that `calls` follow, and their regions.
+pub(super) fn choose(
+    graph: Graph,
+    calls: Vec<PlannedCall>,
+    selection: (&[Choice], Regions),
+    options: &Options,
+    dropped: Option<Hazard>,
+) -> Result<CandidatePlan, PlanError> {
+    let may = options.fuse_prologues && options.in_band_flags && options.schedule.schedulers() == 0;
+    let mut prologues = if may { prologue_fusion::candidates(&graph, options.fuse_elementwise) } else { Vec::new() };
+    // Each time there are fewer.
+    while !prologues.is_empty() {
+        let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), selection.0.to_vec());
+        prologue_fusion::fuse(&mut graph, &mut calls, &mut choices, &prologues);
+        let regions = prologue_fusion::regions(&graph, &choices);
+        let candidate = CandidatePlan::new(graph, calls, &regions, options, dropped)?;
+        let in_band = prologue_fusion::in_band(&candidate.calls, &prologues, &candidate.found);
+        if in_band.len() == prologues.len() {
+            return Ok(candidate);
+        }
+        prologues = in_band;
+    }
+    CandidatePlan::new(graph, calls, &selection.1, options, dropped)
+}
+
+impl CandidatePlan {
+    fn new(
+        graph: Graph,
+        mut calls: Vec<PlannedCall>,
+        regions: &Regions,
+        options: &Options,
+        dropped: Option<Hazard>,
+    ) -> Result<CandidatePlan, PlanError> {
+        // A scheduler counts what each of its tasks waits for, so that must be known here.
+        let name_rows = options.schedule.schedulers() == 0;
+        let mut found = dependencies::relate(&graph, &calls, regions, dropped, name_rows)?;
+        let order = schedule::number(&graph, &mut calls, &found.relations);
+        let events = events::emit(&graph, &calls, &order, regions, &mut found)?;
+        if options.in_band_flags {
+            in_band_flags::mark(&graph, &calls, options.schedule, &mut found);
+        }
+        Ok(CandidatePlan { graph, calls, found, order, events })
+    }
+}
