@@ -93,7 +93,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
                 tasks: TASKS,
                 cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
                 entry: #entry,
-                fuse_elementwise: #p::makes_maps::<#program>(<#p::All as #p::Filter>::MASK),
+                fuse_elementwise: #p::fuses_elementwise_prologues::<#program>(<#p::All as #p::Filter>::MASK),
                 embedded: embedded::CODE,
             }
         }

@@ -196,9 +196,9 @@ impl Executor {
             executors: lowered.workers + code.shares.len() as u32,
             partials: self.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
-            carried: self.arena.address(),
-            words: self.arena.address() + lowered.arena.words.start,
-            carried_bytes: lowered.arena.in_band_bytes,
+            in_band: self.arena.address(),
+            in_band_words: self.arena.address() + lowered.arena.words.start,
+            in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
         }
     }

@@ -147,9 +147,9 @@ impl Binding {
             executors: lowered.grid(),
             partials: plan.partials(),
             arrived: plan.arrived(),
-            carried: plan.arena(),
-            words: plan.arena() + lowered.arena.words.start,
-            carried_bytes: lowered.arena.in_band_bytes,
+            in_band: plan.arena(),
+            in_band_words: plan.arena() + lowered.arena.words.start,
+            in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
         }
     }

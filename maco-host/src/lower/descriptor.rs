@@ -55,8 +55,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         }
         // Copies are ordered through device memory, where a worker's own tasks leave no signal: consumers wait for those and load themselves.
         let waits_for_own_worker = || plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter));
-        if plan.graph.calls[call].task.reads_in_bulk() && descriptor.flags & PRELOADED == 0 && waits_for_own_worker() {
-            descriptor.flags &= !STREAMED;
+        if plan.graph.calls[call].task.reads_in_bulk() && descriptor.flags & LOAD_BEFORE_WAIT == 0 && waits_for_own_worker() {
+            descriptor.flags &= !BULK_ROWS;
         }
         waits(plan, task, &mut descriptor, &mut made.overflow);
         signals(plan, task, &sole, &mut descriptor, &mut made.overflow)?;
@@ -83,7 +83,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             if plan.schedule == Schedule::Static && flags[call as usize] & WARP_TASK != 0 {
                 let same = |entry: &Entry| matches!(*entry, Entry::Task(other) if plan.tasks[other as usize].call == call);
                 let mut batch = vec![task];
-                while batch.len() < LONGEST_RUN as usize
+                while batch.len() < MAX_WARP_TASK_BATCH as usize
                     && let Some(Entry::Task(other)) = entries.next_if(same)
                 {
                     slot[other as usize] = slots;
@@ -112,7 +112,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         // All of them are dynamic, or none.
         let dynamic = plan.tasks.get(drain.start as usize).is_some_and(|task| plan.calls[task.call as usize].dynamic);
         let ahead = if dynamic { CLAIMED_EARLY } else { CLAIMED };
-        claimed.push(Descriptor::drain(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
+        claimed.push(Descriptor::dynamic(ticket, drain.end - drain.start, made.descriptors.len() as u32, ahead as u16));
         for task in drain.clone() {
             add(&mut made, task)?;
         }
@@ -182,8 +182,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if matches!(call.task.kind, TaskKind::Simt { early_start: true, .. }) { EARLY } else { 0 };
-        let warp_task = if call.task.is_warp_task() { NARROW } else { 0 };
+        let early = if matches!(call.task.kind, TaskKind::Simt { early_start: true, .. }) { EARLY_START } else { 0 };
+        let warp_task = if call.task.is_warp_task() { WARP_TASK } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
         } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
@@ -192,19 +192,19 @@ fn flags(plan: &Plan) -> Vec<u16> {
             0
         };
         let ring = match call.task.gemv_operand_b() {
-            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
-            Some(_) => STREAMED | PRELOADED,
+            Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
+            Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
             // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
-            None if call.task.shared() > 0 => STREAMED | PRELOADED,
+            None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
             None if !reads_through_ring(plan, index) => 0,
-            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => STREAMED,
-            None => STREAMED | PRELOADED,
+            None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
+            None => BULK_ROWS | LOAD_BEFORE_WAIT,
         };
         let preloads = if copied == STAGED { preloads(call, &written) } else { 0 };
         // Pushed tasks wait for nothing themselves, and their signals are messages. Those of one warp always look, or never.
         let signal_flags = match () {
             () if pushed || copied == STAGED || warp_task != 0 => 0,
-            () if bytes_written(plan, index) <= SMALL => LIGHT | QUICK,
+            () if bytes_written(plan, index) <= SMALL => CONSUMERS_POLL | IDEMPOTENT_SIGNAL,
             () => 0,
         };
         let prologue = match plan.calls[index].prologue.map(|made| plan.graph.calls[made as usize].task.unary_operands()) {
@@ -266,7 +266,7 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     // What is polled comes first, where who looks for the cause of a hang finds it.
     let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
         waits.partition(|wait| in_band.contains(&wait.counter));
-    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | CARRIED });
+    let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | IN_BAND_FLAGS });
     let mut waits = polled.chain(waited.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need }));
     for inline in &mut descriptor.wait {
         if let Some(wait) = waits.next() {
@@ -285,7 +285,7 @@ fn signals(plan: &Plan, task: u32, sole: &[bool], descriptor: &mut Descriptor, o
         plan.scheduler_partition.notifications_of(task).iter().map(|notification| word(plan, notification)).collect::<Result<_, _>>()?
     } else {
         let signalled = plan.signals_of(task).iter().filter(|&&counter| plan.worker_edges.is_signalled(counter));
-        signalled.map(|&counter| if sole[counter as usize] { counter | SOLE } else { counter }).collect()
+        signalled.map(|&counter| if sole[counter as usize] { counter | SINGLE_PRODUCER } else { counter }).collect()
     };
     for (inline, &word) in descriptor.signal.iter_mut().zip(&words) {
         *inline = word;

@@ -8,11 +8,11 @@ use maco_device::task::Slot;
 use super::{Fault, Lowered};
 
 /// What there is for one CTA.
-pub(crate) type InitialTasks = [Slot; FIRST as usize];
+pub(crate) type InitialTasks = [Slot; INITIAL_TASKS as usize];
 
 impl Lowered {
     /// The first tasks of each CTA, whose views are in `views`. Those of static lists that wait for nothing; and if all lists begin with one drain, of which there are
-    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::Drain::dealt`]).
+    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::DynamicTiles::dealt`]).
     pub(crate) fn initial_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<InitialTasks> {
         let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
         let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };

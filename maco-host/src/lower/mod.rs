@@ -264,9 +264,10 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
 // What the plan says of a task's part of a carried temp, the device does.
 const _: () = {
     use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
-    assert!(UNARY_PROLOGUE_BYTES == abi::MAP_BYTES as u64);
+    assert!(UNARY_PROLOGUE_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
     assert!(
-        rmsnorm_prologue_bytes(1, 8) == abi::norm_bytes(1, 8) as u64 && rmsnorm_prologue_bytes(16, 72) == abi::norm_bytes(16, 72) as u64
+        rmsnorm_prologue_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64
+            && rmsnorm_prologue_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64
     );
     assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
     assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);

@@ -61,7 +61,8 @@ impl BoxShape {
     /// Of results, and of operands of two-byte elements.
     pub(crate) const PLAIN: BoxShape = BoxShape { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
     /// Of weights that stream: whole rows of a stage.
-    pub(crate) const STREAMED: BoxShape = BoxShape { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
+    pub(crate) const BULK_ROWS: BoxShape =
+        BoxShape { rows: abi::WEIGHT_BOX_ROWS, rounds: false, swizzle: 16, pieces: abi::WEIGHT_BOX_PIECES };
 
     /// Of what is read across its rows.
     pub(crate) const PANELS: BoxShape = BoxShape { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
@@ -162,7 +163,7 @@ impl Plane {
     pub(super) fn pieces(&self, base: u64, element: Element) -> Option<TensorMapRequest> {
         let (bytes, piece) = (element.bytes() as u64, u64::from(abi::PIECE));
         let whole = bytes == 2 && self.planes.extent == 1 && self.cols.extent > 0 && self.cols.extent.is_multiple_of(piece);
-        let plain = whole.then(|| self.map(base, element, BoxShape::STREAMED).ok()).flatten()?;
+        let plain = whole.then(|| self.map(base, element, BoxShape::BULK_ROWS).ok()).flatten()?;
         let (extents, strides) = ([piece, self.cols.extent / piece, self.rows.extent], [piece * bytes, plain.strides[0]]);
         // Each stride is a multiple of the one before (CUDA driver API, `cuTensorMapEncodeTiled`).
         (!plain.empty() && strides[1].is_multiple_of(strides[0])).then_some(TensorMapRequest { extents, strides, ..plain })
@@ -323,7 +324,7 @@ mod tests {
             Plane::of(&view(offset, axes), l).unwrap().pieces(base, Element::Bf16)
         };
         let all = pieces(&[0, 0], &[(0, 1, 40), (1, 1, 768)], 0x1000, &l).unwrap();
-        assert_eq!((all.address, all.extents, all.strides, all.boxes), (0x1000, [256, 3, 40], [512, 1536], BoxShape::STREAMED));
+        assert_eq!((all.address, all.extents, all.strides, all.boxes), (0x1000, [256, 3, 40], [512, 1536], BoxShape::BULK_ROWS));
         // Some rows, and some columns of each.
         let some = pieces(&[8, 8], &[(0, 1, 17), (1, 1, 512)], 0x1000, &l).unwrap();
         assert_eq!((some.address, some.extents, some.strides), (0x1000 + 8 * 1536 + 16, [256, 2, 17], [512, 1536]));

@@ -8,7 +8,7 @@ use maco_graph::plan::Plan;
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     /// Counts; the addresses are 0.
-    pub(crate) header: abi::Share,
+    pub(crate) header: abi::SchedulerPartition,
     /// Its memory at the start of a launch.
     pub(crate) words: Vec<u32>,
     /// The plan's number of each counter, and what it needs.
@@ -26,11 +26,11 @@ fn signalled(plan: &Plan, owner: u32, owned: &maco_graph::plan::SchedulerTasks, 
 pub(super) fn images(plan: &Plan, descriptor_of: &[u32], look_ahead: bool) -> Vec<Image> {
     let schedulers = plan.schedule.schedulers();
     let image = |(number, owned): (usize, &maco_graph::plan::SchedulerTasks)| {
-        let counts = abi::Share {
+        let counts = abi::SchedulerPartition {
             tasks: owned.tasks.len() as u32,
             counters: owned.counters.len() as u32,
             waiters: owned.waiters.len() as u32,
-            ..abi::Share::default()
+            ..abi::SchedulerPartition::default()
         };
         let at = Layout::new(&counts, plan.workers, schedulers, number as u32);
         let mut words = vec![0; at.words as usize];

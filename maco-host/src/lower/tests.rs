@@ -97,7 +97,7 @@ fn lists_hold_every_task_once_and_end() {
             assert_eq!((descriptor.op as u32, descriptor.coord), (plan.calls[node.call as usize].op, node.coord));
             let polled = plan.waits_of(descriptor.task).iter().filter(|wait| !plan.worker_edges.contains(descriptor.task, wait.counter));
             assert_eq!(waits(&lowered, descriptor), polled.map(|wait| (wait.counter, wait.need)).collect::<Vec<_>>());
-            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SOLE);
+            let counters = signals(&lowered, descriptor).into_iter().map(|signal| signal & !abi::SINGLE_PRODUCER);
             assert!(
                 counters.eq(plan.signals_of(descriptor.task).iter().copied().filter(|&counter| plan.worker_edges.is_signalled(counter)))
             );
@@ -484,7 +484,7 @@ fn a_body_with_scratch_takes_pages_and_copies() {
     };
     static BARE: TaskSpec =
         TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
-    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::STREAMED | abi::PRELOADED), (&BARE, 0, 0)] {
+    for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);

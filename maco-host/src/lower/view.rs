@@ -119,7 +119,7 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             let streams = by == call_index && call.task.gemv_operand_b() == Some(operand);
             let panels = by == call_index && call.task.tensor_map_operand() == Some(operand);
             let boxes = match () {
-                () if streams => BoxShape::STREAMED,
+                () if streams => BoxShape::BULK_ROWS,
                 () if panels => BoxShape::PANELS,
                 () => BoxShape::of(param, tile, declared, element),
             };

@@ -74,7 +74,7 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
                     entry: #entry,
                     embedded: embedded::CODE,
                     cpu: <super::#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, super::#program>,
-                    fuse_elementwise: #p::makes_maps::<super::#program>(<super::#program as #p::Filter>::MASK),
+                    fuse_elementwise: #p::fuses_elementwise_prologues::<super::#program>(<super::#program as #p::Filter>::MASK),
                     workers: #workers,
                     schedulers: #schedulers,
                 };

@@ -18,9 +18,9 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let dispatch = super::dispatch::dispatch(task, model, &p);
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
-    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const NARROW: u128 = u128::MAX; });
+    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
     let maps = matches!(model.kind, Kind::Unary { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
-    let maps = maps.then(|| quote! { const MAPS: u128 = #name::SPEC.unary_instances(); });
+    let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.unary_instances(); });
     let products = products(task, model, &p);
     quote! {
         #documentation
@@ -65,11 +65,11 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 /// The instances that are products of few rows: its own, or those of its other form behind them.
 fn products(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
     if matches!(model.kind, Kind::Gemv { operand_a: Some(_), .. }) {
-        return Some(quote! { const PRODUCTS: u128 = u128::MAX; });
+        return Some(quote! { const GEMVS: u128 = u128::MAX; });
     }
     let gemv = task.arguments.few.as_ref()?;
     let name = &task.function.signature.ident;
-    Some(quote! { const PRODUCTS: u128 = #p::products::<#gemv>(#name::SPEC.instances()); })
+    Some(quote! { const GEMVS: u128 = #p::gemvs::<#gemv>(#name::SPEC.instances()); })
 }
 
 /// What stands for a task with mistakes: a type of its name that every call fits, so that its callers are not wrong too.
