@@ -6,6 +6,7 @@ mod archive;
 mod bench;
 mod bundle;
 mod command;
+mod compare;
 mod demo;
 mod emulated;
 mod failure;
@@ -67,6 +68,8 @@ enum Command {
         #[arg(long)]
         sanitize: bool,
     },
+    /// Measures two bundles in turn on one GPU, row by row: is NEW slower than OLD anywhere? In a bundle: `dist/run.sh compare OLD NEW`
+    Compare(compare::Options),
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a `bundle --sanitize`: `dist/run.sh sanitize`
     Sanitize,
     /// Takes programs out of a bundle, as `dist/run.sh` does
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Tune(options) => bench::tune(&options),
         Command::Results(options) => results::results(&options),
         Command::Bundle { sanitize } => bundle::bundle(sanitize),
+        Command::Compare(options) => compare::compare(&options),
         Command::Sanitize => sanitize::sanitize(),
         Command::Unpack { archive, folder, names } => archive::unpack(&archive, &folder, &names),
     };
