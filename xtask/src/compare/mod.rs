@@ -16,16 +16,7 @@ use crate::failure::Failure;
 use side::{Side, Time};
 use table::Table;
 
-/// What to compare.
-///
-/// In a round each bench runs once for each bundle, as a process of its own; OLD and NEW take turns, and who is first changes from round to
-/// round, so that a GPU that gets warmer favours neither. Rounds go through all benches before the next one begins.
-///
-/// Of each row the median of a bundle's rounds counts. `ratio` is OLD ÷ NEW: above 1, NEW is faster. `spread` is OLD against itself: the
-/// medians of its odd and of its even rounds, the larger ÷ the smaller; it needs two rounds. A row is marked as slower if its ratio is below
-/// 0.98 less the spread, as far as that is above 1. Any marked row makes the exit code 1.
-///
-/// Only times are compared, by case and metric; ratios to peers are left out, and PyTorch is not started.
+/// What to compare; `main.rs` says how.
 #[derive(clap::Args)]
 pub struct Options {
     /// The folder of a bundle, as `cargo xtask bundle` writes it to dist/
