@@ -16,14 +16,17 @@ const PINNED: &str = "release: 1.95.0\n";
 const PASS: &str = "pass";
 /// Where the cases are, as diagnostics name it.
 const CASES: &str = "tests/ui/";
-/// As `trybuild` compiles: what it has built of MACO is not built again.
-const FLAGS: &str = r#"["--cfg", "trybuild", "--verbose", "-A", "dead_code"]"#;
+/// What all cases, and MACO for them, are compiled with: `trybuild` has other flags for cases than for what they depend on, and would check
+/// MACO twice.
+const FLAGS: (&str, &str) = ("CARGO_ENCODED_RUSTFLAGS", "--verbose\x1f-Adead_code\x1f--diagnostic-width=140");
 
 #[test]
 fn diagnostics() {
     let rejected = cases(|topic| topic != PASS);
     assert!(rejected.len() >= 152, "only {} cases found", rejected.len());
     if version().contains(PINNED) {
+        // SAFETY: only the standard library reads the environment here, and it locks it.
+        unsafe { env::set_var(FLAGS.0, FLAGS.1) };
         let cases = trybuild::TestCases::new();
         rejected.iter().for_each(|case| cases.compile_fail(case));
         return;
@@ -117,16 +120,10 @@ fn check(name: &str, cases: &[PathBuf]) -> (String, BTreeMap<PathBuf, Vec<Place>
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
     let output = Command::new(env!("CARGO"))
         .args(["check", "--bins", "--keep-going", "--offline", "--message-format=short", "--target", host])
-        .args([
-            "--config".to_owned(),
-            format!("build.rustflags={FLAGS}"),
-            "--config".to_owned(),
-            format!("target.{host}.rustflags={FLAGS}"),
-        ])
         .current_dir(&package)
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_INCREMENTAL", "0")
-        .env_remove("RUSTFLAGS")
+        .env(FLAGS.0, FLAGS.1)
         .output()
         .expect("cannot run cargo");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
