@@ -212,9 +212,9 @@ elif [ "$1" = tests ]; then
     shift
     tests="$*"
 elif [ "$1" = compare ]; then
-    # The folders are named from where the script was called.
+    # The folders are named from where the script was called. What the comparison unpacks goes with all else.
     cd "$called_from" || exit 1
-    "$folder/{unpacker}" "$@"
+    TMPDIR="$folder" "$folder/{unpacker}" "$@"
     exit
 elif [ $# -gt 0 ]; then
     program=$1

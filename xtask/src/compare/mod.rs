@@ -153,7 +153,7 @@ impl Measured {
 
     /// One process of each bundle. Times count only if both have any, so that both have as many rounds.
     fn round(&mut self, bench: Bench, round: u32, options: &Options) -> Result<(), Failure> {
-        let first = usize::from(round % 2 == 0);
+        let first = usize::from(round.is_multiple_of(2));
         let mut times: [Vec<Time>; 2] = Default::default();
         for of in [first, 1 - first] {
             let side = &mut self.sides[of];
@@ -282,6 +282,11 @@ row() {{ echo "{{\"bench\":\"gemm\",\"case\":\"$1\",\"metric\":\"$2\",\"unit\":\
         for part in ["`gemm` of NEW", "no GPU is there", &run, "no row was measured"] {
             assert!(failure.contains(part), "{part}: {failure}");
         }
+
+        let mut nowhere = options(&old, &new, &["gemm"]);
+        nowhere.new = new.root.join("nowhere");
+        let failure = compare(&nowhere).unwrap_err().to_string();
+        assert!(failure.contains("NEW") && failure.contains("give the folder of a bundle"), "{failure}");
 
         fs::remove_file(new.root.join(crate::archive::PROGRAMS)).unwrap();
         let failure = compare(&options(&old, &new, &["gemm"])).unwrap_err().to_string();

@@ -50,7 +50,12 @@ pub struct Side {
 impl Side {
     /// The bundle in `bundle`, which unpacks itself: an older one may be packed in another way.
     pub fn new(name: &'static str, bundle: &Path, folder: &Path) -> Result<Side, Failure> {
-        let bundle = fs::canonicalize(bundle).map_err(Failure::io("find", bundle))?;
+        let bundle = fs::canonicalize(bundle).map_err(|error| {
+            Failure::Text(format!(
+                "{name}, {}: {error}; give the folder of a bundle, which `cargo xtask bundle` writes to dist/",
+                bundle.display()
+            ))
+        })?;
         for file in [archive::PACKED_UNPACKER, archive::PROGRAMS] {
             if !bundle.join(file).is_file() {
                 return Err(Failure::Text(format!(
