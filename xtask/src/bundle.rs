@@ -21,6 +21,9 @@ use crate::{archive, fetch, sanitize, setup, tally};
 /// An archive is copied to the machine with the GPU, with the repository: keep it small.
 const LIMIT_MIB: f64 = 56.0;
 
+/// What programs of a bundle run with: their code is loaded before anything is timed.
+pub const ENVIRONMENT: [(&str, &str); 2] = [("MACO_GPU_TESTS", "1"), ("CUDA_MODULE_LOADING", "EAGER")];
+
 /// Measures the planner, which needs no GPU.
 const PLANNING: &str = "benches-plan";
 
@@ -178,10 +181,12 @@ fn script_text(tests: &BTreeSet<String>, programs: &BTreeSet<String>, commit: &s
     format!(
         r#"#!/bin/sh
 # Written by `cargo xtask bundle`. Without arguments: every GPU test. `tests NAME …`: those. `sanitize`, `sanitize NAME …`: under
-# compute-sanitizer. MACO_SECONDS: what has not ended by then is said to be so. Else: one program and its arguments, of
+# compute-sanitizer. MACO_SECONDS: what has not ended by then is said to be so. `compare OLD NEW`: measures two folders of bundles in turn,
+# `compare --help` says how. Else: one program and its arguments, of
 #   {programs}
-{limited}{sanitize}cd "$(dirname "$0")" || exit 1
-export MACO_GPU_TESTS=1 CUDA_MODULE_LOADING=EAGER
+{limited}{sanitize}called_from=$PWD
+cd "$(dirname "$0")" || exit 1
+export {environment}
 # What runs is unpacked for as long as the script lasts.
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
@@ -203,6 +208,11 @@ if [ "$1" = sanitize ]; then
 elif [ "$1" = tests ]; then
     shift
     tests="$*"
+elif [ "$1" = compare ]; then
+    # The folders are named from where the script was called. What the comparison unpacks goes with all else.
+    cd "$called_from" || exit 1
+    TMPDIR="$folder" "$folder/{unpacker}" "$@"
+    exit
 elif [ $# -gt 0 ]; then
     program=$1
     shift
@@ -246,6 +256,7 @@ done
 exit $failed
 "#,
         programs = words(programs),
+        environment = ENVIRONMENT.map(|(name, value)| format!("{name}={value}")).join(" "),
         unpacker = archive::UNPACKER,
         packed_unpacker = archive::PACKED_UNPACKER,
         tests_file = archive::TESTS,
@@ -341,6 +352,16 @@ mod tests {
         assert!(page.contains("| test-a | 1 |") && page.contains("| test-c | 2 |") && !page.contains("test-b"), "{page}");
     }
 
+    /// Folders are named from where the script is called.
+    #[test]
+    fn the_script_compares_bundles() {
+        let dist = Dist::new("compare", &[("test-a", "exit 9")], &[]);
+        let elsewhere = dist.root.join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let (code, text) = dist.run(|script| script.args(["compare", "../old", "new folder"]).current_dir(&elsewhere));
+        assert_eq!((code, text), (Some(4), format!("{} compare <../old> <new folder>\n", elsewhere.display())));
+    }
+
     #[test]
     fn nothing_stays_unpacked() {
         let dist = Dist::new("clean", &[], &[("mlp", "true")]);
@@ -383,7 +404,8 @@ pub mod trial {
             // Tests are in one archive, all others in the other.
             program(
                 &unpacker,
-                "case $2 in tests*) [ \"${4#test-}\" != \"$4\" ] ;; *) [ \"${4#test-}\" = \"$4\" ] ;; esac && cp \"programs/$4\" \"$3\"",
+                "[ \"$1\" = compare ] && echo \"$PWD $1 <$2> <$3>\" && exit 4\n\
+                 case $2 in tests*) [ \"${4#test-}\" != \"$4\" ] ;; *) [ \"${4#test-}\" = \"$4\" ] ;; esac && cp \"programs/$4\" \"$3\"",
             );
             capture(Command::new("gzip").arg("--force").arg(&unpacker)).unwrap();
             let names = |all: &[(&str, &str)]| all.iter().map(|(name, _)| (*name).to_owned()).collect();

@@ -6,6 +6,7 @@ mod archive;
 mod bench;
 mod bundle;
 mod command;
+mod compare;
 mod demo;
 mod emulated;
 mod failure;
@@ -66,6 +67,17 @@ enum Command {
         #[arg(long)]
         sanitize: bool,
     },
+    /// Measures two bundles in turn on one GPU, row by row: is NEW slower than OLD anywhere? In a bundle: `dist/run.sh compare OLD NEW`
+    ///
+    /// In a round each bench runs once for each bundle, as a process of its own. OLD and NEW take turns, and who is first changes from round
+    /// to round, so that a GPU that gets warmer favours neither. A round goes through all benches before the next one begins.
+    ///
+    /// Of each row the median of a bundle's rounds counts. `ratio` is OLD / NEW: above 1, NEW is faster. `spread` is OLD against itself: the
+    /// medians of its odd and of its even rounds, the larger / the smaller; it needs two rounds. A row is marked as slower if its ratio is below
+    /// 0.98 less the spread, as far as that is above 1. Any marked row, and any bench that fails, makes the exit code 1.
+    ///
+    /// Only MACO's own times are compared, by case and metric. Peers are measured as always, but for PyTorch, which is not started.
+    Compare(compare::Options),
     /// Runs GPU tests under compute-sanitizer's memcheck and racecheck; in a `bundle --sanitize`: `dist/run.sh sanitize`
     Sanitize,
     /// Takes programs out of a bundle, as `dist/run.sh` does
@@ -90,6 +102,7 @@ fn main() -> ExitCode {
         Command::Tune(options) => bench::tune(&options),
         Command::Results(options) => results::results(&options),
         Command::Bundle { sanitize } => bundle::bundle(sanitize),
+        Command::Compare(options) => compare::compare(&options),
         Command::Sanitize => sanitize::sanitize(),
         Command::Unpack { archive, folder, names } => archive::unpack(&archive, &folder, &names),
     };

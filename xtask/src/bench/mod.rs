@@ -1,4 +1,4 @@
-//! Measurements: those of kernels and plans are programs of `benches/`; that of the build is here.
+//! Measurements: those of kernels and plans are programs of `benches/`; those of builds are here.
 
 mod build;
 
@@ -32,18 +32,9 @@ pub enum Bench {
     Boundary(Program),
     /// Making a plan: tasks, dependencies, schedules
     Plan(Program),
-    /// `cargo build` of an example: the first ever, with `core` cached, a kernel edited, nothing changed; each less the host build alone
-    Build {
-        /// Write the rows here as JSON
-        #[arg(long)]
-        json: Option<PathBuf>,
-        /// The example that is built
-        #[arg(long, default_value = "mlp")]
-        example: String,
-        /// How often each case is measured; the fastest counts
-        #[arg(long, default_value_t = 3)]
-        rounds: u32,
-    },
+    /// What builds cost, each against its limit: of a user's package; of CI, bundles and one test in clean clones; the longest piece in `ptxas`.
+    /// Everything takes hours, see `--only`
+    Build(build::Options),
 }
 
 /// A program of `benches/`.
@@ -72,7 +63,7 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
         Bench::Dispatch(program) => program.run("dispatch"),
         Bench::Boundary(program) => program.run("boundary"),
         Bench::Plan(program) => program.run("plan"),
-        Bench::Build { json, example, rounds } => build::measure(example, *rounds, json.as_deref()),
+        Bench::Build(options) => build::measure(options),
     }
 }
 
