@@ -86,6 +86,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("maco-ptx-cache-{}", std::process::id()));
         create_dir(&folder).unwrap();
         let source = folder.join("kernels.rs");
+        let sources = [source.clone()];
         let cache = |flags: &str| {
             let mut cache = PtxCache::new(&folder, "user-plain".to_owned(), [flags]);
             cache.begun += Duration::from_secs(60); // the sources are older than the build
@@ -93,21 +94,21 @@ mod tests {
         };
         fs::write(&source, "one").unwrap();
         assert!(cache("a").find().is_none());
-        cache("a").keep("ptx of one", &[source.clone()]).unwrap();
+        cache("a").keep("ptx of one", &sources).unwrap();
         assert_eq!(cache("a").find().map(|found| found.0).as_deref(), Some("ptx of one"));
         assert!(cache("b").find().is_none(), "other flags");
         fs::write(&source, "two").unwrap();
         assert!(cache("a").find().is_none(), "another text");
-        cache("a").keep("ptx of two", &[source.clone()]).unwrap();
+        cache("a").keep("ptx of two", &sources).unwrap();
         fs::write(&source, "one").unwrap();
-        assert_eq!(cache("a").find(), Some(("ptx of one".to_owned(), vec![source.clone()])), "a change that is taken back");
+        assert_eq!(cache("a").find(), Some(("ptx of one".to_owned(), sources.to_vec())), "a change that is taken back");
         // One that changed meanwhile is not kept.
         let late = PtxCache { begun: SystemTime::UNIX_EPOCH, ..cache("c") };
-        late.keep("ptx", &[source.clone()]).unwrap();
+        late.keep("ptx", &sources).unwrap();
         assert!(late.find().is_none());
         for n in 0..2 * KEPT {
             fs::write(&source, format!("{n}")).unwrap();
-            cache("a").keep("more", &[source.clone()]).unwrap();
+            cache("a").keep("more", &sources).unwrap();
         }
         let texts =
             fs::read_dir(folder.join("ptx")).unwrap().flatten().filter(|file| file.path().extension().is_some_and(|end| end == "ptx"));

@@ -247,7 +247,7 @@ ptxas info    : Function properties for panic
             File::options().append(true).open(&file).unwrap().set_modified(long_ago).unwrap();
         }
         sweep(&sass).unwrap();
-        assert_eq!(files(), [PathBuf::new(); 0]);
+        assert!(files().is_empty());
         fs::remove_dir_all(&folder).unwrap();
     }
 }
