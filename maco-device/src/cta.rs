@@ -2,17 +2,17 @@
 
 use core::marker::PhantomData;
 
-use crate::collective::SimtWarp;
-use crate::element::{Element, HalfElement, MmaElement};
-use crate::epilogue::{Epilogue, Identity};
+use crate::data::element::{Element, HalfElement, MmaElement};
+use crate::data::epilogue::{Epilogue, Identity};
+use crate::data::rmsnorm;
+use crate::data::row::{RowInputs, RowOutputs};
+use crate::data::split_k::SplitK;
+use crate::data::task::Task;
+use crate::data::tile::{Inputs, MmaOperand, Tile};
 use crate::hardware::scratch;
-use crate::rmsnorm;
 use crate::role::Role;
-use crate::role::gate::Gate;
-use crate::row::{RowInputs, RowOutputs};
-use crate::split_k::SplitK;
-use crate::task::Task;
-use crate::tile::{Inputs, MmaOperand, Tile};
+use crate::simt::warp::SimtWarp;
+use crate::sync::gate::Gate;
 
 /// The CTA (cooperative thread array) that runs a task, as role `R` sees it. Users write `&mut Cta`; the macro adds the rest.
 ///
@@ -78,7 +78,7 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
         #[cfg(target_arch = "nvptx64")]
         return crate::ptx::barrier::any_user(self.thread == 0 && poll(condition));
         #[cfg(not(target_arch = "nvptx64"))]
-        crate::role::cpu::wait_until(condition)
+        crate::roles::cpu::wait_until(condition)
     }
 }
 
@@ -86,10 +86,10 @@ impl<const SHARED: usize> Simt<'_, SHARED> {
 #[cfg(target_arch = "nvptx64")]
 #[inline(always)]
 pub(crate) fn poll(mut condition: impl FnMut() -> bool) -> bool {
-    let smem = crate::role::shared_memory::SharedMemory(crate::ptx::special::shared_base());
+    let smem = crate::shared_memory::SharedMemory(crate::ptx::special::shared_base());
     loop {
         let holds = condition();
-        if holds || smem.halted() >= crate::role::shared_memory::FALL_THROUGH {
+        if holds || smem.halted() >= crate::shared_memory::FALL_THROUGH {
             return holds;
         }
     }

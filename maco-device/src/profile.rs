@@ -19,7 +19,7 @@ use crate::abi::{
     Descriptor, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, Launch, Profile, ROLE_CONSUME, ROLE_LOAD, ROLE_STORE, ROLES, Record,
 };
 use crate::hardware::{memory, special, warp};
-use crate::role::shared_memory::{SharedMemory, place};
+use crate::shared_memory::{SharedMemory, place};
 
 /// Whether this code notes anything.
 pub const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));

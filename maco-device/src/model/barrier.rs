@@ -1,7 +1,7 @@
 //! The named barrier of the consumers: two threads, each for a warpgroup.
 
 use super::thread::with;
-use crate::role::shared_memory::{FALL_THROUGH, SharedMemory};
+use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 
 /// Both wait until both are here, or the CTA is let through.
 pub fn sync_consumers() {

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use super::thread::Modelled;
 use super::{mbarrier, special};
 use crate::abi::{self, ROW_BYTES, TensorMap};
-use crate::element::tf32;
+use crate::data::element::tf32;
 
 /// A row of a box.
 type Row = [u8; ROW_BYTES as usize];

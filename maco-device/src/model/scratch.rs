@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use super::mbarrier;
-use crate::element::Element;
+use crate::data::element::Element;
 
 /// Where something in scratch lies: the host's address.
 pub type Address = *mut u8;

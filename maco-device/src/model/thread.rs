@@ -119,13 +119,13 @@ pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {
     }
     // SAFETY: as above.
     let thread = unsafe { &*current };
-    let smem = crate::role::shared_memory::SharedMemory(super::special::BASE);
+    let smem = crate::shared_memory::SharedMemory(super::special::BASE);
     thread.work(false);
     let holds = loop {
         if condition() {
             break true;
         }
-        if smem.halted() >= crate::role::shared_memory::FALL_THROUGH {
+        if smem.halted() >= crate::shared_memory::FALL_THROUGH {
             break false;
         }
         std::thread::sleep(Duration::from_micros(50));

@@ -9,7 +9,7 @@ use core::arch::asm;
 pub use super::mbarrier::init;
 use super::tma;
 pub use super::tma::row as bulk_load;
-use crate::element::Element;
+use crate::data::element::Element;
 
 /// Where something in scratch lies: a shared address.
 pub type Address = u32;

@@ -4,6 +4,7 @@ use core::marker::PhantomData;
 
 use super::{dependency_poller, prefetcher, roles, warp_tasks, watchdog};
 use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
+use crate::data::task::{Callable, Filter, Task, dispatch, fuses_elementwise_prologues};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
 use crate::profile::served::Serving;
@@ -11,8 +12,7 @@ use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Layout, Machine, Patience, Run};
 use crate::ptx::{barrier, delay, gpu_scope, memory, special, warp};
 use crate::role::Role;
-use crate::role::shared_memory::SharedMemory;
-use crate::task::{Callable, Filter, Task, dispatch, fuses_elementwise_prologues};
+use crate::shared_memory::SharedMemory;
 
 /// Words of a line of the second-level cache.
 const LINE_WORDS: u32 = 32;

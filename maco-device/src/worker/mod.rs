@@ -20,7 +20,7 @@ mod waits;
 mod warp_tasks;
 mod watchdog;
 
-use crate::role::shared_memory::place;
+use crate::shared_memory::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]

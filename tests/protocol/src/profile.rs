@@ -1,6 +1,6 @@
 //! Nothing is recorded.
 
-use crate::role::shared_memory::SharedMemory;
+use crate::shared_memory::SharedMemory;
 
 pub const BYTES: u32 = 56;
 
