@@ -6,39 +6,25 @@
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
 pub mod abi;
-pub mod element;
 pub mod math;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
 pub mod ptx;
-pub mod row;
-pub mod task;
-pub mod tile;
 
-mod acc;
-mod argmax;
-mod collective;
 mod cta;
-mod epilogue;
-mod exchange;
-mod lane_pairs;
+mod data;
+mod dispatch;
 #[cfg(target_arch = "nvptx64")]
 mod machine;
-mod mbarrier;
 #[cfg(not(target_arch = "nvptx64"))]
 mod model;
-mod operand_type;
-mod pipeline;
+mod operations;
 mod profile;
-mod rmsnorm;
 mod role;
-mod smem;
-mod split_k;
-mod swizzle;
-mod tensor_copies;
-mod unaligned;
-mod warpgroup;
-mod wgmma_queue;
+mod roles;
+mod shared_memory;
+mod simt;
+mod sync;
 mod worker;
 
 /// What loader, consumers and store are built on: instructions, or a model of them.
@@ -47,29 +33,36 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use acc::{Acc, Fragments};
-pub use argmax::Entry;
-pub use collective::{SimtWarp, Warp, prepared};
-pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
-pub use element::{Element, HalfElement, MmaElement, bf16, f16};
+pub use abi::Slot;
+pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
+pub use data::argmax::Entry;
+pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
-pub use epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
-pub use epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
-pub use exchange::Exchange;
-pub use mbarrier::{Mbarrier, Mbarriers};
-pub use operand_type::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
-pub use pipeline::{Consumer, Pipeline, Producer};
+pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
+pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
+pub use data::exchange::Exchange;
+pub use data::operand_type::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
+pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use data::task::Task;
+pub use data::tile::{Inputs, Operand, Reader, Tile};
+pub use data::{element, row, task, tile};
+pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+pub use operations::simt_consumer::SimtConsumer;
+pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]
-pub use role::cpu::{Cpu, giving_up};
-pub use role::{Role, SimtConsumer};
-pub use row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
-pub use smem::{Scratch, Smem};
-pub use swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
-pub use task::{After, All, Callable, Filter, Slot, Task, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
-pub use tensor_copies::{Boxes, Mapped};
-pub use tile::{Inputs, Operand, Reader, Tile};
-pub use warpgroup::Warpgroup;
-pub use wgmma_queue::{FirstFactor, Queue};
+pub use roles::cpu::Cpu;
+pub use simt::Simt;
+pub use simt::acc::{Acc, Fragments};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simt::give_up::giving_up;
+pub use simt::mbarrier::{Mbarrier, Mbarriers};
+pub use simt::pipeline::{Consumer, Pipeline, Producer};
+pub use simt::smem::{Scratch, Smem};
+pub use simt::swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
+pub use simt::tensor_copies::{Boxes, Mapped};
+pub use simt::warp::{SimtWarp, Warp, prepared};
+pub use simt::warpgroup::Warpgroup;
+pub use simt::wgmma_queue::{FirstFactor, Queue};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -27,7 +27,7 @@ mod warp {
 
     use super::*;
     use crate::ptx::{memory, special};
-    use crate::role::shared_memory::SharedMemory;
+    use crate::shared_memory::SharedMemory;
 
     /// Of five words of shared memory: from when to when it has served since the last vain sweep. 0: it has not; else odd, as the end, so that a
     /// tick that is 0 is not taken for none.
@@ -76,7 +76,8 @@ mod warp {
         /// This lane's words, if it notes.
         #[inline(always)]
         fn words() -> Option<u32> {
-            (special::thread_again().is_multiple_of(32)).then(|| SharedMemory(special::place_again().1).profile() + super::super::SERVED)
+            (special::thread_again().is_multiple_of(32))
+                .then(|| SharedMemory(special::place_again().1).profile() + super::super::words::SERVED)
         }
 
         /// There is something to do. All lanes call together.

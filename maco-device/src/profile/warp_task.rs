@@ -6,7 +6,7 @@
 
 use crate::abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
 use crate::hardware::{special, warp};
-use crate::role::shared_memory::SharedMemory;
+use crate::shared_memory::SharedMemory;
 
 /// A tick; nothing where nothing is noted, so that ordinary code is the same as without it.
 #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]

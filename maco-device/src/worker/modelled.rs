@@ -7,20 +7,21 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
+use crate::abi::Slot;
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
+use crate::data::task::Task;
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
 use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Look, Machine, Outcome, Patience, Queue, Run, Until};
-use crate::role::consumer::Consumer;
-use crate::role::cpu::Cpu;
-use crate::role::elementwise_prologue::ElementwisePrologue;
-use crate::role::loader::Loader;
-use crate::role::ready_mailbox;
-use crate::role::shared_memory::{FALL_THROUGH, SharedMemory};
-use crate::role::store::Store;
-use crate::task::{Slot, Task};
+use crate::roles::consumer::Consumer;
+use crate::roles::cpu::Cpu;
+use crate::roles::elementwise_prologue::ElementwisePrologue;
+use crate::roles::loader::Loader;
+use crate::roles::store::Store;
+use crate::shared_memory::{FALL_THROUGH, SharedMemory};
+use crate::sync::ready_mailbox;
 
 /// A CTA, from launch to launch.
 pub struct Cta {
@@ -113,7 +114,7 @@ impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
 impl Cta {
     /// CTA `block` of a launch.
     pub fn new(block: u32) -> Cta {
-        Cta { shared: Shared::new(), block, seed: 0, left: AtomicU32::new(0) }
+        Cta { shared: Shared::new().with_halt(smem().halt_word(), FALL_THROUGH), block, seed: 0, left: AtomicU32::new(0) }
     }
 
     /// Makes it as new for a launch; `seed` chooses delays and the order of copies, 0 for none.

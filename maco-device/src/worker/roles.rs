@@ -6,18 +6,18 @@ use crate::abi::{
     BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
     NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
 };
+use crate::data::task::Task;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Machine, Outcome, Run};
-use crate::role::consumer::Consumer;
-use crate::role::elementwise_prologue::{self, ElementwisePrologue};
-use crate::role::gate::Gate;
-use crate::role::loader::Loader;
-use crate::role::ready_mailbox;
-use crate::role::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
-use crate::role::store::Store;
-use crate::task::Task;
+use crate::roles::consumer::Consumer;
+use crate::roles::elementwise_prologue::{self, ElementwisePrologue};
+use crate::roles::loader::Loader;
+use crate::roles::store::Store;
+use crate::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
+use crate::sync::gate::Gate;
+use crate::sync::ready_mailbox;
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {

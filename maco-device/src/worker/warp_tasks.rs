@@ -9,8 +9,8 @@ use super::watchdog::WAYS;
 use crate::abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 use crate::hardware::{memory, warp};
 use crate::profile::warp_task::WarpTaskTimer;
-use crate::role::ready_mailbox;
-use crate::role::shared_memory::{self, RUNNING, SharedMemory, WARPS, place};
+use crate::shared_memory::{self, RUNNING, SharedMemory, WARPS, place};
+use crate::sync::ready_mailbox;
 
 /// Byte of a slot: of a run, its first descriptor and how many there are.
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32;
@@ -91,9 +91,10 @@ mod device {
 
     use super::*;
     use crate::abi::EARLY_START;
+    use crate::data::task::Task;
+    use crate::dispatch::{Callable, Filter, dispatch};
     use crate::ptx::special;
-    use crate::role::warp_task::{WarpTask, Words};
-    use crate::task::{Callable, Filter, Task, dispatch};
+    use crate::sync::warp_task::{WarpTask, Words};
 
     /// The tasks of `C` in `F` that one warp runs.
     struct OnlyWarpTasks<C, F>(PhantomData<(C, F)>);
@@ -165,13 +166,14 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     launch: *const Launch,
     n: u32,
     mut timer: WarpTaskTimer,
-    mut body: impl FnMut(crate::task::Task, u32),
+    mut body: impl FnMut(crate::data::task::Task, u32),
 ) -> u32 {
+    use crate::abi::Slot;
     use crate::abi::{OPERANDS, READ_BY_TMA, View};
+    use crate::data::task::Task;
     use crate::hardware::{fence, special};
     use crate::protocol::{self, Outcome, Run};
-    use crate::role::shared_memory::WAITING;
-    use crate::task::{Slot, Task};
+    use crate::shared_memory::WAITING;
 
     // SAFETY: passed on from the caller.
     unsafe {

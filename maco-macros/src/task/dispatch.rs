@@ -250,7 +250,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
                     None => quote! { 0 },
                 });
                 match task.boxes(tensor) {
-                    Some(_) => quote! { #descriptor.mapped(#n, #plane, #row, #column) },
+                    Some(_) => quote! { #p::Mapped::of_task(#descriptor, #n, #plane, #row, #column) },
                     None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
                 }
             }

@@ -21,10 +21,9 @@ pub use crate::hardware::{Kind, Lack};
 use crate::lanes;
 use crate::machine::{Lane, Warp};
 use crate::order::Order;
-use crate::role::gate::Gate;
-use crate::role::ready_mailbox;
-use crate::role::shared_memory::{FALL_THROUGH, SharedMemory, place};
-use crate::role::waits::WAITS;
+use crate::shared_memory::{FALL_THROUGH, SharedMemory, WAITS, place};
+use crate::sync::gate::Gate;
+use crate::sync::ready_mailbox;
 use crate::worker;
 
 /// Words of [`State`].
@@ -282,7 +281,7 @@ impl World {
                         if ready_mailbox::take(SMEM, n).is_given() {
                             break true;
                         }
-                        if SMEM.halted() >= crate::role::shared_memory::STOP {
+                        if SMEM.halted() >= crate::shared_memory::STOP {
                             break ready_mailbox::take(SMEM, n).is_given();
                         }
                         current().pause();

@@ -23,10 +23,15 @@ pub mod walk;
 /// What the controller uses is used here.
 use hardware as ptx;
 
-mod task {
-    pub use maco_device::{Slot, Task};
+mod data {
+    pub mod task {
+        pub use maco_device::Task;
+    }
 }
 
 #[allow(dead_code)]
-mod role;
+#[path = "../../../maco-device/src/shared_memory.rs"]
+mod shared_memory;
+#[allow(dead_code)]
+mod sync;
 mod worker;

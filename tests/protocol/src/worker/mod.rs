@@ -13,7 +13,7 @@ use maco_device::protocol::{self, Machine, Patience, Run};
 
 use crate::hardware::special;
 use crate::machine::{Lane, Warp};
-use crate::role::shared_memory::{SharedMemory, place};
+use crate::shared_memory::{SharedMemory, place};
 use watchdog::{polled, pushed, slot};
 
 /// The warp that publishes tasks.

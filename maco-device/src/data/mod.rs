@@ -1,0 +1,14 @@
+//! What a task works on: elements, tiles, rows, its descriptor, its epilogue and its part of a split-K sum.
+
+pub mod argmax;
+pub mod element;
+pub mod epilogue;
+pub mod exchange;
+pub mod lane_pairs;
+pub mod operand_type;
+pub mod rmsnorm;
+pub mod row;
+pub mod split_k;
+pub mod task;
+pub mod tile;
+pub mod unaligned;

@@ -1,0 +1,33 @@
+//! The root-mean-square norm of a row: the arithmetic that a task which makes it shares with the products that make it of their factor.
+//!
+//! Who has which elements does not belong here. Squares are added up as [`crate::data::exchange`] says: eight elements in pairs, a lane's blocks one
+//! after the other, then the lanes. So all come to the same bits.
+
+use crate::data::element::Element;
+use crate::data::row::{Row, RowMut};
+use crate::math::rsqrt;
+
+/// `y = x / √(mean(x²) + epsilon) · weight`, of one row.
+#[inline(always)]
+pub fn row<E: Element<Value = f32>>(x: Row<E>, weight: Row<E>, y: &mut RowMut<E>, epsilon: f32) {
+    let factor = factor(x.sum(square), x.len(), epsilon);
+    y.zip((x, weight), |(v, w)| scaled(v, w, factor));
+}
+
+/// What is added up.
+#[inline(always)]
+pub fn square(v: f32) -> f32 {
+    v * v
+}
+
+/// By what a row of `len` elements is multiplied whose squares come to `sum`.
+#[inline(always)]
+pub fn factor(sum: f32, len: u32, epsilon: f32) -> f32 {
+    rsqrt(sum / len as f32 + epsilon)
+}
+
+/// An element of the result.
+#[inline(always)]
+pub fn scaled(v: f32, weight: f32, factor: f32) -> f32 {
+    v * factor * weight
+}

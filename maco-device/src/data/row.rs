@@ -1,0 +1,349 @@
+//! Rows: the unit of reductions. On a GPU one warp owns a row and its lanes share it; on the CPU one thread has it alone.
+//!
+//! Lanes take blocks of eight elements in turn, whether or not eight elements are one access: what a reduction adds to what depends on the
+//! length of the row alone. What a closure does element by element, lanes do apart from each other, while reductions need the whole warp: such closures
+//! are `Sync`, and rows are not, so that none can call a reduction. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
+//! those of tiles, are in files of their own.
+
+mod blocks;
+mod tiles;
+mod values;
+
+pub use tiles::{RowInputs, RowOutputs};
+pub use values::RowValues;
+
+use crate::data::argmax::{Entry, largest_across, largest_of, next};
+use crate::data::element::Element;
+use crate::data::exchange::{Exchange, across, eight};
+use crate::hardware::fence;
+use crate::math;
+
+/// A row of an input, inside a closure of [`crate::Cta::rows`].
+#[derive(Clone, Copy)]
+pub struct Row<E> {
+    base: *mut E,
+    /// Where in shared memory it is; 0: it is not.
+    near: u32,
+    len: u32,
+    stride: u32,
+    lane: u32,
+    lanes: u32,
+    /// Whether a block of eight is one aligned access.
+    wide: bool,
+}
+
+/// A row of the result.
+pub struct RowMut<E>(Row<E>);
+
+/// What closures that are called element by element may hold of a row: its elements, and no reductions. Made by [`Row::elements`].
+#[derive(Clone, Copy)]
+pub struct Elements<E>(Row<E>);
+
+// SAFETY: elements are read, wherever the thread is.
+unsafe impl<E: Element> Sync for Elements<E> {}
+// SAFETY: as above.
+unsafe impl<E: Element> Send for Elements<E> {}
+
+impl<E: Element> Elements<E> {
+    /// Element `j`; zero at and after the end.
+    #[inline(always)]
+    pub fn at(&self, j: u32) -> E::Value {
+        self.0.at(j)
+    }
+}
+
+impl<E: Element> Row<E> {
+    /// Number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether the row has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Element `j`; zero at and after the end.
+    #[inline(always)]
+    pub fn at(&self, j: u32) -> E::Value {
+        // SAFETY: if so, inside the row, which lies inside a live tensor of the plan or has arrived.
+        unsafe { E::read_any_if(j < self.len, self.base.wrapping_add(j as usize * self.stride as usize)) }.value()
+    }
+
+    /// The elements alone, for closures of [`RowMut::set`] and its like.
+    #[inline(always)]
+    pub fn elements(self) -> Elements<E> {
+        Elements(self)
+    }
+
+    #[inline(always)]
+    fn element(&self, j: u32) -> E {
+        // SAFETY: callers stay inside the row, which lies inside a live tensor of the plan.
+        unsafe { self.base.add(j as usize * self.stride as usize).read() }
+    }
+
+    /// First element of this lane's first block.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> u32 {
+        self.lane * 8
+    }
+
+    /// From one block of this lane to its next.
+    #[inline(always)]
+    pub(crate) fn step(&self) -> u32 {
+        self.lanes * 8
+    }
+
+    /// Where whole blocks end.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> u32 {
+        self.len & !7
+    }
+
+    /// This lane's element after the whole blocks, if it has one: each lane one, on a GPU.
+    #[inline(always)]
+    pub(crate) fn tail(&self) -> impl Iterator<Item = u32> + use<E> {
+        let (mut j, len, lanes) = (self.whole() + self.lane, self.len, self.lanes);
+        core::iter::from_fn(move || {
+            let now = j;
+            j += lanes;
+            (now < len).then_some(now)
+        })
+    }
+
+    /// Combines `f(element)` over the row; `combine` must be associative and commutative, and give the same bits whichever of two comes
+    /// first. Every lane gets the result. `S` is a number, or several: a maximum with the sum of exponentials below it, a mean with the
+    /// squares around it. By shuffles of the whole warp (PTX ISA §9.7.9.6 `shfl.sync`), five for each word of `S`.
+    ///
+    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
+    #[inline(always)]
+    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
+        across(fold(*self, start, &f, &combine), &combine)
+    }
+
+    /// Sum of `f(element)`.
+    #[inline(always)]
+    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.fold(0.0, f, |a, b| a + b)
+    }
+
+    /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
+    #[inline(always)]
+    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.fold(f32::NEG_INFINITY, f, math::max)
+    }
+
+    /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
+    #[inline(always)]
+    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.fold(f32::INFINITY, f, math::min)
+    }
+}
+
+impl<E: Element<Value = f32>> Row<E> {
+    /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
+    #[inline(always)]
+    pub fn largest(&self) -> Entry {
+        largest_across(largest(*self))
+    }
+
+    /// Calls `each` with the numbers from 0 to `count` and the entries in descending order, as [`Row::largest`] has them; [`Entry::NONE`] where there
+    /// are no more. The first takes a pass over the row; each further one, what the lane has that had the one before, searched by all lanes.
+    #[inline(always)]
+    pub fn descending(&self, count: u32, mut each: impl FnMut(u32, Entry)) {
+        let whole = self.whole();
+        let mut own = largest(*self);
+        let mut k = 0;
+        while k < count {
+            let best = largest_across(own);
+            each(k, best);
+            k += 1;
+            if best.index == u32::MAX {
+                continue;
+            }
+            let owner = if best.index < whole { best.index / 8 } else { best.index - whole } % self.lanes;
+            let (mut found, mut n) = (Entry::NONE, self.lane);
+            loop {
+                // Element `n` of the owner's whole blocks.
+                let j = (owner + n / 8 * self.lanes) * 8 + n % 8;
+                if j >= whole {
+                    break;
+                }
+                found = next(found, Some(best), Entry { value: self.at(j), index: j });
+                n += self.lanes;
+            }
+            let mut j = whole + owner + self.lane * self.lanes;
+            while j < self.len {
+                found = next(found, Some(best), Entry { value: self.at(j), index: j });
+                j += self.lanes * self.lanes;
+            }
+            let then = largest_across(found);
+            own = if self.lane == owner { then } else { own };
+        }
+    }
+}
+
+/// Calls `f` for each of this lane's whole blocks, with the place of its first element: as many at once as [`RowValues::GROUP`] says, whose loads are
+/// on their way before the first is needed.
+#[inline(always)]
+pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: Row<E>, mut f: impl FnMut(u32, X::Blocks)) {
+    let (step, whole) = (row.step(), row.whole());
+    let mut j = row.first();
+    if values.wide(whole) {
+        // The same for all lanes.
+        let mut end = X::GROUP as u32 * step;
+        while end <= whole {
+            let blocks = if const { X::GROUP > 2 } { values.some::<4>(j, step) } else { values.some::<2>(j, step) };
+            f(j, blocks[0]);
+            f(j + step, blocks[1]);
+            if const { X::GROUP > 2 } {
+                f(j + 2 * step, blocks[2]);
+                f(j + 3 * step, blocks[3]);
+            }
+            j += X::GROUP as u32 * step;
+            end += X::GROUP as u32 * step;
+        }
+    }
+    while j < whole {
+        f(j, values.one(j));
+        j += step;
+    }
+}
+
+/// This lane's total of a row.
+#[inline(always)]
+fn fold<E: Element, S: Exchange>(row: Row<E>, start: S, f: &impl Fn(E::Value) -> S, combine: &impl Fn(S, S) -> S) -> S {
+    let mut total = start;
+    each_block(&row, row, |_, block| total = combine(total, eight(E::open(block), f, combine)));
+    for j in row.tail() {
+        total = combine(total, f(row.element(j).value()));
+    }
+    total
+}
+
+/// This lane's largest entry.
+#[inline(always)]
+fn largest<E: Element<Value = f32>>(row: Row<E>) -> Entry {
+    let mut best = Entry::NONE;
+    each_block(&row, row, |j, block| best = largest_of(best, E::open(block), j));
+    for j in row.tail() {
+        best = next(best, None, Entry { value: row.at(j), index: j });
+    }
+    best
+}
+
+impl<E: Element> RowMut<E> {
+    /// Number of elements.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.0.len
+    }
+
+    /// Whether the row has no element.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// Writes `f(j)` to every element `j`.
+    #[inline(always)]
+    pub fn set(&mut self, f: impl Fn(u32) -> E::Value + Sync) {
+        let row = self.0;
+        let mut j = row.lane;
+        while j < row.len {
+            // SAFETY: `j` is inside the row; no other lane or task writes this element.
+            unsafe { self.write(j, f(j)) };
+            j += row.lanes;
+        }
+    }
+
+    /// Writes one element, the same for all lanes; outside the row nothing.
+    #[inline(always)]
+    pub fn put(&mut self, j: u32, value: E::Value) {
+        if j < self.0.len && j % self.0.lanes == self.0.lane {
+            // SAFETY: `j` is inside the row; one lane writes.
+            unsafe { self.write(j, value) };
+        }
+    }
+
+    /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place; zero after an input's end.
+    #[inline(always)]
+    pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) {
+        let row = self.0;
+        each_block(&inputs, row, |j, blocks| {
+            self.made::<X>(j, blocks, &f);
+        });
+        for j in row.tail() {
+            self.put_own(j, f(inputs.value(j)));
+        }
+    }
+
+    /// Writes the whole block at `j`, and gives it.
+    #[inline(always)]
+    fn made<X: RowValues>(&self, j: u32, blocks: X::Blocks, f: &impl Fn(X::Values) -> E::Value) -> E::Eight {
+        let row = self.0;
+        let v = X::open(blocks);
+        let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
+        // SAFETY: (of both) inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
+        unsafe {
+            if row.wide {
+                E::put(row.base.wrapping_add(j as usize), made);
+            } else {
+                E::scatter::<false>(row.base.wrapping_add(j as usize * row.stride as usize), row.stride, 8, made);
+            }
+        }
+        made
+    }
+
+    /// [`RowMut::zip`], and what was written, as rounded, to be read again. It is `kept` in the place of a row that is not read any more, if that is in
+    /// shared memory.
+    #[inline(always)]
+    pub fn zip_kept<X: RowValues>(&mut self, kept: Row<E>, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) -> Row<E> {
+        let row = self.0;
+        let near = kept.near != 0 && row.wide && kept.len >= row.len;
+        each_block(&inputs, row, |j, blocks| {
+            let made = self.made::<X>(j, blocks, &f);
+            if near {
+                // SAFETY: inside the kept row, and this lane's, which alone has read the block.
+                unsafe { E::put_near(kept.near + j * E::BYTES, made) };
+            }
+        });
+        for j in row.tail() {
+            let value = f(inputs.value(j));
+            self.put_own(j, value);
+            if near {
+                // SAFETY: as above.
+                unsafe { kept.base.add(j as usize).write(E::element(value)) };
+            }
+        }
+        if !near {
+            return row;
+        }
+        // The stage's next bytes come through the other proxy.
+        fence::proxy_async_shared();
+        Row { len: row.len, ..kept }
+    }
+
+    /// Writes an element of this lane, which `tail` names.
+    #[inline(always)]
+    pub(crate) fn put_own(&mut self, j: u32, value: E::Value) {
+        // SAFETY: `tail` stays inside the row, and is each lane's own.
+        unsafe { self.write(j, value) };
+    }
+
+    /// # Safety
+    /// `j` is inside the row, and no other lane writes it.
+    #[inline(always)]
+    unsafe fn write(&mut self, j: u32, value: E::Value) {
+        // SAFETY: inside the row, which lies inside a live tensor of the plan; tiles of one grid do not overlap.
+        unsafe { self.0.base.add(j as usize * self.0.stride as usize).write(E::element(value)) };
+    }
+
+    /// The row as it is, for in-place updates.
+    #[inline(always)]
+    pub fn read(&self) -> Row<E> {
+        self.0
+    }
+}

@@ -1,0 +1,220 @@
+//! What a role sees of one task: its descriptor, tiles and scalars. How generated code is called does not belong here.
+
+use crate::abi::{
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, NO_MAP, OPERANDS, PARTS_SHIFT, RMSNORM_PROLOGUE, Slot, View,
+};
+use crate::data::element::Element;
+use crate::data::split_k::SplitK;
+use crate::data::tile::Tile;
+
+/// Words of a descriptor.
+const COORD: usize = core::mem::offset_of!(Descriptor, coord) / 4;
+const FLAGS: usize = core::mem::offset_of!(Descriptor, flags) / 4;
+/// In its upper half.
+const SPLIT: usize = core::mem::offset_of!(Descriptor, split) / 4;
+const _: () = assert!(core::mem::offset_of!(Descriptor, flags) % 4 == 0 && core::mem::offset_of!(Descriptor, split) % 4 == 2);
+const _: () = assert!(core::mem::offset_of!(Descriptor, op) == 0 && core::mem::offset_of!(Descriptor, scalar) == 2);
+
+/// A task in flight. Another thread writes the slot between tasks: nothing of it is behind a reference.
+#[derive(Clone, Copy)]
+pub struct Task {
+    place: Place,
+    launch: *const Launch,
+}
+
+/// A norm of rows: see [`crate::Cta::rmsnorm`].
+#[derive(Clone, Copy)]
+pub(crate) struct Norm<E> {
+    /// One for each column.
+    pub(crate) weights: Tile<E, 1, 0>,
+    /// Added to the mean square.
+    pub(crate) epsilon: f32,
+}
+
+/// Where a slot is: in shared memory on a GPU.
+#[cfg(not(target_arch = "nvptx64"))]
+pub type Place = *const Slot;
+/// Where a slot is: in shared memory on a GPU.
+#[cfg(target_arch = "nvptx64")]
+pub type Place = u32;
+
+impl Task {
+    /// Not what a task needs of the launch: few need anything, and a pointer to the launch costs no register.
+    ///
+    /// # Safety
+    /// The slot stays valid and unchanged, and the launch live, for as long as the value is used.
+    #[inline(always)]
+    pub unsafe fn new(place: Place, launch: *const Launch) -> Task {
+        Task { place, launch }
+    }
+
+    /// Word `at` of the slot.
+    #[inline(always)]
+    fn word(self, at: usize) -> u32 {
+        // SAFETY: `new` promises a valid slot, and callers stay inside it.
+        unsafe {
+            #[cfg(target_arch = "nvptx64")]
+            return crate::ptx::memory::read_shared(self.place + at as u32 * 4);
+            #[cfg(not(target_arch = "nvptx64"))]
+            self.place.cast::<u32>().add(at).read()
+        }
+    }
+
+    /// Its index in the plan.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        self.word(core::mem::offset_of!(Descriptor, task) / 4)
+    }
+
+    /// Whether what it reads comes through the ring, wherever it can.
+    #[inline(always)]
+    pub(crate) fn streams(self) -> bool {
+        self.word(FLAGS) & BULK_ROWS as u32 != 0
+    }
+
+    /// Tile coordinate along one grid axis.
+    #[inline(always)]
+    pub fn coord(self, axis: usize) -> i32 {
+        // A literal below 3 in generated code.
+        self.word(COORD + if axis < 3 { axis } else { 0 }) as i32
+    }
+
+    /// Its part of its tile's sum.
+    #[inline(always)]
+    pub(crate) fn split_k(self) -> SplitK {
+        // How long others that began at the same time may take to end.
+        const LOOKS: u32 = 16;
+        let split = self.word(SPLIT) >> 16;
+        let parts = split >> PARTS_SHIFT;
+        SplitK {
+            part: split & ((1 << PARTS_SHIFT) - 1),
+            parts: if parts == 0 { 1 } else { parts },
+            first: self.word(COORD + 2),
+            looks: if self.word(FLAGS) & CONCURRENT_PARTS as u32 != 0 { LOOKS } else { 0 },
+            launch: self.launch,
+        }
+    }
+
+    /// The tile of operand `operand` whose origin is element (`plane`, `row`, `col`).
+    #[inline(always)]
+    pub fn tile<E: Element, const R: usize, const C: usize>(self, operand: usize, plane: i32, row: i32, col: i32) -> Tile<E, R, C> {
+        let operand = if operand < OPERANDS { operand } else { 0 };
+        // SAFETY: `new` promises a valid slot.
+        #[cfg(not(target_arch = "nvptx64"))]
+        let view = unsafe { (&raw const (*self.place).views).cast::<View>().add(operand).read() };
+        #[cfg(target_arch = "nvptx64")]
+        let view = {
+            let at = self.place + (core::mem::offset_of!(Slot, views) + operand * size_of::<View>()) as u32;
+            // SAFETY: as above; views lie at 32-byte boundaries.
+            let ([low, high, rows, cols], [row_stride, col_stride, plane_stride, map]) =
+                unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
+            View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
+        };
+        Tile::new(view, plane, row, col)
+    }
+
+    /// The launch's table of tensor maps.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub(crate) fn tensor_maps(self) -> u64 {
+        // SAFETY: `new` promises a live launch.
+        unsafe { (*self.launch).maps }
+    }
+
+    /// The norm that the task makes of its factor, if it does.
+    #[inline(always)]
+    pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
+        if self.word(FLAGS) & RMSNORM_PROLOGUE as u32 == 0 {
+            return None;
+        }
+        let weights: Tile<E, 1, 0> = self.tile(OPERANDS - 1, 0, 0, 0);
+        Some(Norm { weights, epsilon: f32::from_bits(weights.view.map) })
+    }
+
+    /// The number of what the task makes of its factor: not 0, and that of no norm by other weights or another epsilon, nor of another map; 0 if it
+    /// makes nothing.
+    #[inline(always)]
+    pub(crate) fn prologue(self) -> u32 {
+        if self.word(FLAGS) & (RMSNORM_PROLOGUE | ELEMENTWISE_PROLOGUE) as u32 == 0 {
+            return 0;
+        }
+        self.word((core::mem::offset_of!(Slot, views) + (OPERANDS - 1) * size_of::<View>() + core::mem::offset_of!(View, plane_stride)) / 4)
+    }
+
+    /// What is mapped before the task, which is [`ELEMENTWISE_PROLOGUE`], multiplies it; by which instance; and how the slot of that begins.
+    #[inline(always)]
+    pub(crate) fn elementwise_prologue<E: Element>(self) -> (Tile<E, 0, 0>, u32, u32) {
+        let Tile { view, .. } = self.tile::<E, 0, 0>(OPERANDS - 1, 0, 0, 0);
+        // See `abi::elementwise_prologue`.
+        let (axis, most) = (view.col_stride >> 8 & 0xff, view.col_stride & 0xff);
+        let first = self.coord(axis as usize) as u32 * most;
+        let rows = if view.rows - first < most { view.rows - first } else { most };
+        let base = view.base + first as u64 * view.row_stride as u64 * E::BYTES as u64;
+        let x = View { base, rows, col_stride: 1, plane_stride: 0, map: NO_MAP, ..view };
+        (Tile::new(x, 0, 0, 0), view.map, view.col_stride & 0xffff_0000)
+    }
+
+    /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
+    /// there are is where the view of a tensor of three axes has its [`View::plane_stride`].
+    #[inline(always)]
+    pub fn plane(self, by: usize, at: i32) -> i32 {
+        let by: Tile<u32, 1, 1> = self.tile(by, 0, 0, at);
+        if by.cols() == 0 {
+            return -1;
+        }
+        // SAFETY: the position is inside a live tensor, which nobody writes while a task reads it.
+        let name = unsafe { by.pointer(0, 0).read() };
+        if name < by.view.plane_stride { name as i32 } else { -1 }
+    }
+
+    /// Scalar argument `n`.
+    #[inline(always)]
+    pub fn scalar<S: Scalar>(self, n: usize) -> S {
+        let first = self.word(0) >> 16;
+        // SAFETY: `new` promises a live launch; the plan gave this call as many scalars as its task has.
+        let bits = unsafe { ((*self.launch).scalars as *const u32).add(first as usize + n).read() };
+        S::from_bits(bits)
+    }
+}
+
+/// A type of scalar argument.
+pub trait Scalar: Copy {
+    /// From the bits in the table.
+    fn from_bits(bits: u32) -> Self;
+    /// The bits for the table.
+    fn to_bits(self) -> u32;
+}
+
+impl Scalar for f32 {
+    #[inline(always)]
+    fn from_bits(bits: u32) -> f32 {
+        f32::from_bits(bits)
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        f32::to_bits(self)
+    }
+}
+
+impl Scalar for u32 {
+    #[inline(always)]
+    fn from_bits(bits: u32) -> u32 {
+        bits
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        self
+    }
+}
+
+impl Scalar for i32 {
+    #[inline(always)]
+    fn from_bits(bits: u32) -> i32 {
+        bits as i32
+    }
+    #[inline(always)]
+    fn to_bits(self) -> u32 {
+        self as u32
+    }
+}

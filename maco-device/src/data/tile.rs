@@ -1,0 +1,620 @@
+//! Tiles: raw-pointer views of a region of a tensor. Never references: other CTAs write the memory behind them.
+
+use core::marker::PhantomData;
+
+use crate::abi::View;
+use crate::data::element::Element;
+use crate::hardware::special;
+use crate::sync::ring::Ring;
+
+/// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
+///
+/// A tile only names memory. Elements are seen inside closures given to [`crate::Cta`].
+pub struct Tile<E, const R: usize, const C: usize> {
+    pub(crate) view: View,
+    pub(crate) plane: i32,
+    pub(crate) row: i32,
+    pub(crate) col: i32,
+    /// Where in shared memory the tile is; 0: it is not, [`BY_ELEMENT`]: nor will it be.
+    pub(crate) near: u32,
+    element: PhantomData<*mut E>,
+}
+
+/// [`Tile::near`] of what is read by the element.
+pub(crate) const BY_ELEMENT: u32 = 1;
+
+impl<E, const R: usize, const C: usize> Clone for Tile<E, R, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E, const R: usize, const C: usize> Copy for Tile<E, R, C> {}
+
+impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
+    #[inline(always)]
+    pub(crate) fn new(view: View, plane: i32, row: i32, col: i32) -> Self {
+        Tile { view, plane, row, col, near: 0, element: PhantomData }
+    }
+
+    /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
+    #[inline(always)]
+    pub fn rows(self) -> u32 {
+        if self.plane < 0 { 0 } else { clip(self.view.rows, self.row, R) }
+    }
+
+    /// Columns inside the tensor, counted from the tile's origin.
+    #[inline(always)]
+    pub fn cols(self) -> u32 {
+        clip(self.view.cols, self.col, C)
+    }
+
+    /// Elements from one row to the next.
+    #[inline(always)]
+    pub fn row_stride(self) -> u32 {
+        self.view.row_stride
+    }
+
+    /// Address of an element relative to the tile's origin. Dereferencing it is for `unsafe` SIMT tasks.
+    #[inline(always)]
+    pub fn pointer(self, row: i32, col: i32) -> *mut E {
+        let v = &self.view;
+        let offset = self.plane as i64 * v.plane_stride as i64
+            + (self.row + row) as i64 * v.row_stride as i64
+            + (self.col + col) as i64 * v.col_stride as i64;
+        (v.base as *mut E).wrapping_offset(offset as isize)
+    }
+
+    /// The same tile, of which closures read, if `condition` holds, elements here and there by [`Reader::at`] or [`crate::Row::at`]: indices, weights,
+    /// few elements of long rows. [`crate::Cta::rows`] then leaves it where it lies, and [`crate::Cta::blocks`] does not mind that its
+    /// rows are not made of aligned blocks. What is read is the same.
+    #[inline(always)]
+    pub fn by_element(self, condition: bool) -> Self {
+        Tile { near: if condition { BY_ELEMENT } else { self.near }, ..self }
+    }
+
+    /// The same tile of a tensor that holds `F`, whatever the signature says.
+    #[inline(always)]
+    pub(crate) fn of<F: Element>(self) -> Tile<F, R, C> {
+        Tile { view: self.view, plane: self.plane, row: self.row, col: self.col, near: self.near, element: PhantomData }
+    }
+
+    /// The rows of the tile from row `first` on.
+    #[inline(always)]
+    pub(crate) fn below(self, first: u32) -> Self {
+        Tile { row: self.row + first as i32, ..self }
+    }
+
+    /// A copy of the tile at shared address `near`, rows `pitch` elements apart.
+    #[inline(always)]
+    pub(crate) fn nearby(self, near: u32, pitch: u32) -> Self {
+        let base = special::generic(near);
+        let view = View { base, rows: self.rows(), cols: self.cols(), row_stride: pitch, col_stride: 1, plane_stride: 0, map: 0 };
+        Tile { near, ..Self::new(view, 0, 0, 0) }
+    }
+
+    /// Where a thread's blocks of eight lie: the first at (`row`, `col`), each further one so many rows below and columns beside the one before. `NEAR`: in
+    /// shared memory. Of a tile whose blocks are [`wide`](Tile::wide).
+    #[inline(always)]
+    pub(crate) fn place<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+        let stride = self.view.row_stride;
+        let step = (below as u64 * stride as u64 + beside as u64) * E::BYTES as u64;
+        let first = if NEAR { (self.near + (row * stride + col) * E::BYTES) as u64 } else { self.pointer(row as i32, col as i32) as u64 };
+        Place { first, step, element: PhantomData }
+    }
+
+    /// The eight elements from (`row`, `col`) on; zero where they lie outside the tile. `wide` is what [`Tile::wide`] says.
+    #[inline(always)]
+    pub(crate) fn block(self, wide: bool, row: u32, col: u32) -> E::Eight {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && row < self.rows() && col + 8 <= self.cols() {
+            // SAFETY: eight columns inside the tile, which lies inside a live tensor; `wide` and a multiple of eight promise the alignment.
+            unsafe { E::eight(at) }
+        } else {
+            let left = if row < self.rows() { self.cols().saturating_sub(col) } else { 0 };
+            // SAFETY: the positions are inside the tile.
+            unsafe { E::gather::<false>(at, self.view.col_stride, 0, left) }
+        }
+    }
+
+    /// Writes the eight values that belong to (`row`, `col`) on; those outside the tile are dropped.
+    ///
+    /// # Safety
+    /// Nobody else writes these elements. `wide` is what [`Tile::wide`] says, `row` is inside the tile, `col` a multiple of eight.
+    #[inline(always)]
+    pub(crate) unsafe fn put_block(self, wide: bool, row: u32, col: u32, values: [E::Value; 8]) {
+        let at = self.pointer(row as i32, col as i32);
+        if wide && col + 8 <= self.cols() {
+            // SAFETY: as in `block`.
+            unsafe { E::store8(at, values) };
+        } else {
+            // SAFETY: the positions are inside the tile; passed on from the caller.
+            unsafe { E::scatter::<false>(at, self.view.col_stride, self.cols().saturating_sub(col), E::close(values)) };
+        }
+    }
+
+    /// Names step `k` of the contraction: 64 columns, 32 of `f32`, or as many rows when the columns are the tile (see [`crate::Cta::mma`]).
+    #[inline(always)]
+    pub fn tile(self, k: u32) -> Operand<E, R, C> {
+        Operand { tile: self, k }
+    }
+
+    /// Length of the contracted axis: the one that is not tiled.
+    #[inline(always)]
+    pub(crate) fn contraction(self) -> u32 {
+        if C == 0 { self.view.cols } else { self.view.rows }
+    }
+
+    /// Whether eight elements from any multiple of eight columns are one aligned 16- or 32-byte access.
+    #[inline(always)]
+    pub(crate) fn wide(self) -> bool {
+        let v = &self.view;
+        let bytes = E::BYTES;
+        let misaligned =
+            (v.base as u32 | v.row_stride.wrapping_mul(bytes) | v.plane_stride.wrapping_mul(bytes) | (self.col as u32).wrapping_mul(bytes))
+                & 15;
+        (v.col_stride == 1) & (misaligned == 0)
+    }
+}
+
+/// Blocks of eight elements at equal distances: addresses in bytes, of shared memory or of any.
+pub struct Place<E> {
+    first: u64,
+    step: u64,
+    element: PhantomData<E>,
+}
+
+impl<E> Clone for Place<E> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for Place<E> {}
+
+impl<E: Element> Place<E> {
+    /// Where block `n` is.
+    #[inline(always)]
+    pub(crate) fn nth(self, n: u32) -> *mut E {
+        self.first.wrapping_add(n as u64 * self.step) as *mut E
+    }
+
+    /// Blocks from block `n` on.
+    #[inline(always)]
+    pub(crate) fn from(self, n: u32) -> Self {
+        Place { first: self.nth(n) as u64, ..self }
+    }
+
+    /// Block `n`; `NEAR`: of shared memory.
+    ///
+    /// # Safety
+    /// It is inside a tile of aligned rows, which is `NEAR` if it says so.
+    #[inline(always)]
+    unsafe fn block<const NEAR: bool>(self, n: u32) -> E::Eight {
+        if NEAR {
+            // SAFETY: passed on from the caller.
+            unsafe { E::eight_near((self.first as u32).wrapping_add(n * self.step as u32)) }
+        } else {
+            // SAFETY: as above.
+            unsafe { E::eight(self.nth(n)) }
+        }
+    }
+}
+
+/// Extent left from `origin`, at most `size` (0: no limit).
+#[inline(always)]
+fn clip(extent: u32, origin: i32, size: usize) -> u32 {
+    let left = (extent as i32 - origin).max(0) as u32;
+    if size == 0 || left < size as u32 { left } else { size as u32 }
+}
+
+/// One step of a contraction, named by [`Tile::tile`].
+pub struct Operand<E, const R: usize, const C: usize> {
+    pub(crate) tile: Tile<E, R, C>,
+    pub(crate) k: u32,
+}
+
+impl<E, const R: usize, const C: usize> Clone for Operand<E, R, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E, const R: usize, const C: usize> Copy for Operand<E, R, C> {}
+
+/// Marker: the contraction runs along the columns (row-major `[rows, K]`).
+pub enum AlongColumns {}
+/// Marker: the contraction runs along the rows (row-major `[K, columns]`).
+pub enum AlongRows {}
+
+/// A step of a contraction with `N` kept rows or columns.
+#[diagnostic::on_unimplemented(
+    message = "MACO0017: this tile does not have the {N} rows or columns the accumulator needs",
+    note = "an operand of `mma` is tiled along one axis and whole (`..`) along the other: `#[read(i, ..)]` or `#[read(.., j)]`"
+)]
+pub trait MmaOperand<const N: usize, Major> {
+    /// Element type.
+    type Element: Element;
+    #[doc(hidden)]
+    fn parts(self) -> Parts;
+}
+
+/// An operand without its shape: what the roles work with.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct Parts {
+    pub view: View,
+    pub plane: i32,
+    /// Row of the first box.
+    pub row: i32,
+    /// Column of the first box.
+    pub col: i32,
+    /// Whether the contraction runs along the rows.
+    pub along_rows: bool,
+}
+
+impl Parts {
+    /// How far the contraction goes on from the first box; no further in a plane that is not there, which is zeros.
+    #[inline(always)]
+    pub fn left(&self) -> i32 {
+        let v = &self.view;
+        match (self.plane < 0, self.along_rows) {
+            (true, _) => 0,
+            (_, true) => v.rows as i32 - self.row,
+            (_, false) => v.cols as i32 - self.col,
+        }
+    }
+}
+
+impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0> {
+    type Element = E;
+    #[inline(always)]
+    fn parts(self) -> Parts {
+        let t = self.tile;
+        Parts { view: t.view, plane: t.plane, row: t.row, col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32, along_rows: false }
+    }
+}
+
+impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
+    type Element = E;
+    #[inline(always)]
+    fn parts(self) -> Parts {
+        let t = self.tile;
+        Parts { view: t.view, plane: t.plane, row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32, col: t.col, along_rows: true }
+    }
+}
+
+/// Reads elements of a tile by position, inside closures only. Positions outside the tensor read as zero.
+pub struct Reader<E, const R: usize, const C: usize> {
+    tile: Tile<E, R, C>,
+    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor.
+    whole: bool,
+}
+
+impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
+    /// The element at (`row`, `col`) from the tile's origin; zero outside the tensor.
+    #[inline(always)]
+    pub fn at(&self, row: i32, col: i32) -> E::Value {
+        let v = &self.tile.view;
+        let (r, c) = (self.tile.row + row, self.tile.col + col);
+        let inside = self.tile.plane >= 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && (c as u32) < v.cols;
+        // SAFETY: if so, the position is inside the view, which the plan made from a live tensor.
+        unsafe { E::read_if(inside, self.tile.pointer(row, col)) }.value()
+    }
+
+    /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
+    /// side by side and rows begin at multiples of 16 bytes.
+    #[inline(always)]
+    pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
+        let v = &self.tile.view;
+        let (r, c, at) = (self.tile.row + row, self.tile.col + col, self.tile.pointer(row, col));
+        // Also whether they are not negative.
+        let inside = self.tile.plane >= 0 && (r as u32) < v.rows;
+        if self.whole && col & 7 == 0 {
+            // No branch: the use of what it loads would wait in it, before the next load.
+            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `whole` promises the alignment.
+            return E::open(unsafe { E::eight_if(inside && (c as u32) < v.cols, at) });
+        }
+        let eight = if col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.tile.wide() {
+            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `wide` promises the alignment.
+            unsafe { E::eight_if(inside, at) }
+        } else {
+            self.ragged8(inside, (row, col))
+        };
+        E::open(eight)
+    }
+
+    #[inline(always)]
+    fn ragged8(&self, inside: bool, (row, col): (i32, i32)) -> E::Eight {
+        let (v, c, at) = (&self.tile.view, self.tile.col + col, self.tile.pointer(row, col));
+        let from = if c < 0 { c.unsigned_abs() } else { 0 };
+        let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
+        // SAFETY: the positions are inside the view.
+        unsafe { E::gather::<false>(at, v.col_stride, from, to) }
+    }
+
+    /// Rows of the tile inside the tensor.
+    #[inline(always)]
+    pub fn rows(&self) -> u32 {
+        self.tile.rows()
+    }
+
+    /// Columns of the tile inside the tensor.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.tile.cols()
+    }
+}
+
+/// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
+pub trait Inputs: Copy {
+    /// What the closure gets: a value, or a tuple of values.
+    type Values: Copy;
+    /// What a positional closure gets: a [`Reader`], or a tuple of readers.
+    type Readers;
+    /// Eight of each, packed.
+    #[doc(hidden)]
+    type Blocks: Copy + Default;
+    /// Accesses of 16 bytes that bring them.
+    #[doc(hidden)]
+    const ACCESSES: u32;
+    /// `whole`: of tiles of which all is [`whole`](Inputs::whole).
+    #[doc(hidden)]
+    fn readers(self, whole: bool) -> Self::Readers;
+    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor; of tiles that are read
+    /// by the element it does not matter.
+    #[doc(hidden)]
+    fn whole(self) -> bool;
+    #[doc(hidden)]
+    fn wide(self) -> bool;
+    /// Values at a position; zero outside a tile.
+    #[doc(hidden)]
+    fn at(self, row: u32, col: u32) -> Self::Values;
+    /// Whether every tile has so many rows, or is broadcast over them, and so many columns.
+    #[doc(hidden)]
+    fn covers(self, rows: u32, cols: u32) -> bool;
+    /// Bytes of the largest element of tiles that are not broadcast.
+    #[doc(hidden)]
+    const BYTES: u32;
+    /// Whether so many rows and columns of all that are not broadcast can come through the ring.
+    #[doc(hidden)]
+    fn copies(self, rows: u32, cols: u32) -> bool;
+    /// See [`Tile::fetch`]: all that are not broadcast, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool;
+    /// See [`Tile::arrived`]: all that are not broadcast, one after the other.
+    ///
+    /// # Safety
+    /// As there.
+    #[doc(hidden)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self;
+    /// Where a thread's blocks lie in each of them.
+    #[doc(hidden)]
+    type Places: Copy;
+    /// See [`Tile::place`]; of tiles that are broadcast, always in their one row. `NEAR`: the others have [arrived](Inputs::arrived).
+    #[doc(hidden)]
+    fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places;
+    /// Block `n` of each.
+    ///
+    /// # Safety
+    /// Its row and eight columns are covered, from a multiple of eight on, and [`wide`](Inputs::wide); or they have arrived.
+    #[doc(hidden)]
+    unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks;
+    #[doc(hidden)]
+    fn open(blocks: Self::Blocks) -> [Self::Values; 8];
+}
+
+impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
+    type Values = E::Value;
+    type Readers = Reader<E, R, C>;
+    type Blocks = E::Eight;
+    const ACCESSES: u32 = E::BYTES.div_ceil(2);
+    #[inline(always)]
+    fn readers(self, whole: bool) -> Reader<E, R, C> {
+        Reader { tile: self, whole: whole && self.near != BY_ELEMENT }
+    }
+    #[inline(always)]
+    fn whole(self) -> bool {
+        let eights = self.view.cols.is_multiple_of(8) && (self.col as u32).is_multiple_of(8);
+        self.near == BY_ELEMENT || (eights && Tile::wide(self))
+    }
+    #[inline(always)]
+    fn wide(self) -> bool {
+        Tile::wide(self)
+    }
+    #[inline(always)]
+    fn at(self, row: u32, col: u32) -> E::Value {
+        let row = if R == 1 { 0 } else { row };
+        if row >= self.rows() || col >= self.cols() {
+            return E::Value::default();
+        }
+        // SAFETY: the position is inside the tile, which lies inside a live tensor of the plan.
+        unsafe { self.pointer(row as i32, col as i32).read() }.value()
+    }
+    #[inline(always)]
+    fn covers(self, rows: u32, cols: u32) -> bool {
+        (R == 1 || rows <= self.rows()) & (cols <= self.cols())
+    }
+    type Places = Place<E>;
+    #[inline(always)]
+    fn places<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
+        match (R == 1, NEAR) {
+            (true, _) => self.place::<false>((0, col), (0, beside)),
+            (false, true) => self.place::<true>((row, col), (below, beside)),
+            (false, false) => self.place::<false>((row, col), (below, beside)),
+        }
+    }
+    #[inline(always)]
+    unsafe fn block<const NEAR: bool>(place: Place<E>, n: u32) -> E::Eight {
+        // SAFETY: passed on from the caller.
+        unsafe { if NEAR && R != 1 { place.block::<true>(n) } else { place.block::<false>(n) } }
+    }
+    const BYTES: u32 = if R == 1 { 0 } else { E::BYTES };
+    #[inline(always)]
+    fn copies(self, rows: u32, cols: u32) -> bool {
+        R == 1 || Tile::copies(self, rows, cols)
+    }
+    #[inline(always)]
+    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
+        // SAFETY: passed on from the caller.
+        R == 1 || unsafe { Tile::fetch(self, ring, pages, rows, cols) }
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
+        // SAFETY: passed on from the caller.
+        if R == 1 { self } else { unsafe { Tile::arrived(self, ring, pages, cols, held) } }
+    }
+    #[inline(always)]
+    fn open(block: E::Eight) -> [E::Value; 8] {
+        E::open(block)
+    }
+}
+
+/// No tile.
+impl Inputs for () {
+    type Values = ();
+    type Readers = ();
+    type Blocks = ();
+    const ACCESSES: u32 = 0;
+    #[inline(always)]
+    fn readers(self, _: bool) {}
+    #[inline(always)]
+    fn whole(self) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn wide(self) -> bool {
+        true
+    }
+    #[inline(always)]
+    fn at(self, _: u32, _: u32) {}
+    #[inline(always)]
+    fn covers(self, _: u32, _: u32) -> bool {
+        true
+    }
+    type Places = ();
+    #[inline(always)]
+    fn places<const NEAR: bool>(self, _: (u32, u32), _: (u32, u32)) {}
+    #[inline(always)]
+    unsafe fn block<const NEAR: bool>((): (), _: u32) {}
+    const BYTES: u32 = 0;
+    #[inline(always)]
+    fn copies(self, _: u32, _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn fetch(self, _: &mut Ring, _: u32, _: (u32, u32), _: u32) -> bool {
+        true
+    }
+    #[inline(always)]
+    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
+    #[inline(always)]
+    fn open((): ()) -> [(); 8] {
+        [(); 8]
+    }
+}
+
+macro_rules! tuple_inputs {
+    ($($name:ident $n:tt),+) => {
+        impl<$($name: Inputs),+> Inputs for ($($name,)+) {
+            type Values = ($($name::Values,)+);
+            type Readers = ($($name::Readers,)+);
+            type Blocks = ($($name::Blocks,)+);
+            const ACCESSES: u32 = 0 $(+ $name::ACCESSES)+;
+            #[inline(always)]
+            fn readers(self, whole: bool) -> Self::Readers {
+                ($(self.$n.readers(whole),)+)
+            }
+            #[inline(always)]
+            fn whole(self) -> bool {
+                $(self.$n.whole())&&+
+            }
+            #[inline(always)]
+            fn wide(self) -> bool {
+                $(self.$n.wide())&&+
+            }
+            #[inline(always)]
+            fn at(self, row: u32, col: u32) -> Self::Values {
+                ($(self.$n.at(row, col),)+)
+            }
+            #[inline(always)]
+            fn covers(self, rows: u32, cols: u32) -> bool {
+                $(self.$n.covers(rows, cols))&&+
+            }
+            const BYTES: u32 = {
+                let mut most = 0;
+                $(if $name::BYTES > most {
+                    most = $name::BYTES;
+                })+
+                most
+            };
+            #[inline(always)]
+            fn copies(self, rows: u32, cols: u32) -> bool {
+                $(self.$n.copies(rows, cols))&&+
+            }
+            #[inline(always)]
+            unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
+                // SAFETY: passed on from the caller.
+                unsafe { $(self.$n.fetch(ring, pages, rows, cols))&&+ }
+            }
+            #[inline(always)]
+            unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
+                // SAFETY: passed on from the caller.
+                unsafe { ($(self.$n.arrived(ring, pages, cols, held),)+) }
+            }
+            type Places = ($($name::Places,)+);
+            #[inline(always)]
+            fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places {
+                ($(self.$n.places::<NEAR>(first, step),)+)
+            }
+            #[inline(always)]
+            unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks {
+                // SAFETY: passed on from the caller.
+                unsafe { ($($name::block::<NEAR>(places.$n, n),)+) }
+            }
+            #[inline(always)]
+            fn open(blocks: Self::Blocks) -> [Self::Values; 8] {
+                let v = ($($name::open(blocks.$n),)+);
+                [
+                    ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
+                    ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),
+                ]
+            }
+        }
+    };
+}
+tuple_inputs!(A 0);
+tuple_inputs!(A 0, B 1);
+tuple_inputs!(A 0, B 1, C 2);
+tuple_inputs!(A 0, B 1, C 2, D 3);
+
+#[cfg(all(test, not(target_arch = "nvptx64")))]
+mod tests {
+    use super::Tile;
+    use crate::abi::View;
+    use crate::data::element::{Element, bf16};
+
+    fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
+        Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64
+    }
+
+    /// Of tensors with more than 2³¹ elements, and 2³² bytes: offsets are 64 bits wide, whichever axis makes them large.
+    #[test]
+    fn offsets_of_large_tensors_do_not_wrap() {
+        let base = 1 << 40;
+        let flat = View { base, rows: 1 << 20, cols: 1 << 16, row_stride: 1 << 16, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(flat, 0, (1_000_000, 64), (7, 9)), base + 4 * (1_000_007 * 65_536 + 73));
+        assert_eq!(address::<bf16>(flat, 0, (0, 0), (1_048_575, 65_535)), base + 2 * ((1 << 36) - 1));
+        let turned = View { base, rows: 1 << 16, cols: 1 << 20, row_stride: 1, col_stride: 1 << 16, ..View::default() };
+        assert_eq!(address::<f32>(turned, 0, (5, 1_000_000), (0, 3)), base + 4 * (5 + 1_000_003 * 65_536));
+        let planes = View { base, rows: 3, cols: 5, row_stride: 5, col_stride: 1, plane_stride: u32::MAX, map: 0 };
+        assert_eq!(address::<f32>(planes, 100, (1, 2), (1, 2)), base + 4 * (100 * 4_294_967_295 + 14));
+        let long = View { base, rows: 2, cols: i32::MAX as u32, row_stride: i32::MAX as u32, col_stride: 1, ..View::default() };
+        assert_eq!(address::<f32>(long, 0, (1, 0), (0, i32::MAX - 1)), base + 4 * (2 * 2_147_483_647 - 1));
+        // Before the tile's origin, as a halo is.
+        assert_eq!(address::<f32>(flat, 0, (0, 0), (-1, -2)), base - 4 * 65_538);
+    }
+}

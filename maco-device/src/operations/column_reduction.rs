@@ -1,0 +1,408 @@
+//! Tiles that are read across their rows: reductions over columns, and transposes.
+//!
+//! They come through the ring in boxes of a tensor map, so that the rows of a tile, which are short and far apart, are one copy. A stage has so many rows of
+//! the whole tile, in panels of 128 bytes, swizzled. Tensors that have no such map, since TMA cannot copy them, are read by the consumers themselves, to
+//! the same bits.
+
+use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
+use crate::data::element::Element;
+use crate::data::task::Task;
+use crate::data::tile::Tile;
+use crate::hardware::special::CONSUMER_THREADS;
+use crate::hardware::{tma, warp};
+use crate::operations::grid_stride::GridStride;
+use crate::operations::simt_consumer::SimtConsumer;
+use crate::sync::ring::Ring;
+use crate::sync::tensor_map_cache::TensorMapCache;
+
+/// Lanes of a warp that stand side by side where columns are reduced, each with eight of them.
+const ACROSS: u32 = 2;
+
+const _: () = assert!(PANEL_ROWS * ROW_BYTES == PAGE_BYTES, "a panel is a page");
+
+/// Panels of a tile of `cols` columns; 0: it does not come.
+const fn panels<E: Element>(cols: usize) -> u32 {
+    let bytes = cols as u32 * E::BYTES;
+    if E::BYTES >= 2 && cols.is_multiple_of(64) && bytes <= 4 * ROW_BYTES { bytes / ROW_BYTES } else { 0 }
+}
+
+/// Whether the rows of `x` come through the ring.
+#[inline(always)]
+fn comes<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Task) -> bool {
+    let may = const { panels::<E>(C) > 0 };
+    may & task.streams() & (x.view.map != NO_MAP)
+}
+
+/// Loader: asks for all rows of `x`; returns early if the CTA no longer waits.
+///
+/// # Safety
+/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::boxed_columns`] or [`SimtConsumer::boxed_transpose`].
+#[inline(always)]
+pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut TensorMapCache, x: Tile<E, R, C>, task: Task) {
+    if !comes(x, task) {
+        return;
+    }
+    let (map, rows) = (maps.get::<0>(x.view.map), x.rows());
+    let mut row = 0;
+    while row < rows {
+        // SAFETY: the plan gave the operand a tensor map of boxes of one panel; the stage has space for all panels, and expects them, also what of them is
+        // outside.
+        let acquired = unsafe {
+            ring.acquire(panels::<E>(C), panels::<E>(C) * PAGE_BYTES, |room| {
+                let (mut panel, mut col) = (0, x.col);
+                while panel < panels::<E>(C) {
+                    tma::load(room.shared + panel * PAGE_BYTES, map, col, x.row + row as i32, x.plane, room.full);
+                    panel += 1;
+                    col += (ROW_BYTES / E::BYTES) as i32;
+                }
+            })
+        };
+        if !acquired {
+            return;
+        }
+        row += PANEL_ROWS;
+    }
+}
+
+/// The eight elements from column `col` on, a multiple of eight, of row `row` of the stage at shared address `stage`.
+///
+/// # Safety
+/// A stage of panels that has come, and a place inside it.
+#[inline(always)]
+unsafe fn eight<E: Element>(stage: u32, row: u32, col: u32) -> E::Eight {
+    let byte = col * E::BYTES;
+    let (line, chunk) = (stage + byte / ROW_BYTES * PAGE_BYTES + row * ROW_BYTES, byte % ROW_BYTES / 16);
+    // PTX ISA §5.5.7, swizzling modes: of 128 bytes, chunks of 16 are exchanged by the low three bits of the row.
+    let at = |chunk: u32| line + (chunk ^ (row % 8)) * 16;
+    // SAFETY: passed on from the caller; pages begin at multiples of the swizzle's eight rows.
+    unsafe { E::eight_of(at(chunk), at(chunk + 1)) }
+}
+
+impl SimtConsumer {
+    /// [`SimtConsumer::columns`] of what comes through the ring; false if it does not.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub fn boxed_columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) -> bool {
+        /// Of a thread: eights of columns, so that all threads have those of a tile together.
+        const EIGHTS: usize = if cfg!(target_arch = "nvptx64") { 1 } else { 32 };
+        let fits = const {
+            panels::<X>(C) > 0
+                && (cfg!(not(target_arch = "nvptx64")) || C / 8 == ACROSS as usize * CONSUMER_THREADS as usize / warp::LANES as usize)
+        };
+        if !(fits && self.ring.is_some() && comes(x, task)) {
+            return false;
+        }
+        // Lanes stand in lines, of which each has its own eight columns, one below the other.
+        let across = if self.lanes == 1 { 1 } else { ACROSS };
+        let below = self.lanes / across;
+        let (side, down) = (self.lane() / below, self.lane() % below);
+        let own = self.thread / self.lanes * across + side;
+        let step = self.threads / self.lanes * across;
+        let (rows, cols) = (x.rows(), y.cols());
+        let mut totals = [[start; 8]; EIGHTS];
+        let mut first = 0;
+        while first < rows {
+            let count = if rows - first < PANEL_ROWS { rows - first } else { PANEL_ROWS };
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            let (stage, shared) = unsafe { self.ring.wait_full(panels::<X>(C)) };
+            macro_rules! each_eight {
+                ($totals:expr, $col:expr) => {
+                    let (totals, col): (&mut [f32; 8], u32) = ($totals, $col);
+                    let load = |row: u32| {
+                        // SAFETY: a place inside the stage.
+                        unsafe { eight::<X>(shared, row, col) }
+                    };
+                    let mut add = |block: X::Eight| {
+                        let v = X::open(block);
+                        *totals = [
+                            combine(totals[0], f(v[0])),
+                            combine(totals[1], f(v[1])),
+                            combine(totals[2], f(v[2])),
+                            combine(totals[3], f(v[3])),
+                            combine(totals[4], f(v[4])),
+                            combine(totals[5], f(v[5])),
+                            combine(totals[6], f(v[6])),
+                            combine(totals[7], f(v[7])),
+                        ];
+                    };
+                    let mut row = down;
+                    while row + 3 * below < count {
+                        let blocks = [load(row), load(row + below), load(row + 2 * below), load(row + 3 * below)];
+                        add(blocks[0]);
+                        add(blocks[1]);
+                        add(blocks[2]);
+                        add(blocks[3]);
+                        row += 4 * below;
+                    }
+                    while row < count {
+                        add(load(row));
+                        row += below;
+                    }
+                };
+            }
+            if const { EIGHTS == 1 } {
+                each_eight!(&mut totals[0], own * 8);
+            } else {
+                let mut n = 0;
+                while own + n * step < C as u32 / 8 {
+                    each_eight!(&mut totals[n as usize % EIGHTS], (own + n * step) * 8);
+                    n += 1;
+                }
+            }
+            self.release(stage.bit());
+            first += count;
+        }
+        let wide = y.wide();
+        let finish_eight = |t: [f32; 8], col: u32| {
+            let whole = |total: f32| finish(lines_below(total, &combine));
+            let values = [whole(t[0]), whole(t[1]), whole(t[2]), whole(t[3]), whole(t[4]), whole(t[5]), whole(t[6]), whole(t[7])];
+            if down == 0 && col < cols {
+                // SAFETY: one lane has these columns, and tiles of one grid do not overlap; the result is one row.
+                unsafe { y.put_block(wide, 0, col, values) };
+            }
+        };
+        if const { EIGHTS == 1 } {
+            finish_eight(totals[0], own * 8);
+        } else {
+            let mut n = 0;
+            while own + n * step < C as u32 / 8 {
+                finish_eight(totals[n as usize % EIGHTS], (own + n * step) * 8);
+                n += 1;
+            }
+        }
+        true
+    }
+
+    /// [`SimtConsumer::transpose`] of what comes through the ring; false if it does not.
+    #[inline(always)]
+    pub fn boxed_transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        &mut self,
+        x: Tile<E, R, C>,
+        y: Tile<E, I, J>,
+        task: Task,
+    ) -> bool {
+        if !(self.ring.is_some() && comes(x, task)) {
+            return false;
+        }
+        let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());
+        let all = (rows == I as u32) & (cols == J as u32) & wide;
+        let mut first = 0;
+        while first < x.rows() {
+            // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
+            let (stage, shared) = unsafe { self.ring.wait_full(panels::<E>(C)) };
+            // Squares of eight by eight: a warp reads eight side by side, of one line of each all banks, and writes four, whole sectors.
+            let mut at = self.thread;
+            while at < const { C as u32 / 8 * (PANEL_ROWS / 8) } {
+                let (group, square) = (at / 32, at % 32);
+                let across = const { if C / 64 > 0 { C as u32 / 64 } else { 1 } };
+                let (row, col) = (group % across * 64 + square % 8 * 8, group / across * 32 + square / 8 * 8);
+                // SAFETY: places inside the stage.
+                let line = |n: u32| unsafe { eight::<E>(shared, col + n, row) };
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
+                let col = first + col;
+                if all {
+                    let to = y.place::<false>((row, col), (1, 0));
+                    // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one grid do
+                    // not overlap.
+                    let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
+                    let [a, b, c, d, e, f, g, h] = turned;
+                    put(0, a);
+                    put(1, b);
+                    put(2, c);
+                    put(3, d);
+                    put(4, e);
+                    put(5, f);
+                    put(6, g);
+                    put(7, h);
+                } else if row < rows && col < cols {
+                    macro_rules! put {
+                        ($($n:literal)*) => {$(
+                            if row + $n < rows {
+                                // SAFETY: the row is inside the tile; each square is one thread's, and tiles of one grid do not overlap.
+                                unsafe { y.put_block(wide, row + $n, col, E::open(turned[$n])) };
+                            }
+                        )*};
+                    }
+                    put!(0 1 2 3 4 5 6 7);
+                }
+                at += self.threads;
+            }
+            self.release(stage.bit());
+            first += PANEL_ROWS;
+        }
+        true
+    }
+
+    /// Columns: lanes of a warp stand in two lines side by side, each with eight columns; a warp has sixteen.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)]
+    pub fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+        self,
+        x: Tile<X, R, C>,
+        y: Tile<E, I, J>,
+        start: f32,
+        f: impl Fn(X::Value) -> f32,
+        combine: impl Fn(f32, f32) -> f32,
+        finish: impl Fn(f32) -> E::Value,
+    ) {
+        let across = if self.lanes == 1 { 1 } else { ACROSS };
+        let below = self.lanes / across;
+        // In lines, as what comes through the ring.
+        let (side, down) = (self.lane() / below, self.lane() % below);
+        let (rows, cols) = (x.rows(), y.cols());
+        let wide = (x.wide(), y.wide());
+        let mut base = self.thread / self.lanes * across * 8;
+        // The same for all lanes of a warp: they exchange their totals.
+        while base < cols {
+            let col = base + side * 8;
+            let mut totals = [start; 8];
+            let mut add = |block: X::Eight| {
+                let v = X::open(block);
+                totals = [
+                    combine(totals[0], f(v[0])),
+                    combine(totals[1], f(v[1])),
+                    combine(totals[2], f(v[2])),
+                    combine(totals[3], f(v[3])),
+                    combine(totals[4], f(v[4])),
+                    combine(totals[5], f(v[5])),
+                    combine(totals[6], f(v[6])),
+                    combine(totals[7], f(v[7])),
+                ];
+            };
+            let mut row = down;
+            let blocks = wide.0 && col + 8 <= x.cols();
+            let are_there = |row: u32| blocks && row + 7 * below < rows;
+            let load = |row: u32| {
+                // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows.
+                let line = |n: u32| unsafe { X::eight(x.pointer((row + n * below) as i32, col as i32)) };
+                [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]
+            };
+            let mut add_all = |[a, b, c, d, e, f, g, h]: [X::Eight; 8]| {
+                add(a);
+                add(b);
+                add(c);
+                add(d);
+                add(e);
+                add(f);
+                add(g);
+                add(h);
+            };
+            if are_there(row) {
+                // Two sets of registers take turns, without moves. ptxas gives all loads of a loop one scoreboard, so the next eight rows are waited for with
+                // these, not behind them; sixteen at once are slower all the same (docs/internals/memory.md).
+                let mut now = load(row);
+                loop {
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(now);
+                        break;
+                    }
+                    let then = load(row);
+                    add_all(now);
+                    row += 8 * below;
+                    if !are_there(row) {
+                        add_all(then);
+                        break;
+                    }
+                    now = load(row);
+                    add_all(then);
+                }
+            }
+            while row < rows {
+                add(x.block(wide.0, row, col));
+                row += below;
+            }
+            let t = totals;
+            let whole = |total: f32| finish(lines_below(total, &combine));
+            let values = [whole(t[0]), whole(t[1]), whole(t[2]), whole(t[3]), whole(t[4]), whole(t[5]), whole(t[6]), whole(t[7])];
+            if down == 0 && col < cols {
+                // SAFETY: one lane has these columns, and tiles of one grid do not overlap; the result is one row.
+                unsafe { y.put_block(wide.1, 0, col, values) };
+            }
+            base += self.threads / self.lanes * across * 8;
+        }
+    }
+
+    /// Squares of eight by eight: a warp reads four side by side and writes eight, so that both are whole sectors.
+    #[inline(always)]
+    pub fn transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(self, x: Tile<E, R, C>, y: Tile<E, I, J>) {
+        let (rows, cols) = (y.rows(), y.cols());
+        let wide = (x.wide(), y.wide());
+        // A group is 32 squares, a place for each lane: four of them along the rows of y, and eight along its columns.
+        let square = |(across, at): (u32, u32)| (at / 32 * 32 + at % 4 * 8, across * 64 + at / 4 % 8 * 8);
+        let all = (rows == I as u32) & (cols == J as u32) & (x.cols() >= I as u32) & (x.rows() >= J as u32);
+        if const { I > 0 && I.is_multiple_of(32) && J.is_multiple_of(64) } && all & wide.0 & wide.1 {
+            let mut at = self.thread;
+            while at < const { (I * J / 64) as u32 } {
+                let (row, col) = square((at / I as u32, at % I as u32));
+                let (from, to) = (x.place::<false>((col, row), (1, 0)), y.place::<false>((row, col), (1, 0)));
+                // SAFETY: a square inside the tile, at multiples of eight rows and columns of aligned rows; it is one thread's, and tiles of one
+                // grid do not overlap.
+                let line = |n: u32| unsafe { E::eight(from.nth(n)) };
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
+                // SAFETY: as above.
+                let put = |n: u32, line: E::Eight| unsafe { E::put(to.nth(n), line) };
+                let [a, b, c, d, e, f, g, h] = turned;
+                put(0, a);
+                put(1, b);
+                put(2, c);
+                put(3, d);
+                put(4, e);
+                put(5, f);
+                put(6, g);
+                put(7, h);
+                at += self.threads;
+            }
+            return;
+        }
+        let (high, broad) = (rows.div_ceil(32), cols.div_ceil(64));
+        let walk = GridStride::new(self.threads, (high * 32).max(1));
+        let mut at = walk.start(self.thread);
+        while high > 0 && at.0 < broad {
+            let (row, col) = square(at);
+            if row < rows && col < cols {
+                let line = |n: u32| x.block(wide.0, col + n, row);
+                let turned = E::turn([line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]);
+                macro_rules! put {
+                    ($($n:literal)*) => {$(
+                        if row + $n < rows {
+                            // SAFETY: the row is inside the tile; each square is one thread's, and tiles of one grid do not overlap.
+                            unsafe { y.put_block(wide.1, row + $n, col, E::open(turned[$n])) };
+                        }
+                    )*};
+                }
+                put!(0 1 2 3 4 5 6 7);
+            }
+            at = walk.next(at);
+        }
+    }
+}
+
+/// The totals of the lanes of one line, combined; each gets the result. In the order in which [`SimtConsumer::columns`] does it.
+#[inline(always)]
+fn lines_below(total: f32, combine: &impl Fn(f32, f32) -> f32) -> f32 {
+    #[cfg(target_arch = "nvptx64")]
+    {
+        let mut total = total;
+        let mut distance = warp::LANES / ACROSS / 2;
+        while distance > 0 {
+            total = combine(total, crate::ptx::warp::shuffle_xor(total, distance));
+            distance /= 2;
+        }
+        total
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    {
+        let _ = combine;
+        total
+    }
+}

@@ -1,0 +1,25 @@
+//! What consumers do with tiles: matrix products and work on rows, elements and indices.
+//!
+//! Which of it a task does, and who else has a part in that, does not belong here: see [`crate::role`].
+
+pub mod column_reduction;
+pub mod gather_rows;
+pub mod gemv;
+pub mod generic_loads;
+mod grid_stride;
+pub mod in_band_flags;
+#[cfg(target_arch = "nvptx64")]
+pub mod mma_sync;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_mma_sync.rs"]
+pub mod mma_sync;
+mod rmsnorm_prologue;
+pub mod row_stages;
+pub mod scatter;
+pub mod simt_consumer;
+pub mod staging;
+#[cfg(target_arch = "nvptx64")]
+pub mod wgmma_accumulator;
+#[cfg(not(target_arch = "nvptx64"))]
+#[path = "modelled_wgmma_accumulator.rs"]
+pub mod wgmma_accumulator;

@@ -1,0 +1,105 @@
+//! The map of a factor that all consumers have received: made in the staging memory, where they keep it, by the body of the task that would
+//! otherwise make it.
+//!
+//! What the map is does not belong here: this is the role as which consumers run that body. Its tiles name nothing, and what it reads and writes is the
+//! copy, block by block, with the same conversions as anywhere.
+
+use crate::abi::Slot;
+use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
+use crate::data::element::{Element, f16};
+use crate::data::task::Task;
+use crate::data::tile::{Inputs, Tile};
+#[cfg(not(target_arch = "nvptx64"))]
+use crate::hardware::special;
+use crate::hardware::special::CONSUMER_THREADS;
+use crate::hardware::{barrier, memory, warp};
+use crate::operations::in_band_flags;
+use crate::role::Role;
+use crate::shared_memory::SharedMemory;
+
+const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
+
+/// A consumer that maps its share of rows, which lie at `at`, `in_band_stride` elements apart.
+pub struct ElementwisePrologue {
+    at: u32,
+    rows: u32,
+    cols: u32,
+    /// Among those that share.
+    thread: u32,
+}
+
+/// Waits until all of the factor of `task` has come and, unless its map lies there already, gives who makes that, of which task, and by which
+/// instance. Behind that, consumers meet.
+///
+/// # Safety
+/// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
+#[inline(always)]
+pub unsafe fn receive(
+    smem: SharedMemory,
+    launch: *const Launch,
+    task: Task,
+    staged: u32,
+    thread: u32,
+) -> Option<(ElementwisePrologue, Task, u32)> {
+    // Two bytes, whatever they are.
+    let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
+    let (rows, cols, at) = (x.rows(), x.cols(), smem.chunk(0));
+    if warp::all(smem.is_copied(in_band_flags::factor(x, task, staged))) {
+        return None;
+    }
+    // The map's own slot, behind the rows: scalars, and coordinates that are all 0.
+    let slot = at + rows * in_band_stride(rows, cols) * 2;
+    let first = thread / (CONSUMERS / CONSUMER_THREADS);
+    let mut word = first;
+    while word < ELEMENTWISE_SLOT_BYTES / 4 {
+        // SAFETY: the plan promises room for a slot, which nobody reads before the barrier.
+        unsafe { memory::store_shared(slot + word * 4, if word == 0 { head } else { 0 }) };
+        word += CONSUMER_THREADS;
+    }
+    // SAFETY: passed on from the caller.
+    unsafe { in_band_flags::poll(smem, x, at, thread) };
+    barrier::sync_consumers();
+    if thread == 0 {
+        smem.set_copied(in_band_flags::factor(x, task, staged));
+    }
+    #[cfg(not(target_arch = "nvptx64"))]
+    let slot = special::generic(slot) as *const Slot;
+    // SAFETY: the slot is written, and stays until consumers meet.
+    let task = unsafe { Task::new(slot, launch) };
+    Some((ElementwisePrologue { at, rows, cols, thread: first }, task, op))
+}
+
+impl Role for ElementwisePrologue {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+        &mut self,
+        _: X,
+        _: Tile<E, I, J>,
+        _: Task,
+        f: impl Fn(X::Values) -> E::Value,
+    ) {
+        // The plan has only those mapped that have two bytes before and behind.
+        if const { size_of::<X::Blocks>() != 16 || size_of::<E::Eight>() != 16 || E::BYTES != 2 } {
+            return;
+        }
+        let across = self.cols / 8;
+        let mut n = self.thread;
+        while n < self.rows * across {
+            // A division takes longer than all that is mapped.
+            let row = if self.rows == 1 { 0 } else { n.checked_div(across).unwrap_or(0) };
+            let at = self.at + (row * in_band_stride(self.rows, self.cols) + (n - row * across) * 8) * 2;
+            // SAFETY: (of all) a block of a row at a 16-byte boundary, of one thread; eight elements of two bytes are four words.
+            unsafe {
+                let v = X::open(core::mem::transmute_copy(&memory::load_shared4(at)));
+                let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
+                memory::map_shared4(at, core::mem::transmute_copy(&made));
+            }
+            n += CONSUMER_THREADS;
+        }
+    }
+}

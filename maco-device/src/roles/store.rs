@@ -1,0 +1,111 @@
+//! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
+
+use crate::abi::{self, BOX};
+use crate::data::element::MmaElement;
+use crate::data::epilogue::Epilogue;
+use crate::data::split_k::SplitK;
+use crate::data::task::Task;
+use crate::data::tile::Tile;
+use crate::hardware::{mbarrier, memory, tma};
+use crate::operations::staging::{buffer, columns, parity, place};
+use crate::role::Role;
+use crate::shared_memory::SharedMemory;
+use crate::sync::tensor_map_cache::TensorMapCache;
+
+/// The store thread's state.
+pub struct Store {
+    smem: SharedMemory,
+    maps: TensorMapCache,
+    /// Chunks sent so far (the same for both warpgroups).
+    sent: u32,
+}
+
+impl Store {
+    /// # Safety
+    /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
+    #[inline(always)]
+    pub unsafe fn new(smem: SharedMemory, maps: u64) -> Store {
+        Store { smem, maps: TensorMapCache::new(maps), sent: 0 }
+    }
+
+    /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
+    #[inline(always)]
+    fn free(&self, n: u32) {
+        // SAFETY: initialised barriers; the bulk reads of these chunks are complete.
+        unsafe {
+            mbarrier::arrive(self.smem.free(buffer(0, n)));
+            mbarrier::arrive(self.smem.free(buffer(1, n)));
+        }
+    }
+}
+
+impl Role for Store {
+    type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn zeros<const I: usize, const J: usize>(&mut self) {}
+
+    #[inline(always)]
+    fn store_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        _: ((), ()),
+        y: Tile<E, I, J>,
+        task: Task,
+        _: impl Fn(f32, f32) -> f32,
+    ) {
+        self.store::<T, E, I, J>((), y, SplitK::WHOLE, task);
+    }
+
+    #[inline(always)]
+    fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, _: Task) {
+        let map = self.maps.get::<0>(y.view.map);
+        let chunks = columns(I, J) as u32 / abi::columns(E::BYTES);
+        let each = BOX / abi::columns(E::BYTES);
+        let in_parts = split.parts > 1;
+        // All chunks of a tile, or of one made in parts those that the consumers add up: from `chunk` to `end`, then those of `others`.
+        let (mut chunk, mut end, mut others) = (0, chunks, 0);
+        if in_parts {
+            // SAFETY: an initialised barrier; once it completes, the task's word is written, and stays until its first chunks are free.
+            let owners = unsafe {
+                let staged = self.smem.wait(self.smem.staged(buffer(0, self.sent)), parity(self.sent));
+                if staged { memory::load_shared(self.smem.owners(self.sent)) } else { 0 }
+            };
+            others = split.known(owners, chunks / each);
+            (chunk, end) = split.staged(&mut others, chunks / each, each);
+        }
+        let mut sent = 0;
+        loop {
+            let mut group = 0;
+            while group < 2 {
+                let (row, col) = place::<I, J>(group, chunk * abi::columns(E::BYTES));
+                let source = buffer(group, self.sent);
+                // SAFETY: an initialised barrier; once it completes, the chunk holds a swizzled box that the consumers fenced for the
+                // async proxy, or there is none. The plan gave every staged result a tensor map.
+                unsafe {
+                    if self.smem.wait(self.smem.staged(source), parity(self.sent)) && chunk < chunks {
+                        tma::store(map, y.col + col, y.row + row, y.plane, self.smem.chunk(source));
+                    }
+                }
+                group += 1;
+            }
+            tma::commit();
+            if sent > 0 {
+                tma::wait_read::<1>();
+                self.free(self.sent - 1);
+            }
+            sent += 1;
+            self.sent += 1;
+            chunk += 1;
+            if chunk >= end {
+                if others == 0 {
+                    break;
+                }
+                (chunk, end) = split.staged(&mut others, chunks / each, each);
+            }
+        }
+        tma::wait_read::<0>();
+        self.free(self.sent - 1);
+        // Not `.read`: a signal follows, and the data must be in global memory before it.
+        tma::wait_all();
+    }
+}

@@ -1,0 +1,80 @@
+//! The waits of a slot, as they are found before its task is posted.
+
+use crate::abi::{NO_COUNTER, Wait};
+use crate::hardware::{gpu_scope, memory, warp};
+use crate::shared_memory::{SharedMemory, WAITS};
+
+/// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the controller can wait for it.
+pub const LONG: u32 = NO_COUNTER - 1;
+
+/// Waits that one lane looks at.
+const OWN: usize = WAITS.div_ceil(warp::LANES) as usize;
+
+/// A lane's share of a slot's waits.
+#[derive(Clone, Copy)]
+pub struct Waits([Wait; OWN]);
+
+impl Waits {
+    /// Those of slot `at`.
+    ///
+    /// # Safety
+    /// The task in the slot is posted.
+    #[inline(always)]
+    pub unsafe fn of(smem: SharedMemory, at: u32, lane: u32) -> Waits {
+        let mut own = [Wait { counter: NO_COUNTER, need: 0 }; OWN];
+        let mut n = 0;
+        while n < OWN {
+            let number = lane + n as u32 * warp::LANES;
+            if number < WAITS {
+                // SAFETY: words of shared memory, written before the task was posted.
+                let [counter, need] = unsafe { memory::read_shared2(smem.waits(at) + number * 8) };
+                own[n] = Wait { counter, need };
+            }
+            n += 1;
+        }
+        Waits(own)
+    }
+
+    /// Whether they are all known, and for `most` arrivals at most.
+    #[inline(always)]
+    pub fn are_few(&self, most: u32) -> bool {
+        let (mut few, mut n) = (true, 0);
+        while n < OWN {
+            let Wait { counter, need } = self.0[n];
+            few &= counter == NO_COUNTER || counter != LONG && need <= most;
+            n += 1;
+        }
+        few
+    }
+
+    /// Arrivals at each, by relaxed polls.
+    ///
+    /// # Safety
+    /// `counters` is the bank of a live launch.
+    #[inline(always)]
+    pub unsafe fn look(&self, counters: *const u32) -> Arrivals {
+        let (mut seen, mut n) = ([0; OWN], 0);
+        while n < OWN {
+            let Wait { counter, need } = self.0[n];
+            // SAFETY: the plan keeps every counter inside the bank.
+            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter as usize)) } };
+            n += 1;
+        }
+        Arrivals(seen)
+    }
+
+    /// Whether all had arrived.
+    #[inline(always)]
+    pub fn arrived(&self, seen: Arrivals) -> bool {
+        let (mut arrived, mut n) = (true, 0);
+        while n < OWN {
+            arrived &= seen.0[n] >= self.0[n].need;
+            n += 1;
+        }
+        arrived
+    }
+}
+
+/// What a look has seen.
+#[derive(Clone, Copy)]
+pub struct Arrivals([u32; OWN]);
