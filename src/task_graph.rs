@@ -15,7 +15,7 @@ use crate::tasks;
 /// Tasks a run-time graph may call, with their code: made by [`crate::task_set!`].
 #[derive(Clone, Copy)]
 pub struct TaskSet {
-    /// Spec and first slot of each task, in its own form alone.
+    /// Spec and first slot of each task, without its GEMV form.
     #[doc(hidden)]
     pub tasks: &'static [(&'static TaskSpec, u32)],
     #[doc(hidden)]
@@ -151,7 +151,7 @@ impl TaskGraph {
     }
 
     fn extent(&self, node: Node, axis: usize) -> u64 {
-        // A wrong node or rank is told by `compile`, with the call's name.
+        // A wrong node or rank is reported by `compile`, with the call's name.
         self.tensors.get(node.0).and_then(|tensor| tensor.shape.get(axis)).copied().unwrap_or(1)
     }
 
@@ -198,16 +198,16 @@ impl TaskGraph {
         }
     }
 
-    /// Makes the sums of the latest call's tiles in `parts` parts, as `.split_k(n)` does in a megakernel: by so many tasks each, at most one
-    /// per 64 elements of the contraction. By default the planner chooses.
+    /// Split-K of the latest call, as `.split_k(n)` in a megakernel: `parts` tasks per tile, at most one per 64 elements of K. By default the planner
+    /// chooses.
     pub fn split_k(&mut self, parts: u32) {
         if let Some(call) = self.calls.last_mut() {
             call.split = Some(parts);
         }
     }
 
-    /// Leaves the tasks of the latest call to whichever worker is free, as `.drain()` does in a megakernel: for tasks whose cost only
-    /// the data knows. Changes nothing but static lists.
+    /// Dynamic tile scheduling of the latest call, as `.drain()` in a megakernel: with static lists, workers claim its tasks by ticket. For tasks whose
+    /// cost depends on data.
     pub fn drain(&mut self) {
         if let Some(call) = self.calls.last_mut() {
             call.drain = true;
@@ -247,7 +247,7 @@ impl TaskGraph {
             let Some((task, slot)) = known.next() else {
                 return Err(Error::UnknownTask { task: call.task.name, graph: self.name.into() });
             };
-            // Specs do not tell bodies apart.
+            // Equal specs may have different bodies.
             if known.next().is_some() {
                 return Err(Error::AmbiguousTask { task: call.task.name, graph: self.name.into() });
             }

@@ -74,7 +74,7 @@ pub struct Scalar {
 pub struct Call {
     /// What it promises.
     pub task: &'static TaskSpec,
-    /// Dense number of the task's first instance in the megakernel's dispatch.
+    /// Dispatch number of the task's first instance in the megakernel.
     pub slot: u32,
     /// Which of [`TaskSpec::elements`] it runs on; 0 when the task is not generic.
     pub element: u32,
@@ -84,14 +84,14 @@ pub struct Call {
     pub scalars: Vec<ScalarSource>,
     /// Forced tile sizes, one per grid axis (`.tile(64, 128)`).
     pub tile: Option<Vec<u32>>,
-    /// Forced number of parts that each tile's sum is made in (`.split_k(4)`).
+    /// Forced number of split-K parts of each tile (`.split_k(4)`).
     pub split: Option<u32>,
-    /// Names of the fused epilogues (`.then(gelu)`), for display.
+    /// Names of the functions fused into the call, prologues (`.first(silu)`) before epilogues (`.then(gelu)`), for display.
     pub fused: Vec<String>,
     /// `.priority(n)`; 0 by default, larger is earlier among ready tasks.
     pub priority: i32,
-    /// `.drain()`: only data knows what its tasks cost, so that static lists leave them to whichever worker is free. In a plan also of balanced calls
-    /// ([`crate::plan::PlannedCall::balanced`]).
+    /// `.drain()`: workers claim its tasks by ticket (dynamic tile scheduling), because the costs of tasks depend on data. In a plan it is also set for
+    /// calls that the planner made dynamic ([`crate::plan::PlannedCall::dynamic`]).
     pub drain: bool,
 }
 

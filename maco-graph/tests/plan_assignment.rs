@@ -1,4 +1,4 @@
-//! Products of few rows are dealt as the calls whose tiles they add or multiply.
+//! Tasks of a GEMV are assigned to the workers of the tiles that its epilogue reads.
 mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
@@ -7,7 +7,7 @@ use maco_graph::spec::{Access, Index, TaskKind, TaskSpec};
 use plan_graphs::{Build, GEMM, axis, tensor};
 
 /// As `skinny_linear` of the library.
-static PRODUCT: TaskSpec =
+static GEMV: TaskSpec =
     TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: &[axis("i", &[8]), axis("j", &[8])], ..GEMM };
 /// Then with `r`, a tile of the result's shape.
 static WITH: TaskSpec = TaskSpec {
@@ -17,10 +17,10 @@ static WITH: TaskSpec = TaskSpec {
         tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]),
         tensor("r", Access::Read, &[Index::Tile(0), Index::Tile(1)]),
     ],
-    ..PRODUCT
+    ..GEMV
 };
 
-/// The wide half of a decoder's layer, of one row: x → gate, up with gate → down with x, where `gate` and `up` have `tiles` tiles; `with` makes `up`.
+/// A gated MLP of one row: x → gate, up with gate → down with x, where `gate` and `up` have `tiles` tiles; `with` is the task of `up`.
 fn layer(tiles: u64, with: &'static TaskSpec) -> Graph {
     let mut build = Build::default();
     let (x, first) = (build.input("x", &[1, 64]), build.input("first", &[64, 64]));
@@ -29,8 +29,8 @@ fn layer(tiles: u64, with: &'static TaskSpec) -> Graph {
     let h = build.temp("h", &[1, 64]);
     let [open, wide] = ["open", "wide"].map(|name| build.temp(name, &[1, 8 * tiles]));
     let y = build.tensor("y", TensorKind::Out, &[1, 64]);
-    build.call(&PRODUCT, &[x, first, h]);
-    build.call(&PRODUCT, &[h, gate, open]);
+    build.call(&GEMV, &[x, first, h]);
+    build.call(&GEMV, &[h, gate, open]);
     build.call(with, &[h, up, wide, open]);
     build.call(&WITH, &[wide, down, y, h]);
     build.0
@@ -44,41 +44,41 @@ fn workers(plan: &Plan, call: usize) -> Vec<usize> {
 }
 
 #[test]
-fn a_product_follows_what_it_multiplies() {
-    // Of the eight places of the last round but one are taken, and all.
+fn gemv_tasks_follow_the_producer_of_their_epilogue_operand() {
+    // Seven or all eight workers have a task in the last round.
     for tiles in [7, 8, 31, 32] {
-        let dealt = plan(layer(tiles, &WITH), &Options::new(8)).unwrap();
-        assert_eq!(workers(&dealt, 1), workers(&dealt, 2), "{tiles} tiles");
-        // Nobody else reads `open`: its counters are nobody's.
+        let assigned = plan(layer(tiles, &WITH), &Options::new(8)).unwrap();
+        assert_eq!(workers(&assigned, 1), workers(&assigned, 2), "{tiles} tiles");
+        // No other call reads `open`: its counters are not signalled.
         let waits: Vec<_> =
-            dealt.calls[2].tasks.clone().flat_map(|task| dealt.waits_of(task).iter().map(move |wait| (task, wait.counter))).collect();
-        let local = waits.iter().filter(|&&(task, counter)| dealt.worker_edges.contains(task, counter));
+            assigned.calls[2].tasks.clone().flat_map(|task| assigned.waits_of(task).iter().map(move |wait| (task, wait.counter))).collect();
+        let local = waits.iter().filter(|&&(task, counter)| assigned.worker_edges.contains(task, counter));
         assert_eq!(local.clone().count() as u64, tiles);
-        assert!(local.into_iter().all(|&(_, counter)| !dealt.worker_edges.is_signalled(counter)));
+        assert!(local.into_iter().all(|&(_, counter)| !assigned.worker_edges.is_signalled(counter)));
     }
 }
 
 #[test]
-fn the_next_call_takes_its_turn() {
-    let dealt = plan(layer(8, &WITH), &Options::new(9)).unwrap();
+fn round_robin_continues_after_such_a_call() {
+    let assigned = plan(layer(8, &WITH), &Options::new(9)).unwrap();
     // Eight of nine workers each; `up` as `gate`, and `down` as the first, whose result it adds.
     let first: Vec<usize> = (0..8).collect();
     let second: Vec<usize> = (8..16).map(|n| n % 9).collect();
-    assert_eq!([0, 1, 2, 3].map(|call| workers(&dealt, call)), [first.clone(), second.clone(), second, first]);
+    assert_eq!([0, 1, 2, 3].map(|call| workers(&assigned, call)), [first.clone(), second.clone(), second, first]);
 }
 
 #[test]
-fn all_others_are_dealt_round_robin() {
+fn other_calls_are_assigned_round_robin() {
     let round = |plan: &Plan| {
         let tasks = plan.tasks.len() as u32;
         (0..plan.workers).all(|worker| plan.lists.of(worker as usize).iter().copied().eq((worker..tasks).step_by(plan.workers as usize)))
     };
-    // Half of the places would be empty; tasks have no list; a placement is a placement.
+    // Half of the workers would be idle; tickets have no lists; a given assignment has precedence.
     assert!(round(&plan(layer(12, &WITH), &Options::new(24)).unwrap()));
     let tickets = Options { schedule: Schedule::Tickets, ..Options::new(8) };
     assert_eq!(plan(layer(8, &WITH), &tickets).unwrap().lists.starts.len(), 2);
-    let dealt = plan(layer(8, &WITH), &Options::new(8)).unwrap();
-    let placed = Options { assignment: Some(vec![3; dealt.tasks.len()]), ..Options::new(8) };
+    let assigned = plan(layer(8, &WITH), &Options::new(8)).unwrap();
+    let placed = Options { assignment: Some(vec![3; assigned.tasks.len()]), ..Options::new(8) };
     assert_eq!(workers(&plan(layer(8, &WITH), &placed).unwrap(), 2), [3; 8]);
     // What is added is one row for all.
     static ROW: TaskSpec = TaskSpec {
@@ -88,8 +88,8 @@ fn all_others_are_dealt_round_robin() {
             tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)]),
             tensor("r", Access::Read, &[Index::Tile(0), Index::All]),
         ],
-        ..PRODUCT
+        ..GEMV
     };
-    let dealt = plan(layer(8, &ROW), &Options::new(9)).unwrap();
-    assert_ne!(workers(&dealt, 1), workers(&dealt, 2));
+    let assigned = plan(layer(8, &ROW), &Options::new(9)).unwrap();
+    assert_ne!(workers(&assigned, 1), workers(&assigned, 2));
 }

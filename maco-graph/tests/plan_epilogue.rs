@@ -1,5 +1,5 @@
-//! Operands of epilogues are operands of the call to all that plans: they are waited for tile by tile, what overwrites them waits, and either
-//! form of the task has them.
+//! Epilogue operands are planned as operands of the call: tasks wait for their tiles, writers wait for their readers, and both
+//! forms of the task have them.
 
 use std::ptr;
 
@@ -166,7 +166,7 @@ fn relation(plan: &Plan, tensor: &str, hazard: Hazard) -> Relation {
 }
 
 #[test]
-fn a_tile_waits_for_the_same_tile_of_its_operands() {
+fn a_tile_waits_for_the_same_tile_of_epilogue_operands() {
     let plan = planned(graph(SIZES, |recorder, [x, w, r, b, y], _| {
         let [m, n] = [r.axes[0].extent, r.axes[1].extent];
         let residual = recorder.temp("h", Element::Bf16, &[m, n], Placement::Replicated, 15);
@@ -187,7 +187,7 @@ fn a_tile_waits_for_the_same_tile_of_its_operands() {
 }
 
 #[test]
-fn what_overwrites_an_operand_waits_for_its_readers() {
+fn a_write_to_an_epilogue_operand_waits_for_its_readers() {
     let plan = planned(graph(SIZES, |recorder, [x, w, r, b, y], _| {
         call(recorder, &LINEAR, &[x, w, y], &[ADD, ADD], &[Argument::Tensor(r), Argument::Tensor(b)]);
         call(recorder, &COPY, &[y, r], &[], &[]);
@@ -210,7 +210,7 @@ fn scalars_follow_those_of_the_task() {
 }
 
 #[test]
-fn either_form_has_the_operands() {
+fn both_forms_have_the_epilogue_operands() {
     let make = |m| {
         graph([m, 512, 2048], |recorder, [x, w, r, b, y], _| {
             call(recorder, &LINEAR, &[x, w, y], &[ADD, MUL], &[Argument::Tensor(b), Argument::Tensor(r)]);
@@ -226,7 +226,7 @@ fn either_form_has_the_operands() {
 }
 
 #[test]
-fn equal_calls_share_what_is_made_for_them() {
+fn equal_call_specs_are_interned() {
     let make = |then: &'static [FusedOp], row: bool| {
         let graph = graph(SIZES, |recorder, [x, w, r, b, y], _| {
             call(recorder, &LINEAR, &[x, w, y], then, &[Argument::Tensor(if row { b } else { r })]);
@@ -253,7 +253,7 @@ static ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), gemv: Some(&ROUNDE
 static HALF_ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), ..LINEAR };
 
 #[test]
-fn a_result_of_another_element_is_the_calls() {
+fn the_element_of_a_result_is_per_call() {
     let make = |task: &'static TaskSpec, result, m| {
         let body = |recorder: &mut Recorder<'_>, [x, w, _, b, y]: [View; 5], _| {
             let [m, n] = [y.axes[0].extent, y.axes[1].extent];
@@ -282,7 +282,7 @@ fn a_result_of_another_element_is_the_calls() {
 }
 
 #[test]
-fn a_result_is_what_the_call_says() {
+fn results_have_the_element_that_the_call_says() {
     let told = |stated: Option<Element>, found: Element| {
         let mut told = None;
         recorded(
@@ -308,7 +308,7 @@ fn a_result_is_what_the_call_says() {
 }
 
 #[test]
-fn mistakes_name_the_step() {
+fn mistakes_name_the_fused_function() {
     let told = |then: &'static [FusedOp], beside: &dyn Fn([View; 5]) -> Vec<Argument<'static>>| {
         let mut told = None;
         recorded(

@@ -1,4 +1,4 @@
-//! Every way to refuse a graph, by code and by the names in the message; and that nothing panics.
+//! Every error of planning, by code and by the names in the message; and that no graph causes a panic.
 
 mod plan_graphs;
 
@@ -155,7 +155,7 @@ fn workers_out_of_range() {
 }
 
 #[test]
-fn too_many_parts() {
+fn too_many_axes_instances_or_tensors() {
     const X: Param = tensor("x", Read, &[Tile(0)]);
     static SEVEN: TaskSpec = task("seven", I, &[X; 7]);
     static FOUR: TaskSpec = task("four", &[axis("i", &[1]); 4], &[X]);
@@ -188,7 +188,7 @@ fn views_out_of_range() {
 }
 
 #[test]
-fn too_much() {
+fn tasks_and_extents_beyond_the_limits() {
     static TINY: TaskSpec = task("tiny", &[axis("i", &[1]), axis("j", &[1])], &[tensor("x", Update, &[Tile(0), Tile(1)])]);
     check(one(&TINY, &[&[2000, 2000]]).0, 27, &["`tiny` (call #0)", "4000000 tasks", "1048576"]);
     check(one(&TINY, &[&[2147483647, 2147483647]]).0, 27, &["tasks"]);

@@ -1,4 +1,4 @@
-//! Tasks with a form for few rows: which calls get it, what is forced, and whose instances those are.
+//! Tasks with a GEMV form for few rows: which calls get it, what forces it, and which instances it has.
 mod plan_graphs;
 
 use maco_graph::ir::{Call, Graph, TensorKind};
@@ -8,15 +8,15 @@ use maco_graph::spec::{
     TensorParam, check_gemv_form,
 };
 use plan_graphs::random::Draw;
-use plan_graphs::{Build, GEMM, PRODUCT, SCALE, axis, simulate, task, tensor};
+use plan_graphs::{Build, GEMM, SCALE, STAGED_GEMM, axis, simulate, task, tensor};
 use proptest::prelude::*;
 
-const FEW_AXES: &[Axis] = &[axis("i", &[8, 16]), axis("j", &[8, 16])];
+const GEMV_AXES: &[Axis] = &[axis("i", &[8, 16]), axis("j", &[8, 16])];
 const ELEMENTS: &[Element] = &[Element::Bf16, Element::F16];
 
 /// `linear` of the library: both forms with their tiles.
-static GEMV: TaskSpec = TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: FEW_AXES, elements: ELEMENTS, ..GEMM };
-static LINEAR: TaskSpec = TaskSpec { gemv: Some(&GEMV), elements: ELEMENTS, ..PRODUCT };
+static GEMV: TaskSpec = TaskSpec { kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) }, axes: GEMV_AXES, elements: ELEMENTS, ..GEMM };
+static LINEAR: TaskSpec = TaskSpec { gemv: Some(&GEMV), elements: ELEMENTS, ..STAGED_GEMM };
 
 fn product(m: u64, n: u64, k: u64) -> Graph {
     let mut build = Build::default();
@@ -49,10 +49,10 @@ const WEIGHTS: [(u64, u64); 11] = [
     (8192, 28672),
 ];
 
-/// Of eight rows, sums without tensor cores are made as fast as memory gives the weights. Of sixteen they take longer, which counts where the
-/// others have tiles for most multiprocessors.
+/// With eight rows a GEMV is as fast as memory delivers operand B. With sixteen it is bound by arithmetic, so the GEMM is faster where it has
+/// tiles for most multiprocessors.
 #[test]
-fn up_to_eight_rows_are_streamed() {
+fn up_to_eight_rows_use_the_gemv_form() {
     for (n, k) in WEIGHTS {
         for m in 1..=64 {
             let plan = chosen(m, n, k, 132);
@@ -68,9 +68,9 @@ fn up_to_eight_rows_are_streamed() {
     assert!(!streams(&chosen(16, 28672, 4096, 132)) && streams(&chosen(16, 2048, 2048, 132)));
 }
 
-/// So few columns that most multiprocessors would stream nothing, but a sum long enough to be made in parts by all of them.
+/// So few columns that a GEMV would leave most multiprocessors idle, but K is long enough for split-K over all of them.
 #[test]
-fn long_sums_of_few_columns_are_made_in_parts() {
+fn long_k_with_few_columns_uses_split_k() {
     for (n, k) in [(8, 1 << 18), (64, 1 << 16), (100, 1 << 17)] {
         let plan = chosen(16, n, k, 132);
         assert!(!streams(&plan) && plan.calls[0].parts == 16, "{n} × {k}: {:?}", plan.calls[0]);
@@ -81,7 +81,7 @@ fn long_sums_of_few_columns_are_made_in_parts() {
 }
 
 #[test]
-fn nothing_to_do_is_planned() {
+fn empty_calls_are_planned() {
     for (m, n, k) in [(0, 512, 64), (7, 0, 64), (7, 512, 0)] {
         for workers in [1, 132] {
             chosen(m, n, k, workers);
@@ -89,9 +89,9 @@ fn nothing_to_do_is_planned() {
     }
 }
 
-/// What is streamed is read again for each row of tiles: never by choice, whatever it costs.
+/// A GEMV reads operand B again for each row of tiles: the planner never chooses that.
 #[test]
-fn weights_are_streamed_once() {
+fn operand_b_is_read_once() {
     for workers in [1, 2, 132] {
         for m in 17..=48 {
             assert!(!streams(&chosen(m, 8, 4096, workers)), "{m} rows, {workers} workers");
@@ -100,7 +100,7 @@ fn weights_are_streamed_once() {
 }
 
 #[test]
-fn a_tile_forces_its_form_and_the_instances_of_the_streamed_one_follow() {
+fn a_tile_forces_its_form_and_gemv_instances_follow_those_of_the_gemm() {
     for (tile, streamed, op) in [
         ([64, 128], false, 10 + 4),
         ([128, 256], false, 10 + 4 + 3),
@@ -129,7 +129,7 @@ fn a_tile_forces_its_form_and_the_instances_of_the_streamed_one_follow() {
 }
 
 #[test]
-fn a_split_forces_the_form_that_has_parts() {
+fn split_k_forces_the_gemm_form() {
     let split = |parts, tile: Option<[u32; 2]>| {
         let mut graph = product(4, 300, 2000);
         (graph.calls[0].split, graph.calls[0].tile) = (Some(parts), tile.map(Vec::from));
@@ -143,7 +143,7 @@ fn a_split_forces_the_form_that_has_parts() {
 }
 
 #[test]
-fn a_tile_of_neither_form_names_all_that_there_are() {
+fn a_tile_of_neither_form_is_refused_with_all_tiles() {
     for tile in [[16, 128], [64, 8], [32, 32]] {
         let mut graph = product(4, 300, 2000);
         graph.calls[0].tile = Some(tile.to_vec());
@@ -161,9 +161,9 @@ fn a_tile_of_neither_form_names_all_that_there_are() {
 /// [`GEMV`] of the first element alone.
 static FIRST: TaskSpec = TaskSpec { elements: &[Element::Bf16], ..GEMV };
 
-/// A form of fewer elements is one for these alone: calls of others have no tile of it, free or forced.
+/// A GEMV form with fewer elements is for these alone: calls with other elements have none of its tiles, chosen or forced.
 #[test]
-fn an_element_without_a_form_for_few_rows_has_none() {
+fn an_element_without_gemv_form_uses_the_gemm() {
     static SOME: TaskSpec = TaskSpec { gemv: Some(&FIRST), ..LINEAR };
     let of = |element: u32, tile: Option<Vec<u32>>| {
         let mut graph = product(4, 4096, 4096);
@@ -176,14 +176,14 @@ fn an_element_without_a_form_for_few_rows_has_none() {
     assert!(matches!(error, PlanError::TileVariant { found: 8, allowed: &[64, 128], .. }), "{error}");
 }
 
-/// What can be wrong with a form for few rows: the message, or nothing.
+/// The message of `check_gemv_form`, if it fails.
 fn wrong(own: &'static TaskSpec, gemv: &'static TaskSpec) -> Option<String> {
     let panic = std::panic::catch_unwind(|| check_gemv_form(own, gemv)).err()?;
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned())
 }
 
 #[test]
-fn a_form_for_few_rows_is_the_same_task() {
+fn gemv_forms_must_have_the_same_signature() {
     static SHARED: TaskSpec = TaskSpec { axes: &[axis("i", &[8, 64]), axis("j", &[8, 256])], ..GEMV };
     static OTHER_NAMES: TaskSpec = TaskSpec { axes: &[axis("i", &[8]), axis("k", &[8])], ..GEMV };
     static ONE_AXIS: TaskSpec = TaskSpec { axes: &[axis("i", &[8])], ..GEMV };
@@ -198,7 +198,7 @@ fn a_form_for_few_rows_is_the_same_task() {
         ],
         ..GEMV
     };
-    static STAGED: TaskSpec = TaskSpec { axes: FEW_AXES, ..PRODUCT };
+    static STAGED: TaskSpec = TaskSpec { axes: GEMV_AXES, ..STAGED_GEMM };
     static THROUGH: TaskSpec = TaskSpec { gemv: Some(&GEMV), ..GEMV };
     static UNSTORED: TaskSpec = TaskSpec { kind: TaskKind::Direct, elements: ELEMENTS, ..GEMM };
     assert_eq!(wrong(&LINEAR, &GEMV), None);
@@ -228,9 +228,9 @@ fn a_form_for_few_rows_is_the_same_task() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Chains in which calls of either form wait for each other, and one streams what another one makes.
+    /// Chains in which calls of both forms wait for each other, and one reads as operand B what another one writes.
     #[test]
-    fn forms_wait_for_each_other(
+    fn gemm_and_gemv_calls_wait_for_each_other(
         (m, k) in (1u64..20, 1u64..40),
         tiles in proptest::collection::vec(0usize..3, 4),
         workers in 1u32..7,
@@ -278,7 +278,7 @@ const GENERIC: &[Param] = &[
 static LINKED: TaskSpec = TaskSpec { params: GENERIC, gemv: Some(&TaskSpec { params: GENERIC, ..GEMV }), ..LINEAR };
 
 #[test]
-fn a_call_links_what_its_plan_may_use() {
+fn a_call_links_the_instances_that_its_plan_may_use() {
     // The second element: from slot 3, four tiles behind four of the first element's, then the same again for the other form.
     assert_eq!(linked(None, None), 0xf << (3 + 4) | 0xf << (3 + 8 + 4));
     assert_eq!(linked(None, Some(1)), linked(None, None));
@@ -290,6 +290,6 @@ fn a_call_links_what_its_plan_may_use() {
 /// A task without one has none.
 #[test]
 fn slots_are_those_of_both_forms() {
-    static PLAIN: TaskSpec = task("plain", FEW_AXES, &[tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])]);
+    static PLAIN: TaskSpec = task("plain", GEMV_AXES, &[tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])]);
     assert_eq!((LINEAR.instances(), LINEAR.slots(), PLAIN.slots()), (8, 16, 4));
 }

@@ -1,4 +1,4 @@
-//! Lists by cost: they pass the verifier, compute the program, and end earlier than lists that are dealt round robin.
+//! List scheduling by cost: lists pass the verifier, compute the program, and end earlier than round-robin lists.
 
 mod plan_graphs;
 
@@ -23,7 +23,7 @@ fn both(graph: maco_graph::ir::Graph, workers: u32, costs: &Costs) -> (Plan, Pla
     (dealt, listed)
 }
 
-/// 24 tasks for which nobody waits, then a chain of 8.
+/// 24 independent tasks, then a chain of 8.
 fn wide_and_long() -> maco_graph::ir::Graph {
     let mut build = Build::default();
     let wide = build.tensor("wide", maco_graph::ir::TensorKind::Out, &[48, 4]);
@@ -38,7 +38,7 @@ fn wide_and_long() -> maco_graph::ir::Graph {
 }
 
 #[test]
-fn the_longest_path_comes_first() {
+fn the_longest_path_is_scheduled_first() {
     let costs = costs(100, &[("fill", 1000), ("norm", 1000)]);
     let (dealt, listed) = both(wide_and_long(), 4, &costs);
     // 32 tasks of a microsecond for four workers, one of which has the chain.
@@ -50,7 +50,7 @@ fn the_longest_path_comes_first() {
 }
 
 #[test]
-fn dear_tasks_are_not_dealt_like_cheap_ones() {
+fn expensive_tasks_are_spread_over_the_workers() {
     let mut build = Build::default();
     let (a, b) = (build.temp("a", &[2, 4]), build.temp("b", &[12, 8]));
     build.0.tensors.iter_mut().for_each(|tensor| tensor.kind = maco_graph::ir::TensorKind::Out);
@@ -83,7 +83,7 @@ fn a_dependent_task_goes_to_another_worker_only_if_it_begins_earlier_there() {
 }
 
 #[test]
-fn drains_keep_their_place() {
+fn drains_keep_their_position() {
     let mut graph = wide_and_long();
     graph.calls[4].drain = true;
     let costs = costs(100, &[("fill", 1000), ("norm", 1000)]);
@@ -94,7 +94,7 @@ fn drains_keep_their_place() {
 }
 
 #[test]
-fn costs_are_for_static_lists_without_a_placement() {
+fn costs_apply_to_static_lists_without_an_assignment() {
     let costs = costs(1, &[("fill", 1)]);
     let options = Options { costs: Some(costs), ..Options::new(2) };
     let placed = Options { assignment: Some(vec![1; 32]), ..options.clone() };
@@ -104,7 +104,7 @@ fn costs_are_for_static_lists_without_a_placement() {
 }
 
 #[test]
-fn a_wrong_order_is_noticed() {
+fn invalid_positions_are_defects() {
     let (_, sound) = both(wide_and_long(), 4, &costs(100, &[("fill", 1000), ("norm", 1000)]));
     let defect = |tamper: &dyn Fn(&mut Plan)| {
         let mut plan = sound.clone();
@@ -120,7 +120,7 @@ fn a_wrong_order_is_noticed() {
     assert!(matches!(defect(&|plan| plan.lists.order.swap(first, first + 1)), Defect::List { .. }));
 }
 
-/// Costs that a script throws.
+/// Random costs of a script.
 fn thrown(dice: &mut Draw<'_>) -> Costs {
     let names = ["linear", "scale", "add", "fill", "norm", "stencil", "causal", "heads", "gather", "scatter", "cube"];
     let entries = names.map(|task| Cost { task: task.into(), tile: vec![], nanoseconds: 10 + dice.below(3000) as u64 });
@@ -128,7 +128,7 @@ fn thrown(dice: &mut Draw<'_>) -> Costs {
 }
 
 #[test]
-fn random_graphs_compute_and_end_earlier() {
+fn random_graphs_are_correct_and_end_earlier_than_round_robin() {
     let (mut dealt, mut listed, mut worse, mut cases) = (0, 0, 0, 0);
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..300 {
@@ -158,7 +158,7 @@ proptest! {
 
     /// No list can be faster than the longest chain, or than all work spread evenly.
     #[test]
-    fn a_makespan_is_no_less_than_what_must_be_done(script in scripts(12)) {
+    fn a_makespan_has_lower_bounds(script in scripts(12)) {
         let costs = Costs { hop: 0, entries: vec![Cost { task: "linear".into(), tile: vec![], nanoseconds: 100 }] };
         let plan = plan(script.graph(), &Options { costs: Some(costs.clone()), ..Options::new(script.workers) }).unwrap();
         let makespan = plan.makespan(&costs);

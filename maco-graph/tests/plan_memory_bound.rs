@@ -1,4 +1,4 @@
-//! Tiles of calls that memory bounds: large enough for the ring, small enough that workers end together.
+//! Tiles and dynamic scheduling of memory-bound calls: tiles are large enough for the ring, and small enough that workers end together.
 mod plan_graphs;
 
 use maco_graph::ir::TensorKind;
@@ -24,7 +24,7 @@ fn planned(task: &'static TaskSpec, rows: u64, columns: u64) -> PlannedCall {
 }
 
 #[test]
-fn many_rounds_are_of_tasks_that_fill_the_ring_and_no_more() {
+fn many_rounds_use_the_smallest_tiles_that_fill_the_ring() {
     for columns in [1024, 2048, 4096, 5120, 8192, 14336] {
         assert_eq!(planned(&COPY, 16384, columns).tile, [16, 1024], "{columns} columns");
     }
@@ -35,16 +35,16 @@ fn many_rounds_are_of_tasks_that_fill_the_ring_and_no_more() {
 }
 
 #[test]
-fn one_round_goes_to_as_many_workers_as_there_are_tiles_for() {
+fn one_round_uses_as_many_workers_as_possible() {
     for (rows, tile, grid) in [(1, 64, [1, 4]), (4, 64, [1, 4]), (8, 4, [2, 4]), (128, 4, [32, 4]), (512, 16, [32, 4])] {
         let call = planned(&COPY, rows, 4096);
         assert_eq!((call.tile[0], &call.grid[..2]), (tile, &grid[..]), "{rows} rows");
     }
 }
 
-/// Not all multiprocessors get the same share of the memory: many tasks are claimed, but for those that are placed, measured or pushed, and on few workers.
+/// Memory bandwidth differs between multiprocessors: many tasks are claimed. Not with an assignment, costs or schedulers, nor on few workers.
 #[test]
-fn many_rounds_are_claimed() {
+fn many_rounds_are_scheduled_dynamically() {
     let of = |rows: u64, options: &Options| {
         let mut build = Build::default();
         let (x, y) = (build.input("x", &[rows, 4096]), build.tensor("y", TensorKind::Out, &[rows, 4096]));
@@ -64,9 +64,9 @@ fn many_rounds_are_claimed() {
     assert!(!of(16384, &Options { costs: Some(Costs { hop: Costs::HOP, entries: Vec::new() }), ..options }));
 }
 
-/// Calls that the planner has claimed and those that the graph says are drains of their own, which are claimed early and late.
+/// Calls that the planner made dynamic and calls with `.drain()` are separate drains: the former are claimed early, the latter late.
 #[test]
-fn what_the_graph_says_is_claimed_late() {
+fn drained_and_dynamic_calls_are_separate_drains() {
     let mut build = Build::default();
     let x = build.input("x", &[16384, 4096]);
     let [y, z, w] = [TensorKind::Temp, TensorKind::Temp, TensorKind::Out].map(|kind| build.tensor("t", kind, &[16384, 4096]));
@@ -80,6 +80,6 @@ fn what_the_graph_says_is_claimed_late() {
 }
 
 #[test]
-fn nothing_has_no_tasks() {
+fn empty_calls_have_no_tasks() {
     assert!(planned(&COPY, 0, 4096).grid.contains(&0));
 }

@@ -1,5 +1,5 @@
-//! How workers and schedulers hear of ended tasks: edges that stay on a worker, and messages to schedulers. Random plans are run in any
-//! order that those allow, and every task still comes after all that it depends on.
+//! How workers and schedulers are notified of ended tasks: edges inside a worker, and messages to schedulers. Random plans are run in random
+//! orders that those allow, and every task still comes after all that it depends on.
 
 mod plan_graphs;
 
@@ -32,7 +32,7 @@ impl<'a> Run<'a> {
         Run { plan, counters: vec![0; plan.counters as usize], begun: vec![false; plan.tasks.len()], ended: 0 }
     }
 
-    /// All that the task depends on must have ended, whoever has heard of it.
+    /// All that the task depends on must have ended.
     fn begin(&mut self, task: u32) -> Result<(), String> {
         if std::mem::replace(&mut self.begun[task as usize], true) {
             return Err(format!("task {task} begins twice"));
@@ -91,7 +91,7 @@ impl Worker {
 }
 
 /// Workers with static lists: tasks of a worker begin in order and overlap, polled counters hold only what is signalled, and `after`
-/// stands for the rest. With `deaf`, workers do not heed `after`.
+/// stands for the rest. With `deaf`, workers ignore `after`.
 fn lists(plan: &Plan, draw: &mut Draw<'_>, deaf: bool) -> Result<(), String> {
     let mut run = Run::new(plan);
     let mut polled = vec![0u32; plan.counters as usize];
@@ -174,7 +174,7 @@ impl Scheduler {
     }
 }
 
-/// Schedulers: each knows what messages told it and nothing else. Messages from one worker to one scheduler keep their order. With
+/// Schedulers: each knows only what its messages say. Messages from one worker to one scheduler keep their order. With
 /// `lost`, the messages of that task are.
 fn schedulers(plan: &Plan, draw: &mut Draw<'_>, lost: Option<u32>) -> Result<(), String> {
     let (count, workers) = (plan.scheduler_partition.schedulers.len(), plan.workers as usize);
@@ -270,7 +270,7 @@ proptest! {
     #![proptest_config(config(500))]
 
     #[test]
-    fn lists_that_overlap_keep_every_order(script in scripts(16)) {
+    fn overlapping_tasks_of_lists_respect_every_dependency(script in scripts(16)) {
         let plan = planned(&script, Schedule::Static);
         for _ in 0..4 {
             lists(&plan, &mut Draw::endless(&script.dice), false).map_err(fail(&plan))?;
@@ -278,14 +278,14 @@ proptest! {
     }
 
     #[test]
-    fn schedulers_push_every_task_once_and_in_order(script in scripts(10), several in 1u32..9, spare in any::<bool>()) {
+    fn schedulers_push_every_task_once_and_after_its_inputs(script in scripts(10), several in 1u32..9, spare in any::<bool>()) {
         let several = several.min(script.workers).min(MOST);
         let plan = planned(&script, if spare { Schedule::SpareWarps(several) } else { Schedule::Schedulers(several) });
         schedulers(&plan, &mut Draw::endless(&script.dice), None).map_err(fail(&plan))?;
     }
 
     #[test]
-    fn every_task_has_one_owner_and_gives_back_one_place(script in scripts(16), several in 1u32..9) {
+    fn every_task_has_one_scheduler_and_returns_one_credit(script in scripts(16), several in 1u32..9) {
         let several = several.min(script.workers).min(MOST);
         let plan = planned(&script, Schedule::Schedulers(several));
         let mut owned = vec![0; plan.tasks.len()];
@@ -303,7 +303,7 @@ proptest! {
     }
 }
 
-/// On graphs that are the same at every run: how many the run `fails` refuses, and in how many there was something to refuse.
+/// On graphs that are the same at every run: in how many `run` fails, and in how many it had something to detect.
 fn refused(schedule: Schedule, run: impl Fn(&Plan, &mut Draw<'_>) -> Option<bool>) -> (usize, usize) {
     let mut runner = TestRunner::new_with_rng(config(400), TestRng::deterministic_rng(prop::test_runner::RngAlgorithm::ChaCha));
     let seen = std::cell::Cell::new((0, 0));
@@ -320,9 +320,9 @@ fn refused(schedule: Schedule, run: impl Fn(&Plan, &mut Draw<'_>) -> Option<bool
     seen.get()
 }
 
-/// A worker that does not wait for its own tasks is noticed, and there are many such waits.
+/// A worker that does not wait for its own tasks is detected, and there are many such waits.
 #[test]
-fn a_wait_for_the_own_worker_that_is_forgotten_is_noticed() {
+fn a_missing_wait_for_the_own_worker_is_detected() {
     let (noticed, with) = refused(Schedule::Static, |plan, draw| {
         let close = (0..plan.tasks.len() as u32).any(|task| (1..SLOTS as u32).contains(&plan.worker_edges.after(task)));
         close.then(|| (0..8).any(|_| lists(plan, draw, true).is_err()))
@@ -332,7 +332,7 @@ fn a_wait_for_the_own_worker_that_is_forgotten_is_noticed() {
 
 /// A task whose messages are lost leaves others waiting, or its scheduler.
 #[test]
-fn a_lost_message_is_noticed() {
+fn a_lost_notification_is_detected() {
     let (noticed, with) = refused(Schedule::Schedulers(1), |plan, draw| {
         (!plan.tasks.is_empty()).then(|| schedulers(plan, draw, Some(draw_task(plan))).is_err())
     });
@@ -343,7 +343,7 @@ fn draw_task(plan: &Plan) -> u32 {
     (plan.edges % plan.tasks.len() as u64) as u32
 }
 
-/// Counters that nobody polls are not signalled; those that somebody polls are, by all that fill them.
+/// Counters without a poll are not signalled; polled counters are, by all their producers.
 #[test]
 fn one_worker_needs_no_counters() {
     let (with, all) = refused(Schedule::Static, |plan, _| {

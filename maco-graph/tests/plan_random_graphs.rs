@@ -1,5 +1,5 @@
-//! Random graphs: every conflict is ordered, every legal run computes what the program says, and the tests would notice
-//! if one kind of dependency were forgotten.
+//! Random graphs: every conflict is ordered, every legal run computes what the program says, and the tests detect
+//! a missing kind of dependency.
 
 mod plan_graphs;
 
@@ -57,7 +57,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_signalled_in_vain_or_waited_for_twice(script in scripts(16)) {
+    fn every_counter_has_a_wait_and_no_wait_is_repeated(script in scripts(16)) {
         let plan = plan(script.graph(), &script.options()).unwrap();
         let mut waited = vec![false; plan.counters as usize];
         for task in 0..plan.tasks.len() as u32 {
@@ -90,7 +90,7 @@ fn survives(dropped: Option<Hazard>, property: impl Fn(&Plan, &Script) -> Result
 
 /// The properties above say little about graphs in which nothing depends on anything.
 #[test]
-fn random_graphs_are_not_trivial() {
+fn random_graphs_have_dependencies() {
     let mut seen = [0usize; 10];
     let mut runner =
         TestRunner::new_with_rng(config(300), proptest::test_runner::TestRng::deterministic_rng(prop::test_runner::RngAlgorithm::ChaCha));
@@ -128,7 +128,7 @@ fn random_graphs_are_not_trivial() {
 }
 
 #[test]
-fn the_pair_check_notices_a_forgotten_hazard() {
+fn the_pair_check_detects_a_missing_hazard() {
     assert!(survives(None, |plan, _| ordered(plan)));
     for hazard in [Hazard::Raw, Hazard::War, Hazard::Waw] {
         assert!(!survives(Some(hazard), |plan, _| ordered(plan)), "{hazard}");
@@ -136,7 +136,7 @@ fn the_pair_check_notices_a_forgotten_hazard() {
 }
 
 #[test]
-fn the_runs_notice_a_forgotten_hazard() {
+fn the_runs_detect_a_missing_hazard() {
     assert!(survives(None, computes));
     for hazard in [Hazard::Raw, Hazard::War, Hazard::Waw] {
         assert!(!survives(Some(hazard), computes), "{hazard}");

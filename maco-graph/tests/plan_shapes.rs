@@ -135,7 +135,7 @@ fn updates_in_place_follow_tile_by_tile() {
     assert_eq!(plan.waves, 3);
 }
 
-/// Query, key and value are slices of one projection: each reader waits for the tiles of its slice, and nobody signals in vain.
+/// Query, key and value are slices of one projection: each reader waits for the tiles of its slice, and no signal is without a wait.
 #[test]
 fn slices_wait_for_their_own_tiles() {
     let mut build = Build::default();
@@ -158,7 +158,7 @@ fn slices_wait_for_their_own_tiles() {
 }
 
 #[test]
-fn consumers_that_cut_alike_share_counters() {
+fn consumers_with_equal_tiles_share_counters() {
     let mut build = Build::default();
     let h = build.temp("h", &[12, 12]);
     let (a, b, c) = (build.temp("a", &[12, 12]), build.temp("b", &[12, 12]), build.temp("c", &[12, 12]));
@@ -272,7 +272,7 @@ fn empty_grids_have_no_tasks_and_no_relations() {
 }
 
 #[test]
-fn a_contraction_of_length_zero_keeps_its_tasks() {
+fn a_gemm_with_k_0_keeps_its_tasks() {
     let mut build = Build::default();
     let (x, w, y) = (build.temp("x", &[4, 0]), build.temp("w", &[6, 0]), build.temp("y", &[4, 6]));
     build.call(&LINEAR, &[x, w, y]);
@@ -291,7 +291,7 @@ fn weights_and_inputs_cost_no_relation() {
 }
 
 #[test]
-fn lists_deal_the_global_order_and_tickets_follow_it() {
+fn lists_and_tickets_follow_the_global_order() {
     let graph = gemm(1024, 2048, 64);
     let fixed = plan(graph.clone(), &Options::new(7)).unwrap();
     for worker in 0..7 {

@@ -1,15 +1,15 @@
-//! Sums made in parts: who chooses them, how many there are, and that everything still waits for what it must.
+//! Split-K: when it is chosen, in how many parts, and that every dependency is kept.
 mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind};
 use maco_graph::plan::{CallShape, Defect, Options, Plan, PlanError, Schedule, oracle, plan};
 use maco_graph::spec::{Access, Element, ElementSpec, Index, Param, TaskSpec, TensorParam};
 use plan_graphs::random::Draw;
-use plan_graphs::{ADD, Build, PRODUCT, SCALE, axis, simulate, tensor};
+use plan_graphs::{ADD, Build, SCALE, STAGED_GEMM, axis, simulate, tensor};
 use proptest::prelude::*;
 
-/// [`PRODUCT`] with tiles so small that small tensors have many.
-static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..PRODUCT };
+/// [`STAGED_GEMM`] with tiles so small that small tensors have many.
+static SMALL: TaskSpec = TaskSpec { axes: &[axis("i", &[2, 4]), axis("j", &[40, 80])], ..STAGED_GEMM };
 
 const fn f32(param: Param) -> Param {
     match param {
@@ -18,14 +18,14 @@ const fn f32(param: Param) -> Param {
     }
 }
 
-/// [`PRODUCT`] of `f32`.
+/// [`STAGED_GEMM`] of `f32`.
 static TF32: TaskSpec = TaskSpec {
     params: &[
         f32(tensor("x", Access::Read, &[Index::Tile(0), Index::All])),
         f32(tensor("w", Access::Read, &[Index::Tile(1), Index::All])),
         f32(tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])),
     ],
-    ..PRODUCT
+    ..STAGED_GEMM
 };
 
 /// y = down · (up · x)
@@ -33,27 +33,27 @@ fn mlp(m: u64, h: u64, k: u64) -> Graph {
     let mut build = Build::default();
     let (x, up, down) = (build.input("x", &[m, k]), build.input("up", &[h, k]), build.input("down", &[k, h]));
     let (hidden, y) = (build.temp("h", &[m, h]), build.tensor("y", TensorKind::Out, &[m, k]));
-    build.call(&PRODUCT, &[x, up, hidden]);
-    build.call(&PRODUCT, &[hidden, down, y]);
+    build.call(&STAGED_GEMM, &[x, up, hidden]);
+    build.call(&STAGED_GEMM, &[hidden, down, y]);
     build.0
 }
 
-/// Tile and parts of each call.
-fn cut(plan: &Plan) -> Vec<(&[u32], u32)> {
+/// Tile and split-K parts of each call.
+fn tiles_and_parts(plan: &Plan) -> Vec<(&[u32], u32)> {
     plan.calls.iter().map(|call| (&call.tile[..], call.parts)).collect()
 }
 
 #[test]
-fn large_products_stay_whole() {
+fn large_gemms_are_not_split() {
     for (m, h, k) in [(4096, 12288, 4096), (2048, 8192, 4096)] {
         let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
-        assert_eq!(cut(&plan), [(&[128, 256][..], 1), (&[128, 256], 1)], "M {m}");
+        assert_eq!(tiles_and_parts(&plan), [(&[128, 256][..], 1), (&[128, 256], 1)], "M {m}");
     }
 }
 
-/// Tiles of 128 × 256: of a product with 2048 tiles 68 are left for the last of 16 waves, of one with 148 there are 16 for the second.
+/// Tiles of 128 × 256: of 2048 tiles 68 are left for the last of 16 waves, of 148 tiles 16 for the second.
 #[test]
-fn tiles_of_the_last_wave_are_made_in_parts() {
+fn tiles_of_the_last_wave_are_split() {
     for (shape, whole, split) in [((8192, 8192, 8192), 15 * 132, 3), ((256, 18944, 3584), 132, 8), ((2048, 5120, 27648), 2 * 132, 2)] {
         let (m, h, k) = shape;
         let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
@@ -69,16 +69,16 @@ fn tiles_of_the_last_wave_are_made_in_parts() {
     }
 }
 
-/// Sixteen products that wait for nothing fill each other's last wave; of a chain none does.
+/// Sixteen independent GEMMs fill each other's last wave; those of a chain do not.
 #[test]
-fn others_fill_the_last_wave() {
+fn concurrent_calls_fill_the_last_wave() {
     let build = |chained: bool| {
         let mut build = Build::default();
         let mut x = build.input("x", &[256, 18944]);
         for n in 0..16 {
             let w = build.input(&format!("w{n}"), &[18944, 18944]);
             let y = build.tensor(&format!("y{n}"), TensorKind::Out, &[256, 18944]);
-            build.call(&PRODUCT, &[x, w, y]);
+            build.call(&STAGED_GEMM, &[x, w, y]);
             x = if chained { y } else { x };
         }
         plan(build.0, &Options::new(132)).unwrap()
@@ -89,7 +89,7 @@ fn others_fill_the_last_wave() {
 
 /// The table of docs/internals/gemm.md.
 #[test]
-fn few_rows_get_large_tiles_in_parts() {
+fn few_rows_get_large_split_tiles() {
     for ((m, h, k), call, whole, parts) in [
         ((1024, 8192, 2048), 1, [128, 128], ([128, 128], 1)),
         ((512, 8192, 2048), 1, [64, 128], ([128, 256], 4)),
@@ -105,10 +105,10 @@ fn few_rows_get_large_tiles_in_parts() {
 }
 
 #[test]
-fn small_ones_are_divided_so_that_all_workers_have_a_task() {
+fn small_gemms_are_split_over_all_workers() {
     for (m, h, k) in [(1024, 8192, 2048), (512, 8192, 2048), (256, 4096, 2048), (128, 4096, 4096)] {
         let plan = plan(mlp(m, h, k), &Options::new(132)).unwrap();
-        assert!((100..=132).contains(&plan.calls[1].tasks.len()), "M {m}: {:?}", cut(&plan));
+        assert!((100..=132).contains(&plan.calls[1].tasks.len()), "M {m}: {:?}", tiles_and_parts(&plan));
     }
     // Not for one worker, nor where nobody asked and nobody may choose.
     for options in [Options::new(1), Options { split_k: false, ..Options::new(132) }] {
@@ -117,11 +117,12 @@ fn small_ones_are_divided_so_that_all_workers_have_a_task() {
 }
 
 #[test]
-fn what_is_forced_counts() {
+fn forced_tiles_and_split_k_have_precedence() {
     let mut graph = mlp(256, 640, 128);
     graph.calls[0].split = Some(2);
     let force = |call, tile: Option<[u32; 2]>, split| CallShape { call, tile: tile.map(Vec::from), split, whole: 0 };
-    let shapes_of = |shapes| plan(graph.clone(), &Options { shapes, ..Options::new(8) }).map(|plan| format!("{:?}", cut(&plan)));
+    let shapes_of =
+        |shapes| plan(graph.clone(), &Options { shapes, ..Options::new(8) }).map(|plan| format!("{:?}", tiles_and_parts(&plan)));
     let shaped = shapes_of(vec![force(0, Some([64, 256]), Some(1)), force(1, Some([128, 128]), Some(3))]).unwrap();
     // The graph's own option counts more.
     assert_eq!(shaped, "[([64, 256], 2), ([128, 128], 3)]");
@@ -143,9 +144,9 @@ fn what_is_forced_counts() {
     assert!(matches!(plan(build.0, &Options::new(8)), Err(PlanError::Split { found: 2, max: 1, .. })));
 }
 
-/// A step of `f32` has half the elements, and the text of a plan says what it is multiplied as.
+/// A K step of `f32` has half the elements, and the text of a plan says tf32.
 #[test]
-fn products_of_f32() {
+fn gemms_of_f32_use_tf32() {
     let of = |task| {
         let mut build = Build::default();
         let (x, w, y) = (build.input("x", &[128, 200]), build.input("w", &[256, 200]), build.tensor("y", TensorKind::Out, &[128, 256]));
@@ -155,13 +156,13 @@ fn products_of_f32() {
         build.call(task, &[x, w, y]).split = Some(64);
         plan(build.0, &Options::new(8)).unwrap()
     };
-    assert_eq!((of(&PRODUCT).calls[0].parts, of(&TF32).calls[0].parts), (4, 7));
+    assert_eq!((of(&STAGED_GEMM).calls[0].parts, of(&TF32).calls[0].parts), (4, 7));
     assert!(of(&TF32).to_string().contains("split in 7  in tf32"), "{}", of(&TF32));
-    assert!(!of(&PRODUCT).to_string().contains("tf32"));
+    assert!(!of(&STAGED_GEMM).to_string().contains("tf32"));
 }
 
 #[test]
-fn parts_are_verified() {
+fn split_k_parts_are_verified() {
     let mut graph = mlp(256, 640, 128);
     graph.calls[1].split = Some(3);
     let plan = plan(graph, &Options::new(8)).unwrap();
@@ -178,9 +179,9 @@ fn parts_are_verified() {
     assert_eq!(tampered(|plan, _| plan.calls[1].whole = 1), Defect::Grid { call: 1 });
 }
 
-/// A task that makes a whole tile counts for one, beside those of parts.
+/// An unsplit tile has one task, beside split tiles.
 #[test]
-fn whole_tiles_are_verified() {
+fn unsplit_tiles_are_verified() {
     let shape = CallShape { call: 1, tile: Some(vec![64, 128]), split: Some(2), whole: 1 };
     let plan = plan(mlp(256, 640, 128), &Options { shapes: vec![shape], ..Options::new(8) }).unwrap();
     let first = plan.calls[1].tasks.start as usize;
@@ -208,9 +209,9 @@ fn readers_wait_for_all_parts() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Chains of sums in parts, with a temp that is written again: ordered by counters alone, and right in any legal run.
+    /// Chains of split GEMMs, with a temp that is written again: ordered by counters alone, and correct in any legal run.
     #[test]
-    fn parts_wait_and_are_waited_for(
+    fn split_k_parts_keep_every_dependency(
         (m, h, k) in (1u64..9, 65u64..150, 65u64..150),
         splits in [1u32..4, 1u32..4, 1u32..4],
         whole in [0u32..6, 0u32..6, 0u32..6],

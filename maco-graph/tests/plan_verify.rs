@@ -25,14 +25,14 @@ fn defect(tamper: impl FnOnce(&mut Plan)) -> Defect {
 }
 
 #[test]
-fn needs_must_be_met_exactly() {
+fn waits_must_need_exactly_the_signals_of_their_counter() {
     assert_eq!(defect(|plan| plan.waits[0].need += 1), Defect::Need { task: 8, counter: 0, need: 3, signals: 2 });
     assert_eq!(defect(|plan| plan.waits[0].need -= 1), Defect::Need { task: 8, counter: 0, need: 1, signals: 2 });
     assert!(matches!(defect(|plan| plan.signals[0] = 1), Defect::Need { .. }));
 }
 
 #[test]
-fn a_wait_for_nobody_is_refused() {
+fn a_wait_without_signals_is_refused() {
     let tampered = defect(|plan| {
         plan.counters += 1;
         plan.waits[2] = Wait { counter: 4, need: 0 };
@@ -47,7 +47,7 @@ fn counters_must_exist() {
 }
 
 #[test]
-fn nobody_waits_for_itself_or_later_tasks() {
+fn waits_for_itself_or_later_tasks_are_refused() {
     // The consumer takes over one signal of a producer.
     let tampered = defect(|plan| {
         let signal = plan.signals.remove(0);
@@ -62,7 +62,7 @@ fn nobody_waits_for_itself_or_later_tasks() {
 }
 
 #[test]
-fn waits_and_signals_lie_side_by_side() {
+fn waits_and_signals_must_be_contiguous() {
     assert_eq!(defect(|plan| plan.tasks[9].first_wait = 0), Defect::Layout { task: 9 });
     assert_eq!(defect(|plan| plan.tasks[1].signals = 0), Defect::Layout { task: 2 });
     assert_eq!(defect(|plan| plan.signals.push(0)), Defect::Layout { task: 12 });
@@ -120,9 +120,9 @@ fn every_task_is_listed_or_claimed() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// One number of the events changed: refused, whatever the graph.
+    /// Any changed number of a wait or signal is refused, for any graph.
     #[test]
-    fn any_changed_event_is_noticed(script in scripts(8), place in any::<usize>(), delta in 1u32..5) {
+    fn any_changed_wait_or_signal_is_detected(script in scripts(8), place in any::<usize>(), delta in 1u32..5) {
         let plan = plan(script.graph(), &script.options()).unwrap();
         prop_assert_eq!(plan.verify(), Ok(()));
         if plan.waits.is_empty() {

@@ -268,7 +268,7 @@ fn mistake(call: impl FnOnce(&mut Owned, [Argument<'static>; 3]) -> Result<(), B
 }
 
 #[test]
-fn the_builder_speaks_the_codes_of_const_evaluation() {
+fn the_builder_reports_the_codes_of_const_evaluation() {
     let two = Argument::Scalar(Value::F32(2.0));
     assert_eq!(mistake(|g, [_, y, h]| g.call(&COPY, 0, &[h, y], CallOptions::default())), Code::Unwritten);
     assert_eq!(mistake(|g, [x, _, h]| g.call(&COPY, 0, &[x, h], CallOptions::default())), Code::OutUnwritten);
@@ -303,7 +303,7 @@ fn the_builder_speaks_the_codes_of_const_evaluation() {
 }
 
 #[test]
-fn slices_of_one_tensor_may_meet_but_not_overlap() {
+fn slices_of_one_tensor_may_touch_but_not_overlap() {
     let copy = |from: std::ops::Range<u64>, to: std::ops::Range<u64>| {
         let mut graph = Owned::new();
         let x = matrix(&mut graph, "x", Kind::InOut, [8, 8]).view();
@@ -316,7 +316,7 @@ fn slices_of_one_tensor_may_meet_but_not_overlap() {
 }
 
 #[test]
-fn what_slices_leave_unwritten_is_found() {
+fn elements_that_slices_leave_unwritten_are_found() {
     let build = |write: std::ops::Range<u64>, read: std::ops::Range<u64>| {
         let mut graph = Owned::new();
         let x = matrix(&mut graph, "x", Kind::In, [8, 8]).view();
@@ -340,7 +340,7 @@ fn what_slices_leave_unwritten_is_found() {
 }
 
 #[test]
-fn halves_of_a_split_are_told_apart() {
+fn halves_of_a_split_are_distinguished() {
     let copy = |inner: std::ops::Range<u64>, columns: std::ops::Range<u64>| {
         let mut graph = Owned::new();
         let x = matrix(&mut graph, "x", Kind::InOut, [8, 8]).view();
@@ -360,7 +360,7 @@ fn halves_of_a_split_are_told_apart() {
 }
 
 #[test]
-fn views_that_are_no_box_are_not_judged() {
+fn views_that_are_not_boxes_are_accepted() {
     let mut graph = Owned::new();
     let x = matrix(&mut graph, "x", Kind::In, [8, 4]).view();
     let y = matrix(&mut graph, "y", Kind::Out, [8, 8]);
@@ -374,7 +374,7 @@ fn views_that_are_no_box_are_not_judged() {
 }
 
 #[test]
-fn a_group_that_reaches_too_far_is_found() {
+fn a_group_beyond_the_planes_is_found() {
     static GROUPED: TaskSpec = TaskSpec {
         name: "grouped",
         axes: &[Axis { name: "h", tiles: &[1] }],

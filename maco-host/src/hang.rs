@@ -1,4 +1,4 @@
-//! From the black box to the user's names. How a hang is detected does not belong here.
+//! Translates the black box of a hang to the user's names. How a hang is detected does not belong here.
 
 use std::fmt;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl fmt::Display for Executor {
     }
 }
 
-/// A launch that stood still: the first task whose patience ended.
+/// A launch without progress: the first task whose wait passed the deadline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hang {
@@ -70,7 +70,7 @@ pub struct Hang {
     pub seen: u32,
     /// The worker that had the task; the scheduler that held it back, where schedulers wait for the signals.
     pub executor: Executor,
-    /// Multiprocessor of whoever noticed, on a GPU.
+    /// The multiprocessor that reported it, on a GPU.
     pub multiprocessor: Option<u32>,
     /// How long it took; on a CPU without the time in which task bodies ran.
     pub waited: Duration,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedulers_are_told_from_workers() {
+    fn schedulers_are_distinguished_from_workers() {
         let of = |report, worker, schedulers| Executor::of(&BlackBox { report, worker, ..BlackBox::EMPTY }, 4, schedulers).to_string();
         assert_eq!(of(REPORT_DEADLINE, 3, 0), "worker 3");
         // A CTA behind the workers, and a spare warp of worker 1.

@@ -70,39 +70,39 @@ impl PlanOptions {
         self
     }
 
-    /// The worker of every task, in the order of [`maco_graph::plan::Plan::tasks`]; for static lists, and not looked at for tasks of
-    /// drained calls. By default tasks are dealt round robin.
+    /// The worker of every task, in the order of [`maco_graph::plan::Plan::tasks`]. For static lists; ignored for tasks of
+    /// drained calls. By default tasks are assigned round robin.
     #[must_use]
     pub fn placement(mut self, workers: Vec<u32>) -> PlanOptions {
         self.placement = Some(workers);
         self
     }
 
-    /// What tasks cost, such as a profile of an earlier run says ([`crate::profile::Profile::costs`]): static lists are then made by them, the longest
-    /// path to the end first, each task where it ends earliest. Not looked at with a placement, or with another schedule.
+    /// What tasks cost, such as from a profile of an earlier run ([`crate::profile::Profile::costs`]), for list scheduling: the longest
+    /// path to the end first, each task on the worker where it ends earliest. Ignored with a placement, or with another schedule.
     #[must_use]
     pub fn costs(mut self, costs: Costs) -> PlanOptions {
         self.costs = Some(costs);
         self
     }
 
-    /// Tiles and parts of calls, by their place in program order, for whoever measures which are best. What the source says counts more.
+    /// Tiles and split-K of calls, by their position in program order, for tuning. What the source says has precedence.
     #[must_use]
     pub fn shapes(mut self, shapes: Vec<CallShape>) -> PlanOptions {
         self.shapes = shapes;
         self
     }
 
-    /// Tiles and parts that were measured to be the fastest on this kind of device; the planner's model is asked about other calls only.
-    /// What the source says counts more, and so does [`PlanOptions::shapes`].
+    /// Tiles and split-K that were measured to be the fastest on this kind of device; the planner's cost model is used for other calls only.
+    /// What the source says has precedence, and so has [`PlanOptions::shapes`].
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> PlanOptions {
         self.tuning = Some(tuning);
         self
     }
 
-    /// On a CPU device: each worker is five threads, the roles of a CTA on a GPU (controller, loader, two consumers, store) over a model
-    /// of its shared memory, barriers and copies. Much slower, and for tests of the pipeline; results are the same. A GPU has its own.
+    /// On a CPU device: each worker is five threads, the roles of a CTA on a GPU (dependency poller, loader, two consumers, store) over a model
+    /// of its shared memory, barriers and copies. Much slower, for tests of the pipeline; results are the same. Ignored on a GPU.
     #[must_use]
     pub fn pipelined(mut self, pipelined: bool) -> PlanOptions {
         self.pipelined = pipelined;
@@ -129,29 +129,29 @@ impl PlanOptions {
         self
     }
 
-    /// Whether small temps that products of few rows hand to each other carry flags beside their elements, so that tasks poll the elements
-    /// and wait for no counter: on a GPU with static lists or tickets, and in a pipelined plan. With `false` all wait for counters, to measure
-    /// or to test the one beside the other; results have the same bits.
+    /// Whether small temps between GEMVs have in-band flags: each element is stored with a flag, and consumers poll the elements instead of
+    /// counters. On a GPU with static lists or tickets, and in a pipelined plan. With `false` all tasks wait for counters, for
+    /// comparison; results have the same bits.
     #[must_use]
     pub fn in_band_flags(mut self, in_band_flags: bool) -> PlanOptions {
         self.in_band_flags = in_band_flags;
         self
     }
 
-    /// Whether schedulers push tasks that lack only the end of one that runs, which halves the way from one task to the next; by default they push
-    /// none before it is ready. Results are the same. Without it, a critical chain beside 50,000 tasks that nobody waits for takes at most three times as
-    /// long as alone (one scheduler, on a GPU); with it that bound is not kept: 7.4 times as long was measured, because alone the chain has become
-    /// faster and beside the others it has not (`docs/decisions/0018-schedulers-push-tasks-before-they-are-ready.md`).
+    /// Whether schedulers push a task whose only missing input is a running task, which halves the latency from one task to the next; by default they push
+    /// none before it is ready. Results are the same. Without it, a critical chain beside 50,000 independent tasks takes at most three times as
+    /// long as by itself (one scheduler, on a GPU). With it that bound does not hold: 7.4 times as long was measured, because the chain by itself becomes
+    /// faster, and beside the others it does not (`docs/decisions/0018`).
     #[must_use]
     pub fn look_ahead(mut self, look_ahead: bool) -> PlanOptions {
         self.look_ahead = look_ahead;
         self
     }
 
-    /// Whether products of few rows may make a norm or a map of their factor themselves, where that comes with flags ([`PlanOptions::in_band_flags`]) and
-    /// nothing else reads that: the call has then no tasks. A map is an element-wise task of one tensor: `gelu`, or any whose body is
-    /// `cta.zip(x, y, f)`, but in no program that has tasks of one warp. With `false` every call has its own tasks, to measure or to test the one
-    /// beside the other; results have the same bits.
+    /// Prologue fusion: whether an RMSNorm or a unary element-wise call is fused into the GEMVs that read its result. It needs in-band flags on the input
+    /// ([`PlanOptions::in_band_flags`]) and no other reader of the result; the fused call has no tasks. A unary call is `gelu`, or any task whose body is
+    /// `cta.zip(x, y, f)`; it is not fused in programs with warp tasks. With `false` every call has its own tasks, for
+    /// comparison; results have the same bits.
     #[must_use]
     pub fn prologues(mut self, prologues: bool) -> PlanOptions {
         self.prologues = prologues;

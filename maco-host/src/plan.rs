@@ -61,7 +61,7 @@ impl Plan {
         if graph.name.is_empty() {
             graph.name = program.name.into();
         }
-        // The first that is about a call counts.
+        // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();
         shapes.extend(options.tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
         let planned = graph_plan::plan(
@@ -72,10 +72,10 @@ impl Plan {
                 workers,
                 assignment: options.placement.clone(),
                 costs: options.costs.clone(),
-                // On a CPU a sum is split only if somebody says so: results then do not depend on the number of threads.
+                // On a CPU only `.split_k(..)` splits, so that results do not depend on the number of threads.
                 split_k: device.is_gpu(),
                 shapes,
-                // One thread of a CPU that runs whole tasks has nobody to poll with.
+                // A CPU worker of one thread cannot poll while it runs a task.
                 in_band_flags: options.in_band_flags && (device.is_gpu() || options.pipelined),
                 fuse_prologues: options.prologues,
                 fuse_elementwise: program.fuse_elementwise,
@@ -251,20 +251,20 @@ impl Plan {
         }
     }
 
-    /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Heeded by the CPU
-    /// executor in both forms, and by device code built with the feature `delays`. Arguments bound before keep theirs.
+    /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Used by both forms of the CPU
+    /// executor, and by device code built with the feature `delays`. Arguments bound before keep theirs.
     #[doc(hidden)]
     pub fn set_delays(&self, seed: u32) {
         self.0.core.set_delays(seed);
     }
 
-    /// Makes every byte of temps, partial sums and schedulers' memory `byte`: how tests see that a launch reads nothing there that it has not
-    /// written. Waits for what runs.
+    /// Sets every byte of temps, partial sums and schedulers' memory to `byte`, for tests that a launch reads nothing there that it has not
+    /// written. Waits for running launches.
     ///
-    /// The rest of a plan's memory holds what a launch relies on, and is left as it is. Zero when a launch begins are the word of aborts, the counters and
-    /// tickets of its bank (it zeroes the other bank for the next launch), the places of all rings, and the words where parts of sums meet. The numbers of
-    /// launches begun and ended are equal. Words of carried temps have the number of a launch before. Zeros are behind the temps on a GPU, for empty
-    /// views, and in the black box. Descriptors and images of schedulers are written with the plan, tables with the arguments.
+    /// The rest of a plan's memory is not changed, because a launch relies on it. These are zero when a launch begins: the abort word, the counters and
+    /// tickets of its bank (it zeroes the other bank for the next launch), all ring slots, and the arrival counts of split-K parts. The numbers of
+    /// launches begun and ended are equal. Words of in-band flags have the number of an earlier launch. The memory behind the temps on a GPU, for empty
+    /// views, and the black box are zero. Descriptors and images of schedulers are written with the plan, tables with the arguments.
     #[doc(hidden)]
     pub fn fill_temporaries(&self, byte: u8) -> Result<(), Error> {
         match &self.0.executor {
@@ -276,7 +276,7 @@ impl Plan {
         }
     }
 
-    /// As if so many launches had ended and none had been aborted: how tests come to the wrap of the number.
+    /// Sets the number of launches to `launches`, none of them aborted: for tests of its wrap-around.
     #[doc(hidden)]
     pub fn launched(&self, launches: u32) -> Result<(), Error> {
         match &self.0.executor {

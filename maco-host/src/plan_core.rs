@@ -1,4 +1,4 @@
-//! What both executors need of a plan.
+//! The part of a plan that both executors use.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::lower::{Fault, Lowered, Tables};
 use crate::options::PlanOptions;
 use crate::signature::Signature;
 
-/// A plan with its lowering.
+/// A plan with its lowering, and the settings of its launches.
 #[derive(Debug)]
 pub(crate) struct PlanCore {
     pub(crate) device: Device,
@@ -29,11 +29,11 @@ pub(crate) struct PlanCore {
     delays: AtomicU32,
     /// Where launches record, 0 for nowhere, and how many records a role has there.
     profile: Mutex<(u64, u32)>,
-    /// What tests have launches get wrong.
+    /// The fault that tests inject into launches.
     fault: Mutex<Option<Fault>>,
 }
 
-/// What a set of arguments was when it was last checked and bound; equal ones need neither again.
+/// The arguments and settings that were last checked and bound; equal ones need neither again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key {
     tensors: Vec<Placed>,

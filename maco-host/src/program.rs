@@ -19,7 +19,7 @@ pub struct Program {
     pub embedded: Embedded,
     /// Host code of the same tasks.
     pub cpu: Dispatch,
-    /// Whether products of few rows make maps of their factors: whether device code has it, see [`maco_device::makes_maps`].
+    /// Whether unary element-wise calls can be fused into GEMVs as prologues: the device code supports it, see [`maco_device::makes_maps`].
     pub fuse_elementwise: bool,
     /// `#[megakernel(workers = n)]`.
     pub workers: Option<u32>,

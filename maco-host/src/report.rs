@@ -1,8 +1,8 @@
-//! What a run came to.
+//! The result of a run.
 
 use std::time::Duration;
 
-/// A run that ended well.
+/// A run that ended without error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {

@@ -1,4 +1,4 @@
-//! One task on its own, on the CPU: what a task's author tries first.
+//! `on_cpu` of a task: runs it as a graph of one call on the CPU.
 
 use maco_graph::spec::{Access, Argument, CallOptions, Element, Kind, Owned, Param, Placement, TaskSpec, Value};
 
@@ -9,7 +9,7 @@ use crate::options::PlanOptions;
 use crate::plan::Plan;
 use crate::program::{Dispatch, Embedded, Program};
 
-/// Runs `task` over its whole grid on the CPU device of its arguments; sums are rounded to `result`, if it is not what the signature says.
+/// Runs `task` over its whole grid on the CPU device of its arguments. The accumulator is rounded to `result`, if that is not what the signature says.
 ///
 /// # Errors
 /// MACO0030 for a wrong number of arguments, those of the graph for shapes or elements that do not fit the task (MACO0004 to

@@ -1,4 +1,4 @@
-//! Tiles and parts that were measured to be the fastest, by task, shapes and device. How to measure them does not belong here, nor what a
+//! Tiles and split-K that were measured to be the fastest, by task, shapes and device. How to measure them does not belong here, nor what a
 //! plan does with them.
 
 use std::path::Path;
@@ -35,9 +35,9 @@ pub struct Tuned {
     pub workers: u32,
     /// Tile size in elements, one per grid axis.
     pub tile: Vec<u32>,
-    /// Parts of each tile's sum, but for `whole` tiles.
+    /// Split-K parts of each tile, except `whole` tiles.
     pub parts: u32,
-    /// Tiles that one task makes each.
+    /// Tiles that are not split.
     pub whole: u32,
     /// How long a launch of that call alone took, in nanoseconds.
     pub nanoseconds: u64,
@@ -149,7 +149,7 @@ impl Tuning {
         let shape = |(n, call): (u32, &Call)| {
             let tuned = self.entries.iter().find(|tuned| tuned.is_for(graph, call, workers))?;
             let form = call.task.form(&tuned.tile, call.element)?;
-            // What the source says counts more: nothing that was measured of one form is for the other.
+            // What the source says has precedence; a measurement of one form is not used for the other.
             let other = call
                 .tile
                 .as_ref()

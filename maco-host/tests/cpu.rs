@@ -277,7 +277,7 @@ fn a_hang_of_one_plan_leaves_others_alone() {
 }
 
 #[test]
-fn slow_tasks_are_no_hang() {
+fn slow_tasks_are_not_a_hang() {
     // Every tile takes longer than the deadline; of three workers, two wait while the third runs the fourth tile.
     let device = Device::cpu_with(3);
     let builder = Builder::new("slow")
@@ -477,7 +477,7 @@ fn a_plan_outlives_its_device_handle_and_moves_between_threads() {
 }
 
 #[test]
-fn planned_for_the_variable() {
+fn plans_for_the_graph_variable() {
     // Run by the test below in a process of its own; harmless otherwise.
     build(&Device::cpu_with(1), chain(&ADD, 8, 8), PlanOptions::new());
 }
@@ -486,7 +486,7 @@ fn planned_for_the_variable() {
 fn maco_graph_writes_every_plan() {
     let directory = std::env::temp_dir().join(format!("maco-graph-{}", std::process::id()));
     let status = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "planned_for_the_variable"])
+        .args(["--exact", "plans_for_the_graph_variable"])
         .env("MACO_GRAPH", &directory)
         .output()
         .unwrap();
@@ -497,7 +497,7 @@ fn maco_graph_writes_every_plan() {
     }
     std::fs::remove_dir_all(&directory).unwrap();
     let bad = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "planned_for_the_variable"])
+        .args(["--exact", "plans_for_the_graph_variable"])
         .env("MACO_DEADLINE_SCALE", "fast")
         .output()
         .unwrap();

@@ -77,7 +77,7 @@ fn gpu_bad_memory_is_refused() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_kernel_finds_its_tables() {
+fn gpu_kernel_reads_its_tables() {
     let device = gpu();
     for workers in [1, 3, device.workers()] {
         let (m, n) = (70, 45);
@@ -179,7 +179,7 @@ fn gpu_captured_launches_replay_and_can_be_rebound() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_code_that_does_not_record_is_told() {
+fn gpu_code_without_profiling_is_reported() {
     let device = Device::gpu(0).expect("a GPU");
     let plan = Plan::build(&device, program(add(8, 8), "maco_first"), &PlanOptions::new().workers(1)).unwrap();
     let error = plan.profile(true).unwrap_err();
@@ -350,7 +350,7 @@ fn gpu_dropping_what_a_launch_uses_waits_for_it() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_the_watchdog_lets_work_go_on_that_counts() {
+fn gpu_watchdog_accepts_a_launch_with_progress() {
     let device = gpu();
     let plan = spin(&device, Duration::from_millis(50));
     let mut x = device.zeros::<f32>([4, 8]).unwrap();
@@ -360,12 +360,12 @@ fn gpu_the_watchdog_lets_work_go_on_that_counts() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn gpu_a_launch_that_neither_ends_nor_counts_loses_the_device() {
+fn gpu_a_launch_without_progress_loses_the_device() {
     const INNER: &str = "MACO_TEST_LOSE_DEVICE";
     if std::env::var_os(INNER).is_none() {
         // In a process of its own: the device stays lost for the rest of it.
         let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "gpu_a_launch_that_neither_ends_nor_counts_loses_the_device", "--include-ignored", "--nocapture"])
+            .args(["--exact", "gpu_a_launch_without_progress_loses_the_device", "--include-ignored", "--nocapture"])
             .env(INNER, "1")
             .output()
             .unwrap();

@@ -81,7 +81,7 @@ impl Layers {
 }
 
 #[test]
-fn results_are_those_of_the_plain_executor() {
+fn results_equal_those_of_the_plain_executor() {
     for workers in 1..=4 {
         let device = Device::cpu_with(workers);
         // Ragged in every dimension; K of 0; more steps than the ring has stages; many small tiles.
@@ -100,7 +100,7 @@ fn results_are_those_of_the_plain_executor() {
 }
 
 #[test]
-fn a_thousand_orders_give_the_same_results() {
+fn a_thousand_random_orders_give_the_same_results() {
     let device = Device::cpu_with(2);
     let layers = Layers::new(&device, [70, 136, 100], 3);
     let expected = layers.expected();
@@ -171,7 +171,7 @@ fn faults_end_in_their_error_and_are_recovered_from() {
 }
 
 #[test]
-fn slow_tasks_are_no_hang() {
+fn slow_tasks_are_not_a_hang() {
     // Every tile takes longer than the deadline; some workers wait meanwhile.
     let device = Device::cpu_with(3);
     let builder = Builder::new("slow")

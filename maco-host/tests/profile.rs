@@ -135,7 +135,7 @@ fn attended(profile: &Profile, schedulers: usize) {
 }
 
 #[test]
-fn schedulers_note_when_they_served() {
+fn schedulers_record_when_they_served() {
     for (schedule, schedulers) in [
         (Schedule::Static, 0),
         (Schedule::Tickets, 0),
@@ -160,7 +160,7 @@ fn schedulers_note_when_they_served() {
 }
 
 #[test]
-fn what_a_scheduler_finds_no_room_for_is_counted() {
+fn dropped_scheduler_records_are_counted() {
     let device = Device::cpu_with(1);
     let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new().schedule(Schedule::Schedulers(1))).unwrap();
     plan.profile(true).unwrap();
@@ -177,7 +177,7 @@ fn what_a_scheduler_finds_no_room_for_is_counted() {
 }
 
 #[test]
-fn what_is_off_records_nothing() {
+fn a_plan_without_profiling_records_nothing() {
     let device = Device::cpu_with(2);
     let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new()).unwrap();
     run(&plan, 8, 8);
@@ -192,7 +192,7 @@ fn what_is_off_records_nothing() {
 }
 
 #[test]
-fn what_finds_no_room_is_counted() {
+fn dropped_records_are_counted() {
     let device = Device::cpu_with(1);
     let plan = Plan::build(&device, chain(&SLOW, 8, 8).program(), &PlanOptions::new()).unwrap();
     plan.profile_keeping(3).unwrap();
@@ -312,7 +312,7 @@ fn by_warps() -> Profile {
 }
 
 #[test]
-fn warps_share_the_time_of_their_worker() {
+fn concurrent_warps_divide_the_time_of_their_worker() {
     let mut profile = by_warps();
     profile.roofline = Some(Roofline { bytes_per_second: 1e9, flops_per_second: 1e9, multiprocessors: 1 });
     profile.operations[0].bytes = Some(75);
@@ -327,7 +327,7 @@ fn warps_share_the_time_of_their_worker() {
 }
 
 #[test]
-fn a_warp_comes_from_its_own_task_before() {
+fn a_warps_predecessor_is_its_own_last_task() {
     let steps =
         |profile: &Profile| profile.critical_path().steps.iter().map(|step| (step.span.task, step.gap, step.dependent)).collect::<Vec<_>>();
     let mut profile = by_warps();
@@ -474,7 +474,7 @@ fn directory(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_trace_comes_back_as_it_went() {
+fn a_trace_round_trips() {
     let path = directory("round").join("trace.json");
     let (plan, measured) = profile(PlanOptions::new(), 3);
     for profile in [by_hand(), measured] {
@@ -565,7 +565,7 @@ fn a_broken_trace_says_where() {
 }
 
 #[test]
-fn costs_come_back_and_broken_ones_say_where() {
+fn costs_round_trip_and_errors_say_where() {
     let path = directory("costs").join("costs.json");
     let costs = by_hand().costs();
     write_costs(&costs, &path).unwrap();

@@ -51,7 +51,7 @@ pub struct Arguments {
     pub prologue: Option<Ident>,
     pub warp: Option<Ident>,
     pub cpu: Option<Path>,
-    /// `few = skinny_linear`: the same task for few rows.
+    /// `few = skinny_linear`: the GEMV form of a GEMM, for few rows.
     pub few: Option<Path>,
     /// `shared = 32768`
     pub shared: Option<SharedArgument>,

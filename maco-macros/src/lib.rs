@@ -25,12 +25,12 @@ use proc_macro::TokenStream;
 /// | `where M == N` | these dimensions are the same |
 /// | `elementwise` | `fn f(v: f32) -> f32`: usable in `.then(f)`, and as the task `f(x, y)`; `fn f(v: f32, r: f32) -> f32`: in `.then(f(r))`, and as `f(x, r, y)` |
 /// | `simt` | an `unsafe fn` with a body for the device only |
-/// | `warp` | a `simt` body of one warp, `cta: &mut SimtWarp`: a worker runs eight such tasks at a time |
-/// | `prologue` | a `simt` body that begins early: it reads what no task writes, then calls `cta.wait_for_inputs()` |
+/// | `warp` | a warp task: a `simt` body of one warp, `cta: &mut SimtWarp`; a worker runs eight such tasks at a time |
+/// | `prologue` | early start: a `simt` body that begins before its inputs are ready, reads what no task writes, then calls `cta.wait_for_inputs()` |
 /// | `shared = 32768` | a `simt` body with so many bytes of shared memory, 1 to 196608: `cta.shared::<f32, 0, 1024>()` |
 /// | `boxes(x = 128, w = 64 swizzle 32)` | a `simt` body with shared memory that copies boxes of so many rows of these tensors, swizzled by 128 bytes or what is said: `tile.load(&x, row, col, &barrier)` |
 /// | `cpu = function` | what a `simt` task does on the CPU |
-/// | `few = task` | of a product: the same for few rows, with tiles of its own, in a body that calls `cta.gemv`. The planner or `.tile(..)` chooses |
+/// | `few = task` | the GEMV form of a GEMM, for few rows: a task with tiles of its own whose body calls `cta.gemv`. The planner or `.tile(..)` chooses |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 ///
 /// The first parameter is `cta: &mut Cta`. A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
@@ -68,8 +68,8 @@ pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
 
 /// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear, matmul, mylib::scale }`.
 ///
-/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks, but none of their forms for few rows:
-/// a set names such a task by itself.
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with all instances of these tasks, without their GEMV forms:
+/// a set lists such a task by its own name.
 #[proc_macro]
 pub fn task_set(input: TokenStream) -> TokenStream {
     task_set::expand(input.into()).into()

@@ -55,7 +55,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
         impl #program {
             const BASE: [u32; #count + 1] = {
                 let mut base = [0; #count + 1];
-                // A set links every instance that it has, which is enough without forms for few rows.
+                // A set links all its instances, so GEMV forms are left out.
                 #(base[#index + 1] = base[#index] + <#tasks>::SPEC.instances();)*
                 base
             };

@@ -107,7 +107,7 @@ fn compare_tells_what_changed() {
 }
 
 #[test]
-fn schedulers_are_told_apart_from_workers() {
+fn schedulers_are_distinguished_from_workers() {
     let bench = Bench::new("schedulers");
     pushed(1).write_chrome(bench.0.join("p.json")).unwrap();
     pushed(2).write_chrome(bench.0.join("q.json")).unwrap();
@@ -173,7 +173,7 @@ fn by_warps() -> Profile {
 }
 
 #[test]
-fn warps_have_strips_of_a_line() {
+fn warps_have_lanes_of_their_own() {
     let bench = Bench::new("warps");
     by_warps().write_chrome(bench.0.join("w.json")).unwrap();
     bench.prints(&["draw", "a.json", "-o", "a.svg"]);
@@ -195,7 +195,7 @@ fn warps_have_strips_of_a_line() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_say_what_is_wrong() {
     let bench = Bench::new("wrong");
     let text = bench.fails(&["summary", "none.json"]);
     assert!(text.starts_with("MACO0064: none.json cannot be read"), "{text}");
@@ -211,7 +211,7 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_has_examples() {
     let bench = Bench::new("help");
     let text = bench.prints(&["--help"]);
     for word in ["plan.profile(true)", "MACO_PROFILE=1", "summary", "critical-path", "compare", "draw", "costs"] {

@@ -1,4 +1,4 @@
-//! Element-wise tasks of one or two tensors. `add`, `mul` and `scale` are also fused into what stores a sum: `linear(x, w, y).then(add(r))`.
+//! Element-wise tasks of one or two tensors. `add`, `mul` and `scale` are also epilogues: `linear(x, w, y).then(add(r))`.
 //!
 //! In flight: up to 192 KiB a multiprocessor. Of tasks that read less than 16 KiB, four blocks of eight elements of each of 256 threads; of tensors whose
 //! rows do not begin at multiples of 16 bytes, one element.

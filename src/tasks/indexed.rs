@@ -1,4 +1,4 @@
-//! Elements and rows that are written where indices say, in place: what no index names stays. Of equal indices the last one stays, where PyTorch
+//! Scatter: elements and rows written in place at positions given by indices; others keep their value. Of equal indices the last one is kept, where PyTorch
 //! leaves it open; one outside the tensor writes nothing, where PyTorch stops with an error.
 //!
 //! In flight, of each of 256 threads: four indices and elements of `scatter`, eight indices and then blocks of `index_copy`, four where they name few rows of many; blocks of four rows of

@@ -1,4 +1,4 @@
-//! Elements moved and converted, not computed with.
+//! Transpose and casts.
 //!
 //! In flight: casts as the tasks of `elementwise.rs`, a transpose the eight rows of a square of each of 256 threads, of two bytes 32 KiB a multiprocessor.
 

@@ -1,4 +1,4 @@
-//! Rows and elements that indices name. An index outside the tensor reads zeros, where PyTorch stops with an error.
+//! Gather: rows and elements selected by indices. An index outside the tensor reads zeros, where PyTorch stops with an error.
 //!
 //! In flight: of `embedding` rows of 4 KiB and more in the ring, 192 KiB a multiprocessor; of shorter ones, of each of 256 threads, eight blocks of eight elements,
 //! of two bytes 32 KiB (of four bytes four blocks); of `gather_sum` four of each of two blocks; `gather` has rows in the ring as norms, and eight elements of

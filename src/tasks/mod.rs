@@ -5,34 +5,34 @@
 mod activation;
 mod collective;
 mod elementwise;
+mod expert_routing;
+mod gemm;
+mod gemv;
 mod indexed;
 mod layout;
 mod lookup;
-mod mixture;
+mod mixture_of_experts;
 mod norm;
-mod product;
 mod quantised;
 mod reduce;
 mod rotary;
-mod route;
 mod select;
-mod skinny;
 
 pub use activation::{gelu, relu, sigmoid, silu, silu_mul, tanh};
 pub use collective::all_reduce;
 pub use elementwise::{add, bias, copy, mul, scale};
-pub use indexed::{index_add, index_copy, scatter};
-pub use layout::{to_bf16, to_f16, to_f32, transpose};
-pub use lookup::{embedding, gather, gather_sum};
-pub use mixture::experts;
-pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
-pub use product::{
+pub use expert_routing::group_rows;
+pub use gemm::{
     batched_linear, batched_matmul, batched_matmul_tn, batched_matmul_tt, gated_linear, grouped_gated_linear, grouped_linear, linear,
     matmul, matmul_tn, matmul_tt,
 };
+pub use gemv::skinny_linear;
+pub use indexed::{index_add, index_copy, scatter};
+pub use layout::{to_bf16, to_f16, to_f32, transpose};
+pub use lookup::{embedding, gather, gather_sum};
+pub use mixture_of_experts::experts;
+pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
 pub use rotary::rope;
-pub use route::group_rows;
 pub use select::{argmax, softmax_top_k, top_k};
-pub use skinny::skinny_linear;

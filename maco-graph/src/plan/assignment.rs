@@ -1,17 +1,17 @@
-//! Deals the tasks of products with few rows to the workers that have what they need.
+//! Assigns the tasks of a GEMV to the workers that computed what its epilogue reads.
 //!
-//! Where nobody says what tasks cost, they are dealt round robin (`schedule`). A product whose every tile needs one tile of an earlier call, as
-//! the operand of its epilogue, is dealt as that call was: such an edge never leaves its worker (`local`). A signal to another one
-//! waits behind a fence, and a fence behind the weights that are on their way (`docs/internals/gemv.md`).
+//! Without costs tasks are assigned round robin (`schedule`). Where each tile of a GEMV needs one tile of an earlier call, as the operand of its
+//! epilogue, each task goes to the worker of that tile: such an edge needs no counter (`worker_edges`). A signal to another worker waits for a
+//! fence, and the fence for the loads of weights in flight (`docs/internals/gemv.md`).
 
 use super::PlannedCall;
 use super::events::Events;
 use crate::ir::Graph;
 
-/// Of the places in all rounds of a call, at most one in so many may stay empty: calls that are dealt alike leave out the same workers.
+/// In the last round of a call at most one worker in so many may be idle: calls with the same assignment leave the same workers idle.
 const EMPTY: u32 = 8;
 
-/// The worker of every task, if any call is dealt as another one was; `order` is that of the calls.
+/// The worker of every task, if any call has the assignment of an earlier one; else none. `order` is that of the calls.
 pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u32], events: &Events, workers: u32) -> Option<Vec<u32>> {
     // The one task that fills a counter; MANY: there are several.
     const MANY: u32 = u32::MAX;
@@ -48,8 +48,8 @@ pub(super) fn follow_producers(graph: &Graph, calls: &[PlannedCall], order: &[u3
         if tasks.is_empty() {
             continue;
         }
-        let streamed = graph.calls[call as usize].task.gemv_operand_b().is_some();
-        let producer = if streamed && fills(tasks.len() as u32) { before(call) } else { None };
+        let gemv = graph.calls[call as usize].task.gemv_operand_b().is_some();
+        let producer = if gemv && fills(tasks.len() as u32) { before(call) } else { None };
         any |= producer.is_some();
         let begin = producer.map_or(next, |producer| begins[producer as usize]);
         begins[call as usize] = begin;

@@ -1,4 +1,5 @@
-//! A plan before its tasks are dealt. Which norms and maps have tasks shows only when it is known what is carried to whom: so there may be several drafts.
+//! A plan before its tasks are assigned to workers. Prologue fusion depends on which edges have in-band flags, and these on what is fused: so several
+//! candidates may be tried.
 
 use super::dependencies::{self, Dependencies};
 use super::events::{self, Events};
@@ -7,7 +8,7 @@ use super::tile_selection::Choice;
 use super::{Hazard, Options, PlanError, PlannedCall, in_band_flags, prologue_fusion, schedule};
 use crate::ir::Graph;
 
-/// Tasks with what they wait for, in an order, and nobody who runs them.
+/// Tasks in global order, with their waits and signals, without workers.
 pub(super) struct CandidatePlan {
     pub graph: Graph,
     pub calls: Vec<PlannedCall>,
@@ -17,7 +18,7 @@ pub(super) struct CandidatePlan {
     pub events: Events,
 }
 
-/// The draft with as few tasks of prologues as there can be. `made` are the choices that `calls` follow, and their regions.
+/// The candidate with most fused prologues. `selection` has the tiles of `calls`, and their regions.
 pub(super) fn choose(
     graph: Graph,
     calls: Vec<PlannedCall>,
@@ -27,7 +28,7 @@ pub(super) fn choose(
 ) -> Result<CandidatePlan, PlanError> {
     let may = options.fuse_prologues && options.in_band_flags && options.schedule.schedulers() == 0;
     let mut prologues = if may { prologue_fusion::candidates(&graph, options.fuse_elementwise) } else { Vec::new() };
-    // Each time there are fewer.
+    // Ends: each round has fewer prologues.
     while !prologues.is_empty() {
         let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), selection.0.to_vec());
         prologue_fusion::fuse(&mut graph, &mut calls, &mut choices, &prologues);

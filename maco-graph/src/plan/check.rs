@@ -1,4 +1,4 @@
-//! Refuses graphs that contradict their specs, before anything indexes by what they say.
+//! Refuses graphs that contradict their specs, before anything uses them as indices.
 //!
 //! Most of this is proved at compile time for a megakernel; graphs made at run time, and sizes, are not.
 
@@ -67,7 +67,7 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
         return Err(malformed(format!("axis `{}` of {site} has no tile size, or a zero", axis.name)));
     }
     if let Some(gemv) = task.gemv {
-        // The macro has looked at it: `spec::check_gemv_form`.
+        // The macro has checked it: `spec::check_gemv_form`.
         if gemv.gemv.is_some() || gemv.gemv_operand_b().is_none() || !task.signature_of(gemv) {
             return Err(malformed(format!("{site} has a form for few rows that is another task")));
         }

@@ -1,4 +1,4 @@
-//! What runs beside a call: calls that no tensor puts before or behind it, whose tasks fill the workers that it leaves idle.
+//! How much work can run concurrently with a call: calls on the same level of the call graph, whose tasks fill the workers that it leaves idle.
 //!
 //! Which tasks wait for which does not belong here: this is known before tiles are, and only tensors as a whole are looked at.
 
@@ -7,7 +7,8 @@ use super::workload::multiply_adds;
 use crate::ir::{Graph, View};
 use crate::spec::{Access, TensorParam};
 
-/// For each call, of which none need have been checked, the products of all calls of its level, in units of its own: 1 for one that is alone, or has none.
+/// For each call, the multiply-adds of all calls of its level divided by its own; 1 for a call that is alone on its level, or has none. The calls need
+/// not have been checked.
 pub(super) fn concurrency(graph: &Graph) -> Vec<f64> {
     let levels = levels(graph);
     let products: Vec<f64> = graph.calls.iter().map(|call| multiply_adds(call).unwrap_or(0) as f64).collect();
@@ -18,7 +19,7 @@ pub(super) fn concurrency(graph: &Graph) -> Vec<f64> {
     levels.iter().zip(products).map(|(&level, own)| if own > 0.0 { whole[level as usize] / own } else { 1.0 }).collect()
 }
 
-/// The longest way of calls to each call, from tensor to tensor.
+/// The level of each call: the length of the longest chain of calls before it.
 fn levels(graph: &Graph) -> Vec<u32> {
     // Per tensor: the first level behind its writes, and behind its reads.
     let mut behind = vec![(0, 0); graph.tensors.len()];

@@ -77,7 +77,7 @@ impl AxisGroups {
     }
 }
 
-/// The counters of one way to cut one producer region.
+/// The counters of one division of one producer region into groups.
 pub(super) struct CounterSet {
     /// Number of the producer's region.
     pub region: u32,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_tile_wins_when_one_divides_the_other() {
+    fn groups_follow_the_larger_tile_when_one_divides_the_other() {
         let groups = AxisGroups::between(&tiled(0, 1000, 64), &tiled(0, 1000, 256));
         assert_eq!((groups.size, groups.count), (256, 4));
         let groups = AxisGroups::between(&tiled(0, 1000, 256), &tiled(0, 1000, 64));
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_is_touched() {
+    fn coordinates_outside_touch_no_group() {
         let groups = AxisGroups::between(&tiled(100, 200, 10), &tiled(0, 400, 10));
         assert_eq!(groups.touched(0, 100), (0, 0));
         assert_eq!(groups.touched(200, 400), (0, 0));

@@ -1,7 +1,7 @@
 //! From a tile's coordinates to the counters it touches.
 //!
-//! Which counters there are does not belong here. Tables are per axis, so building them costs the sum of a grid's extents
-//! and asking them a few additions.
+//! Which counters there are does not belong here. Tables are per axis: building them costs the sum of a grid's extents,
+//! a lookup a few additions.
 
 use super::counter_groups::{AxisGroups, CounterSet, for_each_cell};
 use super::region::{Region, Regions};

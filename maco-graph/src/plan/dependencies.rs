@@ -23,12 +23,12 @@ pub(super) struct Dependencies {
     pub relations: Vec<Relation>,
     /// The counter set of each relation.
     pub set_of: Vec<u32>,
-    /// How the rows of each relation's wait are named, if data names them.
+    /// How the rows of each relation's wait are found, if indices in memory select them.
     pub named: Vec<Option<Naming>>,
     pub sets: CounterSets,
 }
 
-/// How a task finds the counters of rows that a tensor parameter names; see [`super::NamedWait`].
+/// How a task finds the counters of the rows that indices in a tensor parameter select; see [`super::NamedWait`].
 #[derive(Clone, Copy)]
 pub(super) struct Naming {
     pub operand: u32,
@@ -49,7 +49,7 @@ struct Live {
 }
 
 /// Relations between all calls; those of kind `dropped` are left out.
-/// Waits for rows that data names are made if `name_rows`.
+/// With `name_rows` a call may wait for the rows that indices in memory select, else for all rows.
 pub(super) fn relate(
     graph: &Graph,
     tiles: &[PlannedCall],
@@ -129,7 +129,7 @@ struct Builder<'a> {
     tiles: &'a [PlannedCall],
     /// Per tensor: whether some call writes it.
     written: &'a [bool],
-    /// Whether waits may be for rows that data names.
+    /// Whether a call may wait for the rows that indices in memory select.
     name_rows: bool,
     /// First relation of the current consumer.
     first: usize,
@@ -189,8 +189,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The counters of a read whose rows data names, one per row of the producer's tiles, and how a row's counter is found. `None`
-    /// where the plan waits for all rows: they are written by tiles of other shapes, or what names them is itself computed.
+    /// The counters of a read whose rows are selected by indices in memory, one per row of the producer's tiles, and how a row's counter is found. `None`
+    /// where the plan waits for all rows: they are written by tiles of other shapes, or the indices are themselves computed.
     fn named(&mut self, producer: u32, consumer: u32) -> Result<Option<(u32, Naming)>, PlanError> {
         let (from, to) = (self.regions.get(producer), self.regions.get(consumer));
         let Some(operand) = to.named.filter(|_| self.name_rows) else { return Ok(None) };

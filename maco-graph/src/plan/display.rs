@@ -41,11 +41,11 @@ impl Display for Plan {
                 Some((first, last)) => write!(f, "  waves {first}-{last}")?,
                 None => match &self.fused_into(index as u32)[..] {
                     [] => write!(f, "  empty")?,
-                    by => write!(f, "  made by {}", numbers(by))?,
+                    by => write!(f, "  fused into {}", numbers(by))?,
                 },
             }
-            if let Some(made) = planned.prologue {
-                write!(f, "  makes #{made}")?;
+            if let Some(prologue) = planned.prologue {
+                write!(f, "  prologue #{prologue}")?;
             }
             if call.drain && schedule == Schedule::Static {
                 write!(f, "  {}", if planned.dynamic { "dynamic" } else { "drained" })?;
@@ -64,7 +64,7 @@ impl Display for Plan {
                 relation.edges,
                 relation.counters.start,
                 relation.counters.end,
-                if relation.in_band { ", carried" } else { "" },
+                if relation.in_band { ", in-band flags" } else { "" },
             )?;
         }
         Ok(())
@@ -91,13 +91,13 @@ impl Plan {
                 0 => format!(" in {} parts", planned.parts),
                 whole => format!(", those behind the first {whole} in {} parts", planned.parts),
             };
-            let made = match (&self.fused_into(index as u32)[..], planned.prologue) {
+            let fusion = match (&self.fused_into(index as u32)[..], planned.prologue) {
                 ([], None) => String::new(),
-                ([], Some(made)) => format!("\nmakes #{made}"),
-                (by, _) => format!("\nmade by {}", numbers(by)),
+                ([], Some(prologue)) => format!("\nprologue #{prologue}"),
+                (by, _) => format!("\nfused into {}", numbers(by)),
             };
             let label = format!(
-                "#{index} {name}\n{} tiles of {}{split}\n{}{made}",
+                "#{index} {name}\n{} tiles of {}{split}\n{}{fusion}",
                 by(&planned.grid),
                 by(&planned.tile),
                 self.arguments(&self.graph.calls[index])
@@ -105,8 +105,8 @@ impl Plan {
             writeln!(dot, "  c{index} [label={}];", quoted(&label))?;
         }
         for relation in &self.relations {
-            let carried = if relation.in_band { ", carried" } else { "" };
-            let label = format!("{}\n{}\n{} edges{carried}", self.tensor_name(relation.tensor), relation.hazard, relation.edges);
+            let flags = if relation.in_band { ", in-band flags" } else { "" };
+            let label = format!("{}\n{}\n{} edges{flags}", self.tensor_name(relation.tensor), relation.hazard, relation.edges);
             let style = if relation.hazard == super::Hazard::Raw { "solid" } else { "dashed" };
             writeln!(dot, "  c{} -> c{} [style={style}, label={}];", relation.producer, relation.consumer, quoted(&label))?;
         }

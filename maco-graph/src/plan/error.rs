@@ -214,7 +214,7 @@ pub enum PlanError {
         /// Sizes there are.
         allowed: &'static [u32],
     },
-    /// Tile sizes that neither form of a task has.
+    /// Tile sizes that neither the GEMM form nor the GEMV form of a task has.
     #[error(
         "MACO0017: {site} has no tile of {found}\n  \
          = help: allowed are {allowed}"
@@ -227,7 +227,7 @@ pub enum PlanError {
         /// Sizes of either form.
         allowed: Box<str>,
     },
-    /// A sum that has no such parts.
+    /// Split-K that the task does not support.
     #[error(
         "MACO0018: {site} cannot be split into {found} parts\n  \
          = help: it can be split into at most {max}; a task without a sum over `cta.steps(..)`, or with three grid axes, has no parts"
@@ -240,7 +240,7 @@ pub enum PlanError {
         /// Most that there can be.
         max: u32,
     },
-    /// A shape for a call that does not exist.
+    /// A tile shape for a call that does not exist.
     #[error(
         "MACO0017: a shape is given for call #{call}, but the graph has {calls} calls\n  \
          = help: calls count from 0, in program order"
@@ -291,7 +291,7 @@ pub enum PlanError {
         /// Workers.
         workers: u32,
     },
-    /// A placement that does not fit the graph.
+    /// An assignment of tasks to workers that does not fit the plan.
     #[error(
         "MACO0021: the placement does not fit the plan: {what}\n  = help: name one worker per task, in the order of the plan's tasks, and plan static lists"
     )]

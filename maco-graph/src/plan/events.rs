@@ -1,7 +1,7 @@
 //! Writes the tasks with their waits and signals.
 //!
-//! Which counters there are is decided before. Waits come first, because a counter that nobody waits for gets no signals
-//! and no number: a projection of which only one slice is read, say.
+//! Which counters there are is decided before. Waits are written first: a counter without a wait gets no signals
+//! and no number. An example is a projection of which only one slice is read.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub(super) struct Events {
     pub named: Vec<NamedWait>,
 }
 
-/// Tasks of all calls, which `order` lists in global order, with counters that somebody waits for numbered from 0.
+/// Tasks of all calls, which `order` lists in global order. Only counters with a wait are kept, numbered from 0.
 pub(super) fn emit(
     graph: &Graph,
     calls: &[PlannedCall],
@@ -45,7 +45,7 @@ pub(super) fn emit(
             edges: 0,
             named: Vec::new(),
         },
-        // Not 0 once somebody waits for the counter; then its new number.
+        // Not 0 once the counter has a wait; then its new number.
         numbers: vec![0; found.sets.needs.len() + 1],
         levels: Vec::new(),
     };
@@ -146,7 +146,7 @@ impl Emitter<'_> {
         fits(site, "waits", self.events.waits.len(), u64::from(u32::MAX))
     }
 
-    /// Marks the counters of rows that data names, any of which a task of `call` may wait for.
+    /// Marks the counters of rows that indices in memory select: a task of `call` may wait for any of them.
     fn name(&mut self, call: u32, index: usize, naming: Naming, found: &mut Dependencies, relations: &Range<usize>) {
         let counters = found.sets.get(found.set_of[index]);
         let range = counters.base..counters.base + counters.count;

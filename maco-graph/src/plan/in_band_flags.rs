@@ -1,9 +1,8 @@
-//! Edges whose data carry their own flags: small results that products of few rows hand to each other.
+//! In-band flags: edges between GEMVs whose small tensors are stored with a flag beside each element, as in the LL protocol of NCCL.
 //!
-//! How a flag is carried does not belong here. A reader that polls the elements themselves is spared the way from the last one's store over a
-//! release, a counter, an acquire and a load; but it moves twice the bytes, so only small tensors are worth it. It acquires nothing but the
-//! elements. Nothing of a plan follows from several relations one after the other but where a tensor is written more than once
-//! (`dependence.rs`), and what is carried is written once.
+//! How a flag is encoded does not belong here. The reader polls the elements themselves. That saves a release, a signal, an acquire and a load after
+//! the last store, but it moves twice the bytes, so only small tensors are worth it. The reader acquires nothing but the elements. That is
+//! enough: a plan relies on chains of relations only where a tensor is written more than once (`dependencies.rs`), and such a tensor has no in-band flags.
 
 use super::dependencies::Dependencies;
 use super::region::tensor_of;
@@ -11,31 +10,31 @@ use super::{Hazard, PlannedCall, Relation, Schedule};
 use crate::ir::{Call, Graph, TensorKind, View};
 use crate::spec::{Access, Index};
 
-/// Bytes of the elements that one task reads: as many as a CTA has room for beside what is streamed.
+/// Most bytes of the elements that one task reads: the shared memory that is left beside the stages of operand B.
 pub const TILE_BYTES: u64 = 32 * 1024;
-/// Bytes of the elements of a tensor.
+/// Most bytes of the elements of a tensor.
 const BYTES: u64 = 64 * 1024;
-/// Elements that are read together.
+/// Elements per vector load.
 const VECTOR: u64 = 8;
 
-/// Elements from one row of a carried tile of `cols` columns to the next, where a task keeps it: a multiple of 64, and if there are more
-/// `rows`, 32 more, so that rows do not meet in the banks of shared memory.
+/// Elements from one row to the next of a tile of `cols` columns in shared memory: a multiple of 64, and with more than one of `rows` 32 more, which
+/// avoids bank conflicts.
 pub const fn stride(rows: u64, cols: u64) -> u64 {
     cols.next_multiple_of(64) + if rows > 1 { 32 } else { 0 }
 }
 
-/// Bytes behind a carried tile of `cols` columns, a multiple of eight, in which a task makes the norms of its `rows`.
+/// Bytes after a tile of `cols` columns, a multiple of eight, in which a task keeps the partial sums of an RMSNorm prologue of its `rows`.
 pub const fn rmsnorm_prologue_bytes(rows: u64, cols: u64) -> u64 {
     rows.saturating_mul(cols / 8 + 1).saturating_mul(4)
 }
 
-/// Bytes behind a carried tile in which a task maps its values.
+/// Bytes after a tile for a unary element-wise prologue.
 pub const UNARY_PROLOGUE_BYTES: u64 = 256;
 
-/// Marks the relations of `found` that are carried.
+/// Marks the relations of `found` that use in-band flags.
 pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, found: &mut Dependencies) {
     if schedule.schedulers() > 0 {
-        // A scheduler pushes tasks that are ready.
+        // A scheduler pushes a task only when its inputs are complete.
         return;
     }
     let writers = writers(graph);
@@ -45,7 +44,7 @@ pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, fou
         relation.in_band = naming.is_none() && fits(relation);
         in_band[relation.tensor as usize] |= relation.in_band;
     }
-    // Products know such a tensor by its place in memory, so it is one to all who multiply it: each has room for its part.
+    // The device tells such a tensor by its address, so all GEMVs that read it must read it so, and each must have room for its tile.
     for (number, call) in graph.calls.iter().enumerate() {
         for view in &call.operands {
             in_band[view.tensor as usize] &= call.task.gemv_operand_b().is_none() || has_room(graph, call, &calls[number], view.tensor);
@@ -54,7 +53,7 @@ pub(super) fn mark(graph: &Graph, calls: &[PlannedCall], schedule: Schedule, fou
     found.relations.iter_mut().for_each(|relation| relation.in_band &= in_band[relation.tensor as usize]);
 }
 
-/// The calls that write each tensor, once for each time.
+/// The calls that write each tensor, once per write.
 pub(super) fn writers(graph: &Graph) -> Vec<Vec<u32>> {
     let mut writers = vec![Vec::new(); graph.tensors.len()];
     for (number, call) in (0..).zip(&graph.calls) {
@@ -67,7 +66,7 @@ pub(super) fn writers(graph: &Graph) -> Vec<Vec<u32>> {
     writers
 }
 
-/// Whether `relation` may be carried, of a tensor that its producer alone writes.
+/// Whether `relation` may use in-band flags, if only its producer writes the tensor.
 pub(super) fn is_eligible(graph: &Graph, calls: &[PlannedCall], relation: &Relation) -> bool {
     let tensor = &graph.tensors[relation.tensor as usize];
     let (producer, consumer) = (&graph.calls[relation.producer as usize], &graph.calls[relation.consumer as usize]);
@@ -76,7 +75,7 @@ pub(super) fn is_eligible(graph: &Graph, calls: &[PlannedCall], relation: &Relat
     if relation.hazard != Hazard::Raw || tensor.kind != TensorKind::Temp || tensor.element.bytes() != 2 || !small {
         return false;
     }
-    // All of it is written, element by element, by tasks that do nothing else.
+    // The producer is a GEMV that writes the whole tensor and nothing else.
     let written = producer.operands.get(relation.producer_operand as usize);
     let params = producer.task.params.iter().filter_map(tensor_of);
     let mut results = params.filter(|param| param.access != Access::Read);
@@ -87,13 +86,12 @@ pub(super) fn is_eligible(graph: &Graph, calls: &[PlannedCall], relation: &Relat
     if !made || written != Some(&View::whole(relation.tensor, tensor)) {
         return false;
     }
-    // And read as one factor only.
+    // The consumer is a GEMV that reads it as operand A only.
     let reads = consumer.operands.iter().filter(|view| view.tensor == relation.tensor).count();
     reads == 1 && consumer.task.gemv_operand_a() == Some(relation.consumer_operand as usize) && calls[relation.consumer as usize].parts == 1
 }
 
-/// Whether every part of `tensor` that a task of `call`, a product, may multiply with rows that are streamed has room where it is kept, and
-/// can be read so many elements at a time.
+/// Whether each tile of `tensor` that a task of `call`, a GEMV, reads as operand A fits [`TILE_BYTES`] and can be read by vector loads.
 fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> bool {
     let behind = |rows, cols| match planned.prologue.map(|made| graph.calls[made as usize].task.unary_operands()) {
         None => 0,

@@ -1,4 +1,4 @@
-//! A plan for other programs: calls, tensors and relations as JSON.
+//! A plan for other programs: calls, tensors and relations as JSON. Fields keep the names of the first version of the format.
 
 use serde::Serialize;
 
@@ -35,17 +35,17 @@ struct CallJson<'a> {
     op: u32,
     priority: i32,
     drain: bool,
-    /// It is the planner that has them claimed.
+    /// [`super::PlannedCall::dynamic`].
     balanced: bool,
     axes: Vec<&'static str>,
     tile: &'a [u32],
     grid: &'a [u32],
-    /// Tasks per tile, but for the first `whole` tiles.
+    /// Split-K: tasks per tile, except the first `whole` tiles, which have one.
     parts: u32,
     whole: u32,
     /// First task and end.
     tasks: [u32; 2],
-    /// The norm or map that its tasks make of their factor, and the calls whose tasks make this one.
+    /// [`super::PlannedCall::prologue`], and the calls that this one is fused into.
     prologue: Option<u32>,
     made_by: Vec<u32>,
     /// First and last wave; absent when there is no task.
@@ -73,7 +73,7 @@ struct RelationJson<'a> {
     counters: [u32; 2],
     waits: u32,
     edges: u64,
-    /// The data carry their own flags.
+    /// [`super::Relation::in_band`].
     carried: bool,
 }
 

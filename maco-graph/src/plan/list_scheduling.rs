@@ -1,7 +1,7 @@
-//! Places tasks by what they cost: whoever is free takes the task with the longest path to the end (list scheduling by levels; Hu 1961,
-//! with the upward ranks of HEFT; Topcuoglu, Hariri, Wu 2002).
+//! List scheduling by cost: an idle worker takes the ready task with the longest path to the end (Hu 1961, with the upward ranks of HEFT;
+//! Topcuoglu, Hariri, Wu 2002).
 //!
-//! Where costs come from does not belong here. Without costs tasks are dealt round robin (`schedule`).
+//! Where costs come from does not belong here. Without costs tasks are assigned round robin (`schedule`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -82,7 +82,7 @@ impl Tasks<'_> {
         &self.named[first..first + count]
     }
 
-    /// The longest way from each task to the end, itself and all hops included. It grows along no dependency.
+    /// The length of the longest path from each task to the end, itself and all hops included. It never grows from a task to one that waits for it.
     fn levels(&self) -> Vec<u64> {
         let mut behind = vec![0u64; self.counters];
         let mut levels = vec![0u64; self.tasks.len()];
@@ -144,13 +144,13 @@ impl Filled {
     }
 }
 
-/// A run of the plan on paper.
+/// A simulated launch.
 struct Simulation<'a> {
     of: Tasks<'a>,
     filled: Vec<Filled>,
     /// By call: what its named waits came to, once known.
     names: Vec<Option<Filled>>,
-    /// When each worker has ended what it has.
+    /// When each worker is free.
     free: Vec<u64>,
     /// The same, in order of time.
     order: BTreeSet<(u64, u32)>,
@@ -168,7 +168,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What `task` waits for; all that is has been run.
+    /// When the inputs of `task` are complete; all tasks that it waits for have been executed.
     fn inputs(&mut self, task: usize) -> Filled {
         let call = self.of.tasks[task].call;
         let names = match self.names[call as usize] {
@@ -182,8 +182,7 @@ impl<'a> Simulation<'a> {
         self.of.waits_of(task).iter().map(|wait| self.filled[wait.counter as usize]).fold(names, Filled::and)
     }
 
-    /// The worker on which a task with these inputs begins first: of those that can at once, the one that has been idle for the shortest
-    /// time.
+    /// The worker on which a task with these inputs begins earliest; of several that are idle by then, the one that was idle for the shortest time.
     fn earliest(&self, inputs: Filled) -> u32 {
         let least = |worker: u32| self.free[worker as usize].max(inputs.ready(worker, self.of.hop));
         let at = |time: u64| self.order.range((time, 0)..).next().map(|&(_, worker)| worker);
@@ -207,8 +206,8 @@ impl<'a> Simulation<'a> {
     }
 }
 
-/// Tasks in the order in which workers take them, each with its worker: whoever is free takes the task with the longest path to the end of
-/// those that may begin, on its own worker as soon as what it waits for has ended, on another one a hop later.
+/// Greedy list scheduling. An idle worker takes the ready task with the longest path to the end. A task is ready on the worker of its last producer
+/// as soon as that has ended, on other workers a hop later.
 struct Greedy<'a> {
     simulation: Simulation<'a>,
     levels: Vec<u64>,
@@ -231,7 +230,7 @@ struct Greedy<'a> {
     placed: Vec<(u32, u32)>,
 }
 
-/// At the same time, ends come before what they allow.
+/// Of events at the same time, ends come first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     /// The worker has ended the task.
@@ -382,8 +381,8 @@ impl<'a> Greedy<'a> {
     }
 }
 
-/// Lists by cost. With drains every list follows the tasks' numbers, since a drain stands among them, and each task goes where it begins
-/// first; else the longest path comes first.
+/// Lists by cost. Without drains: greedy, the longest path first. With drains every list follows the tasks' numbers, since a drain has its position
+/// among them, and each task goes to the worker where it begins earliest.
 pub(super) fn lists(
     graph: &Graph,
     calls: &[PlannedCall],
@@ -432,8 +431,8 @@ pub(super) fn lists(
 }
 
 impl Plan {
-    /// How long a launch would take by these costs, in nanoseconds, on paper: workers do nothing but tasks, and a hop costs what it says.
-    /// Tasks of drained calls, and all where there are no lists, go to whoever is free first.
+    /// The simulated duration of a launch by these costs, in nanoseconds: workers do nothing but tasks, and a hop takes [`Costs::hop`].
+    /// Tasks of drained calls, and all tasks where there are no lists, go to the worker that is free first.
     pub fn makespan(&self, costs: &Costs) -> u64 {
         let by_call = costs.of(&self.graph, &self.calls);
         let of = Tasks {

@@ -1,11 +1,19 @@
 //! From a call graph with sizes to tiles, counters and worker lists.
 //!
-//! Memory, streams and descriptors do not belong here. The steps, one file each: `tiles` chooses the tile of every call,
-//! `region` turns signatures into boxes of tensor coordinates, `dependence` finds which call must wait for which,
-//! `groups` cuts the tensors into groups of tiles that share a counter, `schedule` orders calls and tiles, `events`
-//! writes the waits and signals of every task, `carried` finds the edges whose data carry their own flags, `prologue` the norms and maps that products
-//! make of what comes to them so, `local` the edges that stay on one worker, `routing` deals the tasks to
-//! schedulers, and `verify` checks the result with arithmetic of its own.
+//! Memory, streams and descriptors do not belong here. The steps, one file each:
+//!
+//! - `tile_selection` chooses the tile and the split-K of every call, by a cost model;
+//! - `region` turns signatures into boxes of tensor coordinates;
+//! - `dependencies` finds which call must wait for which;
+//! - `counter_groups` cuts the tensors into groups of tiles that share a counter;
+//! - `schedule` orders calls and tiles;
+//! - `events` writes the waits and signals of every task;
+//! - `in_band_flags` finds the edges whose elements carry their own flags;
+//! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
+//! - `assignment` and `list_scheduling` assign tasks to workers;
+//! - `worker_edges` finds the edges between tasks of one worker;
+//! - `scheduler_partition` divides the tasks among schedulers;
+//! - `verify` checks the result with arithmetic of its own.
 
 mod assignment;
 mod candidate_plan;
@@ -50,7 +58,7 @@ pub use workload::Workload;
 
 /// Largest number of workers a plan is made for.
 pub const MAX_WORKERS: u32 = 1 << 14;
-/// Most schedulers: what a route numbers.
+/// Most schedulers: the number that fits a notification.
 pub const MAX_SCHEDULERS: u32 = 256;
 /// Grid axes of one task.
 pub(crate) const AXES: usize = 3;
@@ -68,25 +76,26 @@ pub struct Options {
     pub schedule: Schedule,
     /// Refuse graphs of more tasks than this.
     pub max_tasks: usize,
-    /// The worker of every task, in global order; static lists only, and not looked at for tasks of drained calls. `None`: dealt round
-    /// robin.
+    /// The worker of every task, in global order. For static lists only; ignored for tasks of drained calls. `None`: round robin.
     pub assignment: Option<Vec<u32>>,
-    /// What tasks cost, for static lists without a placement: tasks are then placed by the longest path, where each ends earliest.
+    /// What tasks cost, for static lists without an assignment: list scheduling by the longest path then assigns each task to the worker where it
+    /// ends earliest.
     pub costs: Option<Costs>,
-    /// Whether sums may be split that no `.split_k(..)` asks for.
+    /// Whether the planner may choose split-K for calls without `.split_k(..)`.
     pub split_k: bool,
-    /// Tiles and parts of calls, where the graph leaves them open.
+    /// Tiles and split-K of calls, where the graph leaves them open.
     pub shapes: Vec<CallShape>,
-    /// Whether small results that products of few rows hand to each other carry their own flags: see [`Relation::carried`].
+    /// Whether small tensors between two GEMVs are passed with in-band flags: see [`Relation::in_band`].
     pub in_band_flags: bool,
-    /// Whether products of few rows may make a norm or a map of their factor themselves: see [`PlannedCall::prologue`]. Only of what is carried.
+    /// Whether an RMSNorm or a unary element-wise call is fused into the GEMVs that read its result: see [`PlannedCall::prologue`]. Only where the
+    /// input comes with in-band flags.
     pub fuse_prologues: bool,
-    /// Of these maps too, not norms alone: whether the device code has what makes them.
+    /// Whether element-wise prologues are fused too, not RMSNorm alone: the device code must have been built with them.
     pub fuse_elementwise: bool,
 }
 
 impl Options {
-    /// Static lists for `workers` workers and at most 2²⁰ tasks; sums are split, and results carry flags, where that is faster.
+    /// Static lists for `workers` workers and at most 2²⁰ tasks. Split-K and in-band flags are used where they are faster.
     pub const fn new(workers: u32) -> Options {
         let shapes = Vec::new();
         Options {
@@ -104,16 +113,16 @@ impl Options {
     }
 }
 
-/// The tile and the parts of one call, for whoever measures which are best. What the graph says counts more.
+/// The tile and the split-K of one call, for tuning. What the graph says has precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallShape {
     /// Position of the call in program order, from 0.
     pub call: u32,
     /// Tile size in elements, one per grid axis; `None`: the planner chooses.
     pub tile: Option<Vec<u32>>,
-    /// Parts of each tile's sum; `None`: the planner chooses.
+    /// Split-K: parts of each tile; `None`: the planner chooses.
     pub split: Option<u32>,
-    /// With `split`: so many tiles, the first ones in the order in which they are dealt, are made by one task each all the same.
+    /// With `split`: so many tiles, the first ones in task order, are not split.
     pub whole: u32,
 }
 
@@ -122,11 +131,11 @@ pub struct CallShape {
 pub enum Schedule {
     /// A list per worker, made by the planner.
     Static,
-    /// One list in global order, from which workers draw tickets.
+    /// One list in global order; workers take tasks from it by an atomic ticket.
     Tickets,
     /// So many scheduler CTAs of the same launch push ready tasks to the workers, the longest path to the end first.
     Schedulers(u32),
-    /// The same by a spare warp of each of so many workers: no multiprocessor is lost to scheduling.
+    /// As [`Schedule::Schedulers`], but each scheduler is a spare warp of a worker: no multiprocessor is lost to scheduling.
     SpareWarps(u32),
 }
 
@@ -164,7 +173,7 @@ impl fmt::Display for Schedule {
 /// A verified plan: every task, what it waits for and signals, and who runs it.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What was planned. A task with two forms is the one that was chosen, in each call.
+    /// What was planned. Where a task has a GEMM form and a GEMV form, each call has the one that was chosen.
     pub graph: ir::Graph,
     /// One per call of the graph, in program order.
     pub calls: Vec<PlannedCall>,
@@ -174,7 +183,7 @@ pub struct Plan {
     pub waits: Vec<Wait>,
     /// Counters signalled by all tasks, task after task.
     pub signals: Vec<u32>,
-    /// Waits whose counters are named by data, in order of their calls.
+    /// Waits whose counters depend on indices in memory, in order of their calls.
     pub named: Vec<NamedWait>,
     /// Number of counters.
     pub counters: u32,
@@ -190,9 +199,9 @@ pub struct Plan {
     pub workers: u32,
     /// How tasks reach the workers.
     pub schedule: Schedule,
-    /// Edges that never leave a worker; static lists only.
+    /// Edges between tasks of one worker, which need no counter; static lists only.
     pub worker_edges: WorkerEdges,
-    /// What each scheduler owns; empty without schedulers.
+    /// The tasks of each scheduler; empty without schedulers.
     pub scheduler_partition: SchedulerPartition,
 }
 
@@ -220,7 +229,7 @@ impl Plan {
         self.relations.iter().find(|relation| relation.consumer == consumer && relation.counters.contains(&counter))
     }
 
-    /// The relation by whose flags call `consumer` gets its factor, if it does.
+    /// The relation by which call `consumer` gets its operand A with in-band flags, if it does.
     pub fn in_band_input(&self, consumer: u32) -> Option<&Relation> {
         let first = self.relations.partition_point(|relation| relation.consumer < consumer);
         self.relations[first..].iter().take_while(|relation| relation.consumer == consumer).find(|relation| relation.in_band)
@@ -248,12 +257,13 @@ pub struct PlannedCall {
     ///
     /// [`Call::drain`]: crate::ir::Call::drain
     pub dynamic: bool,
-    /// The call, a norm or a map, whose result every task of this one makes of its factor before it multiplies that. It has no tasks of its own.
+    /// Prologue fusion: the call, an RMSNorm or a unary element-wise one, that every task of this call applies to its operand A before it
+    /// multiplies. That call has no tasks of its own.
     pub prologue: Option<u32>,
 }
 
 impl PlannedCall {
-    /// The tile, in the order in which they are dealt, whose sum or part of a sum the call's `n`-th task makes, and how many parts it has.
+    /// The tile, in task order, that the call's `n`-th task computes, or a split-K part of it; and how many parts that tile has.
     pub fn tile_of(&self, n: u32) -> (u32, u32) {
         self.split_k().tile_of(n)
     }
@@ -263,14 +273,14 @@ impl PlannedCall {
     }
 }
 
-/// One task: one tile of one call, or one part of the tile's sum.
+/// One task: one tile of one call, or one split-K part of the tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskNode {
     /// Index into [`Plan::calls`].
     pub call: u32,
     /// Tile coordinates, one per grid axis; 0 beyond them.
     pub coord: [u32; AXES],
-    /// Which part of the tile's sum.
+    /// Which split-K part of the tile.
     pub part: u32,
     /// Longest chain of tasks before it.
     pub wave: u32,
@@ -293,7 +303,7 @@ pub struct Wait {
     pub need: u32,
 }
 
-/// Every task of a call waits for the rows of a tensor that its part of another one names.
+/// Every task of a call waits for the rows of a tensor that indices in another tensor select.
 ///
 /// An element `e` names row `e` of the view if that is below `limit`, and the wait is for counter
 /// `counters.start + (first + e) / size`.
@@ -301,11 +311,11 @@ pub struct Wait {
 pub struct NamedWait {
     /// The call.
     pub call: u32,
-    /// Which tensor parameter names the rows.
+    /// Which tensor parameter holds the row indices.
     pub operand: u32,
-    /// Whether no task writes the names.
+    /// Whether no task writes the indices.
     pub known: bool,
-    /// Whether that has rank 1: its elements are what a tile counts, else its rows.
+    /// Whether the index tensor has rank 1: a tile is then a range of its elements, else of its rows.
     pub flat: bool,
     /// Grid axis along which its tiles lie; none when every task reads all of it.
     pub axis: Option<u8>,
@@ -372,8 +382,8 @@ pub struct Relation {
     pub waits: u32,
     /// Pairs of tasks it orders directly: the needs of those waits summed.
     pub edges: u64,
-    /// Each element is handed over with a flag of its own, which the consumer's tasks poll: they do not wait for these counters before they
-    /// begin. Who has passed such an edge has acquired nothing but the elements, so nothing else follows from it.
+    /// In-band flags: each element is stored together with a flag, which the consumer's tasks poll. They do not wait for these counters before
+    /// they begin. Such an edge acquires nothing but the elements, so no other ordering follows from it.
     pub in_band: bool,
 }
 
@@ -384,10 +394,10 @@ pub struct Lists {
     pub order: Vec<u32>,
     /// Where each worker's list starts, and the end: workers + 1 entries. Otherwise `[0, tasks]`.
     pub starts: Vec<u32>,
-    /// Runs of tasks that workers claim by ticket, in global order; static lists only. Every list has an entry for each, see
-    /// [`Lists::entries`].
+    /// Drains: ranges of tasks that workers claim by ticket (dynamic tile scheduling), in global order; static lists only. Every list has an entry
+    /// for each, see [`Lists::entries`].
     pub drains: Vec<Range<u32>>,
-    /// The place of every task in the one order that all lists follow; empty where that is the order of the tasks' numbers. Only without
+    /// The position of every task in the one order that all lists follow; empty where that is the order of the tasks' numbers. Only without
     /// drains.
     pub positions: Vec<u32>,
 }
@@ -440,7 +450,7 @@ pub fn plan(graph: ir::Graph, options: &Options) -> Result<Plan, PlanError> {
     build(graph, options, None)
 }
 
-/// [`plan`], but blind to one kind of hazard: shows that the tests notice.
+/// [`plan`], but without one kind of hazard: tests use it to show that they detect the missing waits.
 #[doc(hidden)]
 pub fn plan_without(graph: ir::Graph, options: &Options, dropped: Hazard) -> Result<Plan, PlanError> {
     build(graph, options, Some(dropped))

@@ -1,4 +1,4 @@
-//! The slow, obvious check that tests hold plans against: every pair of tasks, element by element.
+//! The reference check of tests: every pair of tasks, element by element. Slow and simple.
 //!
 //! Nothing of the planner's region arithmetic is used here: elements are listed one by one from views and signatures.
 
@@ -84,9 +84,9 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
     coordinates.iter().map(number).collect()
 }
 
-/// The first pair of tasks that touch an element, one of them to write it, and are not ordered as the program says by
-/// counters alone, or by the flags that the very element carries. Writes of one grid through data-dependent regions count as disjoint, and parts of one tile as one task: the last of
-/// them to end writes the tile, and whoever reads it waits for all.
+/// The first pair of tasks that touch an element, one of them to write it, and are not ordered as the program says: by
+/// counters alone, or by in-band flags on that element. Writes of one grid through data-dependent regions count as disjoint. Split-K parts of one tile
+/// count as one task: the last of them to end writes the tile, and its readers wait for all parts.
 pub fn conflict(plan: &Plan) -> Option<Conflict> {
     let before = reachable(plan);
     let all: Vec<Vec<Footprint>> = (0..plan.tasks.len() as u32).map(|task| footprints(plan, task)).collect();
@@ -100,13 +100,13 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
             if !same_call && before[later][earlier / 64] & (1 << (earlier % 64)) != 0 {
                 continue;
             }
-            let carried = carried(plan, earlier as u32, later as u32);
+            let in_band = in_band(plan, earlier as u32, later as u32);
             for (x, one) in &sets[earlier] {
                 for (y, other) in &sets[later] {
                     let writes = one.access.writes() || other.access.writes();
                     let one_tile = plan.tasks[a].coord == plan.tasks[b].coord;
                     let promised = same_call && (one.data || other.data || one_tile)
-                        || carried.is_some_and(|(from, to)| from == one.operand && to == other.operand);
+                        || in_band.is_some_and(|(from, to)| from == one.operand && to == other.operand);
                     if one.tensor == other.tensor
                         && writes
                         && !promised
@@ -121,8 +121,8 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
     None
 }
 
-/// The parameters by which `later` gets what `earlier` writes with flags.
-fn carried(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
+/// The parameters by which `later` reads what `earlier` writes with in-band flags.
+fn in_band(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
     let relation = plan.in_band_input(plan.tasks[later as usize].call)?;
     let waits = plan.waits_of(later).iter().any(|wait| relation.counters.contains(&wait.counter));
     (relation.producer == plan.tasks[earlier as usize].call && waits)
@@ -141,7 +141,7 @@ fn common(a: &[u64], b: &[u64]) -> Option<usize> {
     a.iter().zip(b).enumerate().find(|(_, (x, y))| *x & *y != 0).map(|(word, (x, y))| word * 64 + (x & y).trailing_zeros() as usize)
 }
 
-/// Per task, the set of tasks that have signalled before its waits are over. It acquires nothing by flags, so none of those counts.
+/// Per task, the set of tasks that have signalled before its waits are over. In-band flags acquire nothing else, so such waits do not count.
 fn reachable(plan: &Plan) -> Vec<Vec<u64>> {
     let words = plan.tasks.len().div_ceil(64);
     let mut senders = vec![Vec::new(); plan.counters as usize];
@@ -153,8 +153,8 @@ fn reachable(plan: &Plan) -> Vec<Vec<u64>> {
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(plan.tasks.len());
     for task in 0..plan.tasks.len() as u32 {
         let mut own = vec![0; words];
-        let carried = plan.in_band_input(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
-        for wait in plan.waits_of(task).iter().filter(|wait| !carried.contains(&wait.counter)) {
+        let in_band = plan.in_band_input(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
+        for wait in plan.waits_of(task).iter().filter(|wait| !in_band.contains(&wait.counter)) {
             // A wait for fewer signals than are sent proves nothing about any one sender.
             let senders = &senders[wait.counter as usize];
             for &sender in senders.iter().filter(|_| wait.need as usize == senders.len()) {

@@ -1,11 +1,10 @@
-//! Norms of their factor, and maps of its values, that products make themselves, before they multiply it.
+//! Prologue fusion: an RMSNorm or a unary element-wise call is computed by the GEMVs that read its result, on operand A in shared memory.
 //!
-//! How a product does so does not belong here. A norm of few rows, say, keeps one multiprocessor busy and all others waiting, twice: for what it reads,
-//! and for its result. Where nothing but products of few rows read that, each of their tasks reads what the norm reads and makes the norm of
-//! it. The call, a *prologue*, keeps its place among the plan's, without tasks. So with maps.
+//! How the device does so does not belong here. An RMSNorm of few rows keeps one multiprocessor busy while all others wait. If only GEMVs read its
+//! result, each of their tasks reads the input of the norm instead and normalises it. The fused call, the *prologue*, stays in the plan without tasks.
 //!
-//! Only of what comes with flags of its own (`carried`): all of it is then in shared memory before a product begins. So a prologue is left out on trial,
-//! and back if the plan does not carry what it reads to each of its products.
+//! It needs in-band flags (`in_band_flags`) on the input: all of operand A is then in shared memory before the GEMV begins. So prologues are fused on
+//! trial, and restored if some GEMV does not get the input with in-band flags.
 
 use super::dependencies::Dependencies;
 use super::in_band_flags::writers;
@@ -15,7 +14,7 @@ use super::{OPERANDS, Plan, PlannedCall};
 use crate::ir::{Call, Graph, TensorKind, View};
 use crate::spec::{Access, Index, TaskKind};
 
-/// The tensor parameters of a norm, and which scalar is added to the mean square.
+/// The tensor parameters of an RMSNorm task, and which scalar is added to the mean square.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RmsNorm {
     /// What it reads.
@@ -28,7 +27,7 @@ pub struct RmsNorm {
     pub epsilon: usize,
 }
 
-/// The parameters of a call, if it is a norm.
+/// The parameters of a call, if it is an RMSNorm.
 pub fn rmsnorm(call: &Call) -> Option<RmsNorm> {
     match call.task.kind {
         TaskKind::RmsNorm { x, weight, y, epsilon } => {
@@ -38,12 +37,12 @@ pub fn rmsnorm(call: &Call) -> Option<RmsNorm> {
     }
 }
 
-/// What a call reads of a factor, and what it makes of it, if products might make that: operands of a norm, or of a map.
+/// Input and result of a call that may be fused: the operands of an RMSNorm, or of a unary element-wise call.
 fn fused_operands(call: &Call) -> Option<(usize, usize)> {
     rmsnorm(call).map(|of| (of.x, of.y)).or(call.task.unary_operands())
 }
 
-/// The calls that products might make, in program order: norms, and `maps` if there is code for them.
+/// The calls that may be fused, in program order: RMSNorms, and with `unary` also unary element-wise calls.
 pub(super) fn candidates(graph: &Graph, unary: bool) -> Vec<u32> {
     let kind = |call: &Call| fused_operands(call).is_some() && (unary || rmsnorm(call).is_some());
     if !graph.calls.iter().any(kind) {
@@ -53,7 +52,7 @@ pub(super) fn candidates(graph: &Graph, unary: bool) -> Vec<u32> {
     (0..graph.calls.len() as u32).filter(|&call| kind(&graph.calls[call as usize]) && is_candidate(graph, &writers, call)).collect()
 }
 
-/// Whether a call is a norm of whole rows by weights that lie side by side, and that no task writes.
+/// Whether a call is an RMSNorm of whole rows, with contiguous weights that no task writes.
 fn is_fusable_rmsnorm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool {
     let Some(of) = rmsnorm(call) else { return false };
     let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
@@ -69,7 +68,7 @@ fn is_fusable_rmsnorm(graph: &Graph, writers: &[Vec<u32>], call: &Call) -> bool 
     known && along.extent == x.axes[1].extent && tensor(weight).element == tensor(x).element
 }
 
-/// Whether a call maps every element of a matrix to the one in its place.
+/// Whether a call is unary and element-wise on matrices of equal shape.
 fn is_fusable_unary(call: &Call) -> bool {
     let Some((x, y)) = call.task.unary_operands() else { return false };
     let params: Vec<_> = call.task.params.iter().filter_map(tensor_of).collect();
@@ -106,7 +105,7 @@ fn readers(graph: &Graph, tensor: u32, number: u32) -> impl Iterator<Item = u32>
     other.filter(move |(_, call)| call.operands.iter().any(|view| view.tensor == tensor)).map(|(reader, _)| reader)
 }
 
-/// Gives what the `prologues` read to the products that read their results, and leaves them without tasks.
+/// Passes the inputs of `prologues` to the GEMVs that read their results, and leaves the prologues without tasks.
 pub(super) fn fuse(graph: &mut Graph, calls: &mut [PlannedCall], choices: &mut [Choice], prologues: &[u32]) {
     for &number in prologues {
         let call = &graph.calls[number as usize];
@@ -132,7 +131,7 @@ pub(super) fn regions(graph: &Graph, choices: &[Choice]) -> Regions {
     regions
 }
 
-/// Those of `prologues` whose products all get what the prologue reads by its flags.
+/// Those of `prologues` whose GEMVs all get the input with in-band flags.
 pub(super) fn in_band(calls: &[PlannedCall], prologues: &[u32], found: &Dependencies) -> Vec<u32> {
     let comes = |call: u32| found.relations.iter().any(|relation| relation.consumer == call && relation.in_band);
     let products = |made: u32| (0..).zip(calls).filter(move |(_, call)| call.prologue == Some(made)).map(|(call, _)| call);
@@ -140,12 +139,13 @@ pub(super) fn in_band(calls: &[PlannedCall], prologues: &[u32], found: &Dependen
 }
 
 impl Plan {
-    /// The calls that make call `prologue` themselves; none if it has tasks of its own, as all have that are neither norms nor maps.
+    /// The calls that call `prologue` is fused into; none if it has tasks of its own.
     pub fn fused_into(&self, prologue: u32) -> Vec<u32> {
         (0..).zip(&self.calls).filter(|(_, call)| call.prologue == Some(prologue)).map(|(call, _)| call).collect()
     }
 
-    /// Whether what call `call` makes of its factor is a norm or a map: of what it gets by flags, with weights that no task writes.
+    /// Whether the prologue of call `call`, if it has one, is valid: an RMSNorm or unary call on an operand A with in-band flags, with weights that no
+    /// task writes.
     pub(super) fn prologue_holds(&self, call: u32) -> bool {
         let Some(number) = self.calls[call as usize].prologue else { return true };
         let Some(((x, _), made)) = self.graph.calls.get(number as usize).and_then(|made| Some((fused_operands(made)?, made))) else {

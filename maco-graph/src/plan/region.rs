@@ -1,6 +1,6 @@
 //! What a call touches, as boxes of *tensor* coordinates that move with the tile coordinates.
 //!
-//! Who waits for whom does not belong here. A box is kept per tensor axis. Where a view has gaps (half of every head, say),
+//! Dependencies do not belong here. A box is kept per tensor axis. Where a view has gaps (half of every head, say),
 //! the interval is the hull: the plan may then order more than it must, never less.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub(super) struct Regions {
     first: Vec<u32>,
     /// Tiles along each grid axis of each call, 1 beyond the last axis.
     grids: Vec<[u32; AXES]>,
-    /// Tasks per tile of each call.
+    /// Split-K of each call.
     parts: Vec<SplitK>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Region {
     pub empty: bool,
     /// The tiles together touch every element between `lo` and `hi` of all axes.
     pub covers: bool,
-    /// Rows are named by the elements of this tensor parameter of the call, and the task reads no others.
+    /// The elements of this tensor parameter of the call are the row indices, and the task reads no other rows.
     pub named: Option<u32>,
     /// Some axis has elements between `lo` and `hi` that no index stands for.
     pub gaps: bool,
@@ -180,7 +180,7 @@ impl Regions {
                 terms: (self.terms.len() - first_term) as u8,
             };
         }
-        // Which rows it touches is not known: nobody may rely on it to touch them all.
+        // Which rows it touches is not known, so it does not cover the box.
         region.covers &= region.named.is_none();
         self.all.push(region);
     }
@@ -211,7 +211,7 @@ impl Regions {
         self.grids[call as usize]
     }
 
-    /// Tasks of the tiles of call `call`, each of which touches all that its tile does.
+    /// Split-K of call `call`. Each part touches all that its tile does.
     pub fn split_k(&self, call: u32) -> SplitK {
         self.parts[call as usize]
     }
@@ -301,8 +301,8 @@ impl Regions {
     }
 }
 
-/// The tensor parameter whose elements name the rows of `param` that a task reads, if that is a promise: only the author of an
-/// `unsafe` body can make it, since a safe one may read whatever it was given.
+/// The tensor parameter whose elements are the indices of the rows of `param` that a task reads, if that is guaranteed. Only the author of an
+/// `unsafe` body can guarantee it: a safe body may read whatever it was given.
 fn named(call: &Call, param: &TensorParam, view: &View) -> Option<u32> {
     let TaskKind::Simt { .. } = call.task.kind else { return None };
     let [Index::Data(by), rest @ ..] = param.region else { return None };

@@ -1,6 +1,6 @@
-//! Orders calls, the tiles of a call, and deals the tasks to the workers.
+//! Orders the calls and the tiles of a call, and makes the workers' lists.
 //!
-//! There is one global order; every list is a part of it in the same order, so no list can wait for itself in a circle.
+//! There is one global order; every list is a subsequence of it, so lists cannot deadlock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::{AXES, Lists, Options, PlanError, PlannedCall, Relation, Schedule};
 use crate::ir::Graph;
 
-/// Rows of tiles that are walked together, column by column, so that operands are still in the second-level cache.
+/// Rows of tiles per group: the tiles of a group are ordered column by column, so that operands are still in the L2 cache.
 const ROWS: u32 = 16;
 
 /// Gives every call its range of task numbers and returns the calls in global order.
@@ -30,7 +30,7 @@ pub(super) fn number(graph: &Graph, calls: &mut [PlannedCall], relations: &[Rela
     order
 }
 
-/// Program order, except that among the calls whose producers have all been placed the highest priority comes first.
+/// Program order, except that among the calls whose producers have all been ordered the highest priority comes first.
 fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
     let calls = graph.calls.len();
     let mut blockers = vec![0u32; calls];
@@ -54,7 +54,7 @@ fn by_priority(graph: &Graph, relations: &[Relation]) -> Vec<u32> {
     order
 }
 
-/// Calls `each` with every coordinate of `grid` in the order in which tiles are dealt: in groups of 16 rows, column by
+/// Calls `each` with every coordinate of `grid` in task order: in groups of 16 rows, column by
 /// column. Of three axes the first is slowest and the other two are rows and columns.
 pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])) {
     let planes = if grid[2] > 1 { grid[0] } else { 1 };
@@ -70,7 +70,8 @@ pub(super) fn for_each_tile(grid: [u32; AXES], mut each: impl FnMut([u32; AXES])
     }
 }
 
-/// The tasks of drained calls, as few runs as there can be, of those that the graph says and of balanced ones apart: each costs every worker a ticket. `order` is that of the calls.
+/// Drains: ranges of the tasks of drained calls. Neighbouring ranges are merged, since each drain costs every worker a ticket, but not those of
+/// `.drain()` with those that the planner made dynamic. `order` is that of the calls.
 pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedule: Schedule) -> Vec<Range<u32>> {
     let mut drains: Vec<Range<u32>> = Vec::new();
     if schedule != Schedule::Static {
@@ -91,8 +92,8 @@ pub(super) fn drains(graph: &Graph, calls: &[PlannedCall], order: &[u32], schedu
     drains
 }
 
-/// Deals tasks `0..tasks`, which are in global order, but for those that workers claim from `drains`: to the workers that the options name, or
-/// `alike` ([`super::assignment`]), or round robin.
+/// The workers' lists of tasks `0..tasks`, which are in global order, without those that workers claim from `drains`. The workers are those that the
+/// options name, or `assigned` ([`super::assignment`]), or round robin.
 pub(super) fn lists(tasks: u32, drains: Vec<Range<u32>>, options: &Options, assigned: Option<&[u32]>) -> Result<Lists, PlanError> {
     let refuse = |what: String| Err(PlanError::Assignment { what: what.into() });
     let (workers, assignment) = (options.workers, options.assignment.as_deref().or(assigned));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_rows_column_by_column() {
+    fn tiles_go_column_by_column_in_groups_of_sixteen_rows() {
         let tiles = walk([20, 3, 1]);
         assert_eq!(tiles[0], [0, 0, 0]);
         assert_eq!(tiles[15], [15, 0, 0]);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_dealt_round_robin() {
+    fn lists_are_round_robin() {
         let lists = lists(7, vec![], &Options::new(3), None).unwrap();
         assert_eq!(lists.order, [0, 3, 6, 1, 4, 2, 5]);
         assert_eq!(lists.starts, [0, 3, 5, 7]);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_follow_a_placement() {
+    fn lists_follow_an_assignment() {
         let options = Options { assignment: Some(vec![2, 0, 2, 2, 0]), ..Options::new(4) };
         let lists = lists(5, vec![], &options, None).unwrap();
         assert_eq!((lists.order, lists.starts), (vec![1, 4, 0, 2, 3], vec![0, 2, 2, 5, 5]));
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn drains_stand_in_every_list() {
+    fn every_list_has_every_drain() {
         let lists = lists(10, vec![0..2, 5..8], &Options::new(3), None).unwrap();
         assert_eq!((&lists.order[..], &lists.starts[..]), (&[2, 8, 3, 9, 4][..], &[0, 2, 4, 5][..]));
         let entries = |list| lists.entries(list).collect::<Vec<_>>();

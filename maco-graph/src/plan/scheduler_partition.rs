@@ -1,25 +1,25 @@
-//! Deals tasks to schedulers, and says who must hear of the end of which task.
+//! Divides the tasks among schedulers, and lists which schedulers the end of each task is notified to.
 //!
 //! How messages travel does not belong here. A scheduler owns tasks, counts the arrivals at the counters that they wait for, and
-//! pushes a task to a worker once all of them are full. Of ready tasks it pushes the one with the longest path to the end first:
+//! pushes a task to a worker once all of them are complete. Of ready tasks it pushes the one with the longest path to the end first:
 //! that order is topological, and a long chain does not starve behind a wide fan (highest level first, T. C. Hu 1961).
 
 use super::{Plan, Wait};
 
-/// What each scheduler owns.
+/// The tasks of each scheduler, and the notifications that they send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerPartition {
     /// One per scheduler.
     pub schedulers: Vec<SchedulerTasks>,
-    /// Messages that the end of a task sends, task after task.
+    /// Notifications that the end of a task sends, task after task.
     pub notifications: Vec<Notification>,
-    /// First route of each task, and the end.
+    /// First notification of each task, and the end.
     pub starts: Vec<u32>,
     /// Per task: the scheduler that owns it.
     pub owner: Vec<u32>,
 }
 
-/// What one scheduler owns. Its tasks are numbered in the order in which they are pushed, its counters as they come.
+/// The tasks and counters of one scheduler. Its tasks are numbered in order of priority, its counters in order of first use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerTasks {
     /// Task of each number.
@@ -34,8 +34,8 @@ pub struct SchedulerTasks {
     pub starts: Vec<u32>,
 }
 
-/// One message: `counter` (a number of scheduler `to`) has one arrival more, and if `credit`, the worker has ended a task of that
-/// scheduler. Without a counter only the latter.
+/// One notification to scheduler `to`: its counter `counter` has one more arrival; and with `credit`, the worker has ended a task that this
+/// scheduler pushed, so that its inbox has room for one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notification {
     /// The scheduler.
@@ -63,7 +63,7 @@ impl SchedulerPartition {
             partition.owner[task as usize] = owner;
             partition.schedulers[owner as usize].tasks.push(task);
         }
-        // Who counts each counter, and as what.
+        // Per counter: the schedulers that count it, and its number there.
         let mut known: Vec<Vec<(u32, u32)>> = vec![Vec::new(); plan.counters as usize];
         for (owner, owned) in partition.schedulers.iter_mut().enumerate() {
             owned.count(plan, owner as u32, &mut known);
@@ -74,7 +74,7 @@ impl SchedulerPartition {
             let owner = partition.owner[task as usize];
             for &counter in plan.signals_of(task) {
                 for &(to, number) in &known[counter as usize] {
-                    // One message does both, when there is one.
+                    // A notification of an arrival also returns the credit.
                     let credit = to == owner && !partition.notifications[first..].iter().any(|notification| notification.credit);
                     partition.notifications.push(Notification { to, counter: Some(number), credit });
                 }
@@ -87,7 +87,7 @@ impl SchedulerPartition {
         partition
     }
 
-    /// The messages that the end of `task` sends.
+    /// The notifications that the end of `task` sends.
     pub fn notifications_of(&self, task: u32) -> &[Notification] {
         &self.notifications[self.starts[task as usize] as usize..self.starts[task as usize + 1] as usize]
     }

@@ -1,6 +1,6 @@
-//! How many tasks make each tile of a call. Tiles are counted in the order in which they are dealt.
+//! Split-K of a call: how many tasks compute each tile. Tiles are counted in task order.
 
-/// The first `whole` tiles are made by one task each, the others in `parts` parts of their sums.
+/// The first `whole` tiles have one task each, the others `parts` tasks, each for a part of K.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SplitK {
     pub whole: u32,
@@ -21,13 +21,13 @@ impl SplitK {
         if n < self.whole { (n, 1) } else { (self.whole + (n - self.whole) / self.parts, self.parts) }
     }
 
-    /// Tasks of so many tiles, of which `whole` are not more.
+    /// Tasks of so many tiles, at least `whole`.
     pub fn tasks(self, tiles: u64) -> u64 {
         let whole = u64::from(self.whole);
         whole.saturating_add((tiles - whole).saturating_mul(self.parts.into()))
     }
 
-    /// Tasks of every tile, if all have as many.
+    /// Tasks per tile, if all tiles have the same number.
     pub fn even(self) -> Option<u32> {
         (self.whole == 0).then_some(self.parts)
     }

@@ -1,14 +1,11 @@
-//! Chooses the form and the tile of every call, and in how many parts each tile's sum is made: forced by `.tile(..)` and `.split_k(..)`, or
-//! what a small cost model likes best.
+//! Chooses GEMM or GEMV form, tile and split-K of every call: what `.tile(..)` and `.split_k(..)` say, else the fastest by a small cost model.
 //!
-//! The model is that of a call alone on the device, or beside those that may run at the same time: waves of tasks over the workers, each as
-//! long as one tile, or part of one, takes. It is meant to rank the variants of one task, not to predict times. Tasks whose tiles come through the
-//! ring as they are have a model of their own (`tiled.rs`).
+//! The model counts waves of tasks over the workers, for the call and those that run concurrently with it. It is meant to rank the variants of one task,
+//! not to predict times. Memory-bound tasks have a model of their own (`memory_bound_cost.rs`).
 //!
-//! A task's form for few rows is looked at where it reads its weights once, since every further row of tiles would
-//! stream them again. It is compared by what the better of its variants takes with the best of the others, both
-//! with no less than the time in which memory gives all operands. If that is the same, the streamed one is better by what the model does not
-//! see: its weights are loaded before its inputs are there.
+//! The GEMV form of a task is considered only where it reads operand B once, since every further row of tiles would
+//! read it again. The best variants of both forms are compared by time, and neither is faster than device memory delivers all operands.
+//! Of equals the GEMV form is taken: the model does not see that it loads operand B before its inputs are ready.
 
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
@@ -18,46 +15,45 @@ use super::{AXES, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, View, ViewAxis};
 use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
-/// Cycles that a tile costs whatever its size: waits, descriptor, the ends of the pipeline.
+/// Fixed cycles of a tile: waits, descriptor, fill and drain of the pipeline.
 const TILE_CYCLES: f64 = 800.0;
-/// Bytes that one SM gets per cycle out of the second-level cache while all SMs load (H200).
+/// Bytes per cycle that one SM gets from the L2 cache while all SMs load (H200).
 const BYTES_PER_CYCLE: f64 = 40.0;
-/// What a step of a contraction takes while the tensor cores wait for it, and what its bytes take besides, in cycles and bytes per cycle. Steps of 24, 32 and 40 KiB
+/// A K step of a GEMM that is bound by loads: fixed cycles, and bytes per cycle. Steps of 24, 32 and 40 KiB
 /// took 304, 444 and 502 ns on an H200 at 1.755 GHz (docs/internals/gemm.md, "Steps and parts").
 const STEP_CYCLES: f64 = 60.0;
 const STEP_BYTES_PER_CYCLE: f64 = 48.0;
-/// What a tile of a contraction takes beside its steps: as [`TILE_CYCLES`], and for each element of its result. 1.2, 1.2, 1.1 and 1.7 µs for 64 × 128, 128 × 128,
+/// Cycles of a GEMM tile beside its K steps: fixed, as [`TILE_CYCLES`], and per element of the result. 1.2, 1.2, 1.1 and 1.7 µs for 64 × 128, 128 × 128,
 /// 64 × 256 and 128 × 256 there.
 const GEMM_TILE_CYCLES: f64 = 1500.0;
 const RESULT_CYCLES: f64 = 0.045;
-/// Bytes that one SM gets per cycle out of device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
+/// Bytes per cycle that one SM gets from device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
 const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
-/// Multiply-adds of one SM's tensor cores per cycle (16-bit, dense) of 1.755 GHz; of tf32 half as many. They do 2048, but a step of 128 × 256 takes 774 ns when all
-/// SMs multiply, at the clock that the power allows.
+/// Multiply-adds per cycle of one SM's tensor cores (16-bit, dense) at 1.755 GHz; half as many of tf32. The peak is 2048, but a step of 128 × 256 takes 774 ns when all
+/// SMs multiply, because the power limit lowers the clock.
 const MMA_FMAS_PER_CYCLE: f64 = 1544.0;
-/// The same of a product that streams its weights: its sums are made without tensor cores. Of 16 × 6144 × 4096 a task of 16 × 16 took 5.6 µs (08e6e53, sixteen
-/// calls in a launch).
+/// Multiply-adds per cycle of one SM in a GEMV. Of 16 × 6144 × 4096 a task of 16 × 16 took 5.6 µs (08e6e53, sixteen calls in a launch).
 const GEMV_FMAS_PER_CYCLE: f64 = 107.0;
 
-/// Cycles that a part costs beside its bytes: to announce it, to see that others have come, to claim what is to be added up.
+/// Fixed cycles of a split-K part: the signal, the wait for the other parts, and the claim of chunks in the fix-up.
 const PART_CYCLES: f64 = 3400.0;
-/// Bytes of partial sums that one SM writes or reads per cycle: they are written, and waited for, before any is read. With [`PART_CYCLES`], from 4.0, 5.0 and 8.0 µs
-/// that a part of 64 × 128, 128 × 128 and 128 × 256 takes longer than a whole tile of as many steps.
+/// Bytes of partial sums that one SM writes or reads per cycle: all are written before any is read. With [`PART_CYCLES`], from 4.0, 5.0 and 8.0 µs
+/// that a part of 64 × 128, 128 × 128 and 128 × 256 takes longer than an unsplit tile of as many steps.
 const PARTIAL_BYTES_PER_CYCLE: f64 = 36.0;
-/// Elements of a sum that one task adds up at a time, from all parts.
+/// Elements that one task adds up at a time in the fix-up, from all parts.
 const CHUNK: f64 = 64.0 * 128.0;
-/// Most parts that the model tries: more of them cost more than the steps that they spare.
+/// Most parts that the model tries: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
-/// Bytes of partial sums of one call, and of all, that the model may ask for: they should stay in the second-level cache, and a plan of
+/// Most bytes of partial sums of one call, and of all calls, that the model may ask for: they should stay in the L2 cache, and a plan of
 /// many calls should not need more memory than its weights.
 const CALL_BYTES: f64 = (32 << 20) as f64;
 const ALL_BYTES: f64 = (256 << 20) as f64;
 /// Bytes of an element of a partial sum.
 const PARTIAL_BYTES: f64 = 4.0;
-/// Bytes of the elements of one step of a contraction.
+/// Bytes of a row of one K step.
 const STEP_BYTES: u64 = 128;
 
-/// The form, tile, parts and grid of one call.
+/// The form, tile, split-K and grid of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     form: Form,
@@ -68,12 +64,12 @@ pub(super) struct Choice {
     pub tile: [u32; AXES],
     /// Tiles along each grid axis; 1 beyond the last.
     pub grid: [u32; AXES],
-    /// Tasks of the tiles. Those that are whole although others are made in parts are those of full waves.
+    /// Split-K. If only some tiles are split, those of full waves are not.
     pub split_k: SplitK,
 }
 
 impl Choice {
-    /// Makes `call` one of the chosen form: from here on it is as if it were the only one.
+    /// Makes `call` a call of the chosen form: nothing after this sees the other one.
     pub fn settle(&self, call: &mut Call) {
         call.task = self.form.spec;
         call.slot = call.slot.saturating_add(self.form.first_instance);
@@ -84,7 +80,7 @@ impl Choice {
         if self.grid.contains(&0) { 0 } else { self.grid.iter().fold(1, |tiles: u64, &along| tiles.saturating_mul(along.into())) }
     }
 
-    /// Whether no two tiles stream the same part of the weights.
+    /// Whether no two tiles read the same rows of operand B.
     fn reads_weights_once(&self) -> bool {
         let spec = self.form.spec;
         let gemv = spec.gemv_operand_b().and_then(|operand| spec.params.iter().filter_map(tensor_of).nth(operand));
@@ -92,7 +88,7 @@ impl Choice {
         (0..self.axes).all(|axis| self.grid[axis] <= 1 || cut(axis))
     }
 
-    /// The call, [settled](Choice::settle), as the plan lists it, without its tasks.
+    /// The [settled](Choice::settle) call as the plan lists it, without its tasks.
     pub fn planned(&self, call: &Call) -> PlannedCall {
         let op = call.slot.saturating_add(call.task.instance(call.element, &self.variants[..self.axes]));
         PlannedCall {
@@ -108,7 +104,7 @@ impl Choice {
     }
 }
 
-/// One use of a grid axis by a parameter: the elements that its tiles walk over.
+/// One use of a grid axis by a parameter: the extent that its tiles cover.
 #[derive(Clone, Copy)]
 struct Use {
     axis: usize,
@@ -120,14 +116,14 @@ struct Use {
 #[derive(Default)]
 pub(super) struct Chooser {
     uses: Vec<Use>,
-    /// Bytes of partial sums that nobody asked for.
+    /// Bytes of partial sums of the calls that the model has split.
     partial: f64,
-    /// Of the call that is looked at: see [`super::concurrency`].
+    /// Of the current call: see [`super::concurrency`].
     concurrency: f64,
 }
 
 impl Chooser {
-    /// The form, tile, parts and grid of `call`, which has passed [`super::check::call`] and runs beside others: see [`super::concurrency`].
+    /// The form, tile, split-K and grid of `call`, which has passed [`super::check::call`]. `concurrency`: see [`super::concurrency`].
     pub fn choose(&mut self, site: Site, call: &Call, concurrency: f64, options: &Options) -> Result<Choice, PlanError> {
         let task = call.task;
         self.concurrency = concurrency;
@@ -138,7 +134,7 @@ impl Chooser {
         let shape = options.shapes.iter().find(|shape| shape.call == site.call);
         let tile = call.tile.as_ref().or(shape.and_then(|shape| shape.tile.as_ref()));
         let split = call.split.or(shape.and_then(|shape| shape.split));
-        // What the source splits is split alike.
+        // `.split_k(n)` in the source is for all tiles.
         let whole = if call.split.is_some() { 0 } else { shape.map_or(0, |shape| shape.whole) };
         if let Some(tile) = tile {
             let form = forced(site, call, tile)?;
@@ -166,8 +162,8 @@ impl Chooser {
         Ok(best)
     }
 
-    /// The fastest of all tiles of a form, for few rows of those that stream once, and how long it takes; in the forced parts, if any, behind
-    /// so many whole tiles.
+    /// The fastest variant of a form and its time; of a GEMV form only variants that read operand B once. `split` and `whole`: the forced parts, if any,
+    /// and how many tiles are not split.
     fn fastest(
         &self,
         site: Site,
@@ -200,12 +196,12 @@ impl Chooser {
         }
     }
 
-    /// `choice` in `parts` parts behind so many whole tiles if those are forced, else in as many up to that as are fastest; and its time. Either
-    /// all tiles are made in parts, or those of the last wave, which would leave workers idle.
+    /// `choice` with split-K, and its time. If `forced` (that many tiles are not split), in exactly `parts` parts; else in as many up to that as are
+    /// fastest. Either all tiles are split, or only those of the last wave, which would leave workers idle.
     fn split(&self, cost: &CostModel<'_>, choice: Choice, parts: u32, forced: Option<u32>) -> (Time, Choice) {
         let tiles = choice.tiles();
         if let Some(whole) = forced {
-            // Not all of them whole: they would have one part.
+            // If no tile is split, there is one part.
             let whole = if parts > 1 && u64::from(whole) < tiles { whole } else { 0 };
             let choice = Choice { split_k: SplitK { whole, parts }, ..choice };
             return (cost.of(&choice), choice);
@@ -274,7 +270,7 @@ impl Chooser {
     }
 }
 
-/// The forced number of parts, or the largest one to try. Every part has a step at least.
+/// The forced number of split-K parts, or the largest one to try. Every part has at least one K step.
 fn split_limit(site: Site, call: &Call, form: &TaskSpec, forced: Option<u32>, options: &Options) -> Result<u32, PlanError> {
     let most = form.max_split_k();
     let contracted = form.params.iter().filter_map(tensor_of).zip(&call.operands).filter(|(param, _)| param.staged);
@@ -328,9 +324,9 @@ fn digits(task: &TaskSpec, mut index: u32) -> [u32; AXES] {
 /// How long a call takes, in cycles.
 #[derive(Clone, Copy)]
 struct Time {
-    /// Until everything has been loaded and multiplied.
+    /// Loads and multiply-adds, which overlap.
     load: f64,
-    /// Everything else.
+    /// Everything else: fixed costs, stores, the fix-up.
     rest: f64,
 }
 
@@ -339,18 +335,18 @@ impl Time {
         self.load + self.rest
     }
 
-    /// The whole, if loading takes no less than `memory`.
+    /// The whole, if the loads take at least `memory`.
     fn behind(self, memory: f64) -> f64 {
         self.load.max(memory) + self.rest
     }
 }
 
-/// Estimates how long a call takes in one of its task's forms.
+/// Estimates the time of a call in one form of its task.
 struct CostModel<'a> {
     call: &'a Call,
     form: &'a TaskSpec,
     workers: f64,
-    /// The work of all that runs at the same time, in units of the call's own.
+    /// The work of all concurrent calls, this one included, divided by its own.
     concurrency: f64,
 }
 
@@ -359,7 +355,7 @@ impl<'a> CostModel<'a> {
         CostModel { call, form, workers: f64::from(workers), concurrency }
     }
 
-    /// How often all workers have one of so many tasks. The last time not all do, unless others run beside the call: then it pays its share only.
+    /// Waves of so many tasks over the workers. The last wave is not full, unless concurrent calls fill it: then this call pays its share only.
     fn waves(&self, tasks: f64) -> f64 {
         (tasks * self.concurrency / self.workers).ceil() / self.concurrency
     }
@@ -400,21 +396,21 @@ impl<'a> CostModel<'a> {
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
         let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / BYTES_PER_CYCLE);
-        // A stream of weights goes on from one task to the next, of this call or of one beside it.
+        // Loads of operand B continue from one task to the next, of this call or of a concurrent one.
         let mut rest = if gemv {
             waves.min(1.0 / self.concurrency) * TILE_CYCLES
         } else {
             (before + waves) * (GEMM_TILE_CYCLES + RESULT_CYCLES * result)
         };
         if choice.split_k.parts > 1 {
-            // Every part writes its sum. Tasks that run at the same time share the adding up of all of them.
+            // Every part writes its partial sums. Tasks that run at the same time share the fix-up.
             let shared = if split * self.concurrency <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
             rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / PARTIAL_BYTES_PER_CYCLE);
         }
         Time { load, rest }
     }
 
-    /// The tasks of `choice`, as its tiles lie in the operands: those at the borders are smaller.
+    /// The tasks of `choice`; tiles at the borders are smaller.
     fn tasks(&self, choice: &Choice) -> Tasks {
         let mut tasks = Tasks { count: choice.tiles() as f64, read: 0.0, written: 0.0 };
         let elements = |region: &[Index], view: &View, named: &dyn Fn(u8) -> f64| -> f64 {
@@ -428,7 +424,7 @@ impl<'a> CostModel<'a> {
             };
             region.iter().zip(&view.axes).map(extent).product()
         };
-        // As many as there are indices.
+        // One per index.
         let named = |by: u8| {
             let indices = self.operands().nth(by.into());
             indices.map_or(1.0, |(param, view)| elements(param.region, view, &|_| 1.0))
@@ -441,7 +437,7 @@ impl<'a> CostModel<'a> {
         tasks
     }
 
-    /// Cycles in which memory gives or takes every element once.
+    /// Cycles in which device memory transfers every element once.
     fn memory(&self) -> f64 {
         let elements = |view: &View| view.axes.iter().map(|axis| axis.extent as f64).product::<f64>();
         let bytes: f64 = self.operands().map(|(param, view)| elements(view) * f64::from(bytes(self.call, param))).sum();

@@ -73,8 +73,7 @@ pub enum Defect {
         /// The task that is out of place.
         task: u32,
     },
-    /// The order that lists follow has not every task at one place, puts a task before one that it waits for, or should be that of the
-    /// tasks' numbers.
+    /// [`super::Lists::positions`] is not a permutation of the tasks, puts a task before one that it waits for, or should be empty.
     #[error("the order that the lists follow is wrong at task {task}")]
     Position {
         /// Index of the task.
@@ -87,22 +86,22 @@ pub enum Defect {
         task: u32,
     },
     /// A drain that is empty, does not follow the one before, lies beyond the tasks, or does not belong to the schedule.
-    #[error("drain {drain} is not a run of tasks behind the drain before, or there should be none")]
+    #[error("drain {drain} is not a range of tasks after the drain before it, or there should be none")]
     Drain {
         /// Which drain.
         drain: u32,
     },
-    /// Flags are to be carried by what is written more than once, is read by the call in another way too, or by no wait's signals; or tasks
-    /// are pushed when they are ready.
-    #[error("call #{call} cannot get tensor #{tensor} by the flags of its elements")]
+    /// In-band flags on a tensor that is written more than once, that the call reads in another way too, or whose relation has no wait; or with
+    /// schedulers, which push tasks only when their inputs are complete.
+    #[error("call #{call} cannot read tensor #{tensor} with in-band flags")]
     InBand {
         /// Index of the reading call.
         call: u32,
         /// Index of the tensor.
         tensor: u32,
     },
-    /// A norm or a map of a factor that does not come by flags, or of something else; or it has tasks too, or a norm's weights are written.
-    #[error("call #{call} cannot make this of its factor")]
+    /// A fused prologue whose input has no in-band flags or is not operand A, that has tasks of its own, or an RMSNorm whose weights are written.
+    #[error("call #{call} cannot have this prologue")]
     Prologue {
         /// Index of the call.
         call: u32,
@@ -130,8 +129,8 @@ impl Plan {
         self.verify_lists()
     }
 
-    /// A relation whose data carry flags. Its waits hold nobody back but say, for the order and for who looks for the cause of a hang, whose
-    /// elements a task polls.
+    /// A relation with in-band flags. No task polls the counters of its waits. They give the order, and in a hang they name the producer
+    /// whose elements a task polls.
     fn verify_in_band(&self, relation: &Relation) -> Result<(), Defect> {
         let &Relation { tensor, producer, consumer, .. } = relation;
         let defect = Err(Defect::InBand { call: consumer, tensor });
@@ -144,12 +143,16 @@ impl Plan {
             .flat_map(|call| uses(call).filter(|(_, (_, param))| param.access.writes()).map(move |_| call))
             .collect();
         let reads: Vec<usize> = uses(consumer as usize).map(|(operand, _)| operand).collect();
-        let factor = self.graph.calls[consumer as usize].task.gemv_operand_a();
+        let operand_a = self.graph.calls[consumer as usize].task.gemv_operand_a();
         let temp = self.graph.tensors[tensor as usize].kind == TensorKind::Temp && relation.hazard == Hazard::Raw;
-        if self.schedule.schedulers() > 0 || !temp || writers != [producer as usize] || factor != Some(relation.consumer_operand as usize) {
+        if self.schedule.schedulers() > 0
+            || !temp
+            || writers != [producer as usize]
+            || operand_a != Some(relation.consumer_operand as usize)
+        {
             return defect;
         }
-        if reads.as_slice() != factor.as_slice() {
+        if reads.as_slice() != operand_a.as_slice() {
             return defect;
         }
         let from = &self.calls[producer as usize].tasks;
@@ -175,7 +178,7 @@ impl Plan {
             if tasks.len() as u64 != expected {
                 return Err(defect);
             }
-            // Of every tile all parts: a task that makes a whole one makes them all.
+            // Every part of every tile: the task of an unsplit tile counts as all its parts.
             let mut seen = Bits::new((tiles * u64::from(call.parts)) as usize);
             for (n, task) in (0..).zip(tasks) {
                 let mut position = 0u64;
@@ -283,7 +286,7 @@ impl Plan {
         Ok(())
     }
 
-    /// If the lists have an order of their own: a permutation in which every task comes behind all that it waits for.
+    /// If the lists have an order of their own: a permutation in which every task comes after all that it waits for.
     fn verify_positions(&self, tasks: u32) -> Result<(), Defect> {
         let positions = &self.lists.positions;
         if positions.is_empty() {
@@ -297,7 +300,7 @@ impl Plan {
         if let Some(task) = positions.iter().position(|&place| place >= tasks || !seen.insert(place as usize)) {
             return wrong(task);
         }
-        // Of each counter, the place of the last task that signals it.
+        // Of each counter, the position of the last task that signals it.
         let mut last = vec![0u32; self.counters as usize];
         for (task, &place) in positions.iter().enumerate() {
             for &counter in self.signals_of(task as u32) {

@@ -1,31 +1,31 @@
-//! Edges that never leave a worker.
+//! Edges between tasks of one worker, which need no counter.
 //!
-//! If all tasks that fill a counter are in one list, a task further down that list need not look at the counter: its worker runs
-//! tasks in order and knows which are done. That spares a release, a signal, a poll and an acquire of device memory. Results
-//! that travel through the ring are left out: copies by TMA are ordered through device memory only. So are drained tasks, whose
-//! worker nobody knows.
+//! If all tasks that signal a counter are in one list, a later task of that list need not poll the counter: its worker runs
+//! tasks in order and knows which have ended. That saves a release, a signal, a poll and an acquire in device memory. Two kinds are excluded:
+//! operands that come through the ring, since TMA copies are ordered through device memory only, and drained tasks, whose
+//! worker is not known.
 //!
-//! Tasks of one warp are left out as those that wait: a worker runs several at a time, each by another warp, and they would meet at barriers. Others
-//! may wait for them so, at the barrier of all warps that such a wait is.
+//! A warp task never waits this way: a worker runs several at a time, each on another warp, and this wait is a barrier of all warps. Other tasks
+//! may wait for a warp task this way.
 //!
-//! Places are counted without what the worker claims in between, which may be any number of tasks. A task then waits for one that is
-//! less far before it than the one it must come after, or is that one: tasks of a worker end in order, since each of its consumer
-//! warps arrives at the end of one task after the other. And one that is too far before it to be waited for is no nearer.
+//! Distances in a list do not count the tasks that the worker claims in between, of which there may be any number. So a task may wait for a task that is
+//! nearer than the one it depends on. That is enough: the tasks of a worker end in order, since each of its consumer
+//! warps arrives at the end of one task after the other. A distance beyond the device's task slots needs no wait; claimed tasks only make it longer.
 
 use super::region::tensor_of;
 use super::{Plan, Schedule};
 use crate::ir::Call;
 
-/// Which waits and signals a static plan does without.
+/// Which waits and signals a static plan does not need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerEdges {
     /// Per counter: the list whose tasks alone fill it, or [`NOWHERE`].
     home: Vec<u32>,
-    /// Per counter: whether a wait of another list, or of a staged task, needs its signals.
+    /// Per counter: whether a task of another list, or one that reads through the ring, polls it.
     exported: Vec<bool>,
-    /// Per task: list, or [`NOWHERE`] when its waits are never local, as those of staged and drained tasks.
+    /// Per task: its list, or [`NOWHERE`] if it always polls counters, as drained tasks do and those that read through the ring.
     list: Vec<u32>,
-    /// Per task: how many places of its list before it the last task is that it must come after; 0 if there is none.
+    /// Per task: the distance in its list to the last task that it must come after; 0 if there is none.
     after: Vec<u32>,
 }
 
@@ -38,14 +38,14 @@ impl WorkerEdges {
         }
         let written = plan.graph.written();
         let direct = |call: &Call| {
-            let streamed = call.task.gemv_operand_b().is_some_and(|operand| written[call.operands[operand].tensor as usize]);
-            !streamed && !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)
+            let through_ring = call.task.gemv_operand_b().is_some_and(|operand| written[call.operands[operand].tensor as usize]);
+            !through_ring && !call.task.params.iter().filter_map(tensor_of).any(|param| param.staged)
         };
         let direct: Vec<bool> = plan.graph.calls.iter().map(direct).collect();
         let tasks = plan.tasks.len();
         let (mut list, mut position) = (vec![NOWHERE; tasks], vec![0; tasks]);
         let mut home: Vec<Option<u32>> = vec![None; plan.counters as usize];
-        // Place in its list of the last task that fills a counter.
+        // Position in its list of the last task that signals a counter.
         let mut last = vec![0; plan.counters as usize];
         for worker in 0..plan.workers {
             for (at, &task) in plan.lists.of(worker as usize).iter().enumerate() {
@@ -61,7 +61,7 @@ impl WorkerEdges {
                 }
             }
         }
-        // Drained tasks are in no list, and one call fills a counter: theirs have had no home.
+        // Drained tasks are in no list, and one call signals a counter: their counters belong to no list.
         let home: Vec<u32> = home.into_iter().map(|home| home.unwrap_or(NOWHERE)).collect();
         let mut edges = WorkerEdges { exported: vec![false; home.len()], after: vec![0; tasks], home, list };
         for wait in &plan.named {
@@ -81,7 +81,7 @@ impl WorkerEdges {
         edges
     }
 
-    /// Whether `task`'s wait for `counter` is for tasks of its own list only.
+    /// Whether all tasks that signal `counter` are in the list of `task`, which then need not poll it.
     pub fn contains(&self, task: u32, counter: u32) -> bool {
         match (self.home.get(counter as usize), self.list.get(task as usize)) {
             (Some(&home), Some(&list)) => home != NOWHERE && home == list,
@@ -89,12 +89,12 @@ impl WorkerEdges {
         }
     }
 
-    /// Whether somebody polls `counter`.
+    /// Whether some task polls `counter`, so that it must be signalled.
     pub fn is_signalled(&self, counter: u32) -> bool {
         self.exported.get(counter as usize).copied().unwrap_or(true)
     }
 
-    /// How many places before `task` in its list, drains not counted, the last task is that it must come after; 0 if there is none.
+    /// The distance in its list, drains not counted, from `task` back to the last task that it must come after; 0 if there is none.
     pub fn after(&self, task: u32) -> u32 {
         self.after.get(task as usize).copied().unwrap_or(0)
     }

@@ -1,21 +1,21 @@
-//! What the tasks of a call have to do, whatever runs them: what a measured time is compared to.
+//! Bytes and floating-point operations of a call, for comparing a measured time with the device's peak.
 
 use super::Plan;
 use super::region::tensor_of;
 use crate::ir::{Call, Graph, View};
 use crate::spec::{Access, Element, ElementSpec, Index, TaskKind, TaskSpec, TensorParam};
 
-/// The work of all tasks of a call.
+/// The workload of all tasks of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
-    /// Bytes read and written if each element travels once; none where only data knows.
+    /// Bytes read and written if each element is transferred once; none where indices in memory decide.
     pub bytes: Option<u64>,
-    /// Floating-point operations of a contraction, two per product; 0 for all that is not one.
+    /// Floating-point operations of a GEMM or GEMV, two per multiply-add; 0 for other calls.
     pub flops: u64,
 }
 
 impl Plan {
-    /// The work of call `call`.
+    /// The workload of call `call`.
     ///
     /// # Panics
     /// If there is no such call.
@@ -26,15 +26,16 @@ impl Plan {
         }
         let (known, all) = bytes_moved(&self.graph, call);
         let bytes = all.then_some(known);
-        let streamed = call.task.gemv_operand_b().and_then(|operand| {
+        let gemv = call.task.gemv_operand_b().and_then(|operand| {
             let param = call.task.params.iter().filter_map(tensor_of).nth(operand)?;
             contracted_extent(param, &call.operands[operand]).map(|depth| result_elements(call).saturating_mul(depth))
         });
-        Workload { bytes, flops: multiply_adds(call).or(streamed).unwrap_or(0).saturating_mul(2) }
+        Workload { bytes, flops: multiply_adds(call).or(gemv).unwrap_or(0).saturating_mul(2) }
     }
 }
 
-/// Bytes that a call reads and writes if each element travels once, without those of which only data knows how many, and whether these are all.
+/// Bytes that a call reads and writes if each element is transferred once, and whether these are all: operands that indices in memory select are not
+/// counted.
 pub(super) fn bytes_moved(graph: &Graph, call: &Call) -> (u64, bool) {
     let (mut bytes, mut all) = (0u64, true);
     for (param, view) in call.task.params.iter().filter_map(tensor_of).zip(&call.operands) {
@@ -49,7 +50,7 @@ pub(super) fn bytes_moved(graph: &Graph, call: &Call) -> (u64, bool) {
     (bytes, all)
 }
 
-/// Multiplications of a call that stages its factors; none of another.
+/// Multiply-adds of a GEMM; none for other calls.
 pub(super) fn multiply_adds(call: &Call) -> Option<u64> {
     let (depth, products) = contraction(call.task, &call.operands)?;
     Some(result_elements(call).saturating_mul(depth).saturating_mul(products))
@@ -65,14 +66,14 @@ fn elements(view: &View) -> u64 {
     view.axes.iter().fold(1, |all, axis| all.saturating_mul(axis.extent))
 }
 
-/// Whether a call multiplies `f32`, of which the tensor cores see 10 bits of fraction.
+/// Whether a call multiplies `f32` on the tensor cores, as tf32 with 10 bits of fraction.
 pub(super) fn rounds_to_tf32(call: &Call) -> bool {
     let params = call.task.params.iter().filter_map(tensor_of);
     let mut factors = params.filter(|param| param.staged && !param.access.writes());
     factors.any(|param| element(call, param) == Some(Element::F32))
 }
 
-/// What a parameter holds in this call; none if the call does not say.
+/// The element type of a parameter in this call; none if the call does not say.
 pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
     match param.element {
         ElementSpec::Fixed(element) => Some(element),
@@ -80,13 +81,12 @@ pub(super) fn element(call: &Call, param: &TensorParam) -> Option<Element> {
     }
 }
 
-/// The extent of the axis that a task reads whole.
+/// The extent of the axis that a task reads as a whole: K.
 fn contracted_extent(param: &TensorParam, view: &View) -> Option<u64> {
     param.region.iter().zip(&view.axes).find(|(index, _)| **index == Index::All).map(|(_, axis)| axis.extent)
 }
 
-/// Elements that the products of a call run along, and how many products each element of the result takes: with `mma` and `gemv` one, with
-/// `mma_pair` two. None of a call without.
+/// K, and the number of contractions per element of the result: one with `mma` and `gemv`, two with `mma_pair`. None for other calls.
 pub(super) fn contraction(task: &TaskSpec, operands: &[View]) -> Option<(u64, u64)> {
     let mut params = task.params.iter().filter_map(tensor_of).zip(operands);
     if let TaskKind::Gemv { operand_b, .. } = task.kind {

@@ -1,4 +1,4 @@
-//! Grouped indices `h / G` that select a plane: a plane is not clipped on the device, so every one must exist.
+//! Checks grouped indices `h / G` that select a plane: the device does not clip planes, so every one must exist.
 
 use super::ResolveError;
 use crate::ir::{Call, Graph, View};

@@ -134,7 +134,7 @@ impl Recorder<'_> {
         true
     }
 
-    /// Whether sums are rounded to what `view` holds: what the call has `stated`, else the element that the task runs on.
+    /// Whether the accumulator is rounded to the element of `view`: what the call has `stated`, else the element that the task runs on.
     pub(super) const fn rounds(&mut self, formal: &Formal, view: &View, stated: Option<Element>, site: u32, bindings: &Bindings) {
         if view.none() {
             return;

@@ -1,6 +1,7 @@
 //! The check of one call against what its task promises: arguments, shapes, options.
 //!
-//! Calls of graphs are in `graph.rs`; operands of `.first(..)` and `.then(..)` in `step.rs`; who reads and writes is in `flow.rs`; one tensor twice in one call is in `alias.rs`.
+//! Calls of graphs are in `graph.rs`, operands of `.first(..)` and `.then(..)` in `fused_op.rs`, reads and writes in `flow.rs`, and one tensor twice in one
+//! call in `alias.rs`.
 
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
@@ -21,9 +22,9 @@ pub struct CallSite<'a> {
     pub path: u32,
     /// Token of the first argument; the others follow.
     pub arguments: u32,
-    /// What sums are rounded to, if not to the element of the signature: as [`result_of`](super::result_of) says.
+    /// What the accumulator is rounded to, if not to the element of the signature: see [`result_of`](super::result_of).
     pub result: Option<Element>,
-    /// What stands in `.first(..)`, and then what stands in `.then(..)`.
+    /// The functions of `.first(..)`, then those of `.then(..)`.
     pub fused: &'static [FusedOp],
     /// Token of the first of those in `.first(..)`.
     pub prologue_site: u32,
@@ -181,7 +182,7 @@ impl Recorder<'_> {
         self.push_call(CallRow { task: spec, slot, element, result, first_operand, first_value, tile, split, fused, priority, drain });
     }
 
-    /// Marks the instances that a plan may use: that of the forced tile, else those of every form whose sums have so many parts.
+    /// Marks the instances that a plan may use: that of the forced tile, else those of every form that supports the split-K.
     const fn mark_forms(
         &mut self,
         spec: &'static TaskSpec,
@@ -202,7 +203,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// `.split_k(4)`: the number of parts, 0 after a fault.
+    /// `.split_k(4)`: the number of split-K parts, 0 after a fault.
     const fn parts(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, parts: u32) -> u32 {
         let fault = if !spec.splits_k() {
             FaultKind::SplitWithoutSum
@@ -215,7 +216,7 @@ impl Recorder<'_> {
         0
     }
 
-    /// `.first(gelu)` needs a factor, and `.then(gelu)` a store to be fused into, of a whole result.
+    /// `.first(gelu)` needs an operand A of `cta.mma`, and `.then(gelu)` a store of an accumulator, whose result is not a partial sum of a rank.
     const fn epilogue(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, first_operand: u32) {
         if fused_op::has_prologue(site.fused) && !matches!(spec.kind, TaskKind::Gemm { .. }) {
             self.fault(site.prologue_site, spec.name, "", FaultKind::FirstWithoutProduct);
@@ -336,7 +337,7 @@ impl Recorder<'_> {
     }
 }
 
-/// The form for few rows, if the call may have it: none maps its factor.
+/// The GEMV form, if the call may have it: it has no prologue functions.
 const fn gemv_form(spec: &'static TaskSpec, site: &CallSite<'_>, element: u32) -> Option<Form> {
     if fused_op::has_prologue(site.fused) { None } else { spec.gemv_form(element) }
 }
@@ -364,7 +365,7 @@ impl Param {
 }
 
 impl TaskSpec {
-    /// Whether the body stores sums of its own, so that an epilogue can be fused into it.
+    /// Whether the body stores an accumulator, so that an epilogue can be fused into it.
     pub const fn stores(&self) -> bool {
         if self.gemv_operand_b().is_some() {
             return true;

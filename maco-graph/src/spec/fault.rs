@@ -74,15 +74,15 @@ pub enum FaultKind {
     TileCount { expected: u32, found: u32 },
     /// `.tile(..)` with a size that is not a variant.
     Tile { axis: &'static str, tiles: &'static [u32], found: u32 },
-    /// `.tile(..)` with sizes that neither form of a task has.
+    /// `.tile(..)` with sizes that neither the GEMM form nor the GEMV form of a task has.
     TileOfForms { spec: &'static TaskSpec, gemv: &'static TaskSpec, found: [u32; 3] },
     /// `.split_k(..)` into no part, or too many.
     SplitCount { found: u32 },
-    /// `.split_k(..)` on a task whose sum cannot be split.
+    /// `.split_k(..)` on a task that does not support split-K.
     SplitWithoutSum,
     /// `.then(..)` on a task that stores no accumulator.
     ThenWithoutStore,
-    /// `.first(..)` on a task that multiplies no factor of the tensor cores.
+    /// `.first(..)` on a task without an operand A of `cta.mma`.
     FirstWithoutProduct,
     /// `.first(f(r))` with a tensor.
     FirstWithTensor,

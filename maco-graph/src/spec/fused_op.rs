@@ -1,7 +1,7 @@
-//! `.then(..)`: what follows a call's sums; `.first(..)`: what maps its first factor. Operands of both are parameters of the call, behind those of the
-//! task.
+//! Functions that are fused into a call: `.first(..)` as a prologue on operand A, `.then(..)` as an epilogue on the accumulator. Their operands are
+//! further parameters of the call, after those of the task.
 //!
-//! How an epilogue is computed does not belong here.
+//! How they are computed does not belong here.
 
 use super::bindings::{Bindings, Formal};
 use super::call::OPERANDS;
@@ -15,11 +15,11 @@ pub struct FusedOp {
     pub name: &'static str,
     /// What it takes beside the value.
     pub operand: FusedOperand,
-    /// Whether it is of the first factor, and not of the sum.
+    /// `.first(..)`, on operand A; else `.then(..)`, on the accumulator.
     pub on_operand_a: bool,
 }
 
-/// Whether some of `steps` are of the first factor: they are before the others.
+/// Whether `ops` has a prologue: those come before the epilogues.
 pub(super) const fn has_prologue(ops: &[FusedOp]) -> bool {
     matches!(ops, [FusedOp { on_operand_a: true, .. }, ..])
 }
@@ -60,7 +60,7 @@ impl Operands {
 }
 
 impl Recorder<'_> {
-    /// The operands of `.then(..)`, as further parameters of the call.
+    /// The operands of `.first(..)` and `.then(..)`, as further parameters of the call.
     pub(super) const fn fused_ops(&mut self, spec: &'static TaskSpec, site: &CallSite<'_>, known: &mut Operands, bindings: &mut Bindings) {
         let (mut n, mut operand) = (0, 0);
         while n < site.fused.len() {
@@ -85,7 +85,7 @@ impl Recorder<'_> {
                 self.fault(at, spec.name, name, FaultKind::FirstWithTensor);
                 continue;
             }
-            // That nothing can be fused into the task is told with the step.
+            // That nothing can be fused into the task is reported with the function.
             if spec.stores() {
                 self.fused_tensor(spec, (name, element), view, at, known, bindings);
             }
@@ -116,7 +116,7 @@ impl Recorder<'_> {
             return;
         }
         let dims = if found == 1 { last(result.dims) } else { result.dims };
-        // What is no number with a fraction is told as what it could be.
+        // An element that is not a floating-point number is reported with the list of those that are.
         let element = if element.position(RESULTS).is_some() { ElementSpec::Fixed(element) } else { ElementSpec::Result };
         let formal = Formal { task: spec.name, name, access: Access::Read, element, dims, scattered: false };
         if !view.none() && self.fits(&formal, spec.elements, &view, at, bindings) {
@@ -201,8 +201,8 @@ fn params(result: Option<&'static TensorParam>, ops: &[FusedOp], ranks: impl Ite
     params
 }
 
-/// `task` as one call has it, in both of its forms: with the operands of `then` as further parameters, and a result of the element `result` if the
-/// call says so. Equal ones share memory, so that this is bounded by the calls that a program has.
+/// The spec of one call of `task`, in both forms: with the operands of `ops` as further parameters, and a result of the element `result` if the
+/// call says so. Equal specs are interned, so that memory is bounded by the calls that a program has.
 #[cfg(feature = "std")]
 pub(crate) fn call_spec(
     task: &'static TaskSpec,
@@ -216,7 +216,7 @@ pub(crate) fn call_spec(
     if own.is_empty() && result.is_none() && !(has_prologue(ops) && task.gemv.is_some()) {
         return task;
     }
-    // A form that rounds to one element only is not there for a call that wants another, and none maps its factor.
+    // The GEMV form exists only for calls without a prologue, and with another result element only if it can round to it.
     let gemv = task.gemv.filter(|gemv| !has_prologue(ops) && (result.is_none() || gemv.rounded() < gemv.params.len()));
     let gemv = gemv.map(|gemv| call_spec(gemv, result, ops, ranks));
     let mut params = [task.params, &own].concat();

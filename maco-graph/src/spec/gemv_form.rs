@@ -1,4 +1,4 @@
-//! The two forms of a task: its own, and the one for few rows. Which of them a call gets does not belong here.
+//! The two forms of a task: its own, a GEMM, and a GEMV for few rows. Which of them a call gets does not belong here.
 
 use super::{DimOp, DimSpec, ElementSpec, Index, Param, TaskSpec};
 
@@ -78,12 +78,12 @@ const fn same_dim(a: &DimSpec, b: &DimSpec) -> bool {
     }
 }
 
-/// Equal but for how the tensor travels.
+/// Equal, except for how the tensor is loaded.
 const fn same_param(a: &Param, b: &Param) -> bool {
     match (a, b) {
         (Param::Tensor(a), Param::Tensor(b)) => {
             let elements = match (a.element, b.element) {
-                // Who rounds to other elements is asked when a call does: see `call_spec`.
+                // Whether a form can round to another element is checked per call: see `call_spec`.
                 (ElementSpec::Generic | ElementSpec::Result, ElementSpec::Generic | ElementSpec::Result) => true,
                 (ElementSpec::Fixed(a), ElementSpec::Fixed(b)) => same_element(&a, &b),
                 _ => false,
@@ -96,10 +96,10 @@ const fn same_param(a: &Param, b: &Param) -> bool {
     }
 }
 
-/// Fails the compilation where `few` cannot stand in for `task`.
+/// Fails the compilation where `gemv` cannot be the GEMV form of `task`.
 ///
 /// # Panics
-/// In const evaluation, when `few` is not a streamed task with the same signature and tiles of its own.
+/// In const evaluation, when `gemv` is not a GEMV with the same signature and tiles of its own.
 #[track_caller]
 pub const fn check_gemv_form(task: &TaskSpec, gemv: &TaskSpec) {
     assert!(
@@ -163,7 +163,7 @@ impl TaskSpec {
         Some(variant)
     }
 
-    /// The task with no form but its own.
+    /// The task without its GEMV form.
     pub const fn own(self) -> TaskSpec {
         TaskSpec { gemv: None, ..self }
     }
@@ -173,7 +173,7 @@ impl TaskSpec {
         Form { spec: self, first_instance: 0 }
     }
 
-    /// The form for few rows, if there is one for element `element`.
+    /// The GEMV form, if there is one for element `element`.
     pub const fn gemv_form(&self, element: u32) -> Option<Form> {
         match self.gemv {
             Some(spec) if spec.elements.is_empty() || (element as usize) < spec.elements.len() => {

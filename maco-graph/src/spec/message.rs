@@ -231,12 +231,12 @@ impl Fault {
             }
             FaultKind::FirstWithoutProduct => {
                 self.task(text);
-                text.push(" multiplies no first factor, in `cta.mma`, that `.first` could map");
+                text.push(" has no operand A of `cta.mma` that `.first` could be fused into");
             }
             FaultKind::FirstWithTensor => {
                 text.push("`.first(");
                 text.push(self.param);
-                text.push("(..))` takes a number beside the factor, and this is a tensor");
+                text.push("(..))` takes a number beside the element of operand A, and this is a tensor");
             }
             FaultKind::OperandWithoutResult => {
                 self.task(text);

@@ -42,15 +42,15 @@ pub struct BuildError {
 /// What follows a call: `linear(x, w, y).tile(64, 128).split_k(2).priority(1).drain()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallOptions<'a> {
-    /// What sums are rounded to, if not to the element of the signature: the dispatch has code for it.
+    /// What the accumulator is rounded to, if not to the element of the signature: the dispatch must have code for it.
     pub result: Option<Element>,
     /// Forced tile sizes, one per grid axis.
     pub tile: Option<&'a [u32]>,
-    /// Forced parts of each tile's sum.
+    /// Forced number of split-K parts of each tile.
     pub split: Option<u32>,
     /// Larger is earlier among ready tasks.
     pub priority: i32,
-    /// Static lists leave the tasks to whichever worker is free.
+    /// With static lists, workers claim the tasks by ticket.
     pub drain: bool,
 }
 

@@ -84,7 +84,7 @@ pub struct CallRow {
     pub slot: u32,
     /// Which of the task's elements.
     pub element: u32,
-    /// What sums are rounded to, if the call says so.
+    /// What the accumulator is rounded to, if the call says so.
     pub result: Option<Element>,
     /// First of its views.
     pub first_operand: u32,
@@ -92,7 +92,7 @@ pub struct CallRow {
     pub first_value: u32,
     /// Forced tile sizes; 0 where none.
     pub tile: [u32; 3],
-    /// Forced parts of each tile's sum; 0 where none.
+    /// Forced number of split-K parts of each tile; 0 where none.
     pub split: u32,
     /// Fused epilogues.
     pub fused: &'static [FusedOp],

@@ -153,22 +153,21 @@ pub enum ElementSpec {
     Fixed(Element),
     /// The task's generic `E`, one of [`TaskSpec::elements`].
     Generic,
-    /// That of a result that the body does nothing with but store sums in it: `E`, or what a call says that the sums are rounded to, one of
-    /// [`RESULTS`].
+    /// That of a result which the body only stores an accumulator in: `E`, or what a call rounds the accumulator to, one of [`RESULTS`].
     Result,
 }
 
-/// What sums can be rounded to, and what operands of epilogues can hold.
+/// What an accumulator can be rounded to, and what operands of epilogues can hold.
 pub const RESULTS: &[Element] = &[Element::Bf16, Element::F16, Element::F32];
 
-/// What a call of arguments that hold `elements` rounds its sums to, where `result` is `maco_device::Callable::RESULT`; none is what the
+/// What a call with arguments of `elements` rounds its accumulator to, where `result` is `maco_device::Callable::RESULT`; none: what the
 /// task's signature says.
 pub const fn result_of(result: usize, elements: &[Option<Element>]) -> Option<Element> {
     if result < elements.len() { elements[result] } else { None }
 }
 
-/// The same as a number, `N` of `maco_device::ResultCode`; 0 also where it is nothing that sums can be rounded to, which is an error of
-/// the recorder's.
+/// [`result_of`] as a number, `N` of `maco_device::ResultCode`; 0 also for an element that an accumulator cannot be rounded to, which the recorder
+/// reports.
 pub const fn result_code(result: usize, elements: &[Option<Element>]) -> u8 {
     match result_of(result, elements) {
         Some(Element::Bf16) => 1,
@@ -223,40 +222,40 @@ pub enum Param {
 /// How the body of a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
-    /// Operands come through the shared-memory ring (the body calls `steps`/`mma`).
+    /// A GEMM on the tensor cores: operands are staged through the shared-memory ring (the body calls `steps`/`mma`).
     Gemm {
-        /// Whether a task can make a part of its sum: one accumulator, stored once, and every product in a loop over `steps`.
+        /// Whether it supports split-K: one accumulator, stored once, and every `mma` in a loop over `steps`.
         splits_k: bool,
     },
-    /// The consumer threads load and store global memory themselves.
+    /// The consumer threads load and store global memory directly.
     Direct,
-    /// As [`TaskKind::Direct`], but what is read may come through the ring, tile by tile (the body calls `zip`, `map`, `rows` or `take`, once, and
+    /// As [`TaskKind::Direct`], but tiles that are read may come through the ring by bulk copies (the body calls `zip`, `map`, `rows` or `take`, once, and
     /// nothing else of its `cta`).
     Bulk,
-    /// As [`TaskKind::Bulk`], but in boxes of a tensor map, if the tensor can have one (the body calls `columns` or `transpose`, once, and nothing else
+    /// As [`TaskKind::Bulk`], but by TMA tensor copies, if the tensor can have a tensor map (the body calls `columns` or `transpose`, once, and nothing else
     /// of its `cta`).
     TensorMap {
         /// Which tensor parameter.
         operand: u8,
     },
-    /// As [`TaskKind::Bulk`]: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    /// As [`TaskKind::Bulk`], unary and element-wise: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
     Unary {
-        /// Which tensor parameter `f` is of.
+        /// Which tensor parameter `f` is applied to.
         x: u8,
         /// Which tensor parameter is the result.
         y: u8,
     },
-    /// As [`TaskKind::Direct`], but rows of one operand come through the ring as they lie in memory (the body calls `gemv`).
+    /// A GEMV: as [`TaskKind::Direct`], but rows of operand B come through the ring by bulk copies (the body calls `gemv`).
     Gemv {
-        /// Which tensor parameter.
+        /// Which tensor parameter is operand B, the weights.
         operand_b: u8,
-        /// Which tensor parameter it is multiplied with, of a body that is nothing but the product: so nothing else reads that, and nothing
-        /// else writes the result. See [`crate::plan::Relation::carried`].
+        /// Which tensor parameter is operand A, if the body is the `gemv` call and nothing else: so nothing else reads operand A, and nothing
+        /// else writes the result. See [`crate::plan::Relation::in_band`].
         operand_a: Option<u8>,
     },
     /// As [`TaskKind::Bulk`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
     RmsNorm {
-        /// Which tensor parameter the norm is of.
+        /// Which tensor parameter is normalised.
         x: u8,
         /// Which tensor parameter holds the weights.
         weight: u8,
@@ -269,20 +268,20 @@ pub enum TaskKind {
     Simt {
         /// Whether `cpu = reference_fn` was given.
         cpu: bool,
-        /// `#[task(simt, prologue)]`: the body begins before its inputs are there, and waits for them itself.
+        /// `#[task(simt, prologue)]`: early start. The body begins before its inputs are complete, and waits for them itself.
         early_start: bool,
-        /// `#[task(simt, warp)]`: one warp runs the body, and a worker several such tasks at a time.
+        /// `#[task(simt, warp)]`: a warp task. One warp runs the body, and a worker runs several such tasks at a time.
         warp: bool,
         /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
         shared: u32,
-        /// `boxes(x = 128)`: the tensor parameters that the body copies in boxes.
+        /// `boxes(x = 128)`: the tensor parameters that the body copies by TMA tensor copies.
         boxes: &'static [BoxSpec],
     },
     /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`; of two values, in `.then(f(r))`.
     Elementwise,
 }
 
-/// The boxes in which a body copies a tensor: `boxes(x = 128)`, or with another swizzle `boxes(x = 128 swizzle 64)`.
+/// The box of the tensor map by which a body copies a tensor: `boxes(x = 128)`, or with another swizzle `boxes(x = 128 swizzle 64)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoxSpec {
     /// Which tensor parameter.
@@ -310,16 +309,16 @@ pub struct TaskSpec {
     pub elements: &'static [Element],
     /// Parameters in order, without `cta`.
     pub params: &'static [Param],
-    /// The same task in another form, for calls with few rows: one that streams its weights, with tiles and instances of its own, which
-    /// follow this one's. See [`check_gemv_form`](super::check_gemv_form).
+    /// The GEMV form of a GEMM, for calls with few rows: it has tiles of its own, and its instances follow this one's. See
+    /// [`check_gemv_form`](super::check_gemv_form).
     pub gemv: Option<&'static TaskSpec>,
 }
 
-/// Most parts that the sum of one tile can be split into.
+/// Most split-K parts of one tile.
 pub const MAX_SPLIT_K: u32 = 64;
 
 impl TaskSpec {
-    /// The tensor parameter that is streamed, counted among the tensor parameters.
+    /// Operand B of a GEMV, counted among the tensor parameters.
     pub const fn gemv_operand_b(&self) -> Option<usize> {
         match self.kind {
             TaskKind::Gemv { operand_b, .. } => Some(operand_b as usize),
@@ -339,7 +338,7 @@ impl TaskSpec {
         usize::MAX
     }
 
-    /// Whether tiles that it reads may come through the ring.
+    /// Whether tiles that it reads may come through the ring by bulk or tensor copies.
     pub const fn reads_in_bulk(&self) -> bool {
         matches!(
             self.kind,
@@ -347,7 +346,7 @@ impl TaskSpec {
         )
     }
 
-    /// Which tensor parameter comes in boxes, if it can.
+    /// Which tensor parameter comes by TMA tensor copies, if it can have a tensor map.
     pub const fn tensor_map_operand(&self) -> Option<usize> {
         match self.kind {
             TaskKind::TensorMap { operand } => Some(operand as usize),
@@ -355,7 +354,7 @@ impl TaskSpec {
         }
     }
 
-    /// Which tensor parameter it maps to which, value by value, if it does nothing else.
+    /// Input and result of a unary element-wise task.
     pub const fn unary_operands(&self) -> Option<(usize, usize)> {
         match self.kind {
             TaskKind::Unary { x, y } => Some((x as usize, y as usize)),
@@ -364,8 +363,7 @@ impl TaskSpec {
         }
     }
 
-    /// The instances of such a map whose tensors both have one element of two bytes, a bit for each: those that products can make of what is carried to
-    /// them.
+    /// The instances of a unary element-wise task that can be a GEMV's prologue, one bit each: both tensors have the same element, of two bytes.
     pub const fn unary_instances(&self) -> u128 {
         let Some((x, y)) = self.unary_operands() else { return 0 };
         let (mut instances, mut element) = (0, 0);
@@ -386,7 +384,7 @@ impl TaskSpec {
         instances
     }
 
-    /// What tensor parameter `tensor` holds in instances of element choice `element`, if the task says so.
+    /// The element type of tensor parameter `tensor` in instances of element choice `element`, if the task says so.
     const fn element_of(&self, tensor: usize, element: u32) -> Option<Element> {
         let (mut n, mut before) = (0, 0);
         while n < self.params.len() {
@@ -405,7 +403,7 @@ impl TaskSpec {
         None
     }
 
-    /// The tensor parameter that the streamed one is multiplied with, if the body is nothing but their product.
+    /// Operand A of a GEMV, if the body is the `gemv` call and nothing else.
     pub const fn gemv_operand_a(&self) -> Option<usize> {
         match self.kind {
             TaskKind::Gemv { operand_a: Some(operand_a), .. } => Some(operand_a as usize),
@@ -413,17 +411,17 @@ impl TaskSpec {
         }
     }
 
-    /// Most parts that a tile's sum can be made in.
+    /// Most split-K parts of a tile.
     pub const fn max_split_k(&self) -> u32 {
         if self.splits_k() { MAX_SPLIT_K } else { 1 }
     }
 
-    /// Whether one warp runs the body.
+    /// Whether it is a warp task: one warp runs the body.
     pub const fn is_warp_task(&self) -> bool {
         matches!(self.kind, TaskKind::Simt { warp: true, .. })
     }
 
-    /// Bytes of shared memory that a `simt` body has to itself: it may copy what it reads and writes in bulk.
+    /// Bytes of shared memory of a `simt` body's own: it may copy what it reads and writes in bulk.
     pub const fn shared(&self) -> u32 {
         match self.kind {
             TaskKind::Simt { shared, .. } => shared,
@@ -431,15 +429,15 @@ impl TaskSpec {
         }
     }
 
-    /// The boxes in which a `simt` body copies tensor parameter `operand`, if it does.
+    /// The box by which a `simt` body copies tensor parameter `operand`, if it does.
     pub fn boxes(&self, operand: usize) -> Option<BoxSpec> {
         let TaskKind::Simt { boxes, .. } = self.kind else { return None };
         boxes.iter().find(|boxes| usize::from(boxes.operand) == operand).copied()
     }
 
-    /// Whether a tile's sum can be made in parts by several tasks, `.split_k(n)`.
+    /// Whether it supports `.split_k(n)`.
     pub const fn splits_k(&self) -> bool {
-        // The third coordinate of a task is where its parts meet.
+        // The third tile coordinate of a split task is the chunk of its partial sums.
         matches!(self.kind, TaskKind::Gemm { splits_k: true }) && self.axes.len() <= 2
     }
 

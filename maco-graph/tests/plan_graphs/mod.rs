@@ -41,8 +41,8 @@ const fn staged(param: Param) -> Param {
     }
 }
 
-/// [`GEMM`], as its body is.
-pub static PRODUCT: TaskSpec = TaskSpec {
+/// [`GEMM`] with staged operands and split-K.
+pub static STAGED_GEMM: TaskSpec = TaskSpec {
     kind: TaskKind::Gemm { splits_k: true },
     params: &[
         staged(tensor("x", Read, &[Tile(0), All])),

@@ -40,9 +40,9 @@ pub(crate) struct Executor {
     pool: Arc<Pool>,
     dispatch: Dispatch,
     arena: HostMemory,
-    /// Partial sums, which need not be anything at first.
+    /// Partial sums of split-K, not initialised.
     partials: HostMemory,
-    /// [`State`], two counter banks, the rings, then where parts of sums meet.
+    /// [`State`], two counter banks, the rings, then arrival counts of split-K parts.
     state: HostMemory,
     black_box: HostMemory,
     turn: Mutex<LaunchState>,
@@ -65,7 +65,7 @@ struct LaunchRecords {
     shape: Shape,
 }
 
-/// What workers and schedulers read of a plan.
+/// The tables of a plan that workers and schedulers read.
 struct TaskTables {
     descriptors: Vec<Descriptor>,
     overflow: Vec<u32>,
@@ -257,7 +257,7 @@ impl Executor {
         }
     }
 
-    /// Forgets an abort: counters, state, words of carried temps and black box are as new.
+    /// Clears an abort: counters, state, in-band flags and black box are as new.
     pub(crate) fn recover(&self, core: &PlanCore) {
         let mut turn = self.wait_for_turn();
         // SAFETY: the lock keeps launches away.
@@ -269,7 +269,7 @@ impl Executor {
         turn.aborted = None;
     }
 
-    /// Words of carried temps, as the launch before number `launches` left them.
+    /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
     ///
     /// # Safety
     /// No launch runs.
@@ -295,7 +295,7 @@ impl Executor {
     /// See [`crate::Plan::fill_temporaries`].
     pub(crate) fn fill_temporaries(&self, core: &PlanCore, byte: u8) {
         let mut turn = self.wait_for_turn();
-        // SAFETY: temps lie before the words of carried ones, partial sums have all of their memory, and the lock keeps launches away.
+        // SAFETY: temps lie before the words of in-band flags, partial sums have all of their memory, and the lock keeps launches away.
         unsafe {
             self.arena.fill(core.lowered.arena.words.start, byte);
             self.partials.fill(core.lowered.partial_bytes(), byte);
@@ -313,7 +313,7 @@ impl Executor {
     }
 }
 
-/// A worker's share of a launch.
+/// Runs one worker of a launch.
 ///
 /// # Safety
 /// `launch` names live memory that the plan filled for `dispatch`; each worker of the launch calls once.
@@ -327,7 +327,7 @@ unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodie
                 let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
                 let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
                 let task = Task::new(&slot, launch);
-                // A body that waits for a flag is not at work: its own patience ends.
+                // A body that polls an in-band flag does not compute: the deadline of its wait counts.
                 let patience = Cell::new(Patience::new());
                 let give_up = || {
                     let mut waited = patience.get();
@@ -347,8 +347,8 @@ unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodie
                 }
             }
             let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
-                // One thread is loader and consumers at once: either fault is a task that does not end.
+            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | STREAMED) != 0 {
+                // One thread is both loader and consumers: either fault is a task that does not end.
                 hang(&machine, run, (*descriptor).task);
                 return Outcome::Abort;
             }
@@ -374,7 +374,7 @@ unsafe fn hang(machine: &Worker, run: &Run, task: u32) {
     }
 }
 
-/// A scheduler's share of a launch.
+/// Runs one scheduler of a launch.
 ///
 /// # Safety
 /// `launch` names live memory; each scheduler of the launch calls once, and its memory holds its image.
@@ -411,7 +411,7 @@ mod tests {
         Param::Tensor(TensorParam { name, access, element: ElementSpec::Fixed(Element::Bf16), dims, region, staged: false })
     }
 
-    /// A product of few rows.
+    /// A GEMV.
     static PRODUCT: TaskSpec = TaskSpec {
         name: "product",
         kind: TaskKind::Gemv { operand_b: 1, operand_a: Some(0) },
@@ -453,9 +453,9 @@ mod tests {
         Graph { name: "products".into(), tensors, scalars: vec![], calls }
     }
 
-    /// Temps, carried ones too, and schedulers' memory; neither the words of carried temps nor anything that is counted.
+    /// Temps and schedulers' memory are filled; words of in-band flags, counters and images are not.
     #[test]
-    fn what_launches_rely_on_is_not_filled() {
+    fn fill_temporaries_keeps_flags_and_counters() {
         for schedule in [Schedule::Static, Schedule::Schedulers(2)] {
             let device = Device::cpu_with(2);
             let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();

@@ -1,4 +1,4 @@
-//! A worker thread as a protocol machine whose clock stands still while any task body runs.
+//! A worker thread as a protocol machine. Its clock stops while any task body runs, so that deadlines do not count computation.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use maco_device::abi::BlackBox;
 use maco_device::protocol::{Machine, Thread};
 
-/// Most that one look at the clock adds: a process that was suspended has not waited.
+/// Most nanoseconds that one look at the clock adds: time in which the process was suspended does not count.
 const MOST: u64 = 50_000_000;
 
 /// One count per worker, odd while it runs a task body.
 pub(crate) struct Bodies(Box<[Count]>);
 
-/// On a line of its own: written around every task.
+/// On a cache line of its own: written around every task.
 #[derive(Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -31,7 +31,7 @@ impl Bodies {
         result
     }
 
-    /// Runs `wait` in the midst of a body of `worker`, not marked as running: the clock of all goes on.
+    /// Runs `wait` within a body of `worker`, not marked as running: clocks continue.
     pub(crate) fn idle<T>(&self, worker: u32, wait: impl FnOnce() -> T) -> T {
         let count = &self.0[worker as usize].0;
         count.fetch_sub(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_clock_stands_still_while_a_body_runs() {
+    fn the_clock_stops_while_a_body_runs() {
         let bodies = Bodies::new(2);
         let worker = Worker::new(&bodies);
         let pause = || std::thread::sleep(Duration::from_millis(2));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspended_process_has_not_waited() {
+    fn time_of_a_suspended_process_does_not_count() {
         let bodies = Bodies::new(1);
         let worker = Worker::new(&bodies);
         let start = worker.now();

@@ -1,4 +1,4 @@
-//! Workers as pipelines: each is a CTA of five threads, which run the roles of a GPU over a model of its hardware.
+//! The pipelined CPU executor: each worker is a CTA of five threads, which run the roles of a GPU over a model of its hardware.
 //!
 //! What the roles do does not belong here: it is `maco-device`'s.
 
@@ -21,7 +21,7 @@ const THREADS: u32 = Part::ALL.len() as u32;
 /// The CTAs of a plan.
 pub(super) struct Pipeline {
     ctas: Vec<Cta>,
-    /// Which threads are at work, and not in a wait.
+    /// Which threads compute, and do not wait.
     bodies: Bodies,
 }
 
@@ -30,7 +30,7 @@ struct Thread<'a> {
     machine: &'a Worker<'a>,
     bodies: &'a Bodies,
     number: u32,
-    /// The controller only waits: its own clock goes on.
+    /// Whether its work stops the clocks. The dependency poller only waits, so its work does not.
     counts: bool,
 }
 

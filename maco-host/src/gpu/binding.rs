@@ -1,5 +1,5 @@
-//! The tables of one set of arguments on the GPU: the tasks that workers begin with, the launch record, list starts, views, tensor maps, scalars: what a worker reads
-//! first, so it lies together.
+//! The tables of one set of arguments on the GPU, in one block, because workers read them first: initial tasks, launch record, list starts, views, tensor
+//! maps, scalars.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,13 +26,13 @@ const LINE: usize = 128;
 /// Tables in device memory, written through pinned slots in turn.
 pub(crate) struct Binding {
     memory: DeviceMemory,
-    places: Places,
+    offsets: TableOffsets,
     slots: Mutex<Slots>,
 }
 
 /// Where each table starts, in bytes; before the launch record are the first tasks of each CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
+struct TableOffsets {
     launch: usize,
     starts: usize,
     views: usize,
@@ -41,14 +41,14 @@ struct Places {
     end: usize,
 }
 
-impl Places {
-    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
-        let launch = ctas * INITIAL_TASKS as usize * size_of::<Slot>();
+impl TableOffsets {
+    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> TableOffsets {
+        let launch = ctas * FIRST as usize * size_of::<task::Slot>();
         let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);
         let at_scalars = at_maps + maps * size_of::<TensorMap>();
-        Places { launch, starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
+        TableOffsets { launch, starts: at_starts, views: at_views, maps: at_maps, scalars: at_scalars, end: at_scalars + scalars * 4 }
     }
 }
 
@@ -65,17 +65,17 @@ struct Slot {
 
 impl Binding {
     pub(super) fn new(context: &Arc<Context>, core: &PlanCore) -> Result<Binding, Error> {
-        let places = Places::new(core.lowered.grid() as usize, core.lowered.starts.len(), core.lowered.table_sizes());
+        let offsets = TableOffsets::new(core.lowered.grid() as usize, core.lowered.starts.len(), core.lowered.table_sizes());
         let what = format!("the argument tables of megakernel `{}`", core.megakernel());
-        let memory = DeviceMemory::zeroed(context, places.end as u64, &what)?;
-        let slot = || Ok(Slot { memory: PinnedMemory::new(context, places.end, &what)?, read: None });
+        let memory = DeviceMemory::zeroed(context, offsets.end as u64, &what)?;
+        let slot = || Ok(Slot { memory: PinnedMemory::new(context, offsets.end, &what)?, read: None });
         let ring = (0..SLOTS).map(|_| slot()).collect::<Result<_, Error>>()?;
-        Ok(Binding { memory, places, slots: Mutex::new(Slots { ring, next: 0 }) })
+        Ok(Binding { memory, offsets, slots: Mutex::new(Slots { ring, next: 0 }) })
     }
 
     /// Address of the launch record: the kernel's one parameter.
     pub(super) fn launch(&self) -> u64 {
-        self.memory.address() + self.places.launch as u64
+        self.memory.address() + self.offsets.launch as u64
     }
 
     /// Queues new tables on `stream`, behind whatever reads the old ones. Waits only if [`SLOTS`] uploads are still queued.
@@ -102,15 +102,15 @@ impl Binding {
             read.synchronize(context)?;
         }
         let base = slot.memory.pointer();
-        // SAFETY: the slot has `places.end` bytes, its last copy has ended, and the tables have the sizes the places were made for.
+        // SAFETY: the slot has `offsets.end` bytes, its last copy has ended, and the tables have the sizes the offsets were made for.
         unsafe {
             put(base, &first);
-            put(base.add(self.places.launch), &[launch]);
-            put(base.add(self.places.starts), &core.lowered.starts);
-            put(base.add(self.places.views), &tables.views);
-            put(base.add(self.places.maps), &maps);
-            put(base.add(self.places.scalars), &tables.scalars);
-            let code = sys::cuMemcpyHtoDAsync_v2(self.memory.address(), base.cast(), self.places.end, stream);
+            put(base.add(self.offsets.launch), &[launch]);
+            put(base.add(self.offsets.starts), &core.lowered.starts);
+            put(base.add(self.offsets.views), &tables.views);
+            put(base.add(self.offsets.maps), &maps);
+            put(base.add(self.offsets.scalars), &tables.scalars);
+            let code = sys::cuMemcpyHtoDAsync_v2(self.memory.address(), base.cast(), self.offsets.end, stream);
             context.check("cuMemcpyHtoDAsync", code)?;
             let read = EventHandle::new(context)?;
             read.record(context, stream)?;
@@ -123,10 +123,10 @@ impl Binding {
         let (base, lowered) = (self.memory.address(), &core.lowered);
         Launch {
             descriptors: plan.descriptors(),
-            starts: base + self.places.starts as u64,
-            views: base + self.places.views as u64,
-            maps: base + self.places.maps as u64,
-            scalars: base + self.places.scalars as u64,
+            starts: base + self.offsets.starts as u64,
+            views: base + self.offsets.views as u64,
+            maps: base + self.offsets.maps as u64,
+            scalars: base + self.offsets.scalars as u64,
             overflow: plan.overflow(),
             state: plan.state(),
             black_box: plan.black_box_address(),
@@ -170,13 +170,13 @@ mod tests {
     #[test]
     fn tables_do_not_overlap_and_maps_are_aligned() {
         for (ctas, starts, views, maps, scalars) in [(1, 2, 1, 0, 0), (132, 133, 3, 2, 5), (1, 0, 4, 4, 1), (5, 5, 1000, 7, 0)] {
-            let places = Places::new(ctas, starts, (views, maps, scalars));
-            assert_eq!(places.launch, ctas * 512);
-            assert!(places.starts >= places.launch + size_of::<Launch>() && places.views >= places.starts + starts * 4);
-            assert!(places.maps >= places.views + views * 32);
-            assert_eq!(places.scalars, places.maps + maps * 128);
-            assert_eq!(places.end, places.scalars + scalars * 4);
-            assert_eq!((places.starts % 4, places.views % 32, places.maps % 128, places.scalars % 4), (0, 0, 0, 0));
+            let offsets = TableOffsets::new(ctas, starts, (views, maps, scalars));
+            assert_eq!(offsets.launch, ctas * 512);
+            assert!(offsets.starts >= offsets.launch + size_of::<Launch>() && offsets.views >= offsets.starts + starts * 4);
+            assert!(offsets.maps >= offsets.views + views * 32);
+            assert_eq!(offsets.scalars, offsets.maps + maps * 128);
+            assert_eq!(offsets.end, offsets.scalars + scalars * 4);
+            assert_eq!((offsets.starts % 4, offsets.views % 32, offsets.maps % 128, offsets.scalars % 4), (0, 0, 0, 0));
         }
     }
 }

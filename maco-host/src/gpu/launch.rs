@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_launch_without_room_is_told_from_others() {
+    fn a_launch_without_room_is_recognised() {
         let error = |code| no_room(code, "mlp", 133, &"GPU 0 (of seven)");
         let refused = error(CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE).unwrap();
         assert_eq!(refused.code(), 54);

@@ -26,13 +26,13 @@ pub(super) struct PlanMemory {
     /// Temps, and zeros behind them.
     arena: DeviceMemory,
     zeros: u64,
-    /// Descriptors, overflow, then what schedulers own.
+    /// Descriptors, overflow, then the schedulers' images.
     tasks: DeviceMemory,
     overflow: u64,
-    shares: Shares,
+    schedulers: SchedulerTables,
     /// Partial sums.
     partials: DeviceMemory,
-    /// [`State`], two counter banks, the rings, then where parts of sums meet.
+    /// [`State`], two counter banks, the rings, then arrival counts of split-K parts.
     state: DeviceMemory,
     rings: u64,
     arrived: u64,
@@ -42,23 +42,23 @@ pub(super) struct PlanMemory {
     probe: Mutex<PinnedMemory>,
 }
 
-/// Where what schedulers own lies in [`PlanMemory::tasks`].
-struct Shares {
+/// Offsets of the schedulers' images in [`PlanMemory::tasks`].
+struct SchedulerTables {
     base: u64,
     table: u64,
-    places: Vec<Place>,
+    images: Vec<ImageOffsets>,
     end: u64,
 }
 
-struct Place {
+struct ImageOffsets {
     image: u64,
     names: u64,
     /// Not where the image fits shared memory.
     memory: Option<u64>,
 }
 
-impl Shares {
-    fn new(begin: u64, lowered: &Lowered) -> Shares {
+impl SchedulerTables {
+    fn new(begin: u64, lowered: &Lowered) -> SchedulerTables {
         let mut end = begin;
         let mut take = |bytes: u64| {
             let at = end.next_multiple_of(LINE);
@@ -67,16 +67,16 @@ impl Shares {
         };
         let table = take(size_of::<abi::SchedulerPartition>() as u64 * lowered.images.len() as u64);
         let spare = matches!(lowered.schedule, Schedule::SpareWarps(_));
-        let place = |image: &Image| {
+        let offsets = |image: &Image| {
             let bytes = size_of_val(&*image.words) as u64;
-            Place {
+            ImageOffsets {
                 image: take(bytes),
                 names: take(size_of_val(&*image.names) as u64),
                 memory: (spare || bytes > abi::SCHEDULER_BYTES as u64).then(|| take(bytes)),
             }
         };
-        let places = lowered.images.iter().map(place).collect();
-        Shares { base: 0, table, places, end }
+        let images = lowered.images.iter().map(offsets).collect();
+        SchedulerTables { base: 0, table, images, end }
     }
 }
 
@@ -86,9 +86,9 @@ impl PlanMemory {
         let zeros = lowered.arena.bytes;
         let arena = DeviceMemory::zeroed(context, zeros + ZEROS, &what("temps"))?;
         let overflow = size_of_val(&*lowered.descriptors) as u64;
-        let mut shares = Shares::new(overflow + size_of_val(&*lowered.overflow) as u64, lowered);
-        let tasks = DeviceMemory::zeroed(context, shares.end, &what("descriptors"))?;
-        shares.base = tasks.address();
+        let mut schedulers = SchedulerTables::new(overflow + size_of_val(&*lowered.overflow) as u64, lowered);
+        let tasks = DeviceMemory::zeroed(context, schedulers.end, &what("descriptors"))?;
+        schedulers.base = tasks.address();
         let banks = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         let arrived = banks + 4 * lowered.ring_words();
         let words = arrived + 4 * lowered.arrival_words();
@@ -102,7 +102,7 @@ impl PlanMemory {
             arena,
             overflow: tasks.address() + overflow,
             tasks,
-            shares,
+            schedulers,
             rings: state.address() + banks,
             arrived: state.address() + arrived,
             partials,
@@ -121,18 +121,18 @@ impl PlanMemory {
         upload(context, self.tasks.address(), &descriptors)?;
         upload(context, self.overflow, &overflow)?;
         let mut shares = Vec::with_capacity(images.len());
-        for (image, place) in images.iter().zip(&self.shares.places) {
-            upload(context, self.shares.base + place.image, &image.words)?;
-            upload(context, self.shares.base + place.names, &image.names)?;
-            let address = |at: u64| self.shares.base + at;
-            shares.push(abi::SchedulerPartition {
-                image: address(place.image),
-                memory: place.memory.map_or(0, address),
-                names: address(place.names),
+        for (image, offsets) in images.iter().zip(&self.schedulers.images) {
+            upload(context, self.schedulers.base + offsets.image, &image.words)?;
+            upload(context, self.schedulers.base + offsets.names, &image.names)?;
+            let address = |at: u64| self.schedulers.base + at;
+            shares.push(abi::Share {
+                image: address(offsets.image),
+                memory: offsets.memory.map_or(0, address),
+                names: address(offsets.names),
                 ..image.header
             });
         }
-        upload(context, self.shares.base + self.shares.table, &shares)
+        upload(context, self.schedulers.base + self.schedulers.table, &shares)
     }
 
     pub(super) fn arena(&self) -> u64 {
@@ -152,7 +152,7 @@ impl PlanMemory {
     }
 
     pub(super) fn shares(&self) -> u64 {
-        self.shares.base + self.shares.table
+        self.schedulers.base + self.schedulers.table
     }
 
     pub(super) fn rings(&self) -> u64 {
@@ -182,7 +182,7 @@ impl PlanMemory {
         (report.report != REPORT_NONE).then_some(report)
     }
 
-    /// Counters, state, words of carried temps and black box as new. No launch may be running.
+    /// Clears counters, state, in-band flags and black box. No launch may be running.
     pub(super) fn clear(&self, context: &Arc<Context>, lowered: &Lowered) -> Result<(), Error> {
         self.state.clear()?;
         self.write_words(context, lowered, 0)?;
@@ -195,14 +195,14 @@ impl PlanMemory {
     pub(super) fn fill_temporaries(&self, lowered: &Lowered, byte: u8) -> Result<(), Error> {
         self.arena.fill(0..lowered.arena.words.start, byte)?;
         self.partials.fill(0..lowered.partial_bytes(), byte)?;
-        let memories = lowered.images.iter().zip(&self.shares.places).filter_map(|(image, place)| Some((image, place.memory?)));
+        let memories = lowered.images.iter().zip(&self.schedulers.images).filter_map(|(image, offsets)| Some((image, offsets.memory?)));
         for (image, memory) in memories {
             self.tasks.fill(memory..memory + size_of_val(&*image.words) as u64, byte)?;
         }
         Ok(())
     }
 
-    /// Words of carried temps, as the launch before number `launches` left them.
+    /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
     fn write_words(&self, context: &Arc<Context>, lowered: &Lowered, launches: u32) -> Result<(), Error> {
         upload(context, self.arena.address() + lowered.arena.words.start, &lowered.arena.words_behind(launches))
     }

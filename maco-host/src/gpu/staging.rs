@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_too_far_apart_for_a_copy_of_several_go_one_by_one() {
+    fn rows_beyond_the_2d_pitch_limit_are_copied_singly() {
         for (pitch, count) in [(PITCH, 1), (PITCH + 1, 3), (1 << 33, 3)] {
             let pieces: Vec<Piece> = pieces(Rows { count: 3, bytes: 10, pitch }, 100).collect();
             assert_eq!((pieces.len(), pieces.iter().map(|piece| piece.rows).sum::<usize>()), (count, 3), "{pitch}");

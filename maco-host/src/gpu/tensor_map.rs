@@ -1,4 +1,4 @@
-//! Tensor maps: how TMA finds a box of a tensor. Which views need one is decided in [`crate::lower`].
+//! Encodes tensor maps for TMA. Which views need one is decided in [`crate::lower`].
 
 use std::mem::MaybeUninit;
 

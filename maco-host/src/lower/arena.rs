@@ -1,4 +1,4 @@
-//! Where each temp lies in the one allocation of a plan's temps, and the words of those whose elements carry flags.
+//! Offsets of the temps in the one allocation of a plan's temps, and of the words of temps with in-band flags.
 
 use std::ops::Range;
 
@@ -16,9 +16,9 @@ pub(crate) struct Arena {
     pub(crate) temps: Vec<Temp>,
     /// Bytes of all of them, and of words.
     pub(crate) bytes: u64,
-    /// Bytes of temps whose elements carry flags ([`maco_device::abi::Launch::carried`]); they come first.
+    /// Bytes of temps with in-band flags ([`maco_device::abi::Launch::carried`]); they come first.
     pub(crate) in_band_bytes: u32,
-    /// Bytes that are words for their elements, behind all temps.
+    /// The bytes of their words, one word (element and flag) per element, after all temps.
     pub(crate) words: Range<u64>,
 }
 
@@ -61,7 +61,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// What the words hold when `launches` launches have ended.
+    /// The words after `launches` launches have ended.
     pub(crate) fn words_behind(&self, launches: u32) -> Vec<u32> {
         vec![maco_device::abi::epoch(launches.wrapping_sub(1)); (self.words.end - self.words.start) as usize / 4]
     }

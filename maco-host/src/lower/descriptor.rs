@@ -1,4 +1,4 @@
-//! Tasks as descriptors, list after list, then those that are claimed and those of runs.
+//! Tasks as descriptors: list after list, then the tasks of drains, then those of warp-task batches.
 
 use maco_device::abi::{
     AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
@@ -31,7 +31,7 @@ pub(super) struct Lists {
 pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: &Partials, tickets: u32) -> Result<Lists, Error> {
     let count = plan.lists.starts.len().saturating_sub(1);
     let drains = &plan.lists.drains;
-    // A run takes an entry of its own.
+    // A batch of warp tasks takes an entry of its own.
     let total = 2 * plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
     if u32::try_from(total).is_err() {
         return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
@@ -53,7 +53,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
             (descriptor.coord[2], descriptor.split) = (chunk, split);
             descriptor.flags |= flags;
         }
-        // Copies are ordered through device memory, where a worker's own tasks leave no signal: consumers wait for those and load themselves.
+        // Copies are ordered through device memory, where edges inside a worker leave no signal: consumers wait for those and load directly.
         let waits_for_own_worker = || plan.waits_of(task).iter().any(|wait| plan.worker_edges.contains(task, wait.counter));
         if plan.graph.calls[call].task.reads_in_bulk() && descriptor.flags & LOAD_BEFORE_WAIT == 0 && waits_for_own_worker() {
             descriptor.flags &= !BULK_ROWS;
@@ -64,9 +64,9 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
         made.descriptors.push(descriptor);
         Ok::<(), Error>(())
     };
-    // Behind the lists come what is claimed, then the tasks of runs: entries that name them are written when it is known where they are.
+    // After the lists come the tasks of drains, then those of batches: list entries that refer to them are written once their positions are known.
     let (mut batches, mut claims) = (Vec::new(), Vec::new());
-    // The slot in which a task of a list is, counted without what the worker claims.
+    // The task slot of each listed task, counted without claimed tasks.
     let mut slot = vec![0u32; plan.tasks.len()];
     for list in 0..count {
         made.starts.push(made.descriptors.len() as u32);
@@ -97,7 +97,7 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
                 let after = plan.worker_edges.after(task) as usize;
                 if after > 0 {
                     let distance = slots - slot[plan.lists.of(list)[listed - after] as usize];
-                    // A slot is refilled only when its tasks have ended, so older ones have ended anyway.
+                    // A slot is reused only when its tasks have ended, so older tasks have ended.
                     made.descriptors[at].after = if distance < SLOTS { distance as u16 } else { 0 };
                 }
                 listed += 1;
@@ -136,8 +136,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     Ok(made)
 }
 
-/// Bytes that a task may write for its consumers to signal its end: a release waits until all that is written has arrived, and
-/// a consumer warp that waits for long cannot begin with the next task.
+/// Most bytes that a task writes for its consumers to signal its end: a release waits until all writes have arrived, and
+/// a consumer warp that waits for long cannot begin the next task.
 const SMALL: u64 = 1024;
 
 // A task that fills no page of the ring does not go through it.
@@ -148,12 +148,12 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
     bytes(plan, call, |access| access.writes())
 }
 
-/// Whether what the tasks of a call read comes through the ring, tile by tile.
+/// Whether the tiles that a call reads come through the ring.
 fn reads_through_ring(plan: &Plan, call: usize) -> bool {
     plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
 }
 
-/// Bytes of the operands of one task of a call that it accesses so.
+/// Bytes of the operands of one task of a call with these accesses.
 fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
     let tile = &plan.calls[call].tile;
     let operands = plan.graph.calls[call].operands.iter().zip(tensor_params(&plan.graph.calls[call]));
@@ -167,7 +167,7 @@ fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-/// How the tasks of each call travel.
+/// The descriptor flags of each call's tasks.
 fn flags(plan: &Plan) -> Vec<u16> {
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for (index, call) in plan.graph.calls.iter().enumerate() {
@@ -192,16 +192,16 @@ fn flags(plan: &Plan) -> Vec<u16> {
             0
         };
         let ring = match call.task.gemv_operand_b() {
-            Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
-            Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
-            // Scratch is pages of the ring, which the loader hands out when they are free: that waits for nothing else.
-            None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
+            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
+            Some(_) => STREAMED | PRELOADED,
+            // A body's shared memory is pages of the ring, which the loader hands out when they are free: that has no other waits.
+            None if call.task.shared() > 0 => STREAMED | PRELOADED,
             None if !reads_through_ring(plan, index) => 0,
             None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
             None => BULK_ROWS | LOAD_BEFORE_WAIT,
         };
         let preloads = if copied == STAGED { preloads(call, &written) } else { 0 };
-        // Pushed tasks wait for nothing themselves, and their signals are messages. Those of one warp always look, or never.
+        // Pushed tasks have no waits, and their signals are messages. Warp tasks either all poll or none.
         let signal_flags = match () {
             () if pushed || copied == STAGED || warp_task != 0 => 0,
             () if bytes_written(plan, index) <= SMALL => CONSUMERS_POLL | IDEMPOTENT_SIGNAL,
@@ -217,8 +217,8 @@ fn flags(plan: &Plan) -> Vec<u16> {
     flags.collect()
 }
 
-/// What of the factors of a staged call can be loaded before its tasks may run: all, some, or nothing. Which tiles are multiplied depends on data in
-/// a call that names them, and that may not be there.
+/// Which operands of a GEMM can be loaded before its tasks may run, since no task writes them: all, some, or none. Where indices in memory select the
+/// tiles, none: the indices may not be ready.
 fn preloads(call: &ir::Call, written: &[bool]) -> u16 {
     let factors = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
     let is_written = |(view, _): &(&ir::View, &TensorParam)| written[view.tensor as usize];
@@ -263,7 +263,7 @@ fn waits(plan: &Plan, task: u32, descriptor: &mut Descriptor, overflow: &mut Vec
     }
     let in_band = plan.in_band_input(plan.tasks[task as usize].call).map_or(0..0, |relation| relation.counters.clone());
     let waits = plan.waits_of(task).iter().filter(|wait| !plan.worker_edges.contains(task, wait.counter));
-    // What is polled comes first, where who looks for the cause of a hang finds it.
+    // Waits by in-band flags come first, where the hang report looks for them.
     let (polled, waited): (Vec<&maco_graph::plan::Wait>, Vec<&maco_graph::plan::Wait>) =
         waits.partition(|wait| in_band.contains(&wait.counter));
     let polled = polled.into_iter().map(|wait| Wait { counter: wait.counter, need: wait.need | IN_BAND_FLAGS });

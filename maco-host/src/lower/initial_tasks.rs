@@ -1,4 +1,4 @@
-//! What each worker begins with: the tasks that lie before the launch record, so that one load brings them, before anything else is known.
+//! The initial tasks of each worker, stored before the launch record: the worker gets them with one load, before it has read anything else.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,13 @@ use maco_device::abi::{self, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, 
 
 use super::{Fault, Lowered};
 
-/// What there is for one CTA.
-pub(crate) type InitialTasks = [Slot; INITIAL_TASKS as usize];
+/// The initial tasks of one CTA.
+pub(crate) type InitialTasks = [Slot; FIRST as usize];
 
 impl Lowered {
-    /// The first tasks of each CTA, whose views are in `views`. Those of static lists that wait for nothing; and if all lists begin with one drain, of which there are
-    /// enough, the worker's task of that, which no ticket is drawn for ([`maco_device::protocol::DynamicTiles::dealt`]).
+    /// The initial tasks of each CTA; `views` is the table of views. They are the first tasks of its static list, as long as they wait for nothing.
+    /// If all lists begin with the same drain, and it has a task for each worker, each worker's first task of that drain needs no ticket
+    /// ([`maco_device::protocol::Drain::dealt`]).
     pub(crate) fn initial_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<InitialTasks> {
         let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
         let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };

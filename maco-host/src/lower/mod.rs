@@ -1,4 +1,4 @@
-//! From a plan to what the device reads: descriptors, views, scalars, tensor maps. Device memory does not belong here.
+//! Lowers a plan to the tables that the device reads: descriptors, views, scalars, tensor maps. Device memory does not belong here.
 
 use std::ops::Range;
 
@@ -45,17 +45,17 @@ pub(crate) struct Lowered {
     pub(crate) tasks: u32,
     /// How tasks reach the workers.
     pub(crate) schedule: Schedule,
-    /// What each scheduler owns.
+    /// The memory image of each scheduler.
     pub(crate) images: Vec<Image>,
     /// Memory of the temps.
     pub(crate) arena: Arena,
-    /// Chunks of partial sums.
+    /// Chunks of split-K partial sums.
     chunks: u32,
     views: Views,
     scalars: Vec<ScalarSource>,
     /// Descriptor of each task.
     descriptor_of: Vec<u32>,
-    /// Tasks whose results carry flags.
+    /// Tasks that write results with in-band flags.
     in_band_producers: Vec<Range<u32>>,
     /// A counter that no task waits for.
     unused_counter: u32,
@@ -67,13 +67,13 @@ impl Lowered {
         let arena = Arena::new(&plan.graph, &plan.relations)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
-        // One counter more than the plan has: signals are lost there when a test asks for it. Then the tickets, zeroed like counters.
+        // One counter more than the plan has: tests redirect lost signals to it. Then the tickets, zeroed like counters.
         let unused_counter = plan.counters;
         let partials = Partials::new(plan)?;
         let lists = descriptor::lists(plan, &first_view, &first_scalar, &partials, unused_counter.saturating_add(1))?;
         let used = match plan.schedule.schedulers() {
             0 => unused_counter.checked_add(1 + plan.lists.drains.len() as u32),
-            // Schedulers count by themselves: a word per worker, of tasks ended.
+            // Schedulers have counters of their own: a word per worker, of tasks ended.
             _ => Some(plan.workers),
         };
         let counters = used
@@ -164,7 +164,7 @@ impl Lowered {
         self.chunks as u64 * abi::CHUNK_BYTES as u64
     }
 
-    /// Words where parts of sums meet.
+    /// Words of arrival counts of split-K parts.
     pub(crate) fn arrival_words(&self) -> u64 {
         self.chunks as u64
     }
@@ -188,14 +188,14 @@ impl Lowered {
             None => {}
             Some(Fault::LostSignal(task)) => {
                 if descriptor.signal[0] != abi::NO_COUNTER && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
-                    // Each of its elements is a signal too: its tile is beyond all tensors, and so has none.
+                    // Each element with an in-band flag is a signal too: a tile beyond all tensors writes none.
                     descriptor.coord = [BEYOND; 3];
                 }
                 let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
                 let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
                 let used = |signal: &&mut u32| **signal != abi::NO_COUNTER;
                 if self.mode() == abi::PUSHED {
-                    // The worker's place is given back all the same, so that the task counts as ended. No message may be empty.
+                    // The credit is returned all the same, so that the task counts as ended. No message may be empty.
                     let credit = descriptor.signal.iter_mut().chain(extra).filter(used).find(|route| **route & abi::CREDIT != 0);
                     let credit = credit.map_or(abi::NO_COUNTER, |route| *route & !abi::ROUTE_COUNTER);
                     descriptor.signal = [credit, abi::NO_COUNTER];
@@ -225,7 +225,7 @@ const BEYOND: u32 = 1 << 22;
 /// What a test may break in a plan: the argument is a task of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The task's signals reach nobody.
+    /// The task's signals are lost.
     LostSignal(u32),
     /// One warp does not arrive at the end of the task.
     LostArrive(u32),
@@ -242,18 +242,18 @@ impl Fault {
     }
 }
 
-/// Scalar sources of all calls, equal runs stored once, and where each call's run starts.
+/// Scalar sources of all calls, equal sequences stored once, and where each call's sequence starts.
 fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
     let mut table: Vec<ScalarSource> = Vec::new();
     let first = graph
         .calls
         .iter()
         .map(|call| {
-            let run = &call.scalars;
-            let found = if run.is_empty() { Some(0) } else { table.windows(run.len()).position(|window| window == run) };
+            let own = &call.scalars;
+            let found = if own.is_empty() { Some(0) } else { table.windows(own.len()).position(|window| window == own) };
             let start = found.unwrap_or_else(|| {
-                table.extend(run);
-                table.len() - run.len()
+                table.extend(own);
+                table.len() - own.len()
             });
             u16::try_from(start).map_err(|_| too_many(graph, "scalars", table.len() as u64, 1 << 16))
         })
@@ -261,7 +261,7 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
     Ok((table, first))
 }
 
-// What the plan says of a task's part of a carried temp, the device does.
+// The planner and the device agree on the shared memory of operand A with in-band flags.
 const _: () = {
     use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
     assert!(UNARY_PROLOGUE_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);

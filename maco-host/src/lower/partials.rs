@@ -1,4 +1,4 @@
-//! Where the partial sums of tiles that several tasks make lie: chunks of [`CHUNK_BYTES`], tile after tile.
+//! The layout of split-K partial sums: chunks of [`CHUNK_BYTES`], tile after tile.
 
 use maco_device::abi::{CHUNK_BYTES, CONCURRENT_PARTS, PARTS_SHIFT};
 use maco_graph::plan::Plan;
@@ -31,8 +31,8 @@ impl Partials {
         Ok(Partials { calls, chunks })
     }
 
-    /// What the descriptor of task `task` says of its part: the tile's first chunk, the part and how many there are, and flags. `None` if
-    /// it makes all of its tile.
+    /// The split-K fields of the descriptor of task `task`: the tile's first chunk, the part and how many there are, and flags. `None` if
+    /// the tile is not split.
     pub(super) fn of(&self, plan: &Plan, task: u32) -> Option<(u32, u16, u16)> {
         let node = &plan.tasks[task as usize];
         let call = &plan.calls[node.call as usize];
@@ -42,8 +42,8 @@ impl Partials {
             return None;
         }
         let (first, chunks) = self.calls[node.call as usize];
-        // Workers come to these at the same time, also behind as many whole tiles each.
-        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { 0 };
+        // All parts run at the same time, since each worker has one, after equally many unsplit tiles.
+        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { TOGETHER } else { 0 };
         Some((first + (tile - call.whole) * chunks, (parts << PARTS_SHIFT | node.part) as u16, flags))
     }
 }

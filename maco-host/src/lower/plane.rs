@@ -13,7 +13,7 @@ const MAP_STRIDE: u64 = 1 << 40;
 /// Coordinates on the device are signed.
 const MAX_EXTENT: u64 = i32::MAX as u64;
 
-/// Why a view cannot be lowered.
+/// Why a view cannot be lowered to the device's form.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ViewError {
     /// It has no rows and columns the device could address.
@@ -44,7 +44,7 @@ pub(super) struct Plane {
     planes: Axis,
 }
 
-/// The boxes of a tensor map.
+/// The box of a tensor map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BoxShape {
     /// Rows of a box.
@@ -53,22 +53,21 @@ pub(crate) struct BoxShape {
     pub(crate) rounds: bool,
     /// Bytes of a row of a box, and of its swizzle; 16 for none.
     pub(crate) swizzle: u32,
-    /// Pieces of [`abi::PIECE`] columns that a row of a box has, of weights that stream; 0: rows are not in pieces.
+    /// For operand B of a GEMV: pieces of [`abi::PIECE`] columns per row of a box; 0: rows are not in pieces.
     pub(crate) pieces: u32,
 }
 
 impl BoxShape {
-    /// Of results, and of operands of two-byte elements.
+    /// For results, and for GEMM operands of two-byte elements.
     pub(crate) const PLAIN: BoxShape = BoxShape { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
-    /// Of weights that stream: whole rows of a stage.
-    pub(crate) const BULK_ROWS: BoxShape =
-        BoxShape { rows: abi::WEIGHT_BOX_ROWS, rounds: false, swizzle: 16, pieces: abi::WEIGHT_BOX_PIECES };
+    /// For operand B of a GEMV: whole rows of a stage.
+    pub(crate) const STREAMED: BoxShape = BoxShape { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
 
-    /// Of what is read across its rows.
+    /// For column reductions and transpositions.
     pub(crate) const PANELS: BoxShape = BoxShape { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
 
-    /// Of tensor parameter `param` of a call with tiles of `tile`, which holds `element`, and if a body copies it the boxes that it declares. A factor that is
-    /// contracted along its columns has one box for all rows of its tile.
+    /// For tensor parameter `param`, of type `element`, of a call with tiles of `tile`; if the body declares a box, that one. A GEMM operand that is
+    /// contiguous along K has one box for all rows of its tile.
     pub(super) fn of(param: &TensorParam, tile: &[u32], declared: Option<BoxSpec>, element: Element) -> BoxShape {
         if let Some(BoxSpec { rows, swizzle, .. }) = declared {
             return BoxShape { rows, rounds: false, swizzle, pieces: 0 };
@@ -78,7 +77,7 @@ impl BoxShape {
         }
         let rows = match *param.region {
             [.., Index::Tile(axis), Index::All] => tile.get(usize::from(axis)).copied().unwrap_or(abi::BOX),
-            // Of what is contracted along its rows a box has no more than one step's.
+            // An operand that is not contiguous along K has the rows of one K step.
             _ => abi::columns(element.bytes()),
         };
         BoxShape { rows, rounds: element == Element::F32, ..BoxShape::PLAIN }
@@ -287,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_of_whole_tensors_are_legal_whatever_their_shape() {
+    fn tensor_maps_of_whole_tensors_are_legal() {
         for (extents, strides) in
             [(&[7u64, 100][..], [208, 208]), (&[100], [208, 208]), (&[1, 1], [16, 16]), (&[3, 7, 100], [208, 7 * 208])]
         {
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_follow_the_rules_of_tma() {
+    fn tensor_maps_follow_the_rules_of_tma() {
         let l = layout(&[7, 96]);
         let map = |view: &ir::View, layout: &Layout| Plane::of(view, layout).unwrap().map(BASE, Element::F16, BoxShape::PLAIN);
         assert!(map(&view(&[0, 8], &[(0, 1, 7), (1, 1, 64)]), &l).is_ok());

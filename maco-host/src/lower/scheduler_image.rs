@@ -1,28 +1,28 @@
-//! What each scheduler owns, as the image of its memory.
+//! The initial memory image of each scheduler: its tasks and counters.
 
 use maco_device::abi;
 use maco_device::protocol::Layout;
 use maco_graph::plan::Plan;
 
-/// One scheduler's image and the names of its counters.
+/// One scheduler's image, and the plan's numbers of its counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
-    /// Counts; the addresses are 0.
-    pub(crate) header: abi::SchedulerPartition,
+    /// Numbers of tasks, counters and waiters; the addresses are 0.
+    pub(crate) header: abi::Share,
     /// Its memory at the start of a launch.
     pub(crate) words: Vec<u32>,
     /// The plan's number of each counter, and what it needs.
     pub(crate) names: Vec<abi::Wait>,
 }
 
-/// Of the counters of `share` that the end of `task` arrives at, the one whose first waiter is pushed first, plus 1; 0 for none.
+/// Of the counters of `owned` that the end of `task` arrives at, the one whose first waiter is pushed first, plus 1; 0 for none.
 fn signalled(plan: &Plan, owner: u32, owned: &maco_graph::plan::SchedulerTasks, task: u32) -> u32 {
     let own = plan.scheduler_partition.notifications_of(task).iter().filter(|notification| notification.to == owner);
     let first = |&counter: &u32| owned.waiters[owned.starts[counter as usize] as usize];
     own.filter_map(|notification| notification.counter).min_by_key(first).map_or(0, |counter| counter + 1)
 }
 
-/// One image per scheduler; `place` is the descriptor of each task. Without `look_ahead` no task is pushed before it is ready.
+/// One image per scheduler; `descriptor_of` has the descriptor of each task. Without `look_ahead` no task is pushed before it is ready.
 pub(super) fn images(plan: &Plan, descriptor_of: &[u32], look_ahead: bool) -> Vec<Image> {
     let schedulers = plan.schedule.schedulers();
     let image = |(number, owned): (usize, &maco_graph::plan::SchedulerTasks)| {

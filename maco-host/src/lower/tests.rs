@@ -108,7 +108,7 @@ fn lists_hold_every_task_once_and_end() {
 }
 
 #[test]
-fn every_list_drains_what_is_claimed() {
+fn every_list_has_every_drain() {
     let mut graph = chain(64, 64);
     let more = call(&graph, &MAP, 3, &[0, 2], &[ScalarSource::Parameter(0)]);
     graph.calls.extend([more.clone(), graph.calls[1].clone()]);
@@ -144,7 +144,7 @@ fn numbered(lowered: &Lowered) -> Vec<abi::View> {
 }
 
 #[test]
-fn workers_begin_with_tasks_that_wait_for_nothing() {
+fn initial_tasks_wait_for_nothing() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
     let lowered = Lowered::new(&plan, true).unwrap();
     let views = numbered(&lowered);
@@ -170,7 +170,7 @@ fn workers_begin_with_tasks_that_wait_for_nothing() {
 }
 
 #[test]
-fn a_drain_that_comes_first_is_dealt_if_there_is_one_for_each() {
+fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
     for (rows, workers, dealt) in [(64, 5, true), (4, 40, false)] {
         let mut graph = chain(rows, 8);
         graph.calls[0].drain = true;
@@ -275,7 +275,7 @@ fn tables_follow_the_arguments() {
 /// A tensor of `f32` that a product writes, and others read along their columns and along their rows: a map for each, the same for the
 /// same. Of two-byte elements one map serves all.
 #[test]
-fn maps_of_f32_copy_as_they_are_used() {
+fn tensor_maps_of_f32_depend_on_their_use() {
     const fn uses(params: &'static [Param]) -> TaskSpec {
         TaskSpec { params, ..ROWS }
     }
@@ -367,7 +367,7 @@ fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(De
 }
 
 #[test]
-fn a_fault_changes_its_task_and_nothing_else() {
+fn a_fault_changes_only_its_task() {
     for schedule in [Schedule::Static, Schedule::Tickets, Schedule::Schedulers(2), Schedule::SpareWarps(3)] {
         for (fault, flag) in [(Fault::LostArrive as fn(u32) -> Fault, abi::LOST_ARRIVE), (Fault::ExtraBytes, abi::EXTRA_BYTES)] {
             let (_, changed, _, task) = broken(schedule, fault);
@@ -405,7 +405,7 @@ fn a_lost_push_is_a_bit_in_one_image() {
 }
 
 #[test]
-fn an_edge_that_stays_on_a_worker_has_no_counter() {
+fn an_edge_inside_a_worker_has_no_counter() {
     let mut graph = chain(64, 64);
     // Both calls by the same task: neither is staged.
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
@@ -443,7 +443,7 @@ static PRODUCT: TaskSpec = TaskSpec {
 
 /// h = x · v, y = h · w, z = y · h: what nobody writes comes before a task may run, and its views say so.
 #[test]
-fn factors_that_nobody_writes_come_first() {
+fn operands_that_no_task_writes_are_preloaded() {
     let named = |name: &str, kind| tensor(name, kind, &[64, 64]);
     let mut graph = Graph { name: "products".into(), ..Graph::default() };
     graph.tensors = [
@@ -475,7 +475,7 @@ fn factors_that_nobody_writes_come_first() {
 
 /// x → map → h → a body → y: with scratch, the loader has a part in it, and what it reads may come by copies.
 #[test]
-fn a_body_with_scratch_takes_pages_and_copies() {
+fn a_body_with_shared_memory_uses_ring_pages() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
         kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[] },
@@ -501,7 +501,7 @@ fn a_body_with_scratch_takes_pages_and_copies() {
 /// x → map → h → a body of one warp → y: in a static list its tasks are runs, none longer than one may be; they wait by counters, also where a task of all warps
 /// would not, and nobody else looks. Under other schedules each is an entry as any other.
 #[test]
-fn bodies_of_a_warp_are_in_runs() {
+fn warp_tasks_are_in_batches() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
         kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
@@ -559,7 +559,7 @@ fn bodies_of_a_warp_are_in_runs() {
 
 /// A task of all warps comes after a run of its own worker that fills one slot, however many tasks that has.
 #[test]
-fn a_run_is_one_place() {
+fn a_batch_of_warp_tasks_fills_one_slot() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
         kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
@@ -582,7 +582,7 @@ fn a_run_is_one_place() {
 
 /// What a body copies has the boxes that it declares, beside those of outlines; what it does not declare has none.
 #[test]
-fn a_body_has_maps_of_its_boxes() {
+fn a_body_has_tensor_maps_of_its_boxes() {
     const fn boxes(operand: u8, rows: u32, swizzle: u32) -> BoxSpec {
         BoxSpec { operand, rows, swizzle }
     }
@@ -618,7 +618,7 @@ fn a_body_has_maps_of_its_boxes() {
 
 /// What is read across its rows has a tensor map if it can have one, whose boxes may be those of another task that cannot do without.
 #[test]
-fn some_tasks_can_do_without_their_map() {
+fn tensor_maps_are_optional_for_column_reductions() {
     const ROW: &[Index] = &[Index::Tile(0), Index::All];
     static TASKS: [TaskSpec; 2] = [
         TaskSpec {

@@ -29,9 +29,9 @@ struct Template {
     map: Option<u32>,
     /// How that copies.
     boxes: BoxShape,
-    /// Some task cannot do without it; what others would copy by it they can load themselves.
+    /// Some task needs the tensor map; others can load directly without it.
     needed: bool,
-    /// How many planes its elements may name.
+    /// How many planes its elements, as indices, may select.
     names: Option<u64>,
     /// Of a prologue's view.
     prologue: Option<Prologue>,
@@ -40,12 +40,12 @@ struct Template {
     operand: usize,
 }
 
-/// What the last view of a product that makes a prologue says beside its tensor.
+/// What the last view of a GEMV with a fused prologue encodes beside its tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Prologue {
-    /// Of the weights of a norm: what is added to the mean square.
+    /// The view of an RMSNorm's weights: what is added to the mean square.
     RmsNorm(Option<ir::ScalarSource>),
-    /// Of the factor: the instance that maps it, the first of its scalars, and the tile's rows with their grid axis.
+    /// The view of operand A: the instance of the unary task, the first of its scalars, and the tile's rows with their grid axis.
     Unary { op: u32, scalar: u16, rows: u8, axis: u8 },
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Tables {
 /// prologue's view says.
 type ViewKey<'a> = (u32, &'a [u64], Vec<[u64; 3]>, Option<u64>, BoxShape, Option<Prologue>);
 
-/// How many planes the elements of tensor parameter `operand` may name in this call: as many as the smallest tensor has that they are for.
+/// How many planes the elements of tensor parameter `operand`, as indices, may select in this call: those of the smallest tensor that they index.
 fn names(call: &ir::Call, operand: usize) -> Option<u64> {
     let planes = call
         .operands
@@ -80,7 +80,7 @@ fn names(call: &ir::Call, operand: usize) -> Option<u64> {
     planes.map(|(view, _)| view.axes[0].extent).min()
 }
 
-/// What a product makes of its factor: the call and the parameter whose view that has, and what the view says.
+/// The fused prologue of a GEMV: the call and the parameter whose view is added, and what the view encodes.
 fn prologue(graph: &ir::Graph, calls: &[PlannedCall], product: usize, first_scalar: &[u16]) -> Option<(usize, usize, Prologue)> {
     let number = calls.get(product)?.prologue? as usize;
     let made = &graph.calls[number];
@@ -104,7 +104,7 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
         let mut block = [0; OPERANDS];
         let own = call.operands.iter().zip(tensor_params(call)).enumerate();
         let own = own.map(|(operand, of)| (operand, of, (call_index, operand), names(call, operand), None));
-        // What a prologue needs comes behind all others.
+        // The view of a prologue is the last.
         let behind = prologue(graph, calls, call_index, first_scalar).and_then(|(number, operand, prologue)| {
             let call = &graph.calls[number];
             let of = (call.operands.get(operand)?, tensor_params(call).nth(operand)?);

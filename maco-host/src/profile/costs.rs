@@ -1,4 +1,4 @@
-//! What tasks cost, measured: what a list scheduler places tasks by. How it does is `maco-graph`'s.
+//! Measured costs of tasks, the input of list scheduling in `maco-graph`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The chain of tasks that made a launch last as long as it did.
+//! The critical path of a launch.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! From records in ticks of many clocks to spans on one. What spans mean does not belong here.
+//! Converts records in ticks of many clocks to spans on one clock. What spans mean does not belong here.
 
 use maco_device::abi::{self, KIND_BITS, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
 
@@ -200,7 +200,7 @@ mod tests {
 
     /// Two clocks that show very different numbers, one of which wraps, at two ticks per nanosecond and at one and a quarter.
     #[test]
-    fn clocks_are_brought_together() {
+    fn clocks_are_aligned() {
         let near = u64::from(u32::MAX) - 999;
         let worker = |ticks: u64, nanoseconds: u64, lasted: u64| abi::Profile {
             begin: Stamp { ticks, nanoseconds },
@@ -225,7 +225,7 @@ mod tests {
 
     /// Warps note in the order in which they end, what they have waited behind what they have run; the clock's word wraps in the midst of it.
     #[test]
-    fn warps_note_in_one_list() {
+    fn warps_record_in_one_list() {
         let base = (1u64 << 33) - 500;
         let profiles = [abi::Profile {
             begin: Stamp { ticks: base, nanoseconds: 7000 },
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_found_no_room_is_counted() {
+    fn dropped_records_are_counted() {
         let profiles = [abi::Profile { made: [5, 0, 3], written: 1, ..abi::Profile::default() }];
         let records = vec![Record { kind: KIND_RUN, ..Record::default() }; 2 * ROLES as usize];
         let mut profile = empty(1);

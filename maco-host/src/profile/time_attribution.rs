@@ -1,4 +1,4 @@
-//! How much of a worker's time each span has. Several warps run tasks of theirs at a time, and a worker's time is there once.
+//! Attributes a worker's time to its spans: several warps run warp tasks at the same time, and the worker's time counts once.
 
 use super::{Kind, Profile, Role, Span};
 
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_has_all_of_its_time() {
+    fn consecutive_spans_have_all_of_their_time() {
         assert_eq!(
             attributed(&[(Kind::Wait, 5, 10), (Kind::Run, 10, 40), (Kind::Run, 40, 41), (Kind::Run, 41, 41)]),
             [5.0, 30.0, 1.0, 0.0]
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_shares_and_who_waits_has_the_rest() {
+    fn concurrent_runs_divide_the_time_and_waits_have_the_rest() {
         use Kind::{Run, Wait};
         // 0 to 20: two wait; 20 to 30: one runs; 30 to 60: three run; 60 to 70: one waits; 70 to 80: none.
         let of = [(Wait, 0, 20), (Wait, 0, 30), (Run, 20, 60), (Run, 30, 60), (Run, 30, 60), (Wait, 50, 70), (Run, 80, 80)];

@@ -19,7 +19,7 @@ use crate::spans::{Site, hidden};
 pub struct Operation {
     pub path: Path,
     pub fused: Vec<FusedOp>,
-    /// What the arguments hold, if it is not all the same: a result may be of another element than the factors.
+    /// The elements of the arguments, if they differ: a result may have another element than the operands.
     pub elements: Option<Elements>,
     key: String,
 }
@@ -29,7 +29,7 @@ pub struct Operation {
 pub struct FusedOp {
     pub path: Path,
     pub operand: FusedOperand,
-    /// Of the first factor, and not of the sum.
+    /// `.first(..)`, on operand A; else `.then(..)`, on the accumulator.
     pub on_operand_a: bool,
 }
 

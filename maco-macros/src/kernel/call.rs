@@ -12,9 +12,9 @@ use crate::spans::{Site, hidden};
 /// What the options of a call say.
 #[derive(Default)]
 struct Options {
-    /// Functions of the first factor and their operands.
+    /// Functions of `.first(..)` and their operands.
     prologue: Vec<(Path, Option<Expr>)>,
-    /// Functions of the sum and their operands.
+    /// Functions of `.then(..)` and their operands.
     epilogue: Vec<(Path, Option<Expr>)>,
     tile: Option<Vec<Expr>>,
     split: Option<Expr>,
@@ -153,8 +153,7 @@ impl Replay<'_> {
 }
 
 impl Replay<'_> {
-    /// Whether an operand is a tensor is seen here, since an instance is for one or the other; whatever it is then said to be, the recorder
-    /// holds it to.
+    /// Whether an operand is a tensor or a scalar is decided here from its tokens, since an instance is for one or the other. The recorder checks it.
     fn fused_op(&self, path: &Path, operand: Option<&Expr>, on_operand_a: bool) -> FusedOp {
         let operand = match operand {
             None => FusedOperand::Nothing,
@@ -170,8 +169,8 @@ impl Replay<'_> {
 }
 
 impl Replay<'_> {
-    /// What the arguments of a call hold, if its numbers with a fraction are not all the same: then one may be a result that is rounded to
-    /// another element than the others. Which one is, the callee knows.
+    /// The elements of the arguments of a call, if its floating-point elements differ: then one may be a result that is rounded to
+    /// another element. The callee knows which.
     fn elements(&self, arguments: &[&Expr]) -> Option<Elements> {
         let held: Elements = arguments.iter().map(|argument| self.holds(argument)).collect();
         let mut numbers = held.iter().flatten().filter(|element| !["I8", "I32", "U32"].iter().any(|integer| element == integer));

@@ -319,8 +319,8 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     }
 }
 
-/// `Each<gelu>`, `Then<WithTensor<add, 0, bf16>, Each<gelu>>`, or nothing, in `First<Each<silu>, ..>` if the first factor is mapped; and what is rounded
-/// to, if arguments hold different elements.
+/// The type of a call's epilogue: `Each<gelu>`, `Then<WithTensor<add, 0, bf16>, Each<gelu>>`, or the identity; in `First<Each<silu>, ..>` with a prologue; and
+/// the element of the result, if arguments have different elements.
 fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     let (mut tensors, mut scalars) = (0usize, 0usize);
     let number = |count: &mut usize| {

@@ -1,4 +1,4 @@
-//! `#[megakernel]` and `#[graph]`: a body of calls becomes a `const fn` that is replayed against a recorder, and a dispatch.
+//! `#[megakernel]` and `#[graph]`: a body of calls becomes a `const fn` that is replayed against a recorder, and a dispatch function.
 
 mod analyse;
 mod call;

@@ -20,16 +20,16 @@ const STEP_BYTES: u64 = 128;
 /// How the body runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The body calls `.steps(`, `.mma(` or `.mma_pair(`: operands travel through the ring.
+    /// The body calls `.steps(`, `.mma(` or `.mma_pair(`: operands are staged through the ring.
     Gemm {
         /// See [`maco_graph::spec::TaskKind::Gemm`].
         splits_k: bool,
     },
     Direct,
-    /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: what is read may come through the ring. Of two
-    /// operations the second could read what the first one writes.
+    /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: tiles that are read may come through the ring by bulk
+    /// copies. Of two operations the second could read what the first one writes.
     Bulk,
-    /// The same of `.columns(` or `.transpose(`, of this tensor: it may come in boxes of a tensor map.
+    /// The same with `.columns(` or `.transpose(` of this tensor: it may come by TMA tensor copies.
     TensorMap {
         operand: u8,
     },
@@ -38,11 +38,11 @@ pub enum Kind {
         x: u8,
         y: u8,
     },
-    /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument come through the ring.
+    /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument, operand B, come through the ring.
     Gemv {
         /// Which tensor parameter.
         operand_b: u8,
-        /// Its first argument, if the body does nothing else.
+        /// Its first argument, operand A, if the body does nothing else.
         operand_a: Option<u8>,
     },
     /// The body is `cta.rmsnorm(x, weight, y, epsilon)`: three tensor parameters and a scalar one, each counted among its like.
@@ -88,7 +88,7 @@ pub struct Model {
     pub equal: Vec<(u8, u8)>,
     /// In the order of the tensor parameters.
     pub staged: Vec<bool>,
-    /// Names in the calls that store sums.
+    /// Names in the calls that store accumulators.
     results: HashSet<String>,
     /// Extents of tiles: those that vary are const parameters of the body.
     pub extents: Vec<Extent>,
@@ -104,8 +104,8 @@ impl Model {
         self.tiles[extent.axis].len() > 1
     }
 
-    /// Whether a tensor is the generic result of a sum, the only one, with which the body does nothing else: what the sum is rounded to is
-    /// then the call's.
+    /// Whether a tensor is the only generic result, and the body only stores an accumulator in it: a call may then round the accumulator to another
+    /// element.
     pub fn rounded(&self, task: &Task<'_>, tensor: &TensorParam) -> bool {
         let stores = matches!(self.kind, Kind::Gemm { .. } | Kind::Gemv { .. });
         let once = mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
@@ -135,7 +135,7 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
             warp: task.arguments.warp.is_some(),
             shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
         },
-        // A plane that is not there has no steps to divide.
+        // Indices that select planes may select none, which has no K steps to split.
         (None, _) if body.contracts => Kind::Gemm { splits_k: body.splits_k() && !task.tensors().any(names_planes) },
         (None, _) => {
             let position = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
@@ -183,7 +183,7 @@ fn tiles(task: &Task<'_>) -> Option<Kind> {
     let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
     match method.as_str() {
         "zip" | "map" | "rows" if !named => unary(task).or(Some(Kind::Bulk)),
-        // Of rows that indices name the loader knows which ones those are; of those that are written it keeps pages for the table of who writes what.
+        // The loader reads the indices of rows that are read; for rows that are written it keeps pages for the table of writers.
         "take" | "index_copy" => Some(Kind::Bulk),
         "columns" | "transpose" if !named => {
             let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
@@ -281,7 +281,7 @@ impl Body {
         body
     }
 
-    /// Whether the steps may be divided among tasks whose accumulators are then added up.
+    /// Whether the body supports split-K.
     fn splits_k(&self) -> bool {
         let one_sum = self.accumulators == 1 && self.stores == 1;
         one_sum && self.mmas > 0 && self.mmas == self.steps && !self.leaves
@@ -346,7 +346,7 @@ impl Body {
     }
 }
 
-/// The map of one tensor that the body is, if it is nothing else. What its function is of are values, so it may have any scalars.
+/// Whether the body is one unary element-wise call. Its function may use any scalars.
 fn unary(task: &Task<'_>) -> Option<Kind> {
     let (method, arguments) = sole_call(task.function.body.stream())?;
     let [x, y, _, ..] = arguments.as_slice() else { return None };
@@ -355,7 +355,7 @@ fn unary(task: &Task<'_>) -> Option<Kind> {
     (method == "zip" && x != y && task.tensors().count() == 2).then_some(Kind::Unary { x, y })
 }
 
-/// The norm that the body is, if it is nothing else.
+/// Whether the body is one `rmsnorm` call.
 fn rmsnorm(task: &Task<'_>) -> Option<Kind> {
     let (method, arguments) = sole_call(task.function.body.stream())?;
     let [x, weight, y, epsilon] = arguments.as_slice() else { return None };

@@ -1,4 +1,4 @@
-//! Step 4, the code of a task: one generic body and one arm per instance, and what follows them: those of its form for few rows.
+//! Step 4, the code of a task: one generic body and one match arm per instance, followed by those of its GEMV form.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
@@ -16,8 +16,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
         Some(elements) => elements.list.iter().map(Some).collect(),
         None => vec![None],
     };
-    // A body without tensor cores has nothing of the consumer's in registers: as a function it is compiled by itself, in a fraction of the
-    // time. An epilogue is fused into stores of accumulators, which it has none of.
+    // A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the
+    // time. It has no epilogue, since it stores no accumulator.
     let called = matches!(
         model.kind,
         Kind::Direct | Kind::Bulk | Kind::TensorMap { .. } | Kind::Unary { .. } | Kind::RmsNorm { .. } | Kind::Elementwise
@@ -30,7 +30,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             let guard = if n < 128 {
                 quote! { if const { __F::MASK & (1 << #n) != 0 } }
             } else {
-                // No mask reaches this far: the recorder refuses such a call.
+                // Instance masks have no bit for this one: the recorder refuses such a call.
                 quote! { if false }
             };
             let n = Literal::u32_unsuffixed(n as u32);
@@ -98,7 +98,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     }
 }
 
-/// The epilogue as a body that stores sums sees it: with the place of its operands. Behind any other body there is none.
+/// The epilogue type of a body that stores accumulators, with the positions of its operands. Other bodies have none.
 fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     if !matches!(model.kind, Kind::Gemm { .. } | Kind::Gemv { .. }) {
         return quote! { __T };

@@ -62,7 +62,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     }
 }
 
-/// The instances that are products of few rows: its own, or those of its other form behind them.
+/// The instances that are GEMVs: all of a GEMV, or those of a GEMM's GEMV form, which follow its own.
 fn products(task: &Task<'_>, model: &Model, p: &TokenStream) -> Option<TokenStream> {
     if matches!(model.kind, Kind::Gemv { operand_a: Some(_), .. }) {
         return Some(quote! { const GEMVS: u128 = u128::MAX; });
@@ -176,7 +176,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             quote! { #p::spec::Param::Scalar { name: #name, ty: #p::spec::ScalarType::#ty } }
         }
     });
-    // By the user's name in either form.
+    // Both forms have the user's name.
     let gemv = match &task.arguments.few {
         Some(gemv) => quote! { ::core::option::Option::Some(&#p::spec::TaskSpec { name: #name, ..<#gemv>::SPEC }) },
         None => quote! { ::core::option::Option::None },
@@ -295,7 +295,7 @@ fn on_cpu(task: &Task<'_>, model: Option<&Model>, p: &TokenStream) -> TokenStrea
     }
 }
 
-/// The check of `few = task`, underlined as the user's path. On the host only, as below.
+/// The check of `few = task`, with the span of the user's path. On the host only, as below.
 fn gemv_form(task: &Task<'_>, p: &TokenStream) -> Option<TokenStream> {
     let gemv = task.arguments.few.as_ref()?;
     let (name, conditions) = (&task.function.signature.ident, task.function.conditions());

@@ -1,4 +1,4 @@
-//! Operations of one body: those of a matrix product stand alone. Copies of its operands are begun before the body runs, and its result is stored behind it, so
+//! Refuses other operations in a body with a matrix product. The copies of its operands begin before the body runs, and its result is stored after it, so
 //! another operation of the body could not be ordered with them.
 //!
 //! Syntactic, as all of a body's kind: what a helper function does is not seen.

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_told_by_name() {
+    fn formats_follow_the_file_extension() {
         assert_eq!(Format::of(Path::new("a/b.SVG")).unwrap(), Format::Svg);
         assert_eq!(Format::of(Path::new("b.png")).unwrap(), Format::Png);
         assert!(Format::of(Path::new("b.jpg")).unwrap_err().to_string().contains(".svg"));

@@ -102,7 +102,7 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     assert_eq!([1, 2, 3].map(|map| plans[0].graph().fused_into(map)), expected, "{m} × {n} × {k}");
     assert!([1, 2, 3].iter().all(|&map| plans[1].graph().fused_into(map).is_empty()));
     let text = plans[0].graph().to_string();
-    assert_eq!(text.contains("made by #4, #8") && text.contains("makes #2"), !expected[0].is_empty(), "{text}");
+    assert_eq!(text.contains("fused into #4, #8") && text.contains("prologue #2"), !expected[0].is_empty(), "{text}");
     let given = [(); 3].map(|()| upload::<f16>(place, &w, &[k, n]));
     let b = upload(place, &first, &[n, k]);
     for (data, what) in [(&wild, "wild"), (&plain, "plain")] {

@@ -1,4 +1,4 @@
-//! From the experts of each token to groups of rows that have one expert each, on the device.
+//! Routing of a mixture of experts: sorts tokens by expert into groups of rows with one expert each, on the device.
 
 use crate::{Scratch, Simt, Smem, Tile, Warp, bf16};
 
