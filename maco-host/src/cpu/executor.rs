@@ -347,7 +347,7 @@ unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodie
                 }
             }
             let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | STREAMED) != 0 {
+            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
                 // One thread is both loader and consumers: either fault is a task that does not end.
                 hang(&machine, run, (*descriptor).task);
                 return Outcome::Abort;

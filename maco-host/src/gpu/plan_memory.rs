@@ -125,7 +125,7 @@ impl PlanMemory {
             upload(context, self.schedulers.base + offsets.image, &image.words)?;
             upload(context, self.schedulers.base + offsets.names, &image.names)?;
             let address = |at: u64| self.schedulers.base + at;
-            shares.push(abi::Share {
+            shares.push(abi::SchedulerPartition {
                 image: address(offsets.image),
                 memory: offsets.memory.map_or(0, address),
                 names: address(offsets.names),

@@ -192,10 +192,10 @@ fn flags(plan: &Plan) -> Vec<u16> {
             0
         };
         let ring = match call.task.gemv_operand_b() {
-            Some(n) if written[call.operands[n].tensor as usize] => STREAMED,
-            Some(_) => STREAMED | PRELOADED,
+            Some(n) if written[call.operands[n].tensor as usize] => BULK_ROWS,
+            Some(_) => BULK_ROWS | LOAD_BEFORE_WAIT,
             // A body's shared memory is pages of the ring, which the loader hands out when they are free: that has no other waits.
-            None if call.task.shared() > 0 => STREAMED | PRELOADED,
+            None if call.task.shared() > 0 => BULK_ROWS | LOAD_BEFORE_WAIT,
             None if !reads_through_ring(plan, index) => 0,
             None if operands().any(|(view, param)| param.access.reads() && written[view.tensor as usize]) => BULK_ROWS,
             None => BULK_ROWS | LOAD_BEFORE_WAIT,

@@ -8,12 +8,12 @@ use maco_device::abi::{self, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, 
 use super::{Fault, Lowered};
 
 /// The initial tasks of one CTA.
-pub(crate) type InitialTasks = [Slot; FIRST as usize];
+pub(crate) type InitialTasks = [Slot; INITIAL_TASKS as usize];
 
 impl Lowered {
     /// The initial tasks of each CTA; `views` is the table of views. They are the first tasks of its static list, as long as they wait for nothing.
     /// If all lists begin with the same drain, and it has a task for each worker, each worker's first task of that drain needs no ticket
-    /// ([`maco_device::protocol::Drain::dealt`]).
+    /// ([`maco_device::protocol::DynamicTiles::dealt`]).
     pub(crate) fn initial_tasks(&self, views: &[View], fault: Option<Fault>) -> Vec<InitialTasks> {
         let descriptors = fault.map_or(Cow::Borrowed(&self.descriptors), |fault| Cow::Owned(self.with(Some(fault)).0));
         let nothing = Slot { descriptor: Descriptor::END, views: [View { map: abi::NO_MAP, ..View::default() }; OPERANDS] };

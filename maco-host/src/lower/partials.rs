@@ -43,7 +43,7 @@ impl Partials {
         }
         let (first, chunks) = self.calls[node.call as usize];
         // All parts run at the same time, since each worker has one, after equally many unsplit tiles.
-        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { TOGETHER } else { 0 };
+        let flags = if call.tasks.len() as u64 - u64::from(call.whole) <= plan.workers.into() { CONCURRENT_PARTS } else { 0 };
         Some((first + (tile - call.whole) * chunks, (parts << PARTS_SHIFT | node.part) as u16, flags))
     }
 }

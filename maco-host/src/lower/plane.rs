@@ -61,7 +61,8 @@ impl BoxShape {
     /// For results, and for GEMM operands of two-byte elements.
     pub(crate) const PLAIN: BoxShape = BoxShape { rows: abi::BOX, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };
     /// For operand B of a GEMV: whole rows of a stage.
-    pub(crate) const STREAMED: BoxShape = BoxShape { rows: abi::STREAMED_ROWS, rounds: false, swizzle: 16, pieces: abi::STREAMED_PIECES };
+    pub(crate) const BULK_ROWS: BoxShape =
+        BoxShape { rows: abi::WEIGHT_BOX_ROWS, rounds: false, swizzle: 16, pieces: abi::WEIGHT_BOX_PIECES };
 
     /// For column reductions and transpositions.
     pub(crate) const PANELS: BoxShape = BoxShape { rows: abi::PANEL_ROWS, rounds: false, swizzle: abi::ROW_BYTES, pieces: 0 };

@@ -8,7 +8,7 @@ use maco_graph::plan::Plan;
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     /// Numbers of tasks, counters and waiters; the addresses are 0.
-    pub(crate) header: abi::Share,
+    pub(crate) header: abi::SchedulerPartition,
     /// Its memory at the start of a launch.
     pub(crate) words: Vec<u32>,
     /// The plan's number of each counter, and what it needs.
