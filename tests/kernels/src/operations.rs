@@ -1,5 +1,4 @@
 //! Bodies of several operations: each reads or overwrites elements that other threads of the last operation have written or read.
-use maco::prelude::*;
 
 /// t = 2 x + 1, then the sum of each row of t in every column of y.
 #[maco::task(tile(i = 16))]
