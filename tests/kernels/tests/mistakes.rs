@@ -51,7 +51,7 @@ macro_rules! mistake {
                 let tile_site = site + 1 + arguments.len() as u32;
                 #[allow(unused_mut, unused_assignments)]
                 let mut call = CallSite {
-                    slot: 0, path: site, arguments: site + 1, result: None, then: &[], first_site: site, then_site: site, with: &[], with_site: site, tile: None, tile_site, split: None, split_site: site,
+                    slot: 0, path: site, arguments: site + 1, result: None, fused: &[], prologue_site: site, epilogue_site: site, fused_arguments: &[], fused_site: site, tile: None, tile_site, split: None, split_site: site,
                     priority: 0, drain: false,
                 };
                 $(call.tile = Some(&[$($tile),+]);)?
