@@ -42,8 +42,8 @@ impl Form {
         [rows, turned, [m, n]]
     }
 
-    /// Whether it has the tiles of few rows.
-    fn streams(self) -> bool {
+    /// Whether it has the tiles of the GEMV form.
+    fn has_gemv_form(self) -> bool {
         self == Form::Linear
     }
 }
@@ -87,14 +87,14 @@ halves! {
     f16: forms::linear_f16, forms::matmul_f16, forms::matmul_tn_f16, forms::matmul_tt_f16;
 }
 
-/// M up to which there are the tiles of few rows too: above, weights would be streamed more than once.
-pub const FEW: u64 = 16;
+/// Largest M with candidates of the GEMV form: above, operand B would be read more than once.
+pub const MAX_GEMV_ROWS: u64 = 16;
 /// The tiles of products, and the numbers of parts that are tried.
 pub const TILES: [[u32; 2]; 4] = [[64, 128], [64, 256], [128, 128], [128, 256]];
 /// See [`TILES`].
 pub const PARTS: [u32; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
-/// Those of few rows, whose sums have no parts.
-pub const FEW_TILES: [[u32; 2]; 4] = [[8, 8], [8, 16], [16, 8], [16, 16]];
+/// Tiles of the GEMV form, which has no split-K.
+pub const GEMV_TILES: [[u32; 2]; 4] = [[8, 8], [8, 16], [16, 8], [16, 16]];
 /// All tiles in parts are left out where those are more tasks than this for each worker.
 pub const WAVES: u64 = 4;
 /// Elements of a step of K: a part has one at least.
@@ -103,8 +103,8 @@ const STEP: u64 = 64;
 /// Every tile whole, in several numbers of parts, and with only the last wave's tiles in parts.
 pub fn candidates(form: Form, (m, n, k): Shape, workers: u32) -> Vec<CallShape> {
     let one = |tile: [u32; 2], parts, whole| CallShape { call: 0, tile: Some(tile.to_vec()), split: Some(parts), whole };
-    let few = FEW_TILES.into_iter().filter(|_| form.streams() && m <= FEW).map(|tile| one(tile, 1, 0));
-    let mut all: Vec<CallShape> = few.collect();
+    let gemv = GEMV_TILES.into_iter().filter(|_| form.has_gemv_form() && m <= MAX_GEMV_ROWS).map(|tile| one(tile, 1, 0));
+    let mut all: Vec<CallShape> = gemv.collect();
     for tile in TILES {
         let tiles = m.div_ceil(tile[0].into()) * n.div_ceil(tile[1].into());
         // What full waves have, if that is not all.

@@ -1,4 +1,4 @@
-//! What a decoder does with one token: products that stream their weights, each waiting for the one before.
+//! A decoder's work for one token: GEMVs, each waiting for the one before.
 use maco::prelude::*;
 
 /// Pairs of products of [`gemv`].

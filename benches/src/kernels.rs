@@ -1,4 +1,4 @@
-//! What is measured.
+//! The megakernels that `gemm` and `mlp` measure.
 use maco::prelude::*;
 
 /// Products of [`products`].

@@ -6,7 +6,7 @@ pub mod cublas;
 pub mod cublaslt;
 pub mod decode;
 pub mod experts;
-pub mod forced;
+pub mod forced_shapes;
 pub mod forms;
 pub mod graphs;
 pub mod kernels;

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_asked_and_a_line_is_answered() {
+    fn a_request_line_gets_an_answer_line() {
         let script = r#"echo '{"torch": "2.9", "device": "none"}'
             while read -r line; do
                 case "$line" in
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_not_there_or_ends_is_an_error() {
+    fn a_missing_or_ended_child_is_an_error() {
         assert!(PyTorch::start("/nonexistent/python3", MEMORY, 0).is_err());
         assert!(start("exit 1").is_err());
         let mut torch = start(r#"echo '{"torch": "2.9", "device": "none"}'"#).unwrap();

@@ -57,7 +57,7 @@ impl Work {
 
 impl Row {
     /// A time without a peer; the spread is its own.
-    pub fn alone(bench: &'static str, case: impl Into<String>, metric: &'static str, ours: Measured) -> Row {
+    pub fn without_peer(bench: &'static str, case: impl Into<String>, metric: &'static str, ours: Measured) -> Row {
         Row {
             bench,
             case: case.into(),
@@ -98,7 +98,7 @@ impl Row {
             peer_value: Some(theirs.value),
             ratio: Some(theirs.value / ours.value),
             spread: Some(theirs.spread()),
-            ..Row::alone(bench, case, metric, ours)
+            ..Row::without_peer(bench, case, metric, ours)
         }
     }
 }
@@ -187,8 +187,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_is_beside_the_times() {
-        let row = Row::alone("gemm", "a", "time", Measured::of(&[2.0]));
+    fn rows_have_the_work_and_the_times() {
+        let row = Row::without_peer("gemm", "a", "time", Measured::of(&[2.0]));
         let json = |row: &Row| serde_json::to_string(row).unwrap();
         assert!(!json(&row).contains("flops"));
         assert!(json(&row.clone().of(Work::product(2, 3, 4))).ends_with(r#""flops":48,"bytes":52}"#));
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_before_a_failure_is_kept() {
+    fn rows_measured_before_a_failure_are_kept() {
         let path = std::env::temp_dir().join(format!("maco-rows-{}.json", std::process::id()));
         let mut run = Run::new(2, Some(&path));
         run.case("a", || Ok([Row::against("gemm", "a", "time", Measured::of(&[2.0]), "copy", Measured::of(&[3.0]))])).unwrap();

@@ -1,4 +1,4 @@
-//! Sizes of products that are measured.
+//! Sizes of the measured GEMMs.
 
 /// M, N, K.
 pub type Shape = (u64, u64, u64);

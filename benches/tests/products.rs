@@ -38,7 +38,7 @@ fn products(device: &Device, plan: &Plan, m: u64, n: u64, k: u64) {
 }
 
 #[test]
-fn every_call_has_its_own_operands() {
+fn every_call_has_operands_of_its_own() {
     let device = Device::cpu_with(2);
     let (n, k) = (40, 96);
     for m in [5, 24] {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use benches::candidates::{FEW_TILES, Form, Half, TILES, candidates, tuned};
+use benches::candidates::{Form, GEMV_TILES, Half, TILES, candidates, tuned};
 use benches::matrix::{error, numbers};
 use clap::ValueEnum;
 use maco::{Arguments, Device, PlanOptions, Tensor, Tuning, bf16, f16};
@@ -35,8 +35,8 @@ fn taken<E: Half>(form: Form) {
         assert_eq!((a.shape(), b.shape()), (&rows[..], &turned[..]));
         let all = candidates(form, shape, WORKERS);
         assert!(TILES.iter().all(|tile| all.iter().any(|candidate| candidate.tile.as_deref() == Some(tile))));
-        let few = all.iter().filter(|candidate| FEW_TILES.iter().any(|tile| candidate.tile.as_deref() == Some(tile))).count();
-        assert_eq!(few, if form == Form::Linear && m == 7 { FEW_TILES.len() } else { 0 });
+        let gemv = all.iter().filter(|candidate| GEMV_TILES.iter().any(|tile| candidate.tile.as_deref() == Some(tile))).count();
+        assert_eq!(gemv, if form == Form::Linear && m == 7 { GEMV_TILES.len() } else { 0 });
         assert_eq!(all.iter().any(|candidate| candidate.whole > 0), m == 130);
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}_{}_{m}.json", form.task(), E::NAME));
         for (nth, candidate) in all.into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn taken<E: Half>(form: Form) {
 }
 
 #[test]
-fn a_plan_takes_what_was_measured() {
+fn a_plan_uses_the_measured_tiles() {
     for &form in Form::value_variants() {
         taken::<bf16>(form);
         taken::<f16>(form);
@@ -74,7 +74,7 @@ fn a_plan_takes_what_was_measured() {
 
 /// Of 148 tiles and 132 workers, 132 are whole and 16 in parts; no more tasks than four waves; no part without a step.
 #[test]
-fn the_last_wave_is_tried_in_parts() {
+fn candidates_split_the_last_wave() {
     let all = candidates(Form::Matmul, (256, 18944, 3584), 132);
     let of = |tile: [u32; 2]| {
         let all = all.iter().filter(move |candidate| candidate.tile.as_deref() == Some(&tile));

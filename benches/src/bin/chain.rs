@@ -1,4 +1,4 @@
-//! Sixteen layers of a decoder at batch 1, beside a CUDA graph of cuBLAS and fused kernels, and beside a copy of as many bytes.
+//! Sixteen layers of a decoder at batch 1, against a CUDA graph of cuBLAS and fused kernels, and against a copy of as many bytes.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The cost of a task and of a dependency, as slopes between 1,000 and 4,000 tasks, so that launching costs nothing here; how evenly work
-//! is dealt; how fast bytes move. Kernels are launched by what the library is launched by, with deadlines.
+//! The cost of a task and of a dependency, as slopes between 1,000 and 4,000 tasks, which cancel the cost of the launch; how evenly tasks
+//! are assigned; how fast bytes move. Kernels are launched as the library is, with deadlines.
 
 use std::cell::Cell;
 use std::path::PathBuf;

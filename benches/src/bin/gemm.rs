@@ -1,11 +1,11 @@
-//! Matrix products beside cuBLASLt, sixteen back to back and one by one.
+//! GEMMs against cuBLASLt, sixteen back to back and one by one.
 
 use std::path::PathBuf;
 
 use anyhow::Context;
-use benches::candidates::{FEW, FEW_TILES, PARTS, TILES, WAVES};
+use benches::candidates::{GEMV_TILES, MAX_GEMV_ROWS, PARTS, TILES, WAVES};
 use benches::cublaslt::{CublasLt, Epilogue, Product};
-use benches::forced::{self, Forced};
+use benches::forced_shapes::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
 use benches::peer::Driver;
@@ -171,7 +171,7 @@ impl Bench {
         let (clock, stream) = (&self.clock, &self.clock.stream);
         let plan = self.plan(shape, CALLS, forced.shapes(CALLS))?;
         let single = self.plan(shape, 1, forced.shapes(1))?;
-        eprintln!("{}: {}; alone {}", name(shape), forced::told(plan.graph()), forced::told(single.graph()));
+        eprintln!("{}: {}; alone {}", name(shape), forced_shapes::describe(plan.graph()), forced_shapes::describe(single.graph()));
         let mut operands = Operands::new(&self.device, shape)?;
         let peer = self.peer(&mut operands)?;
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
@@ -214,27 +214,27 @@ impl Bench {
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
         graph[0].launch(stream)?;
         let preferred = self.plan(shape, CALLS, Vec::new())?;
-        let preferred = forced::chosen(&preferred.graph().calls[0]);
+        let preferred = forced_shapes::chosen(&preferred.graph().calls[0]);
         let mut swept = Vec::new();
-        let few = FEW_TILES.into_iter().filter(|_| shape.0 <= FEW).map(|tile| (tile, 1));
+        let gemv = GEMV_TILES.into_iter().filter(|_| shape.0 <= MAX_GEMV_ROWS).map(|tile| (tile, 1));
         let many = TILES.into_iter().flat_map(|tile| PARTS.into_iter().map(move |parts| (tile, parts)));
-        for (tile, parts) in few.chain(many) {
-            let plan = self.plan(shape, CALLS, forced::alike(CALLS, tile, parts))?;
-            if !FEW_TILES.contains(&tile) && plan.tasks() > WAVES as usize * CALLS * plan.workers() as usize {
+        for (tile, parts) in gemv.chain(many) {
+            let plan = self.plan(shape, CALLS, forced_shapes::for_all_calls(CALLS, tile, parts))?;
+            if !GEMV_TILES.contains(&tile) && plan.tasks() > WAVES as usize * CALLS * plan.workers() as usize {
                 continue;
             }
             let bound = plan.bind(operands.all())?;
             bound.launch_on(stream)?;
             stream.synchronize()?;
             let found = plan.graph().calls[0].clone();
-            agree(&operands.ours[0], &operands.theirs[0], ROUNDED).with_context(|| forced::chosen(&found))?;
+            agree(&operands.ours[0], &operands.theirs[0], ROUNDED).with_context(|| forced_shapes::chosen(&found))?;
             swept.push((found, bound));
         }
         let mut systems: Vec<System<'_>> = vec![Box::new(|| Ok(graph[0].launch(stream)?))];
         systems.extend(swept.iter().map(|(_, bound)| -> System<'_> { Box::new(|| Ok(bound.launch_on(stream)?)) }));
         let times: Vec<_> = self.clock.measure(&mut systems)?.into_iter().map(|time| time.map(|time| time / CALLS as f64)).collect();
         let rows = swept.iter().zip(&times[1..]).map(|((found, _), &time)| {
-            let found = forced::chosen(found);
+            let found = forced_shapes::chosen(found);
             let mark = if found == preferred { ", the planner's" } else { "" };
             Row::against("gemm", format!("{}, {found}{mark}", name(shape)), METRIC, time, PEER, times[0])
         });

@@ -1,4 +1,4 @@
-//! Chains of products with few rows beside CUDA graphs of cuBLAS, and beside a copy of as many bytes.
+//! Chains of GEMVs and of GEMMs with few rows, against CUDA graphs of cuBLAS, and against a copy of as many bytes.
 
 use std::path::PathBuf;
 

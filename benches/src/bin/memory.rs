@@ -1,4 +1,4 @@
-//! Memory-bound tasks beside a copy of as many bytes and beside PyTorch.
+//! Memory-bound tasks, against a copy of as many bytes and against PyTorch.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
-//! Two products with a GELU between, beside CUDA graphs of cuBLASLt with the GELU in its epilogue.
+//! Two GEMMs with a GELU between, against CUDA graphs of cuBLASLt with the GELU in its epilogue.
 
 use std::path::PathBuf;
 
 use benches::cublaslt::{CublasLt, Epilogue, Product};
-use benches::forced::{self, Forced};
+use benches::forced_shapes::{self, Forced};
 use benches::kernels::mlp;
 use benches::matrix::{agree, random, sets};
 use benches::peer::Driver;
@@ -120,7 +120,7 @@ impl Bench {
         let stream = &self.clock.stream;
         let planned = benches::options().shapes(options.forced.shapes(2)).cooperative(options.cooperative);
         let plan = mlp::plan_with(&self.device, mlp::Dims { M: m, K: k, H: h }, &planned)?;
-        eprintln!("{}: {}", name((m, h, k)), forced::told(plan.graph()));
+        eprintln!("{}: {}", name((m, h, k)), forced_shapes::describe(plan.graph()));
         let mut sets = (0..sets(4 * h * k) as u64).map(|n| Set::new(&self.device, (m, h, k), n)).collect::<anyhow::Result<Vec<_>>>()?;
         let mut hidden = self.device.zeros::<bf16>([m, h])?;
         let mut up = Product::new(&self.library, &sets[0].x, &sets[0].up, &hidden, Epilogue::Gelu)?;

@@ -1,4 +1,4 @@
-//! Layers of a mixture of experts, routed on the device, beside PyTorch.
+//! Layers of a mixture of experts, routed on the device, against PyTorch.
 
 use std::path::{Path, PathBuf};
 
@@ -120,7 +120,7 @@ fn case(
     let row = |(peer, times): (&'static str, &Vec<f64>)| Row::against("moe", name, "time", ours, peer, Measured::of(times)).of(work);
     let mut rows: Vec<Row> = beside.map(row).collect();
     if rows.is_empty() {
-        rows.push(Row::alone("moe", name, "time", ours));
+        rows.push(Row::without_peer("moe", name, "time", ours));
     }
     Ok(rows)
 }

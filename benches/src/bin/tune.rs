@@ -1,10 +1,10 @@
-//! The fastest tiles and parts of matrix products alone on this GPU, kept in a file.
+//! Tunes single GEMMs on this GPU: measures the fastest tiles and split-K, and writes them to a file.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use benches::candidates::{Form, Half, candidates, tuned};
-use benches::forced;
+use benches::forced_shapes;
 use benches::matrix::{ROUNDED, agree, numbers, sets};
 use benches::rows::{Row, Run, Work};
 use benches::shapes::{self, SHAPES, SMALL, Shape, name};
@@ -123,7 +123,7 @@ fn measure<E: Half>(device: &Device, clock: &Clock, form: Form, shape: Shape, tu
     let stream = &clock.stream;
     let mut operands = Operands::<E>::new(device, form, shape)?;
     let preferred = E::plan(device, form, shape, &benches::options())?;
-    let (workers, chosen) = (preferred.workers(), forced::chosen(&preferred.graph().calls[0]));
+    let (workers, chosen) = (preferred.workers(), forced_shapes::chosen(&preferred.graph().calls[0]));
     preferred.run(operands.of(LAUNCHES - 1))?;
     let expected = device.upload(&operands.results[LAUNCHES - 1].download()?, form.extents(shape)[2])?;
     let mut measured: Vec<(PlannedCall, Vec<_>, CudaGraph)> = Vec::new();
@@ -138,7 +138,7 @@ fn measure<E: Half>(device: &Device, clock: &Clock, form: Form, shape: Shape, tu
         graph.launch(stream)?;
         stream.synchronize()?;
         plan.check()?;
-        agree(&operands.results[LAUNCHES - 1], &expected, ROUNDED).with_context(|| forced::chosen(&call))?;
+        agree(&operands.results[LAUNCHES - 1], &expected, ROUNDED).with_context(|| forced_shapes::chosen(&call))?;
         measured.push((call, bound, graph));
     }
     let mut systems: Vec<System<'_>> =
@@ -149,10 +149,10 @@ fn measure<E: Half>(device: &Device, clock: &Clock, form: Form, shape: Shape, tu
         tuning.add(tuned::<E>(form, shape, workers, call, time.value));
     }
     let rows = measured.iter().zip(&times).map(|((call, ..), &time)| {
-        let found = forced::chosen(call);
+        let found = forced_shapes::chosen(call);
         let mark = if found == chosen { ", the planner's" } else { "" };
         let case = format!("{} of {}, {}, {found}{mark}", form.task(), E::NAME, name(shape));
-        Row::alone("tune", case, METRIC, time).of(Work::product(shape.0, shape.1, shape.2))
+        Row::without_peer("tune", case, METRIC, time).of(Work::product(shape.0, shape.1, shape.2))
     });
     Ok(rows.collect())
 }

@@ -1,4 +1,4 @@
-//! Tiles and parts of products that the command line forces, and what a plan has in their place.
+//! Tiles and split-K of GEMMs that the command line forces, and those that a plan has.
 
 use maco::CallShape;
 use maco_graph::plan::{Plan, PlannedCall};
@@ -48,7 +48,7 @@ fn shape(call: usize, tile: Option<[u32; 2]>, split: Option<u32>) -> CallShape {
 }
 
 /// `calls` calls of one tile in so many parts.
-pub fn alike(calls: usize, tile: [u32; 2], parts: u32) -> Vec<CallShape> {
+pub fn for_all_calls(calls: usize, tile: [u32; 2], parts: u32) -> Vec<CallShape> {
     (0..calls).map(|call| shape(call, Some(tile), Some(parts))).collect()
 }
 
@@ -60,7 +60,7 @@ pub fn chosen(call: &PlannedCall) -> String {
 }
 
 /// Tile, parts and tasks of each call of a plan; calls that are like the one before are not told again.
-pub fn told(plan: &Plan) -> String {
+pub fn describe(plan: &Plan) -> String {
     let mut calls: Vec<String> = plan.calls.iter().map(|call| format!("{}, {} tasks", chosen(call), call.tasks.len())).collect();
     calls.dedup();
     calls.join("; ")
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_is_for_all_calls() {
+    fn one_value_applies_to_all_calls() {
         let forced = Forced { tile: vec![tile("64x128").unwrap()], split: vec![parts("auto").unwrap(), parts("3").unwrap()] };
         let tile = Some(vec![64, 128]);
         let expected = [(0, None), (1, Some(3)), (2, Some(3))].map(|(call, split)| CallShape {
