@@ -26,9 +26,9 @@ pub const STAGING_BYTES: u32 = 32 * 1024;
 pub const CONTROL_BYTES: u32 = 3 * 1024;
 /// Dynamic shared memory of a worker CTA.
 pub const SHARED_BYTES: u32 = PAGES * PAGE_BYTES + STAGING_BYTES + CONTROL_BYTES;
-/// Where shared memory has the seed of the feature `delays`: its last word.
+/// Where shared memory has the seed of delayed builds: its last word.
 pub const DELAY_SEED: u32 = SHARED_BYTES - 4;
-/// Where shared memory counts, with the feature `delays`, how often each warp has asked whether to sleep: a word per warp. Code that records uses the same words,
+/// Where shared memory counts, with delayed builds, how often each warp has asked whether to sleep: a word per warp. Code that records uses the same words,
 /// so the two exclude each other.
 pub const DELAY_COUNTS: u32 = DELAY_SEED - 124;
 /// Shared memory of a scheduler CTA for its tables: all but control.

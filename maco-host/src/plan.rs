@@ -252,7 +252,7 @@ impl Plan {
     }
 
     /// Delays waits, loads, stores and signals of every later launch at random, by a seed; 0 for none. Used by both forms of the CPU
-    /// executor, and by device code built with the feature `delays`. Arguments bound before keep theirs.
+    /// executor, and by device code of a delayed build. Arguments bound before keep theirs.
     #[doc(hidden)]
     pub fn set_delays(&self, seed: u32) {
         self.0.core.set_delays(seed);

@@ -76,7 +76,7 @@ pub struct Launch {
     pub deadline_ns: u64,
     /// Polls a wait makes at least before the deadline counts.
     pub deadline_polls: u32,
-    /// Seed of the delays before waits, loads, stores and signals, when the device code was built with the feature `delays`.
+    /// Seed of the delays before waits, loads, stores and signals, when the device code is a delayed build.
     pub delays: u32,
     /// `[Profile; workers + schedulers]`, then `[Record; workers * ROLES * records]` and `[Record; schedulers * served(records, ..)]` ([`super::served`]), or 0:
     /// nothing is recorded. Looked at by code that records only.

@@ -41,8 +41,8 @@ struct TableOffsets {
     end: usize,
 }
 
-impl Places {
-    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
+impl TableOffsets {
+    fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> TableOffsets {
         let launch = ctas * INITIAL_TASKS as usize * size_of::<abi::Slot>();
         let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
