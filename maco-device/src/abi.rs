@@ -254,6 +254,18 @@ impl Descriptor {
     }
 }
 
+/// A descriptor with its views beside it: what the controller puts into shared memory, 256 bytes.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    /// The task.
+    pub descriptor: Descriptor,
+    /// Views of its tensor parameters.
+    pub views: [View; OPERANDS],
+}
+
+const _: () = assert!(size_of::<Slot>() == 256);
+
 /// Tasks that lie before the launch record, for each CTA, the last one's first: those that a worker begins with, as they lie in a slot (`Slot`), if they wait for
 /// nothing. Behind the last one is an entry that is no task: the list's first one if that is a drain, of which each worker has been dealt its task, else [`OP_END`].
 pub const INITIAL_TASKS: u32 = 2;

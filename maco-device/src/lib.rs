@@ -13,6 +13,7 @@ pub mod ptx;
 
 mod cta;
 mod data;
+mod dispatch;
 #[cfg(target_arch = "nvptx64")]
 mod machine;
 #[cfg(not(target_arch = "nvptx64"))]
@@ -32,7 +33,8 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use cta::{Accumulator, AccumulatorPair, Cta, Simt, Steps};
+pub use abi::Slot;
+pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
@@ -41,14 +43,18 @@ pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, Wi
 pub use data::exchange::Exchange;
 pub use data::operand_type::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
 pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
-pub use data::task::{After, All, Callable, Filter, Slot, Task, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+pub use data::task::Task;
 pub use data::tile::{Inputs, Operand, Reader, Tile};
 pub use data::{element, row, task, tile};
+pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]
-pub use roles::cpu::{Cpu, giving_up};
+pub use roles::cpu::Cpu;
+pub use simt::Simt;
 pub use simt::acc::{Acc, Fragments};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use simt::give_up::giving_up;
 pub use simt::mbarrier::{Mbarrier, Mbarriers};
 pub use simt::pipeline::{Consumer, Pipeline, Producer};
 pub use simt::smem::{Scratch, Smem};

@@ -119,6 +119,19 @@ pub fn rsqrt(x: f32) -> f32 {
     return 1.0 / x.sqrt();
 }
 
+/// The nearest number with 10 bits of fraction, ties to even; infinities and NaN stay. So do tensor maps of tf32 as they copy.
+#[inline(always)]
+pub(crate) fn tf32(value: f32) -> f32 {
+    const DROPPED: u32 = 13;
+    if !value.is_finite() {
+        return value;
+    }
+    let bits = value.to_bits();
+    // A carry out of the fraction is one more of the exponent, up to infinity.
+    let up = (1 << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
+    f32::from_bits(bits.wrapping_add(up) >> DROPPED << DROPPED)
+}
+
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::{round, tanh_near_zero};

@@ -11,6 +11,7 @@
 
 pub mod served;
 pub mod warp_task;
+pub mod words;
 
 #[cfg(not(target_arch = "nvptx64"))]
 pub use host::Recorder;
@@ -20,20 +21,8 @@ use crate::abi::{
 };
 use crate::hardware::{memory, special, warp};
 use crate::shared_memory::{SharedMemory, place};
-
-/// Whether this code notes anything.
-pub const ON: bool = cfg!(any(maco_profile, not(target_arch = "nvptx64")));
-
-/// Bytes of shared memory: the address of the worker's records, how many a role has, what a scheduler has there ([`served`]), then
-/// [`ROLE_BYTES`] per role.
-pub const BYTES: u32 = ROLE_WORDS + ROLES * ROLE_BYTES;
-const ADDRESS: u32 = 0;
-const CAPACITY: u32 = 8;
-const SERVED: u32 = 12;
-const ROLE_WORDS: u32 = SERVED + 20;
-/// Of a role: records made, and the tick at which what comes next began.
-const ROLE_BYTES: u32 = 8;
-const START: u32 = 4;
+pub use words::ON;
+use words::{ADDRESS, CAPACITY, ROLE_BYTES, ROLE_WORDS, SERVED, START};
 
 /// Byte of a slot: the task's number.
 const TASK: u32 = core::mem::offset_of!(Descriptor, task) as u32;
@@ -41,24 +30,7 @@ const TASK: u32 = core::mem::offset_of!(Descriptor, task) as u32;
 /// The first thread that consumes notes for all of them.
 const CONSUMER: u32 = 128;
 
-/// Nothing is noted until [`init`]: part of [`SharedMemory::init`].
-///
-/// # Safety
-/// Nobody uses shared memory yet.
-#[inline(always)]
-pub unsafe fn clear(smem: SharedMemory) {
-    if !ON {
-        return;
-    }
-    let mut word = 0;
-    while word < BYTES {
-        // SAFETY: a word of shared memory.
-        unsafe { memory::store_shared(smem.profile() + word, 0) };
-        word += 4;
-    }
-}
-
-/// A launch begins: one thread calls in CTA `block`, before any other notes something, behind [`clear`].
+/// A launch begins: one thread calls in CTA `block`, before any other notes something, behind [`SharedMemory::init`], which clears the words.
 ///
 /// # Safety
 /// `launch` is live, and nobody uses shared memory yet.

@@ -1,6 +1,5 @@
 //! Roles: who runs the outline of a task, and what each operation means to it.
 
-use crate::cta::Simt;
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
@@ -8,6 +7,7 @@ use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::{Inputs, Parts, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
+use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],

@@ -4,7 +4,7 @@
 
 use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 use crate::hardware::{mbarrier, memory, special};
-use crate::sync::waits::WAITS;
+use crate::profile::words;
 
 const STAGING: u32 = PAGES * PAGE_BYTES;
 const CONTROL: u32 = STAGING + STAGING_BYTES;
@@ -32,7 +32,9 @@ const COPY: usize = 4;
 /// Words of [`crate::profile`].
 const PROFILE: u32 = END.next_multiple_of(16);
 /// A word per consumer warp, of SIMT bodies: see [`crate::Simt::fold`]; and as many more of [`crate::Warpgroup::fold`].
-const TOTALS: u32 = PROFILE + crate::profile::BYTES;
+const TOTALS: u32 = PROFILE + words::BYTES;
+/// Waits beside a slot: see [`crate::sync::waits`].
+pub const WAITS: u32 = 4;
 /// Consumer warps.
 pub const WARPS: u32 = CONSUMERS / 32;
 /// Most schedulers of a launch: what a route numbers.
@@ -297,6 +299,12 @@ impl SharedMemory {
         unsafe { memory::load_acquire_shared(self.base() + HALT) }
     }
 
+    /// Where the word of [`SharedMemory::halt`] is.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub fn halt_word(self) -> u32 {
+        self.base() + HALT
+    }
+
     /// Waits for the phase of parity `parity` of a barrier of this shared memory; false if it was let through without it.
     ///
     /// # Safety
@@ -361,7 +369,14 @@ impl SharedMemory {
                     mbarrier::init(self.free(i), 1);
                     i += 1;
                 }
-                crate::profile::clear(self);
+                // Nothing is recorded until the launch begins.
+                if words::ON {
+                    let mut word = 0;
+                    while word < words::BYTES {
+                        memory::store_shared(self.profile() + word, 0);
+                        word += 4;
+                    }
+                }
                 crate::hardware::fence::mbarrier_init();
             }
             // The tails and, behind them, the halt word, what the warps have begun, and notices.

@@ -218,19 +218,6 @@ pub trait HalfElement: MmaElement + Element<Eight = [u32; 4]> {
     fn half(self) -> u16;
 }
 
-/// The nearest number with 10 bits of fraction, ties to even; infinities and NaN stay. So do tensor maps of tf32 as they copy.
-#[inline(always)]
-pub(crate) fn tf32(value: f32) -> f32 {
-    const DROPPED: u32 = 13;
-    if !value.is_finite() {
-        return value;
-    }
-    let bits = value.to_bits();
-    // A carry out of the fraction is one more of the exponent, up to infinity.
-    let up = (1 << (DROPPED - 1)) - 1 + (bits >> DROPPED & 1);
-    f32::from_bits(bits.wrapping_add(up) >> DROPPED << DROPPED)
-}
-
 /// Loads four 32-bit words; the widest access a thread has (PTX ISA §9.7.9.8 `ld`, `.v4.b32`).
 #[inline(always)]
 pub(crate) unsafe fn words(at: *const u32) -> [u32; 4] {
@@ -531,7 +518,7 @@ impl MmaElement for f32 {
     const FACTOR: Factor = Factor::Tf32;
     #[cfg(not(target_arch = "nvptx64"))]
     fn factor(self) -> f32 {
-        tf32(self)
+        crate::math::tf32(self)
     }
 }
 four_bytes!(i32);

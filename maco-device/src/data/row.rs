@@ -5,6 +5,7 @@
 //! are `Sync`, and rows are not, so that none can call a reduction. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
 //! those of tiles, are in files of their own.
 
+mod blocks;
 mod tiles;
 mod values;
 

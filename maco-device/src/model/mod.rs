@@ -6,6 +6,8 @@
 
 mod copies;
 mod delay;
+mod load;
+mod phase;
 mod shared;
 mod thread;
 

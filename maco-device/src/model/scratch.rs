@@ -2,8 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::mbarrier;
-use crate::data::element::Element;
+use super::phase;
 
 /// Where something in scratch lies: the host's address.
 pub type Address = *mut u8;
@@ -32,14 +31,14 @@ pub fn out_of_range(first: u32, count: u32, of: usize) -> ! {
 
 /// # Safety
 /// `at` is an aligned element of scratch.
-pub unsafe fn load<E: Element>(at: Address) -> E {
+pub unsafe fn load<E: Copy>(at: Address) -> E {
     // SAFETY: passed on from the caller; an element is valid for any bit pattern.
     unsafe { at.cast::<E>().read() }
 }
 
 /// # Safety
 /// As [`load`].
-pub unsafe fn store<E: Element>(at: Address, element: E) {
+pub unsafe fn store<E: Copy>(at: Address, element: E) {
     // SAFETY: passed on from the caller.
     unsafe { at.cast::<E>().write(element) }
 }
@@ -71,7 +70,7 @@ unsafe fn word<'a>(at: Address) -> &'a AtomicU64 {
 /// `at` is 8 aligned bytes of scratch, not in use.
 pub unsafe fn init(at: Address, count: u32) {
     // SAFETY: passed on from the caller.
-    mbarrier::begin(unsafe { word(at) }, count);
+    phase::begin(unsafe { word(at) }, count);
 }
 
 /// # Safety
@@ -90,14 +89,14 @@ fn name(at: Address) -> u32 {
 /// `at` is an initialised mbarrier.
 pub unsafe fn arrive(at: Address) {
     // SAFETY: passed on from the caller.
-    mbarrier::arrive_at(unsafe { word(at) }, name(at));
+    phase::arrive_at(unsafe { word(at) }, name(at));
 }
 
 /// # Safety
 /// `at` is an initialised mbarrier.
 pub unsafe fn arrive_expect(at: Address, bytes: u32) {
     // SAFETY: passed on from the caller.
-    mbarrier::arrive_expect_at(unsafe { word(at) }, name(at), bytes);
+    phase::arrive_expect_at(unsafe { word(at) }, name(at), bytes);
 }
 
 /// Whether the phase of parity `parity` is complete.
@@ -106,7 +105,7 @@ pub unsafe fn arrive_expect(at: Address, bytes: u32) {
 /// `at` is an initialised mbarrier.
 pub unsafe fn try_wait(at: Address, parity: u32) -> bool {
     // SAFETY: passed on from the caller.
-    mbarrier::is_complete_at(unsafe { word(at) }, parity)
+    phase::is_complete_at(unsafe { word(at) }, parity)
 }
 
 fn check(to: u64, from: u64, bytes: u32) {
@@ -122,7 +121,7 @@ pub unsafe fn bulk_load(to: Address, from: u64, bytes: u32, mbarrier: Address) {
     // SAFETY: passed on from the caller.
     unsafe {
         std::ptr::copy_nonoverlapping(from as *const u8, to, bytes as usize);
-        mbarrier::complete_at(word(mbarrier), name(mbarrier), bytes);
+        phase::complete_at(word(mbarrier), name(mbarrier), bytes);
     }
 }
 
@@ -142,7 +141,7 @@ pub unsafe fn bulk_store(to: u64, from: Address, bytes: u32) {
 /// `mbarrier` is initialised.
 pub unsafe fn arrived(mbarrier: Address, bytes: u32) {
     // SAFETY: passed on from the caller.
-    mbarrier::complete_at(unsafe { word(mbarrier) }, name(mbarrier), bytes);
+    phase::complete_at(unsafe { word(mbarrier) }, name(mbarrier), bytes);
 }
 
 /// Nothing is on its way.

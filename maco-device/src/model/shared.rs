@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::copies::Load;
-use super::special::BASE;
+use super::load::Load;
 use crate::abi::SHARED_BYTES;
+
+/// First address of shared memory: not 0, so that an address without it is noticed.
+pub const BASE: u32 = 1024;
 
 /// Longest sleep of a thread that waits: whoever stops a CTA wakes nobody.
 const NAP: Duration = Duration::from_micros(200);
@@ -24,6 +26,8 @@ pub struct Shared {
     pub(super) loads: Mutex<Vec<Load>>,
     /// How often a consumer has come to the consumers' barrier.
     pub(super) met: AtomicU32,
+    /// The word that lets waits through, and from which value on; `None`: nothing does.
+    halt: Option<(u32, u32)>,
     sleepers: AtomicU32,
     sleep: Mutex<()>,
     wake: Condvar,
@@ -44,12 +48,24 @@ impl Shared {
             memory,
             loads: Mutex::default(),
             met: AtomicU32::new(0),
+            halt: None,
             sleepers: AtomicU32::new(0),
             sleep: Mutex::default(),
             wake: Condvar::new(),
         };
         shared.clear();
         shared
+    }
+
+    /// Waits end without what they wait for as soon as the word at address `at` is `level` or more.
+    pub fn with_halt(mut self, at: u32, level: u32) -> Shared {
+        self.halt = Some((at, level));
+        self
+    }
+
+    /// Whether waits end: see [`Shared::with_halt`].
+    pub(super) fn lets_through(&self) -> bool {
+        self.halt.is_some_and(|(at, level)| self.word(at).load(Ordering::Acquire) >= level)
     }
 
     /// Forgets everything. What is read without having been written looks like NaN.

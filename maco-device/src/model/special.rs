@@ -2,8 +2,10 @@
 
 use super::thread::with;
 
-/// First address of shared memory: not 0, so that an address without it is noticed.
-pub const BASE: u32 = 1024;
+pub use super::shared::BASE;
+
+/// Threads that run the consumers' share of a task: one for each warpgroup.
+pub const CONSUMER_THREADS: u32 = 2;
 
 pub fn shared_base() -> u32 {
     BASE

@@ -119,13 +119,12 @@ pub fn resting(condition: &mut dyn FnMut() -> bool) -> Option<bool> {
     }
     // SAFETY: as above.
     let thread = unsafe { &*current };
-    let smem = crate::shared_memory::SharedMemory(super::special::BASE);
     thread.work(false);
     let holds = loop {
         if condition() {
             break true;
         }
-        if smem.halted() >= crate::shared_memory::FALL_THROUGH {
+        if thread.shared.lets_through() {
             break false;
         }
         std::thread::sleep(Duration::from_micros(50));

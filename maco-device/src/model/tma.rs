@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use super::copies::{Load, Place, Source, Stored, check, read, write};
+use super::copies::{Stored, check, read, write};
+use super::load::{Load, Place, Source};
 use super::thread::with;
 
 /// A box to be stored, before and after it has been read.

@@ -8,6 +8,7 @@ use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 use crate::data::element::Element;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{tma, warp};
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
@@ -95,8 +96,7 @@ impl SimtConsumer {
         const EIGHTS: usize = if cfg!(target_arch = "nvptx64") { 1 } else { 32 };
         let fits = const {
             panels::<X>(C) > 0
-                && (cfg!(not(target_arch = "nvptx64"))
-                    || C / 8 == ACROSS as usize * crate::operations::wgmma_accumulator::ELEMENTWISE as usize / warp::LANES as usize)
+                && (cfg!(not(target_arch = "nvptx64")) || C / 8 == ACROSS as usize * CONSUMER_THREADS as usize / warp::LANES as usize)
         };
         if !(fits && self.ring.is_some() && comes(x, task)) {
             return false;

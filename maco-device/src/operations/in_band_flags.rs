@@ -7,9 +7,9 @@ use crate::abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 use crate::data::element::HalfElement;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, gpu_scope, memory, special, warp};
 use crate::operations::rmsnorm_prologue;
-use crate::operations::wgmma_accumulator::ELEMENTWISE;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 
 /// Eight elements on their way.
@@ -85,11 +85,11 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E
     let stride = in_band_stride(rows, cols);
     let (across, words, epoch) = (cols / 8, smem.word(x.pointer(0, 0) as u64), smem.epoch());
     let all = rows * across;
-    let first = thread / (CONSUMERS / ELEMENTWISE);
+    let first = thread / (CONSUMERS / CONSUMER_THREADS);
     let eight = |n: u32| Eight::of(x, words, n, across, (to, stride));
     // As often for all. What a thread runs is what it needs: its instructions come late, too.
     let mut before = 0;
-    if all <= ELEMENTWISE {
+    if all <= CONSUMER_THREADS {
         let mut a = eight(first);
         loop {
             // SAFETY: passed on from the caller.
@@ -107,7 +107,8 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E
     }
     while before < all {
         let n = before + first;
-        let [mut a, mut b, mut c, mut d] = [eight(n), eight(n + ELEMENTWISE), eight(n + 2 * ELEMENTWISE), eight(n + 3 * ELEMENTWISE)];
+        let [mut a, mut b, mut c, mut d] =
+            [eight(n), eight(n + CONSUMER_THREADS), eight(n + 2 * CONSUMER_THREADS), eight(n + 3 * CONSUMER_THREADS)];
         loop {
             // SAFETY: (of all) passed on from the caller.
             unsafe {
@@ -133,7 +134,7 @@ pub unsafe fn poll<E: HalfElement, const I: usize>(smem: SharedMemory, x: Tile<E
             c.put();
             d.put();
         }
-        before += 4 * ELEMENTWISE;
+        before += 4 * CONSUMER_THREADS;
     }
 }
 

@@ -17,6 +17,7 @@ mod rmsnorm_prologue;
 pub mod row_stages;
 pub mod scatter;
 pub mod simt_consumer;
+pub mod staging;
 #[cfg(target_arch = "nvptx64")]
 pub mod wgmma_accumulator;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::abi::{self, BOX, ROW_BYTES};
-use crate::cta::Simt;
 use crate::data::element::{Factor, MmaElement, pack};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::{memory, scratch};
-use crate::roles::store::{columns, place};
+use crate::operations::staging::{columns, place};
+use crate::simt::Simt;
 use crate::sync::gate::Gate;
 
 /// Rows of a warpgroup, and of a chunk.
@@ -30,9 +30,6 @@ pub type Chunk = Box<[u16]>;
 
 /// Rows, and columns, of a block that [`turn`] transposes.
 pub const BLOCK: u32 = 32;
-
-/// Consumers that divide elements, and rows, among themselves: a thread each.
-pub const ELEMENTWISE: u32 = 2;
 
 /// Runs the reference of a SIMT body, which is for one thread and has memory of its own.
 pub fn simt<const SHARED: usize>(thread: u32, gate: &mut Gate, _scratch: u32, f: impl FnOnce(&mut Simt<'_, SHARED>)) {

@@ -11,8 +11,8 @@ use crate::data::element::HalfElement;
 use crate::data::exchange::{across, eight};
 use crate::data::rmsnorm;
 use crate::data::task::{Norm, Task};
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, memory, special, warp};
-use crate::operations::wgmma_accumulator::ELEMENTWISE;
 
 /// Sums of blocks that a lane has on their way together.
 const SUMS: u32 = 8;
@@ -36,11 +36,11 @@ pub unsafe fn fetch<E: HalfElement>(norm: Norm<E>, at: u32, rows: u32, cols: u32
     if norm.weights.wide()
         && let Some(behind) = norm_weights(rows, cols)
     {
-        let mut col = thread / (CONSUMERS / ELEMENTWISE) * 8;
+        let mut col = thread / (CONSUMERS / CONSUMER_THREADS) * 8;
         while col < cols {
             // SAFETY: eight weights, and room for them, at 16-byte boundaries.
             unsafe { memory::fetch4(at + behind + col * 2, norm.weights.pointer(0, col as i32).cast()) };
-            col += ELEMENTWISE * 8;
+            col += CONSUMER_THREADS * 8;
         }
         return;
     }
@@ -62,7 +62,7 @@ pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
     if let Some(norm) = task.norm() {
         let rows: Rows<E> = Rows { norm, at, rows, cols };
         // SAFETY: passed on from the caller.
-        unsafe { rows.make((special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE)) };
+        unsafe { rows.make((special::thread_again() - 128) / (CONSUMERS / CONSUMER_THREADS)) };
     }
 }
 
@@ -143,7 +143,7 @@ impl<E: HalfElement> Rows<E> {
         [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
     }
 
-    /// Makes the norms, this thread the blocks from `first` on, every `ELEMENTWISE`-th.
+    /// Makes the norms, this thread the blocks from `first` on, every `CONSUMER_THREADS`-th.
     ///
     /// # Safety
     /// As of [`make`].
@@ -163,7 +163,7 @@ impl<E: HalfElement> Rows<E> {
                 // SAFETY: behind the rows is room for its sum, which nobody reads before the barrier.
                 unsafe { memory::store_part(self.sum(n), eight(block, &rmsnorm::square, &|a, b| a + b)) };
             }
-            before += ELEMENTWISE;
+            before += CONSUMER_THREADS;
         }
         barrier::sync_consumers();
         let (lane, mut row) = (warp::lane_again(), first / warp::LANES);
@@ -174,7 +174,7 @@ impl<E: HalfElement> Rows<E> {
                 // SAFETY: behind the rows and sums; one thread writes the row's.
                 unsafe { memory::store_factor(self.factor(row), rmsnorm::factor(sum, self.cols, self.norm.epsilon)) };
             }
-            row += ELEMENTWISE / warp::LANES;
+            row += CONSUMER_THREADS / warp::LANES;
         }
         barrier::sync_consumers();
         // Likewise.
@@ -185,17 +185,17 @@ impl<E: HalfElement> Rows<E> {
                 // SAFETY: as above; a block of this thread.
                 unsafe { self.scale(n, self.gather(n)) };
             }
-            before += ELEMENTWISE;
+            before += CONSUMER_THREADS;
         }
         while wide && before < all {
             let n = before + first;
             // SAFETY: (of all) passed on from the caller; blocks of this thread, whose factors are there.
             unsafe {
-                let then = self.weights(n + ELEMENTWISE);
+                let then = self.weights(n + CONSUMER_THREADS);
                 self.scale(n, weights);
                 weights = then;
             }
-            before += ELEMENTWISE;
+            before += CONSUMER_THREADS;
         }
         barrier::sync_consumers();
     }

@@ -8,11 +8,10 @@ use crate::data::lane_pairs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
 use crate::data::tile::{Inputs, Place, Tile};
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, special, warp};
 use crate::operations::grid_stride::GridStride;
 use crate::operations::row_stages::{self, Stages};
-use crate::operations::wgmma_accumulator::ELEMENTWISE;
-use crate::role::Role;
 use crate::shared_memory::SharedMemory;
 use crate::sync::ring::Ring;
 
@@ -42,11 +41,15 @@ impl Whole {
         let none = Whole { across: 1, down: 1, blocks: 0, stages: 0 };
         let (rows, cols) = (rows as u32, cols as u32);
         let across = cols / 8;
-        if cfg!(not(target_arch = "nvptx64")) || !across.is_power_of_two() || across > ELEMENTWISE || !cols.is_multiple_of(8) || bytes == 0
+        if cfg!(not(target_arch = "nvptx64"))
+            || !across.is_power_of_two()
+            || across > CONSUMER_THREADS
+            || !cols.is_multiple_of(8)
+            || bytes == 0
         {
             return none;
         }
-        let (stage, down) = (Stages::of_parts(cols * bytes).rows, ELEMENTWISE / across);
+        let (stage, down) = (Stages::of_parts(cols * bytes).rows, CONSUMER_THREADS / across);
         let stage = if stage < rows { stage } else { rows };
         if stage == 0 || !stage.is_multiple_of(down) || !rows.is_multiple_of(stage) {
             return none;
@@ -72,32 +75,9 @@ pub struct SimtConsumer {
     pub ring: Ring,
 }
 
-/// A consumer thread as the body of a task without tensor cores sees it.
-impl Role for SimtConsumer {
-    type Accumulator<const I: usize, const J: usize> = ();
-
-    #[inline(always)]
-    fn zeros<const I: usize, const J: usize>(&mut self) {}
-
-    #[inline(always)]
-    fn simt_consumer(&self) -> Option<SimtConsumer> {
-        Some(*self)
-    }
-
-    #[inline(always)]
-    fn ring(&self) -> u64 {
-        self.ring.packed()
-    }
-
-    #[inline(always)]
-    fn set_ring(&mut self, packed: u64) {
-        self.ring = Ring::unpack(consumers_memory(), packed);
-    }
-}
-
 /// Of this CTA.
 #[inline(always)]
-fn consumers_memory() -> SharedMemory {
+pub(crate) fn consumers_memory() -> SharedMemory {
     SharedMemory(special::place_again().1)
 }
 
@@ -106,8 +86,8 @@ impl SimtConsumer {
     /// from one task to the next.
     #[inline(always)]
     pub fn consumers(ring: u64) -> SimtConsumer {
-        let thread = (special::thread_again() - 128) / (CONSUMERS / ELEMENTWISE);
-        SimtConsumer { thread, threads: ELEMENTWISE, lanes: warp::LANES, ring: Ring::unpack(consumers_memory(), ring) }
+        let thread = (special::thread_again() - 128) / (CONSUMERS / CONSUMER_THREADS);
+        SimtConsumer { thread, threads: CONSUMER_THREADS, lanes: warp::LANES, ring: Ring::unpack(consumers_memory(), ring) }
     }
 
     /// Barrier of all threads that share the work; what each wrote before it, all see behind it (PTX ISA §9.7.13.1 `bar.sync`).

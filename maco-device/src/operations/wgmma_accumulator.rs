@@ -4,14 +4,15 @@
 //! keep an array in local memory.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::cta::Simt;
-use crate::data::element::{Factor, MmaElement, pack, tf32, unpacked};
+use crate::data::element::{Factor, MmaElement, pack, unpacked};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::math::tf32;
+use crate::operations::staging::{columns, place};
 use crate::ptx::{barrier, matrix, memory, special, warp, wgmma};
-use crate::roles::store::{columns, place};
+use crate::simt::Simt;
 use crate::sync::gate::Gate;
 
 /// This thread's part of a sum.
@@ -22,9 +23,6 @@ pub type Chunk = [u32; 16];
 
 /// Rows, and columns, of a block that [`turn`] transposes.
 pub const BLOCK: u32 = 32;
-
-/// Consumers that divide elements among themselves, one by one.
-pub const ELEMENTWISE: u32 = CONSUMERS;
 
 /// Runs a SIMT body as consumer thread `thread`.
 #[inline(always)]

@@ -76,7 +76,8 @@ mod warp {
         /// This lane's words, if it notes.
         #[inline(always)]
         fn words() -> Option<u32> {
-            (special::thread_again().is_multiple_of(32)).then(|| SharedMemory(special::place_again().1).profile() + super::super::SERVED)
+            (special::thread_again().is_multiple_of(32))
+                .then(|| SharedMemory(special::place_again().1).profile() + super::super::words::SERVED)
         }
 
         /// There is something to do. All lanes call together.

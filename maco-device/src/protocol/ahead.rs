@@ -7,23 +7,12 @@
 //! Nobody waits for ever: what is waited for was pushed before, by the same scheduler, and each worker runs its tasks in the order in
 //! which they were pushed. So of all tasks pushed and not ended the first one waits for nothing.
 
+use super::layout::{FRESH_WORDS, HELD_UP, MOST};
 use super::mailbox;
 use super::scheduler::Scheduler;
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
 use crate::abi::{NO_COUNTER, UNTIL};
-
-/// Bit of what a scheduler keeps of a task's pending counters: it was pushed ahead, to the own worker in the other bits. Bit of what it
-/// keeps of a worker's outstanding tasks: it has one that was pushed ahead, and gets no other until that may run; what comes ready
-/// meanwhile would wait behind it.
-pub(super) const HELD_UP: u32 = 1 << 31;
-
-/// Tasks of a scheduler that are ahead at once. Each holds a worker that a task which comes ready could have. A chain needs as many as end
-/// between the message of a task's end and the push that it leads to.
-pub(super) const MOST: u32 = 8;
-
-/// Words of [`super::Layout::fresh`] for each: the own worker that gets a task, and the worker and its ended tasks that the task waits for.
-pub(super) const FRESH_WORDS: u32 = 3;
 
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;

@@ -1,7 +1,18 @@
 //! Where everything lies in a scheduler's memory.
 
-use super::ahead::{FRESH_WORDS, MOST};
 use crate::abi::{INBOX, SchedulerPartition};
+
+/// Bit of what a scheduler keeps of a task's pending counters: it was pushed ahead, to the own worker in the other bits. Bit of what it
+/// keeps of a worker's outstanding tasks: it has one that was pushed ahead, and gets no other until that may run; what comes ready
+/// meanwhile would wait behind it.
+pub(super) const HELD_UP: u32 = 1 << 31;
+
+/// Tasks of a scheduler that are ahead at once. Each holds a worker that a task which comes ready could have. A chain needs as many as end
+/// between the message of a task's end and the push that it leads to.
+pub(super) const MOST: u32 = 8;
+
+/// Words of [`Layout::fresh`] for each: the own worker that gets a task, and the worker and its ended tasks that the task waits for.
+pub(super) const FRESH_WORDS: u32 = 3;
 
 /// Where the parts of a scheduler's memory lie, in words. The host writes the image by it.
 #[derive(Clone, Copy, Debug)]

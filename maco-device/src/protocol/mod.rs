@@ -11,6 +11,7 @@ mod host;
 mod layout;
 mod mailbox;
 mod queue;
+mod schedule;
 mod scheduler;
 mod signal;
 mod wait;
@@ -23,7 +24,8 @@ pub use fixup::{FixupWord, INCOMPLETE, OWNERS, SplitKPart};
 pub use host::Thread;
 pub use layout::Layout;
 pub use queue::{CLAIMED, CLAIMED_EARLY, DynamicTiles, Queue, admit, count_in, enter, leave};
-pub use scheduler::{notify, schedule};
+pub use schedule::schedule;
+pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 

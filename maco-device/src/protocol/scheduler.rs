@@ -4,10 +4,9 @@
 //! it of ended tasks through mailboxes; it tells them of ready ones through inboxes, at most [`INBOX`] ahead, so it never waits for
 //! a worker, and no message can find a ring full for ever. What it pushes before it is ready: see [`super::ahead`].
 
-use super::ahead::{Ahead, HELD_UP};
-use super::layout::{Layout, over, own};
+use super::layout::{HELD_UP, Layout, over};
 use super::mailbox::{clear, inbox, mailbox, peek, put};
-use super::wait::{Look, Patience};
+use super::wait::Patience;
 use super::{Machine, Run, late};
 use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, SchedulerPartition, Wait};
 use crate::profile;
@@ -17,88 +16,18 @@ use crate::profile::served::Serving;
 pub(super) struct Scheduler<'a, M> {
     pub(super) machine: &'a M,
     pub(super) launch: &'a Launch,
-    run: &'a Run,
-    number: u32,
+    pub(super) run: &'a Run,
+    pub(super) number: u32,
     /// Workers that it pushes to.
     pub(super) own: u32,
     pub(super) tasks: u32,
     pub(super) at: Layout,
-    memory: *mut u32,
+    pub(super) memory: *mut u32,
     pub(super) serving: Serving<'a>,
 }
 
-/// Runs scheduler `number` until its tasks have ended or the plan is aborted; `serving` notes when it served. All lanes call together.
-///
-/// # Safety
-/// `run` is a live launch, `serving` its notes of this scheduler, `memory` holds the image of the share, is used by nobody else, and was written
-/// before by this executor or one that has met it at a barrier.
-#[inline(always)]
-pub unsafe fn schedule<M: Machine>(machine: &M, launch: &Launch, run: &Run, number: u32, memory: *mut u32, serving: Serving<'_>) {
-    // SAFETY: the caller promises a live launch; the plan checks 1 <= schedulers <= workers.
-    unsafe {
-        let partition = (launch.partitions as *const SchedulerPartition).add(number as usize).read();
-        let at = Layout::new(&partition, launch.workers, launch.schedulers, number);
-        let own = own(launch.workers, launch.schedulers, number);
-        let scheduler = Scheduler { machine, launch, run, number, own, tasks: partition.tasks, at, memory, serving };
-        let mut patience = Patience::new();
-        let (mut turn, mut ahead) = (0, Ahead::default());
-        loop {
-            let mut base = machine.lane();
-            // What has come in is on its way while ready tasks are pushed, if there are registers for it.
-            let mut words = if machine.roomy() { scheduler.listen(base) } else { [0; BATCH as usize] };
-            let pushed = scheduler.push(&mut turn);
-            machine.converge();
-            if !machine.roomy() {
-                words = scheduler.listen(base);
-            }
-            let mut heard = false;
-            loop {
-                heard |= scheduler.hear(base, words);
-                base += BATCH * machine.lanes();
-                if base - machine.lane() >= launch.workers {
-                    break;
-                }
-                words = scheduler.listen(base);
-            }
-            machine.converge();
-            // Of a task that was pushed ahead, the end may be heard before all that it waited for: messages would be left behind.
-            if scheduler.load(scheduler.at.ended) == scheduler.tasks && scheduler.load(scheduler.at.ahead) == 0 {
-                scheduler.finish();
-                if profile::ON {
-                    serving.swept(true);
-                    serving.swept(false);
-                }
-                return;
-            }
-            // A spare warp has no registers to look ahead.
-            if machine.roomy() && (heard || pushed) {
-                ahead.begin(&scheduler);
-            }
-            if machine.roomy() && ahead.look(&scheduler) || heard || pushed {
-                if profile::ON {
-                    serving.swept(true);
-                }
-                patience = Patience::new();
-                continue;
-            }
-            if profile::ON {
-                serving.swept(false);
-            }
-            match patience.look(machine, run) {
-                Look::Again => {}
-                Look::Abort => return,
-                Look::Late => {
-                    if machine.lane() == 0 {
-                        scheduler.complain(&patience);
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Messages that a lane looks for at once.
-const BATCH: u32 = 5;
+pub(super) const BATCH: u32 = 5;
 
 impl<M: Machine> Scheduler<'_, M> {
     /// Read from the launch.
@@ -135,7 +64,7 @@ impl<M: Machine> Scheduler<'_, M> {
 
     /// What the mailboxes of this lane's workers from `base` on hold: all loads before the first use, they take as long as one.
     #[inline(always)]
-    unsafe fn listen(&self, base: u32) -> [u32; BATCH as usize] {
+    pub(super) unsafe fn listen(&self, base: u32) -> [u32; BATCH as usize] {
         let worker = |n: u32| base.wrapping_add(n * self.machine.lanes());
         // SAFETY: passed on from the caller; each worker's mailbox is read by one lane.
         unsafe { [self.look(worker(0)), self.look(worker(1)), self.look(worker(2)), self.look(worker(3)), self.look(worker(4))] }
@@ -143,7 +72,7 @@ impl<M: Machine> Scheduler<'_, M> {
 
     /// Notes what has come in; whether anything has.
     #[inline(always)]
-    unsafe fn hear(&self, base: u32, words: [u32; BATCH as usize]) -> bool {
+    pub(super) unsafe fn hear(&self, base: u32, words: [u32; BATCH as usize]) -> bool {
         let machine = self.machine;
         let ([mut now, mut w1, mut w2, mut w3, mut w4], mut worker, mut heard) = (words, base, false);
         // A rolled loop over registers: the code is long.
@@ -235,7 +164,7 @@ impl<M: Machine> Scheduler<'_, M> {
     /// all have something, to those of one group with room; whether there were any. One group at a time, so that a task which
     /// comes ready meanwhile and matters more waits for one group, not for all.
     #[inline(always)]
-    unsafe fn push(&self, turn: &mut u32) -> bool {
+    pub(super) unsafe fn push(&self, turn: &mut u32) -> bool {
         let machine = self.machine;
         // SAFETY: passed on from the caller.
         unsafe {
@@ -351,7 +280,7 @@ impl<M: Machine> Scheduler<'_, M> {
 
     /// Ends the lists of the own workers. All their tasks have ended, so their inboxes are empty.
     #[inline(always)]
-    unsafe fn finish(&self) {
+    pub(super) unsafe fn finish(&self) {
         // SAFETY: passed on from the caller.
         unsafe {
             // Read anew: places for these loads would be reckoned ahead of all that comes before, and kept in registers.
@@ -367,7 +296,7 @@ impl<M: Machine> Scheduler<'_, M> {
 
     /// Says which pushed task has not ended, or else which task waits for what. One lane calls.
     #[inline(always)]
-    unsafe fn complain(&self, patience: &Patience) {
+    pub(super) unsafe fn complain(&self, patience: &Patience) {
         // SAFETY: passed on from the caller.
         unsafe {
             let descriptor = |number: u32| self.load(self.at.tasks + number) & !LOST_PUSH;

@@ -2,6 +2,8 @@
 
 use core::arch::asm;
 
+pub use super::words::{fetch_add_shared, load_shared, store_shared};
+
 /// Four words in one access.
 ///
 /// # Safety
@@ -201,18 +203,6 @@ pub unsafe fn store(at: *mut u32, value: u32) {
     unsafe { asm!("st.global.b32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
 
-/// One word of shared memory.
-///
-/// # Safety
-/// `at` is an aligned word of this CTA's shared memory.
-#[inline(always)]
-pub unsafe fn load_shared(at: u32) -> u32 {
-    let value: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.shared.b32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
-    value
-}
-
 /// `ld.relaxed.cta` of a word of shared memory that others write meanwhile, and which orders nothing (PTX ISA §9.7.9.8).
 ///
 /// # Safety
@@ -233,18 +223,6 @@ pub unsafe fn load_relaxed_shared(at: u32) -> u32 {
 pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
     // SAFETY: the caller promises the address.
     unsafe { asm!("st.relaxed.cta.shared.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
-}
-
-/// `atom.relaxed.cta.add` of a word of shared memory that others add to; what it was (PTX ISA §9.7.13.5).
-///
-/// # Safety
-/// `at` is an aligned word of this CTA's shared memory.
-#[inline(always)]
-pub unsafe fn fetch_add_shared(at: u32, value: u32) -> u32 {
-    let old: u32;
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.relaxed.cta.shared.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg32) at, in(reg32) value, options(nostack)) };
-    old
 }
 
 /// `red.relaxed.cta.max` of a word of shared memory that others raise (PTX ISA §9.7.13.6).
@@ -438,14 +416,4 @@ pub unsafe fn load_factor(at: u32) -> f32 {
     // SAFETY: the caller promises the address.
     unsafe { asm!("ld.shared.u32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
     f32::from_bits(value)
-}
-
-/// One word of shared memory.
-///
-/// # Safety
-/// `at` is an aligned word of this CTA's shared memory.
-#[inline(always)]
-pub unsafe fn store_shared(at: u32, value: u32) {
-    // SAFETY: the caller promises the address.
-    unsafe { asm!("st.shared.b32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
 }

@@ -21,3 +21,4 @@ pub mod tma;
 pub mod warp;
 pub mod wgmma;
 pub mod wgmma_types;
+mod words;

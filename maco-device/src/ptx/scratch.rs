@@ -9,7 +9,6 @@ use core::arch::asm;
 pub use super::mbarrier::init;
 use super::tma;
 pub use super::tma::row as bulk_load;
-use crate::data::element::Element;
 
 /// Where something in scratch lies: a shared address.
 pub type Address = u32;
@@ -45,11 +44,11 @@ pub fn out_of_range(_first: u32, _count: u32, _of: usize) -> ! {
 /// # Safety
 /// `at` is an aligned element of this body's scratch.
 #[inline(always)]
-pub unsafe fn load<E: Element>(at: Address) -> E {
+pub unsafe fn load<E: Copy>(at: Address) -> E {
     let bits: u32;
     // SAFETY: the caller promises the address; an element is valid for any bit pattern of its size, which is the low end of the word.
     unsafe {
-        match E::BYTES {
+        match size_of::<E>() {
             1 => asm!("ld.weak.shared.u8 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
             2 => asm!("ld.weak.shared.u16 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
             _ => asm!("ld.weak.shared.u32 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
@@ -63,10 +62,10 @@ pub unsafe fn load<E: Element>(at: Address) -> E {
 /// # Safety
 /// As [`load`].
 #[inline(always)]
-pub unsafe fn store<E: Element>(at: Address, element: E) {
+pub unsafe fn store<E: Copy>(at: Address, element: E) {
     // SAFETY: the caller promises the address; an element is plain old data of its size.
     unsafe {
-        match E::BYTES {
+        match size_of::<E>() {
             1 => {
                 let bits = core::mem::transmute_copy::<E, u8>(&element) as u32;
                 asm!("st.weak.shared.u8 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))

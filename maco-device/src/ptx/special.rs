@@ -2,6 +2,9 @@
 
 use core::arch::{asm, global_asm};
 
+/// Threads that run the consumers' share of a task, a hardware thread each.
+pub const CONSUMER_THREADS: u32 = crate::abi::CONSUMERS;
+
 // shared memory: swizzled TMA boxes need 1024-byte alignment.
 global_asm!(".extern .shared .align 1024 .b8 maco_shared[];");
 

@@ -1,21 +1,22 @@
 //! Consumers: two warpgroups that multiply, and all element-wise work.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::cta::Simt;
 use crate::data::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::data::epilogue::{Beside, Epilogue};
 use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
 use crate::data::task::Task;
 use crate::data::tile::{Inputs, Parts, Tile};
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::operations::gemv;
 use crate::operations::in_band_flags;
 use crate::operations::mma_sync;
 use crate::operations::simt_consumer::SimtConsumer;
-use crate::operations::wgmma_accumulator::{self, Chunk, ELEMENTWISE, Pending, Sum, Turning, Wgmma};
+use crate::operations::staging::{buffer, columns, parity};
+use crate::operations::wgmma_accumulator::{self, Chunk, Pending, Sum, Turning, Wgmma};
 use crate::role::Role;
-use crate::roles::store::{buffer, columns, parity};
 use crate::shared_memory::{self, CHUNKS, SharedMemory};
+use crate::simt::Simt;
 use crate::sync::gate::Gate;
 use crate::sync::ring::{Ring, Stage, pages, scratch_pages};
 
@@ -487,11 +488,11 @@ impl Role for Consumer {
                 at.write(T::Result::<E>::element(value));
             }
         };
-        let first = thread / (CONSUMERS / ELEMENTWISE);
-        let places = || (first..(I * J) as u32).step_by(ELEMENTWISE as usize);
+        let first = thread / (CONSUMERS / CONSUMER_THREADS);
+        let places = || (first..(I * J) as u32).step_by(CONSUMER_THREADS as usize);
         let beside = |at: u32| Beside::<T>::read(task, y, (at / J as u32, at % J as u32));
         // Of a thread with one place, what stands beside it comes while the factor does.
-        let alone = const { I * J <= ELEMENTWISE as usize };
+        let alone = const { I * J <= CONSUMER_THREADS as usize };
         let ahead = if alone { Some(beside(first)) } else { None };
         let carried = !smem.word(x.pointer(0, 0) as u64).is_null();
         if carried {

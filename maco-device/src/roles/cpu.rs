@@ -1,6 +1,5 @@
 //! The CPU role: what a host thread plays, chosen when a task runs, so that a program has its tasks once.
 
-use crate::cta::Simt;
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
@@ -14,46 +13,8 @@ use crate::roles::cpu_reference::CpuReference;
 use crate::roles::elementwise_prologue::ElementwisePrologue;
 use crate::roles::loader::Loader;
 use crate::roles::store::Store;
+use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
-
-thread_local! {
-    /// What a body that waits asks between polls: whether it should give up.
-    static GIVE_UP: std::cell::Cell<Option<GiveUp>> = const { std::cell::Cell::new(None) };
-}
-
-/// A borrowed `dyn Fn() -> bool`, valid while [`giving_up`] runs.
-type GiveUp = *const (dyn Fn() -> bool + 'static);
-
-/// Runs `body`; a [`Simt::wait_until`] in it gives up as soon as `when` says so, which is asked once per poll.
-pub fn giving_up<T>(when: &dyn Fn() -> bool, body: impl FnOnce() -> T) -> T {
-    struct Reset(Option<GiveUp>);
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            GIVE_UP.set(self.0);
-        }
-    }
-    // SAFETY: only the lifetime changes; the pointer is gone when this function returns or unwinds.
-    let when = unsafe { std::mem::transmute::<*const (dyn Fn() -> bool + '_), GiveUp>(when) };
-    let _reset = Reset(GIVE_UP.replace(Some(when)));
-    body()
-}
-
-/// See [`Simt::wait_until`].
-pub(crate) fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
-    if let Some(holds) = crate::model::resting(&mut condition) {
-        return holds;
-    }
-    loop {
-        if condition() {
-            return true;
-        }
-        // SAFETY: set while `giving_up` runs, on this thread.
-        if GIVE_UP.get().is_some_and(|when| unsafe { (*when)() }) {
-            return false;
-        }
-        std::thread::yield_now();
-    }
-}
 
 /// A host thread: all roles at once, or one of a modelled CTA.
 pub struct Cpu(Part);

@@ -1,7 +1,6 @@
 //! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
 
 use crate::abi::{self, BOX};
-use crate::cta::Simt;
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Beside, Epilogue, Scalars};
 use crate::data::split_k::{INCOMPLETE, SplitK};
@@ -9,8 +8,9 @@ use crate::data::task::Task;
 use crate::data::tile::{Inputs, Parts, Tile};
 use crate::hardware::scratch;
 use crate::operations::simt_consumer::SimtConsumer;
+use crate::operations::staging::{columns, place};
 use crate::role::Role;
-use crate::roles::store::{columns, place};
+use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 use crate::sync::ring::Ring;
 

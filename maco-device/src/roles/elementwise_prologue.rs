@@ -4,15 +4,16 @@
 //! What the map is does not belong here: this is the role as which consumers run that body. Its tiles name nothing, and what it reads and writes is the
 //! copy, block by block, with the same conversions as anywhere.
 
+use crate::abi::Slot;
 use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::data::element::{Element, f16};
-use crate::data::task::{Slot, Task};
+use crate::data::task::Task;
 use crate::data::tile::{Inputs, Tile};
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
+use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, memory, warp};
 use crate::operations::in_band_flags;
-use crate::operations::wgmma_accumulator::ELEMENTWISE;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
 
@@ -48,12 +49,12 @@ pub unsafe fn receive(
     }
     // The map's own slot, behind the rows: scalars, and coordinates that are all 0.
     let slot = at + rows * in_band_stride(rows, cols) * 2;
-    let first = thread / (CONSUMERS / ELEMENTWISE);
+    let first = thread / (CONSUMERS / CONSUMER_THREADS);
     let mut word = first;
     while word < ELEMENTWISE_SLOT_BYTES / 4 {
         // SAFETY: the plan promises room for a slot, which nobody reads before the barrier.
         unsafe { memory::store_shared(slot + word * 4, if word == 0 { head } else { 0 }) };
-        word += ELEMENTWISE;
+        word += CONSUMER_THREADS;
     }
     // SAFETY: passed on from the caller.
     unsafe { in_band_flags::poll(smem, x, at, thread) };
@@ -98,7 +99,7 @@ impl Role for ElementwisePrologue {
                 let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
                 memory::map_shared4(at, core::mem::transmute_copy(&made));
             }
-            n += ELEMENTWISE;
+            n += CONSUMER_THREADS;
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
-use crate::cta::Simt;
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
@@ -14,6 +13,7 @@ use crate::operations::row_stages;
 use crate::operations::scatter;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
+use crate::simt::Simt;
 use crate::sync::ring::{Ring, Room, pages, scratch_pages};
 use crate::sync::tensor_map_cache::TensorMapCache;
 

@@ -7,6 +7,7 @@ pub mod cpu;
 mod cpu_reference;
 pub mod elementwise_prologue;
 pub mod loader;
+mod simt_consumer;
 pub mod store;
 #[cfg(target_arch = "nvptx64")]
-pub mod warp_task;
+mod warp_task;

@@ -2,8 +2,8 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::Simt;
 use crate::hardware::{fence, scratch};
+use crate::simt::Simt;
 
 /// Bytes of an mbarrier.
 pub(crate) const BYTES: usize = 8;

@@ -2,8 +2,8 @@
 //!
 //! What lies in a stage, and how it comes there, does not belong here.
 
-use crate::cta::Simt;
 use crate::hardware::scratch;
+use crate::simt::Simt;
 use crate::simt::mbarrier::{BYTES, Mbarrier, Mbarriers};
 
 impl<const SHARED: usize> Simt<'_, SHARED> {

@@ -4,9 +4,9 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::Simt;
 use crate::data::element::Element;
 use crate::hardware::{fence, scratch};
+use crate::simt::Simt;
 use crate::simt::mbarrier::Mbarrier;
 #[cfg(any(target_arch = "nvptx64", doc))]
 use crate::simt::warp::Warp;

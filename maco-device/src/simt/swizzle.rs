@@ -4,10 +4,10 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::Simt;
 use crate::data::element::Element;
 use crate::data::operand_type::{HalfMultiplicand, Multiplicand};
 use crate::hardware::scratch;
+use crate::simt::Simt;
 #[cfg(any(target_arch = "nvptx64", doc))]
 use crate::simt::warp::Warp;
 

@@ -8,6 +8,7 @@ use core::ops::Deref;
 
 use crate::data::element::Element;
 use crate::data::operand_type::Multiplicand;
+use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::{fence, scratch};
 use crate::simt::mbarrier::Mbarrier;
@@ -45,6 +46,19 @@ impl<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize>
     #[cfg(not(target_arch = "nvptx64"))]
     pub(crate) fn new(tile: Tile<E, R, C>) -> Self {
         Mapped { tile }
+    }
+}
+
+impl<E: Element, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize> Mapped<E, R, C, ROWS, SWIZZLE> {
+    /// The tile of operand `operand` of `task` whose origin is element (`plane`, `row`, `col`).
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn of_task(task: Task, operand: usize, plane: i32, row: i32, col: i32) -> Self {
+        let tile = task.tile(operand, plane, row, col);
+        #[cfg(target_arch = "nvptx64")]
+        return Mapped::new(tile, task.tensor_maps());
+        #[cfg(not(target_arch = "nvptx64"))]
+        Mapped::new(tile)
     }
 }
 
@@ -224,9 +238,9 @@ fn places<E: Element, const ROWS: usize, const COLS: usize>(
 mod tests {
     use super::*;
     use crate::abi::View;
-    use crate::cta::Simt;
     use crate::data::element::bf16;
     use crate::data::operand_type::E4M3;
+    use crate::simt::Simt;
     use crate::simt::smem::Scratch;
 
     /// Rows of `cols` numbers, each 100 times its row and its column, and as many elements from row to row as there are columns.

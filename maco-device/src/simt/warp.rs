@@ -4,11 +4,11 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::Simt;
 use crate::data::exchange::{Exchange, across};
 use crate::math;
+use crate::simt::Simt;
 #[cfg(target_arch = "nvptx64")]
-use crate::roles::warp_task::WarpTask;
+use crate::sync::warp_task::WarpTask;
 
 /// The warp of a thread of a SIMT body: 32 threads on a GPU, the one thread of a reference on a CPU.
 ///
@@ -131,9 +131,9 @@ impl<'a> SimtWarp<'a> {
     #[inline(always)]
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> bool {
         #[cfg(target_arch = "nvptx64")]
-        return self.any(self.lane == 0 && crate::cta::poll(condition));
+        return self.any(self.lane == 0 && crate::simt::poll(condition));
         #[cfg(not(target_arch = "nvptx64"))]
-        crate::roles::cpu::wait_until(condition)
+        crate::simt::give_up::wait_until(condition)
     }
 }
 

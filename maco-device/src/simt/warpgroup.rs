@@ -4,9 +4,9 @@
 
 use core::marker::PhantomData;
 
-use crate::cta::Simt;
 use crate::hardware::fence;
 use crate::math;
+use crate::simt::Simt;
 use crate::simt::warp::Warp;
 
 /// Threads of a warpgroup.

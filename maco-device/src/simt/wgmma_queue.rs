@@ -260,9 +260,9 @@ impl<'p, T: AccElement, A: FirstFactor<'p>, B: Factor, const N: usize, const ADD
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::cta::Simt;
     use crate::data::element::{Element, bf16, f16};
     use crate::data::operand_type::{E4M3, S8, U8};
+    use crate::simt::Simt;
     use crate::simt::smem::Scratch;
 
     /// Rows by rows, by columns, and from registers: of numbers that show where they were.

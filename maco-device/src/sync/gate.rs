@@ -258,7 +258,7 @@ mod tests {
     use crate::abi::{NO_COUNTER, SLOTS};
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::shared_memory::STOP;
-    use crate::sync::waits::WAITS;
+    use crate::shared_memory::WAITS;
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]

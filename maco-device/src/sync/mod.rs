@@ -7,3 +7,5 @@ pub mod ready_mailbox;
 pub mod ring;
 pub mod tensor_map_cache;
 pub mod waits;
+#[cfg(target_arch = "nvptx64")]
+pub mod warp_task;

@@ -2,10 +2,8 @@
 
 use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{gpu_scope, memory, warp};
-use crate::shared_memory::SharedMemory;
+use crate::shared_memory::{SharedMemory, WAITS};
 
-/// Waits beside a slot.
-pub const WAITS: u32 = 4;
 /// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the controller can wait for it.
 pub const LONG: u32 = NO_COUNTER - 1;
 

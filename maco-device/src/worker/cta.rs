@@ -2,15 +2,16 @@
 
 use core::marker::PhantomData;
 
-use super::{dependency_poller, prefetcher, roles, warp_tasks, watchdog};
+use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks};
 use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
-use crate::data::task::{Callable, Filter, Task, dispatch, fuses_elementwise_prologues};
+use crate::data::task::Task;
+use crate::dispatch::{Callable, Filter, dispatch, fuses_elementwise_prologues};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
 use crate::profile::served::Serving;
 use crate::profile::warp_task::WarpTaskTimer;
-use crate::protocol::{self, Layout, Machine, Patience, Run};
-use crate::ptx::{barrier, delay, gpu_scope, memory, special, warp};
+use crate::protocol::{self, Layout, Run};
+use crate::ptx::{barrier, delay, memory, special, warp};
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
 
@@ -168,62 +169,6 @@ unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) {
         }
         warp::sync();
     }
-}
-
-/// This thread's part of a scheduler's image.
-#[inline(always)]
-pub(super) unsafe fn copy(partition: &SchedulerPartition, memory: u64, words: u32, thread: u32, threads: u32) {
-    let (from, to) = (partition.image as *const u32, memory as *mut u32);
-    let mut at = thread * 4;
-    while at < words {
-        // SAFETY: both sides have `words` words, a multiple of 4, at a 16-byte boundary.
-        unsafe {
-            let four = memory::load4(from.add(at as usize));
-            let mut n = 0;
-            while n < 4 {
-                crate::ptx::cta_scope::store(to.add(at as usize + n), four[n]);
-                n += 1;
-            }
-        }
-        at += threads * 4;
-    }
-}
-
-/// Enters the launch. Whether it may run: it was not aborted before, and nobody else runs it. A warp of each CTA calls.
-#[inline(always)]
-pub(super) unsafe fn admitted(run: &Run) -> bool {
-    // SAFETY: a live launch.
-    unsafe {
-        let first = special::thread() % 32 == 0;
-        // Both are on their way at the same time.
-        let before = if first { protocol::count_in(&Lane, run) } else { 0 };
-        let mut aborted = run.aborted(&Warp);
-        if first && !protocol::admit(&Lane, run, before) {
-            aborted = true;
-        }
-        Warp.all(!aborted)
-    }
-}
-
-/// See [`watchdog::supervise`].
-#[inline(always)]
-pub(super) unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::supervise(&Warp, smem, run, published) }
-}
-
-/// See [`watchdog::stuck`].
-#[inline(always)]
-pub(super) unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::stuck(&Warp, smem, run, patience, at) }
-}
-
-/// See [`watchdog::stop`].
-#[inline(always)]
-pub(super) unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::stop(&Warp, smem, run, published) }
 }
 
 const _: () = assert!(SHARED_BYTES.is_multiple_of(16));

@@ -9,9 +9,9 @@ use crate::machine::{Lane, Warp};
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
-use crate::shared_memory::{ARRIVALS, SharedMemory};
+use crate::shared_memory::{ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
-use crate::sync::waits::{LONG, WAITS};
+use crate::sync::waits::LONG;
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;

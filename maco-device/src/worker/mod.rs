@@ -18,13 +18,15 @@ mod prefetcher;
 mod roles;
 mod waits;
 mod warp_tasks;
+#[cfg(target_arch = "nvptx64")]
+mod warps;
 mod watchdog;
 
 use crate::shared_memory::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
-use cta::{admitted, copy, stop, stuck, supervise};
+use warps::{admitted, copy, stop, stuck, supervise};
 #[cfg(target_arch = "nvptx64")]
 use watchdog::polled;
 use watchdog::{pushed, slot};

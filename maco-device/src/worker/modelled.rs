@@ -7,8 +7,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
+use crate::abi::Slot;
 use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
-use crate::data::task::{Slot, Task};
+use crate::data::task::Task;
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
 use crate::profile;
@@ -113,7 +114,7 @@ impl<D: FnMut(&mut Cpu, Task, u32)> roles::Tasks<Store> for Played<D> {
 impl Cta {
     /// CTA `block` of a launch.
     pub fn new(block: u32) -> Cta {
-        Cta { shared: Shared::new(), block, seed: 0, left: AtomicU32::new(0) }
+        Cta { shared: Shared::new().with_halt(smem().halt_word(), FALL_THROUGH), block, seed: 0, left: AtomicU32::new(0) }
     }
 
     /// Makes it as new for a launch; `seed` chooses delays and the order of copies, 0 for none.

@@ -1,15 +1,14 @@
 //! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
 
 use super::{admitted, place, stop, supervise, waits, watchdog};
+use crate::abi::Slot;
 use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
-use crate::data::task::Slot;
 use crate::machine::{Lane, Warp};
 use crate::profile;
 use crate::protocol::{CLAIMED, DynamicTiles, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
-use crate::shared_memory::{self, ARRIVALS, SharedMemory};
+use crate::shared_memory::{self, ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
-use crate::sync::waits::WAITS;
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;

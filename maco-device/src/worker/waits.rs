@@ -11,8 +11,8 @@ use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
-use crate::shared_memory::SharedMemory;
-use crate::sync::waits::{LONG, WAITS};
+use crate::shared_memory::{SharedMemory, WAITS};
+use crate::sync::waits::LONG;
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
 const COORD: u32 = offset_of!(Descriptor, coord) as u32;

@@ -91,9 +91,10 @@ mod device {
 
     use super::*;
     use crate::abi::EARLY_START;
-    use crate::data::task::{Callable, Filter, Task, dispatch};
+    use crate::data::task::Task;
+    use crate::dispatch::{Callable, Filter, dispatch};
     use crate::ptx::special;
-    use crate::roles::warp_task::{WarpTask, Words};
+    use crate::sync::warp_task::{WarpTask, Words};
 
     /// The tasks of `C` in `F` that one warp runs.
     struct OnlyWarpTasks<C, F>(PhantomData<(C, F)>);
@@ -167,8 +168,9 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     mut timer: WarpTaskTimer,
     mut body: impl FnMut(crate::data::task::Task, u32),
 ) -> u32 {
+    use crate::abi::Slot;
     use crate::abi::{OPERANDS, READ_BY_TMA, View};
-    use crate::data::task::{Slot, Task};
+    use crate::data::task::Task;
     use crate::hardware::{fence, special};
     use crate::protocol::{self, Outcome, Run};
     use crate::shared_memory::WAITING;

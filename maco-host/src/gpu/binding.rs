@@ -4,8 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys;
-use maco_device::abi::{INITIAL_TASKS, Launch, TensorMap, View};
-use maco_device::task;
+use maco_device::abi::{self, INITIAL_TASKS, Launch, TensorMap, View};
 use maco_graph::plan::Schedule;
 
 use super::context::Context;
@@ -44,7 +43,7 @@ struct Places {
 
 impl Places {
     fn new(ctas: usize, starts: usize, (views, maps, scalars): (usize, usize, usize)) -> Places {
-        let launch = ctas * INITIAL_TASKS as usize * size_of::<task::Slot>();
+        let launch = ctas * INITIAL_TASKS as usize * size_of::<abi::Slot>();
         let at_starts = launch + size_of::<Launch>();
         let at_views = (at_starts + starts * 4).next_multiple_of(LINE);
         let at_maps = (at_views + views * size_of::<View>()).next_multiple_of(LINE);

@@ -38,7 +38,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             });
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let sizes = quote! { #element #(#sizes),* };
-            let arguments = arguments(task, &variant, &descriptor);
+            let arguments = arguments(task, &variant, &descriptor, p);
             let call = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
             // Where a warp runs the task, what its tile is only the role knows.
             let here = match task.arguments.warp.is_some() {
@@ -225,7 +225,7 @@ fn last_two(tensor: &TensorParam) -> [Option<&Index>; 2] {
 }
 
 /// What one instance passes to the body.
-fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenStream> {
+fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStream) -> Vec<TokenStream> {
     let (mut operand, mut scalar) = (0usize, 0usize);
     task.params
         .iter()
@@ -248,7 +248,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident) -> Vec<TokenS
                     None => quote! { 0 },
                 });
                 match task.boxes(tensor) {
-                    Some(_) => quote! { #descriptor.mapped(#n, #plane, #row, #column) },
+                    Some(_) => quote! { #p::Mapped::of_task(#descriptor, #n, #plane, #row, #column) },
                     None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
                 }
             }

@@ -21,10 +21,9 @@ pub use crate::hardware::{Kind, Lack};
 use crate::lanes;
 use crate::machine::{Lane, Warp};
 use crate::order::Order;
-use crate::shared_memory::{FALL_THROUGH, SharedMemory, place};
+use crate::shared_memory::{FALL_THROUGH, SharedMemory, WAITS, place};
 use crate::sync::gate::Gate;
 use crate::sync::ready_mailbox;
-use crate::sync::waits::WAITS;
 use crate::worker;
 
 /// Words of [`State`].

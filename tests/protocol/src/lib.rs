@@ -25,7 +25,7 @@ use hardware as ptx;
 
 mod data {
     pub mod task {
-        pub use maco_device::{Slot, Task};
+        pub use maco_device::Task;
     }
 }
 

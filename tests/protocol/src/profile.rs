@@ -2,9 +2,10 @@
 
 use crate::shared_memory::SharedMemory;
 
-pub const BYTES: u32 = 56;
-
-pub unsafe fn clear(_: SharedMemory) {}
+pub mod words {
+    pub const ON: bool = false;
+    pub const BYTES: u32 = 56;
+}
 
 pub unsafe fn turn(_: SharedMemory) {}
 
