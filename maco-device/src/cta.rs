@@ -1,4 +1,4 @@
-//! What a task body calls. Every role runs the outline; only consumers (and the CPU) run the closures.
+//! What a task body calls. Every role runs the body's loops and calls; only consumers (and the CPU) run the closures.
 
 use core::marker::PhantomData;
 

@@ -1,4 +1,4 @@
-//! The protocol's machine on a GPU: a warp whose lanes vote, or one lane alone.
+//! The protocol's machine on a GPU: a warp whose lanes vote, or a single lane.
 
 use crate::abi::BlackBox;
 use crate::protocol::Machine;

@@ -5,7 +5,7 @@
 //! empty, and the PTX is the same as without the calls. On the host the code is always there, and a launch without [`Launch::profile`]
 //! notes nothing.
 //!
-//! One thread of a role notes, in records of that role alone; but warps that run tasks by themselves note each for itself ([`alone`]), in those of the
+//! One thread of a role notes, in records of that role alone; but warps that run tasks by themselves note each for itself ([`warp_task`]), in those of the
 //! consumers, where places are claimed by an addition. What is needed between two notes lies in shared memory, since a register across a task is worth
 //! more than a load.
 

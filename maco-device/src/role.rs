@@ -1,4 +1,4 @@
-//! Roles: who runs the outline of a task, and what each operation means to it.
+//! The role trait: each role runs a task's body, and says what each operation means to it.
 
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;

@@ -1,6 +1,6 @@
-//! The map of a CTA's shared memory: where pages, staging, slots, barriers and words lie, how they begin, and what waits of this CTA do when it stops.
+//! The layout of a CTA's shared memory: pages, staging, slots, barriers and words; how they are initialised, and how waits end when the CTA stops.
 //!
-//! What is in a stage, and who has it, does not belong here: see `ring.rs`.
+//! What is in a stage, and which role has it, does not belong here: see `sync/ring.rs`.
 
 use crate::abi::{CONSUMERS, PAGE_BYTES, PAGES, SLOTS, STAGING_BYTES};
 use crate::hardware::{mbarrier, memory, special};

@@ -1,4 +1,4 @@
-//! The largest element of a row, and where it stands.
+//! The largest element of a row and its index.
 
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;

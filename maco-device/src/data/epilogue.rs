@@ -1,8 +1,7 @@
-//! What follows a sum before it is rounded and stored: functions of one value, and of a value and an operand's element at its place. And what comes
-//! first: functions of the elements of a product's first factor.
+//! Epilogues: functions of an accumulator's values before they are rounded and stored, alone or with an element of another tensor. And elementwise prologues
+//! of operand A.
 //!
-//! Which elements of a tile a thread has does not belong here. An epilogue is a type, so that one without operands costs nothing for those
-//! that have some.
+//! Which elements of a tile a thread has does not belong here. An epilogue is a type, so that one without tensors costs nothing for those that have some.
 
 use core::marker::PhantomData;
 

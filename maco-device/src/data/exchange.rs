@@ -1,4 +1,4 @@
-//! What the lanes of a warp combine: states of reductions, in one order that nothing but the warp decides.
+//! Warp reductions: what lanes exchange and combine, in an order that depends on the lanes alone.
 
 /// What the lanes of a warp can exchange: the state of a reduction. One word or several, each by a shuffle of its own (PTX ISA §9.7.9.6
 /// `shfl.sync`).

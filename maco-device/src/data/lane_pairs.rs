@@ -1,8 +1,7 @@
-//! Blocks of eight elements of four bytes as a warp writes them: two lanes side by side exchange halves, so that each store of the warp is 512 bytes that lie
-//! side by side.
+//! Stores of blocks of eight four-byte elements: two neighbouring lanes exchange halves, so that each store of the warp is 512 contiguous bytes.
 //!
-//! A lane's block is two accesses of 16 bytes, 32 bytes from those of the lanes beside it: stored as they are, each store of the warp would touch half of
-//! every sector of 32 bytes. What is computed does not belong here.
+//! What is stored does not belong here. A lane's block is two accesses of 16 bytes. Without the exchange the accesses of one store lie 32 bytes apart, and touch
+//! half of every sector.
 
 /// Blocks that a warp writes together, one of each lane.
 pub const BLOCKS: u32 = 32;

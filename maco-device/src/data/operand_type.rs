@@ -1,6 +1,6 @@
-//! What the tensor cores multiply, and what they add products up in: types, and which of them go together (PTwgmma_types:: ISA §9.7.16.5.2).
+//! Element types of operands and accumulators of the tensor cores, and which of them go together (PTX ISA §9.7.16.5.2).
 //!
-//! Where factors lie does not belong here: see `swizzle.rs`.
+//! Where operands lie does not belong here: see `simt/swizzle.rs`.
 
 use crate::data::element::{Element, bf16, f16};
 #[cfg(target_arch = "nvptx64")]
@@ -26,7 +26,7 @@ pub trait Multiplicand: Sized + 'static {
 /// A type of 16 bits: the only ones whose factors may lie MN-major, and that `stmatrix` writes.
 #[diagnostic::on_unimplemented(
     message = "MACO0017: only factors of 16 bits may lie MN-major, and sums are written as `bf16` or `f16`, not as `{Self}`",
-    note = "PTwgmma_types:: ISA §9.7.16.5.1: of other types K runs along the rows: transpose while you fill the tile, and use `along`"
+    note = "PTX ISA §9.7.16.5.1: of other types K runs along the rows: transpose while you fill the tile, and use `along`"
 )]
 pub trait HalfMultiplicand: Multiplicand {
     /// Two numbers rounded to nearest, the first one in the low half.

@@ -1,7 +1,7 @@
-//! The root-mean-square norm of a row: the arithmetic that a task which makes it shares with the products that make it of their factor.
+//! RMSNorm of a row: the arithmetic that the task of that name shares with the RMSNorm prologue of a GEMV.
 //!
-//! Who has which elements does not belong here. Squares are added up as [`crate::data::exchange`] says: eight elements in pairs, a lane's blocks one
-//! after the other, then the lanes. So all come to the same bits.
+//! Which thread has which elements does not belong here. Squares are added in the order of [`crate::data::exchange`]: eight elements in pairs, then the blocks of a
+//! lane, then the lanes. So both make the same bits.
 
 use crate::data::element::Element;
 use crate::data::row::{Row, RowMut};

@@ -1,9 +1,8 @@
 //! Rows: the unit of reductions. On a GPU one warp owns a row and its lanes share it; on the CPU one thread has it alone.
 //!
-//! Lanes take blocks of eight elements in turn, whether or not eight elements are one access: what a reduction adds to what depends on the
-//! length of the row alone. What a closure does element by element, lanes do apart from each other, while reductions need the whole warp: such closures
-//! are `Sync`, and rows are not, so that none can call a reduction. Rows that come through the ring are in shared memory: they are read again for every pass. Several rows at once, and
-//! those of tiles, are in files of their own.
+//! Lanes take blocks of eight elements in turn, aligned or not. So the order of a reduction depends on the length of the row alone.
+//! Closures of single elements run in each lane apart, while reductions need the whole warp. Such closures are `Sync` and rows are not, so none can call a
+//! reduction. Rows that come through the ring stay in shared memory and are read again in every pass. Several rows at once, and rows of tiles, are in files of their own.
 
 mod blocks;
 mod tiles;

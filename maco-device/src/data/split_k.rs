@@ -1,9 +1,9 @@
-//! Parts of one tile's sum, made by several tasks: what a task knows of its part, and where the parts meet.
+//! Split-K: several tasks each sum a part of K for one tile, and the fix-up adds the parts.
 //!
-//! How a role writes and adds up partial sums does not belong here. Each of a tile's first parts owns some of its chunks: it keeps these in
-//! registers, writes all others to memory of the plan, and arrives. When all parts have arrived, each adds up the chunks that it owns; one that does
-//! not see that writes its own chunks too and leaves them to the last part to arrive. So nobody waits for others without end, and a chunk is
-//! added up once, in an order that does not depend on who does it: its owner's part, then the others in theirs.
+//! How a role writes and adds partial sums does not belong here. Each of the first parts owns some chunks of the tile. It keeps these in registers, writes all
+//! others to memory of the plan, and arrives. When all parts have arrived, each owner adds up its chunks. An owner that does not see that in time writes its own
+//! chunks too, and leaves them to the last part that arrives. So no part waits without end. Each chunk is added up once, in an order that does not depend on who
+//! does it: the owner's part first, then the others by number.
 
 use crate::abi::{CHUNK_BYTES, Launch};
 use crate::hardware::{fence, gpu_scope};

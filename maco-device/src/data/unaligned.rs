@@ -1,8 +1,8 @@
-//! Blocks of eight elements that are no aligned access: read and written one by one.
+//! Blocks of eight elements that are no aligned access: read and written element by element.
 //!
-//! As functions that are not inlined one of each serves all elements of a size: every access of every task would carry them else, and
-//! they are rarely needed. Blocks are passed in two words of 64 bits, since an array would go through local memory. What holds a row in
-//! registers takes them inlined, in a loop: behind a call there are too few registers.
+//! These are functions that are not inlined, one for each size of element: they are rarely needed, and every access of every task would carry them. A block is passed
+//! in two words of 64 bits, since an array would go through local memory. Code that holds a row in registers inlines them in a loop: a call leaves too few
+//! registers.
 
 use crate::hardware::special;
 

@@ -1,4 +1,4 @@
-//! Counters, and elements that carry flags: relaxed accesses to memory that all CTAs share. Threads outside of a modelled CTA come here too.
+//! Counters and words with in-band flags: relaxed accesses to memory that all CTAs share. Threads outside of a modelled CTA call these too.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

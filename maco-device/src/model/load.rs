@@ -5,7 +5,7 @@ use crate::abi::{self, TensorMap};
 /// Where in which tensor a box lies.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Address of a [`tensor_map`].
+    /// Address of a [`super::tensor_map`].
     pub map: u64,
     pub col: i32,
     pub row: i32,

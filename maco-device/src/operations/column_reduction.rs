@@ -1,8 +1,7 @@
-//! Tiles that are read across their rows: reductions over columns, and transposes.
+//! Reductions over columns, and transpositions.
 //!
-//! They come through the ring in boxes of a tensor map, so that the rows of a tile, which are short and far apart, are one copy. A stage has so many rows of
-//! the whole tile, in panels of 128 bytes, swizzled. Tensors that have no such map, since TMA cannot copy them, are read by the consumers themselves, to
-//! the same bits.
+//! TMA boxes bring the tile through the ring: its rows are short and far apart, and a box is one copy. A stage has some rows of the whole tile, in swizzled panels
+//! of 128 bytes. Where TMA cannot copy the tensor, the consumers load it themselves, and get the same bits.
 
 use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 use crate::data::element::Element;

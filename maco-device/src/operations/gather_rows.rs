@@ -1,8 +1,8 @@
-//! Long rows of a table that indices name, through the ring.
+//! Gathers of long rows of a table through the ring.
 //!
-//! The loader reads the indices and asks for each row; of one that the table does not have it asks for another, which takes less than to ask whether it is there.
-//! Consumers read the indices too, and make zeros of it. Sums of such rows, short ones, and tables that are not made of aligned 16-byte pieces do not
-//! belong here: those consumers load themselves, by [`SimtConsumer::blocks`] and its like.
+//! The loader reads the indices and copies each row. For an index outside the table it copies another row, which costs less than a branch. The consumers read the
+//! indices too, and make such a row zeros. Weighted sums of rows, short rows, and tables without aligned 16-byte pieces do not belong here: the consumers load
+//! those themselves ([`SimtConsumer::blocks`] and its like).
 
 use crate::abi::PAGE_BYTES;
 use crate::data::element::{Element, words};

@@ -1,7 +1,7 @@
-//! Sums of a product of few rows, by all consumers: what is the same for every task with such tiles, whatever follows the sums.
+//! The main loop of a GEMV of few rows, by all consumers: the same for every task with such tiles, whatever its epilogue.
 //!
-//! A function of its own, and one for all calls of an entry that have the same tiles: its instructions are many, each is run once or twice in a task,
-//! and those of another call would have to come from further away first, which takes longer than to run them (docs/internals/gemv.md).
+//! It is a function of its own, one for all calls with the same tiles. It has many instructions, each of which runs once or twice in a task. Cold code stalls on
+//! instruction fetch for longer than it runs (docs/internals/gemv.md).
 
 use crate::abi::{NO_MAP, View};
 use crate::data::element::HalfElement;

@@ -1,4 +1,4 @@
-//! What threads load at places that they make themselves: by position, by index, in pairs, and sums of rows that indices name.
+//! Loads at positions that threads compute: by position, by index, in pairs, and sums of gathered rows.
 //!
 //! Rows and tiles that come through the ring do not belong here.
 

@@ -1,4 +1,4 @@
-//! How threads go over the places of a tile, each every so many.
+//! Grid-stride loops over the elements of a tile.
 
 /// Places of a tile, by rows and by blocks (or elements) of a row, of which a thread takes every so many. Never numbered: a tile may have
 /// more than 2³² of them.

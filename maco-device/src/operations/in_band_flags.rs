@@ -1,7 +1,7 @@
-//! Factors whose elements carry flags: polled by all consumers, and kept in shared memory while a product is made.
+//! Operand A with in-band flags: all consumers poll it, and keep it in shared memory while the GEMV runs.
 //!
-//! Whoever writes such an element stores it in a word with the launch's number above it, which is never split: who sees the number sees the
-//! element. So no fence is between the two, and nothing else is known by it (the protocol LL of NCCL, in words of half the size).
+//! The writer stores each element in a word with the launch's number above it. A word is never torn: a reader that sees the number sees the element. So the two need
+//! no fence, and the flag says nothing about other data (the LL protocol of NCCL, with words of half the size).
 
 use crate::abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 use crate::data::element::HalfElement;

@@ -1,13 +1,12 @@
-//! Dot products of few rows of one matrix with rows of another, on the tensor cores (PTX ISA §9.7.15.5 `mma`), for tiles whose time is that
-//! of loading the other matrix.
+//! The main loop of a GEMV of few rows on `mma.sync` (PTX ISA §9.7.15.5 `mma`), for tiles that take as long as their weights take to load.
 //!
-//! The warps divide the columns of a stage among themselves, 32 at a time. Which of them a fragment's columns are does not matter as long
-//! as both matrices agree: a lane takes eight that lie together, so that each of its accesses has 16 bytes. All code is unrolled: an index
-//! that is no literal would keep an array in local memory.
+//! The warps divide the columns of a stage (elements of K) among themselves, 32 at a time. Which of them a fragment's columns are does not matter as long as both
+//! operands agree. So a lane takes eight that lie together, and each of its accesses has 16 bytes. All code is unrolled: an index that is no literal would keep an
+//! array in local memory.
 //!
-//! `w` is the first factor, of which a fragment has 16 rows. A lane's four words of one row are such a fragment as they come from shared
-//! memory, without a move: the even words as row `g`, the odd ones as row `g + 8`. So the even words of `x` give the first eight rows of one
-//! product, the odd ones the last eight of another, and the halves between are of no use. Tensor cores have the time.
+//! The weights `w` are the instruction's operand A, of which a fragment has 16 rows. A lane's four words of one row are such a fragment as they come from shared
+//! memory, without a move: even words are row `g`, odd ones row `g + 8`. So the even words of `x` give the first eight rows of one product, the odd ones the last
+//! eight of another. The other halves are wasted; the tensor cores have the time.
 
 use crate::data::element::{Factor, HalfElement};
 use crate::data::tile::Tile;

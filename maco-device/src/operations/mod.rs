@@ -1,6 +1,6 @@
-//! What consumers do with tiles: matrix products and work on rows, elements and indices.
+//! What consumers do with tiles: GEMM, GEMV, and work on rows, elements and indices.
 //!
-//! Which of it a task does, and who else has a part in that, does not belong here: see [`crate::role`].
+//! Which role takes part in what does not belong here: see [`crate::role`].
 
 pub mod column_reduction;
 pub mod gather_rows;

@@ -1,4 +1,4 @@
-//! Dot products of few rows of one matrix with rows of another, on the host: a thread is a warpgroup, and takes half of each page.
+//! The main loop of a GEMV on the host: a thread is a warpgroup, and takes half of each page.
 
 use crate::data::element::HalfElement;
 use crate::data::tile::{Inputs, Tile};

@@ -1,8 +1,7 @@
-//! A consumer's sums, and the tensor cores that make them, on the host: a thread is a whole warpgroup.
+//! The accumulator and the WGMMA instructions of a consumer, on the host: a thread is a whole warpgroup.
 //!
-//! Products are made as late as the waits allow, from the swizzled boxes in shared memory. So a stage that is given back too early, a
-//! wrong page and a wrong phase all show in the numbers. Each element is the same sum in the same order as the role
-//! [`crate::roles::cpu_reference::CpuReference`] makes, so that results are equal to the last bit.
+//! Products are made as late as the waits allow, from the swizzled boxes in shared memory. So a stage that is given back too early, a wrong page and a wrong phase
+//! all show in the numbers. Each element is summed in the same order as in `roles/cpu_reference.rs`, so that both are equal to the last bit.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

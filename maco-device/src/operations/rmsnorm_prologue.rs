@@ -1,10 +1,10 @@
-//! The norm of a factor that all consumers have received: made in the staging memory, where they keep it, by the arithmetic and in the order of
-//! the task that makes norms ([`crate::norm`]).
+//! RMSNorm prologue of a GEMV: normalises operand A, which all consumers have copied to staging memory, to the same bits as the RMSNorm task
+//! ([`crate::data::rmsnorm`]).
 //!
-//! There a warp has a row, and a lane every 32nd block of eight elements. Here every thread squares blocks of any row; a warp then adds up
-//! what are blocks of a lane, and lanes, as there. So a row of few thousand elements takes all threads once or twice.
+//! In that task a warp has a row, and a lane every 32nd block of eight elements. Here every thread squares blocks of any row. Then a warp adds up the blocks of each
+//! lane, and the lanes, in the task's order. So a row of few thousand elements takes all threads once or twice.
 //!
-//! A function of its own, called where the product holds nearly nothing: inlined, its registers made products spill.
+//! It is a function of its own, called where the GEMV holds nearly no registers: inlined, it made GEMVs spill.
 
 use crate::abi::{CONSUMERS, STAGING_BYTES, in_band_stride, rmsnorm_bytes};
 use crate::data::element::HalfElement;

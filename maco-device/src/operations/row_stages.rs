@@ -1,8 +1,7 @@
-//! Rows of a tensor through the ring, as they lie in memory.
+//! Stages of rows that bulk copies bring through the ring, as they lie in memory.
 //!
-//! Of a product with few rows, a stage has as many columns of all rows of a tile as fit. Of what is read element by element or row by row, a
-//! stage has some rows of one tile; several tiles that are read together have stages in turn. Both sides reckon from the tiles what comes
-//! through the ring, and how much of it in a stage.
+//! For a GEMV, a stage has all rows of a tile of weights, and as many columns as fit. For elementwise and row operations, a stage has some rows of one tile; tiles
+//! that are read together have stages in turn. Loader and consumers both compute from the tiles what comes through the ring, and how much of it is in a stage.
 
 use crate::abi::{self, PAGE_BYTES, PAGES};
 use crate::data::element::Element;

@@ -1,6 +1,6 @@
-//! What is written where data say: elements of a row, and whole rows. The last of equal indices counts, so their order is that of the tensor.
+//! Scatters: elements of a row, and whole rows, written at indices. Of equal indices the last one counts, so writes keep the order of the tensor.
 //!
-//! What is read where data say does not belong here: that is `loads.rs` and `gather_rows.rs`.
+//! Gathers do not belong here: see `generic_loads.rs` and `gather_rows.rs`.
 
 use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;

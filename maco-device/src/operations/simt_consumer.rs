@@ -1,6 +1,6 @@
-//! How the consumers of a CTA, or one thread of a CPU, share work on tiles row by row and element by element, which come through the ring if they can.
+//! A thread among those that share elementwise and row operations: all consumers of a CTA, or one thread of a CPU.
 //!
-//! What is computed does not belong here. The same code runs on every device; only how many threads and lanes there are differs.
+//! What is computed does not belong here. The same code runs on every device; only the numbers of threads and lanes differ.
 
 use crate::abi::CONSUMERS;
 use crate::data::element::Element;

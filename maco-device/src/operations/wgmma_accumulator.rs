@@ -1,7 +1,6 @@
-//! A consumer's sums, in registers, and the tensor cores that make them (PTX ISA §9.7.16 `wgmma`).
+//! A consumer's accumulator in registers, and the WGMMA instructions that add to it (PTX ISA §9.7.16 `wgmma`).
 //!
-//! When to multiply, to stage and to give a stage back does not belong here. All code is unrolled: an index that is no literal would
-//! keep an array in local memory.
+//! When to multiply, to stage and to release a stage does not belong here. All code is unrolled: an index that is no literal would keep an array in local memory.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{Factor, MmaElement, pack, unpacked};

@@ -88,7 +88,7 @@ impl Ahead {
     /// that have room go behind one release: a turn for each would be the time of a hop.
     ///
     /// # Safety
-    /// As [`super::schedule`]; behind what acquires the messages.
+    /// As [`super::schedule()`]; behind what acquires the messages.
     #[inline(always)]
     pub(super) unsafe fn look<M: Machine>(&mut self, scheduler: &Scheduler<'_, M>) -> bool {
         let machine = scheduler.machine;

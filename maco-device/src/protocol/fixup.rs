@@ -1,8 +1,8 @@
-//! Where the parts of a tile's sum meet: one word, at which all arrive and nobody waits without end.
+//! Split-K fix-up: one word per tile, at which all parts arrive and none waits without end.
 //!
-//! Which chunks a part owns, and how they are added up, does not belong here. A part that has arrived looks a while whether all have. If so it adds up
-//! what it owns; if not it leaves that, and says so by a bit, to the last one to arrive. Who leaves and who is the last is decided by the order of
-//! atomics on the word, so each owner's chunks are added up by exactly one task.
+//! Which chunks a part owns, and how they are added up, does not belong here. A part that has arrived polls a while for the others. If all have arrived it adds up
+//! the chunks that it owns. If not it sets a bit, which leaves them to the last part to arrive. Atomics on the word decide who has left and who is last, so exactly one
+//! task adds up each owner's chunks.
 
 /// Of the word: how many parts have arrived, all being none again. Above it a bit for each owner that has left.
 const COUNT: u32 = 0xff;

@@ -1,5 +1,5 @@
 //! Warpgroup matrix multiply (PTX ISA §9.7.16 `wgmma`): m64 × n × 32 bytes, `f32` accumulators, both operands in shared memory; fences,
-//! groups and descriptors. All other shapes and types are in `products.rs`.
+//! groups and descriptors. All other shapes and types are in `wgmma_types.rs`.
 
 use core::arch::asm;
 

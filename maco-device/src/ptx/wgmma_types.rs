@@ -1,6 +1,6 @@
 //! Warpgroup matrix multiply in all its shapes and types (PTX ISA §9.7.16.5.2 `wgmma.mma_async`), for bodies of one's own.
 //!
-//! Which operands may meet, and when, does not belong here: see `product.rs`. Numbers in the instruction's name are constants of an
+//! Which operands may meet, and when, does not belong here: see `simt/wgmma_queue.rs`. Numbers in the instruction's name are constants of an
 //! [`Instruction`], so there is one text for each name, in as many lengths as there are numbers of registers.
 
 use core::arch::asm;

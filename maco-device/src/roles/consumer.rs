@@ -1,4 +1,4 @@
-//! Consumers: two warpgroups that multiply, and all element-wise work.
+//! The consumers: two warpgroups that run GEMMs, GEMVs and elementwise operations.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{Element, Factor, HalfElement, MmaElement, pack};

@@ -1,4 +1,4 @@
-//! The CPU role: what a host thread plays, chosen when a task runs, so that a program has its tasks once.
+//! The role of a host thread, chosen when a task runs, so that a program is compiled once for all roles.
 
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;

@@ -1,4 +1,4 @@
-//! Loader, consumer and store in one thread: the default without a GPU, and the oracle with one.
+//! CPU reference: loader, consumer and store in one thread. It is the default without a GPU, and the oracle with one.
 
 use crate::abi::{self, BOX};
 use crate::data::element::{Element, HalfElement, MmaElement};

@@ -1,8 +1,7 @@
-//! The map of a factor that all consumers have received: made in the staging memory, where they keep it, by the body of the task that would
-//! otherwise make it.
+//! Elementwise prologue of a GEMV: the consumers run the body of an elementwise task on operand A, which they have copied to staging memory.
 //!
-//! What the map is does not belong here: this is the role as which consumers run that body. Its tiles name nothing, and what it reads and writes is the
-//! copy, block by block, with the same conversions as anywhere.
+//! What the body computes does not belong here. This is the role as which consumers run it. The role reads and writes the copy, not the tiles that the body names,
+//! block by block, with the same conversions as the task.
 
 use crate::abi::Slot;
 use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};

@@ -1,4 +1,4 @@
-//! The role of a warp that runs a task by itself.
+//! The role of a warp that runs a warp task.
 
 use crate::data::task::Task;
 use crate::role::Role;

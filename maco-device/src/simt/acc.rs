@@ -1,7 +1,6 @@
-//! Sums of products in a warpgroup's registers, and first factors there: which thread has which element, and how they leave.
+//! Accumulators and register operands of a warpgroup: which thread has which element, and how they are stored.
 //!
-//! How sums come about does not belong here: see `product.rs`. All code is unrolled: an index that is no literal would keep an
-//! array in local memory.
+//! How sums come about does not belong here: see `wgmma_queue.rs`. All code is unrolled: an index that is no literal would keep an array in local memory.
 
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Bodies on host threads that wait for a flag: until when they do.
+//! When a body on a host thread that waits for a flag gives up.
 
 thread_local! {
     /// What a body that waits asks between polls: whether it should give up.

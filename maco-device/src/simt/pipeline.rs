@@ -1,4 +1,4 @@
-//! Stages between threads of a SIMT body that fill them and threads that use them: a pair of mbarriers for each, and who is where.
+//! Pipelines of SIMT bodies: stages with a pair of mbarriers each, and the positions of producer and consumer.
 //!
 //! What lies in a stage, and how it comes there, does not belong here.
 

@@ -1,6 +1,6 @@
-//! Scratch of SIMT bodies in shared memory: where it is, what threads read and write there, copies, and matrices of one warp.
+//! Scratch of SIMT bodies in shared memory: addresses, accesses, bulk copies, and matrix fragments of a warp.
 //!
-//! Whose pages they are, and when they are given back, does not belong here: see [`crate::role`]. Barriers in scratch are in `mbarrier.rs`.
+//! Which pages of the ring these are, and when they are released, does not belong here: see `roles/consumer.rs`. Barriers in scratch are in `mbarrier.rs`.
 
 use core::marker::PhantomData;
 

@@ -1,6 +1,6 @@
-//! Factors of products in scratch: tiles whose rows are swizzled, as the tensor cores and TMA have them.
+//! Operands A and B in scratch: tiles whose rows are swizzled, as the tensor cores and TMA lay them out.
 //!
-//! What is multiplied with what does not belong here: see `product.rs`.
+//! What is multiplied with what does not belong here: see `wgmma_queue.rs`.
 
 use core::marker::PhantomData;
 

@@ -1,6 +1,6 @@
-//! Tensor copies of SIMT bodies: boxes of a tensor to swizzled tiles in scratch, and back.
+//! TMA tensor copies of SIMT bodies: boxes of a tensor to swizzled tiles in scratch, and back.
 //!
-//! Which boxes a tensor has is the task's affair (`boxes(x = 128)`), and the host makes their tensor maps.
+//! The task declares the boxes of a tensor (`boxes(x = 128)`), and the host makes their tensor maps.
 
 #[cfg(target_arch = "nvptx64")]
 use core::cell::Cell;

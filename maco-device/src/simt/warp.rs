@@ -1,6 +1,6 @@
-//! What the threads of a SIMT body do together, by whom: a [`Warp`] by shuffles and votes, all threads through shared memory.
+//! Collectives of SIMT bodies: of a [`Warp`] by shuffles and votes, of all threads through shared memory.
 //!
-//! Collectives of rows, which only rows can call, do not belong here: see `row.rs`.
+//! Collectives of rows, which only rows can call, do not belong here: see `data/row.rs`.
 
 use core::marker::PhantomData;
 

@@ -1,6 +1,6 @@
-//! The warpgroup of a thread of a SIMT body, and what its 128 threads do together by shuffles and shared memory.
+//! Collectives of a warpgroup of a SIMT body: shuffles and shared memory for its 128 threads.
 //!
-//! Products do not belong here: see `product.rs`.
+//! GEMMs do not belong here: see `wgmma_queue.rs`.
 
 use core::marker::PhantomData;
 

@@ -1,6 +1,6 @@
-//! Products on the tensor cores, by a warpgroup (PTX ISA §9.7.16 `wgmma`): what is queued, closed and waited for.
+//! WGMMA of SIMT bodies (PTX ISA §9.7.16 `wgmma`): a warpgroup queues products, commits groups of them, and waits for groups.
 //!
-//! Where factors lie, and who has which element of a sum, does not belong here: see `swizzle.rs`, `acc.rs`.
+//! Where operands lie, and which thread has which element of an accumulator, does not belong here: see `swizzle.rs`, `acc.rs`.
 
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;

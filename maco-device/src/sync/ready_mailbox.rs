@@ -1,7 +1,7 @@
-//! Notices: what consumers need to know of a published task that is nothing but a body, in one word of shared memory.
+//! The mailbox of ready tasks: one word of shared memory tells the consumers all they need to know of a published task that is nothing but a body.
 //!
-//! Between two short tasks, asking two mbarriers and then reading the slot is a large part of all that a consumer does. The word says which
-//! task it is about, so that one load answers both whether the task may run, and how.
+//! Between two short tasks, testing two mbarriers and then reading the slot is much of what a consumer does. The word names the task, so one load says both whether
+//! the task may run, and how.
 
 use crate::abi::{ELEMENTWISE_PROLOGUE, LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 use crate::hardware::memory;

@@ -1,8 +1,8 @@
 //! The ring of shared-memory pages between loader and consumers.
 //!
-//! A stage is `n` consecutive pages, and the barriers of its first page serve it. Every page has barriers, so stages of different sizes may
-//! follow one another without draining: the loader remembers where stages begin that it has not seen given back, and waits for those in the
-//! pages that it takes. Both sides advance alike, so nothing is exchanged but arrivals.
+//! A stage is `n` consecutive pages, and uses the barriers of its first page. Every page has barriers, so stages of different sizes may follow one another without
+//! draining: the loader remembers the first pages of stages that it has not seen released, and waits for those among the pages that it takes. Both sides advance
+//! alike, so they exchange nothing but arrivals.
 
 use crate::abi::{PAGE_BYTES, PAGES, SLOTS};
 use crate::hardware::{mbarrier, special, warp};

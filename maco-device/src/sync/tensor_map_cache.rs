@@ -1,4 +1,4 @@
-//! The launch's tensor maps, each fenced by a thread before its first use.
+//! Tensor-map cache: a thread fences each tensor map of the launch before its first use, once.
 
 use crate::abi::UNWRITTEN;
 use crate::hardware::{fence, special};

@@ -1,4 +1,4 @@
-//! The waits of a slot, as they are found before its task is posted.
+//! The waits of a slot: counters that the prefetcher has written beside it before the task is posted.
 
 use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{gpu_scope, memory, warp};

@@ -1,7 +1,6 @@
-//! A task that one warp runs by itself: it waits for its inputs, and signals its end. Which tasks these are does not belong here: see
-//! `worker/warp_tasks.rs`.
+//! A warp task: one warp waits for its inputs, runs it, and signals its end. Which warp runs which task does not belong here: see `worker/warp_tasks.rs`.
 //!
-//! What the warp has of a task is a descriptor in registers: nothing of it is in shared memory, where there is no room for as many tasks as eight warps run.
+//! The warp has the task's descriptor in registers. Shared memory has no room for the tasks that eight warps run.
 
 use core::mem::offset_of;
 

@@ -1,4 +1,4 @@
-//! The controller: publishes posted tasks whose counters have arrived. One look at the counters serves all tasks in flight.
+//! The dependency poller (warp 1): publishes posted tasks whose counters have arrived. One look at the counters serves all tasks in flight.
 
 use core::mem::offset_of;
 

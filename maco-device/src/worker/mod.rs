@@ -1,11 +1,11 @@
 //! The CTA: which warp plays which role, and the way of a task through them.
 //!
-//! fetcher (warp 3) → slot, `posted` → controller (warp 1) → `ready` → loader (warp 0) and consumers (warps 4–11) → `done` → store and
-//! signals (warp 2) → counters, and `vacant` → fetcher. With schedulers a task comes ready, or
-//! waits for one word, so the fetcher publishes it itself and warp 1 is spare: it may be a scheduler. A CTA behind the workers is a scheduler and nothing else.
+//! prefetcher (warp 3) → slot, `posted` → dependency poller (warp 1) → `ready` → loader (warp 0) and consumers (warps 4–11) → `done` → store and signals (warp 2) →
+//! counters, and `vacant` → prefetcher. With schedulers a task is pushed when it is ready, or waits for one word. So the prefetcher publishes it itself, and warp 1 is
+//! spare: it may be a scheduler. A CTA behind the workers is a scheduler and nothing else.
 //!
-//! Fetcher, controller, schedulers and consumer warps in a run ([`narrow`]) wait on global memory, so they time out. An abort ends the list at a task border:
-//! no task is published any more, and those that were complete as usual. If they do not, every wait inside the CTA is let through.
+//! Prefetcher, dependency poller, schedulers and consumer warps with warp tasks ([`warp_tasks`]) wait on global memory, so they time out. An abort ends the list
+//! between two tasks: no other task is published, and those that were end as usual. If they do not, the watchdog lets every wait inside the CTA through.
 
 #[cfg(target_arch = "nvptx64")]
 mod cta;

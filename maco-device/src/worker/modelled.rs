@@ -1,7 +1,7 @@
-//! A CTA of host threads: controller, loader, two consumers and store over modelled shared memory, mbarriers and copies.
+//! A CTA of host threads: dependency poller, loader, two consumers and store over modelled shared memory, mbarriers and copies.
 //!
-//! Loader, consumers and store are the loops and roles that the GPU runs. Fetcher and controller, which work by the lanes of a warp
-//! there, are one thread here, which publishes the same tasks into the same slots in the same order.
+//! Loader, consumers and store run the same loops and roles as on the GPU. Prefetcher and dependency poller, which work by the lanes of a warp there, are one thread
+//! here, which publishes the same tasks into the same slots in the same order.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,4 +1,4 @@
-//! The fetcher: brings descriptors and views of coming tasks into slots, ahead of everybody else.
+//! The prefetcher (warp 3): copies descriptors and views of coming tasks into slots, ahead of all other roles.
 
 use super::{admitted, place, stop, supervise, waits, watchdog};
 use crate::abi::Slot;

@@ -1,4 +1,4 @@
-//! Loader, consumers, and store and signals: each takes every published task in turn.
+//! The loops of loader, consumers and store warp: each takes every published task in turn.
 
 use super::watchdog::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};

@@ -1,7 +1,7 @@
-//! What tasks in flight wait for, in a form that controller and consumers look at without delay.
+//! What tasks in flight wait for, in a form that dependency poller and consumers poll without delay.
 //!
-//! A descriptor has two waits; others, and the rows that data names, are behind several loads of global memory. Whoever looks at counters
-//! should do nothing else, so whoever fills a slot, well ahead of them, finds the counters, and writes up to [`WAITS`] of them beside it.
+//! A descriptor has two waits. Others, and rows that data name, are behind several loads of global memory, and whoever polls should do nothing else. So the
+//! prefetcher finds the counters when it fills a slot, and writes up to [`WAITS`] of them beside it.
 
 use core::mem::offset_of;
 

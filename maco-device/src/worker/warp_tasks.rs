@@ -1,9 +1,9 @@
-//! Tasks of one warp: which of those in a slot are whose, and how a warp goes through its own.
+//! Warp tasks: which warp runs which tasks of a slot, and its loop over them.
 //!
-//! Tasks of one call that follow one another in a static list are one entry of it, a run ([`Descriptor::batch`]), so that a worker has many more of them in flight
-//! than it has slots, and the service warps have work once for all of them. A run is published as soon as it is posted, and the slot is given back when all
-//! consumer warps have gone through it; between two of its tasks no warp meets another. What workers claim and schedulers push is in a slot alone: it has been
-//! waited for when it is published, unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
+//! Warp tasks of one call that follow one another in a static list are one entry, a batch ([`Descriptor::batch`]). So a worker has many more of them in flight than it
+//! has slots, and the service warps handle them once. A batch is published as soon as it is posted. Its slot is vacant when all consumer warps have gone through it;
+//! between two of its tasks no warp waits for another. A task that a worker claims or a scheduler pushes has a slot to itself. It is ready when it is published,
+//! unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
 
 use super::watchdog::WAYS;
 use crate::abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};

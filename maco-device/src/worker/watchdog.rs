@@ -1,4 +1,4 @@
-//! Tasks in flight: their places, and what happens to those that do not end.
+//! The watchdog: tasks in flight, and what happens when one does not end.
 
 use core::mem::offset_of;
 

@@ -1,4 +1,4 @@
-//! A row as one of those that a closure reads together.
+//! A row as one of several that a closure reads together.
 
 use super::Row;
 use super::values::RowValues;

@@ -1,0 +1,243 @@
+//! A launch as the host writes it: views, tensor maps, tables, the words of a plan, and the black box.
+
+use super::NO_COUNTER;
+
+/// [`View::map`] of a view without a tensor map.
+pub const NO_MAP: u32 = u32::MAX;
+/// Bit of [`View::map`]: no task of the graph writes the tensor.
+pub const UNWRITTEN: u32 = 1 << 31;
+
+/// A rectangular view of a tensor in memory, 32 bytes. Rank 1 is one row; axes before the last two are folded into planes.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Address of element (0, 0, 0): device memory on a GPU, host memory on the CPU.
+    pub base: u64,
+    /// Rows of a plane.
+    pub rows: u32,
+    /// Columns of a plane.
+    pub cols: u32,
+    /// Elements from one row to the next.
+    pub row_stride: u32,
+    /// Elements from one column to the next; 1 unless transposed. Of the input of an elementwise prologue: see [`super::elementwise_prologue`].
+    pub col_stride: u32,
+    /// Elements from one plane to the next. Of a tensor of one axis whose elements name planes of other tensors: how many planes there are. Of the last view of a task with
+    /// [`super::RMSNORM_PROLOGUE`] or [`super::ELEMENTWISE_PROLOGUE`]: the number of the prologue, a multiple of eight above 0.
+    pub plane_stride: u32,
+    /// Index into [`Launch::maps`], perhaps with [`UNWRITTEN`], or [`NO_MAP`]. Of the weights of an RMSNorm prologue: the bits of epsilon, an `f32`. Of the input of an
+    /// elementwise prologue: the prologue's instance.
+    pub map: u32,
+}
+
+/// A `CUtensorMap`: 128 opaque bytes at a 64-byte boundary, encoded by the driver.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TensorMap(pub [u64; 16]);
+
+/// Everything a launch needs, in device memory: written when the plan is made or its arguments change, never a kernel parameter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// `[Descriptor]`: lists, each of which ends with [`super::OP_END`], then tasks that are claimed, then [`super::AHEAD`] more end entries
+    /// (prefetch reads past a list).
+    pub descriptors: u64,
+    /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
+    pub starts: u64,
+    /// `[View]`, at least [`super::OPERANDS`]; the views of one call lie together.
+    pub views: u64,
+    /// `[TensorMap]`
+    pub maps: u64,
+    /// `[u32]`: scalars by call.
+    pub scalars: u64,
+    /// `[u32]`: waits and signals that do not fit a descriptor.
+    pub overflow: u64,
+    /// [`State`], then two banks of `counters` words, each at a 128-byte boundary.
+    pub state: u64,
+    /// [`BlackBox`] in pinned host memory (device address).
+    pub black_box: u64,
+    /// `[SchedulerPartition; schedulers]`
+    pub partitions: u64,
+    /// `[u32; workers * INBOX_WORDS]`, then `[u32; schedulers * workers * MAILBOX]`; between launches all places are 0.
+    pub rings: u64,
+    /// Words of one counter bank, a multiple of 32: counters, then the tickets of dynamic tile schedulers. With schedulers, which count arrivals themselves: how many tasks
+    /// each worker has ended.
+    pub counters: u32,
+    /// Workers: CTAs that run tasks, before the schedulers in the grid.
+    pub workers: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// [`STATIC`], [`TICKETS`] or [`PUSHED`].
+    pub schedule: u32,
+    /// How many schedulers push tasks.
+    pub schedulers: u32,
+    /// 1: schedulers are spare warps of workers, not CTAs.
+    pub spare: u32,
+    /// Nanoseconds a single wait may last.
+    pub deadline_ns: u64,
+    /// Polls a wait makes at least before the deadline counts.
+    pub deadline_polls: u32,
+    /// Seed of the delays before waits, loads, stores and signals, when the device code was built with the feature `delays`.
+    pub delays: u32,
+    /// `[Profile; workers + schedulers]`, then `[Record; workers * ROLES * records]` and `[Record; schedulers * served(records, ..)]` ([`super::served`]), or 0:
+    /// nothing is recorded. Looked at by code that records only.
+    pub profile: u64,
+    /// Most records of one role of a worker.
+    pub records: u32,
+    /// Who enters and leaves: a worker each, and a scheduler each unless it is a warp of a worker.
+    pub executors: u32,
+    /// `[f32]`: split-K partial sums, chunk after chunk.
+    pub partials: u64,
+    /// `[u32]`, one per chunk of `partials`, of which that of a tile's first chunk is used: the fix-up word, 0 between launches ([`crate::protocol::SplitKPart`]).
+    pub arrived: u64,
+    /// Temporary tensors of two-byte elements with in-band flags, [`Launch::in_band_bytes`] bytes.
+    pub in_band: u64,
+    /// `[u32]`, one per element of `in_band`, in the same order: the element's bits, and above them the flag of the launch that wrote it ([`super::epoch`]).
+    pub in_band_words: u64,
+    /// Bytes of `in_band`, gaps between tensors included; 0 for none.
+    pub in_band_bytes: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// [`Launch::schedule`]: a list per worker.
+pub const STATIC: u32 = 0;
+/// [`Launch::schedule`]: workers draw tickets.
+pub const TICKETS: u32 = 1;
+/// [`Launch::schedule`]: schedulers push.
+pub const PUSHED: u32 = 2;
+
+/// The tasks and counters of one scheduler. `image` is its memory at the start of a launch; `memory` is where that lies if it does not fit shared memory. See
+/// [`crate::protocol::Layout`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SchedulerPartition {
+    /// `[u32]` at a 16-byte boundary.
+    pub image: u64,
+    /// `[u32]` of the same length, or 0.
+    pub memory: u64,
+    /// `[u32; counters]`: the plan's number of each counter, for the black box.
+    pub names: u64,
+    /// Tasks.
+    pub tasks: u32,
+    /// Counters.
+    pub counters: u32,
+    /// Entries of the lists of waiters.
+    pub waiters: u32,
+    /// Explicit padding.
+    pub reserved: u32,
+}
+
+/// The sum of all executors' [`arrival_increment`]s: what one launch adds to [`State::begun`], and to [`State::left`].
+pub const LAUNCH: u32 = 1 << 16;
+/// Most executors of a launch: [`entered`] tells the first one's increment from those of all others.
+pub const MAX_EXECUTORS: u32 = LAUNCH / 2 - 1;
+
+/// What executor `executor` of `executors` adds when it enters a launch, and when it leaves: 1, and the first executor the rest of [`LAUNCH`]. So the upper half counts
+/// launches without a reset by the last executor. It wraps after 65,536 launches, as in-band flags ([`super::epoch`]) and parities do.
+pub const fn arrival_increment(executor: u32, executors: u32) -> u32 {
+    if executor == 0 { LAUNCH - (executors - 1) } else { 1 }
+}
+
+/// How many of `executors` have added their [`arrival_increment`] to the lower half of a word.
+pub const fn entered(word: u32, executors: u32) -> u32 {
+    let sum = word % LAUNCH;
+    if sum > MAX_EXECUTORS { sum - (LAUNCH - executors) } else { sum }
+}
+
+/// Mutable words of a plan in device memory, zeroed when the plan is made and by `recover`.
+#[repr(C, align(128))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State {
+    /// Upper half: launches that have ended, whose parity chooses the counter bank. Lower half: executors that have left the launch that runs. See [`arrival_increment`].
+    pub left: u32,
+    /// Not 0: aborted, until `recover`.
+    pub abort: u32,
+    /// The same of executors that have entered. More than there are: two launches at once, an error.
+    pub begun: u32,
+    /// Tickets of the schedule [`TICKETS`], one per bank.
+    pub ticket: [u32; 2],
+    /// Padding to one line.
+    pub reserved: [u32; 27],
+}
+
+/// Who waited for what when the deadline passed. Written once, by the CTA that set [`State::abort`].
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlackBox {
+    /// One of the `REPORT_*` values; written last.
+    pub report: u32,
+    /// Worker.
+    pub worker: u32,
+    /// Multiprocessor.
+    pub sm: u32,
+    /// Task index in the plan.
+    pub task: u32,
+    /// Counter it waited for.
+    pub counter: u32,
+    /// Arrivals needed.
+    pub expected: u32,
+    /// Arrivals seen.
+    pub seen: u32,
+    /// Polls made.
+    pub polls: u32,
+    /// Nanoseconds the wait lasted.
+    pub elapsed_ns: u64,
+    /// Padding to one line.
+    pub reserved: [u32; 6],
+}
+
+impl BlackBox {
+    /// Nothing to report.
+    pub const EMPTY: BlackBox = BlackBox {
+        report: 0,
+        worker: 0,
+        sm: 0,
+        task: u32::MAX,
+        counter: NO_COUNTER,
+        expected: 0,
+        seen: 0,
+        polls: 0,
+        elapsed_ns: 0,
+        reserved: [0; 6],
+    };
+}
+
+/// No report.
+pub const REPORT_NONE: u32 = 0;
+/// A wait passed its deadline.
+pub const REPORT_DEADLINE: u32 = 1;
+/// Two launches of one plan at once.
+pub const REPORT_BUSY: u32 = 2;
+/// A task was begun, or pushed, and did not end.
+pub const REPORT_STUCK: u32 = 3;
+/// Not all CTAs of a launch that is not cooperative have begun: [`BlackBox::seen`] of [`BlackBox::expected`].
+pub const REPORT_ABSENT: u32 = 4;
+
+const _: () = {
+    assert!(size_of::<View>() == 32);
+    assert!(size_of::<TensorMap>() == 128);
+    assert!(size_of::<Launch>() == 176 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<SchedulerPartition>() == 40);
+    assert!(size_of::<State>() == 128);
+    assert!(size_of::<BlackBox>() == 64);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_make_a_launch() {
+        for executors in [1, 2, 3, 132, 140, MAX_EXECUTORS] {
+            let all: u32 = (0..executors).map(|executor| arrival_increment(executor, executors)).sum();
+            assert_eq!(all, LAUNCH, "{executors} executors");
+            // As long as one is missing, with and without the first one.
+            for others in [0, 1, executors / 2, executors - 1].into_iter().filter(|&others| others < executors) {
+                assert_eq!(entered(others, executors), others);
+                if others + 1 < executors {
+                    assert_eq!(entered(arrival_increment(0, executors) + others, executors), others + 1);
+                }
+            }
+        }
+    }
+}
