@@ -94,7 +94,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         B: MmaOperand<J, MB, Element = A::Element>,
         A::Element: MmaElement,
     {
-        self.role.mma::<T, A::Element, I, J>(&mut acc.0, a.parts(), b.parts(), self.task);
+        self.role.mma::<T, A::Element, I, J>(&mut acc.0, a.operand_tile(), b.operand_tile(), self.task);
     }
 
     /// Applies the fused epilogue, rounds, and writes the tile; a call may round to another element than `E`. Elements outside the tensor are dropped. Where several tasks make the sum of
@@ -127,7 +127,12 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         B: MmaOperand<J, MB, Element = A::Element>,
         A::Element: MmaElement,
     {
-        self.role.mma_pair::<T, A::Element, I, J>((&mut acc.0, &mut acc.1), a.parts(), (b.0.parts(), b.1.parts()), self.task);
+        self.role.mma_pair::<T, A::Element, I, J>(
+            (&mut acc.0, &mut acc.1),
+            a.operand_tile(),
+            (b.0.operand_tile(), b.1.operand_tile()),
+            self.task,
+        );
     }
 
     /// `y = f(acc.0, acc.1)`, element by element, otherwise as [`Cta::store`]. A tile's sums are not made in parts.
@@ -198,7 +203,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
-    /// and whose result only products of few rows multiply, the plan may leave it to those to make it of their factor: to the same bits.
+    /// and whose result only GEMVs multiply, the plan may leave it to those to make it of their factor: to the same bits.
     #[inline(always)]
     pub fn rmsnorm<E: Element<Value = f32>, const I: usize>(
         &mut self,

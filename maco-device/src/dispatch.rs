@@ -16,7 +16,7 @@ pub trait Callable {
     const WARP_TASKS: u128 = 0;
     /// The instances that map one tensor, value by value, to one of the same element of two bytes, and do nothing else, as [`Filter::MASK`].
     const ELEMENTWISE: u128 = 0;
-    /// The instances that are products of few rows and nothing else, which may make such a map of their factor.
+    /// The instances that are GEMVs and nothing else, which may make such a map of their factor.
     const GEMVS: u128 = 0;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);

@@ -5,7 +5,7 @@ use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Parts, Tile};
+use crate::data::tile::{Inputs, OperandTile, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
@@ -40,8 +40,8 @@ pub trait Role: Sized {
     fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _acc: &mut Self::Accumulator<I, J>,
-        _a: Parts,
-        _b: Parts,
+        _a: OperandTile,
+        _b: OperandTile,
         _task: Task,
     ) {
     }
@@ -62,8 +62,8 @@ pub trait Role: Sized {
     fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _acc: (&mut Self::Accumulator<I, J>, &mut Self::Accumulator<I, J>),
-        _a: Parts,
-        _b: (Parts, Parts),
+        _a: OperandTile,
+        _b: (OperandTile, OperandTile),
         _task: Task,
     ) {
     }
@@ -165,7 +165,7 @@ pub trait Role: Sized {
         finish: impl Fn(f32) -> E::Value,
     ) {
         if let Some(mut consumer) = self.simt_consumer() {
-            if !consumer.boxed_columns(x, y, task, start, &f, &combine, &finish) {
+            if !consumer.tma_columns(x, y, task, start, &f, &combine, &finish) {
                 consumer.columns(x, y, start, f, combine, finish);
             }
             self.set_ring(consumer.ring.packed());
@@ -181,7 +181,7 @@ pub trait Role: Sized {
         task: Task,
     ) {
         if let Some(mut consumer) = self.simt_consumer() {
-            if !consumer.boxed_transpose(x, y, task) {
+            if !consumer.tma_transpose(x, y, task) {
                 consumer.transpose(x, y);
             }
             self.set_ring(consumer.ring.packed());

@@ -114,7 +114,7 @@ impl SharedMemory {
     pub fn number(self, slot: u32) -> u32 {
         (slot - self.slot(0)) / SLOT_BYTES
     }
-    /// The slot holds a task, which may not run yet (1 arrival: fetcher). See [`crate::sync::gate`].
+    /// The slot holds a task, which may not run yet (1 arrival: prefetcher). See [`crate::sync::gate`].
     #[inline(always)]
     pub fn posted(self, slot: u32) -> u32 {
         self.base() + POSTED + slot * 8
@@ -124,7 +124,7 @@ impl SharedMemory {
     pub fn tails(self) -> u32 {
         self.base() + TAILS
     }
-    /// The task in the slot may run (1 arrival: controller, or fetcher when tasks come ready). Never before `posted`.
+    /// The task in the slot may run (1 arrival: dependency poller, or prefetcher when tasks come ready). Never before `posted`.
     #[inline(always)]
     pub fn ready(self, slot: u32) -> u32 {
         self.base() + READY + slot * 8
@@ -244,25 +244,25 @@ impl SharedMemory {
 
     /// Whether `factor` is what the consumers have a copy of in the staging memory: see [`crate::operations::in_band_flags`].
     #[inline(always)]
-    pub fn is_copied(self, factor: [u32; COPY]) -> bool {
+    pub fn is_copied(self, key: [u32; COPY]) -> bool {
         let at = self.base() + COPIED;
         // SAFETY: words of shared memory; consumers write them between barriers of theirs.
         let other = |n: u32, word: u32| unsafe { memory::load_shared(at + n * 4) } ^ word;
         // Word by word: arrays that are compared are in local memory.
-        let [a, b, c, d] = factor;
+        let [a, b, c, d] = key;
         other(0, a) | other(1, b) | other(2, c) | other(3, d) == 0
     }
 
     /// See [`SharedMemory::is_copied`]. By one consumer thread, between two of their barriers.
     #[inline(always)]
-    pub fn set_copied(self, factor: [u32; COPY]) {
+    pub fn set_copied(self, key: [u32; COPY]) {
         let at = self.base() + COPIED;
         // SAFETY: words of shared memory, which nobody reads between those barriers.
         let put = |n: u32, word: u32| unsafe { memory::store_shared(at + n * 4, word) };
-        put(0, factor[0]);
-        put(1, factor[1]);
-        put(2, factor[2]);
-        put(3, factor[3]);
+        put(0, key[0]);
+        put(1, key[1]);
+        put(2, key[2]);
+        put(3, key[3]);
     }
 
     /// What is above the bits of this launch's elements ([`crate::abi::epoch`]).

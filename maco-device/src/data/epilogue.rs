@@ -77,9 +77,9 @@ pub trait Epilogue {
     fn read<S: Source>(source: &S) -> Self::Operands<S>;
     /// Applies it to value `at`.
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32;
-    /// Whether the first factor is mapped: `.first(..)`.
+    /// Whether operand A is mapped: `.first(..)`.
     const MAPS_OPERAND_A: bool = false;
-    /// What maps an element of the first factor; `source` has the epilogue's scalars.
+    /// What maps an element of operand A; `source` has the epilogue's scalars.
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         let _ = source;
@@ -193,7 +193,7 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     }
 }
 
-/// `.first(..)`: `T`, behind a product whose first factor is mapped by `M`, which has no tensors.
+/// `.first(..)`: `T`, behind a product whose operand A is mapped by `M`, which has no tensors.
 pub struct First<M, T>(PhantomData<(M, T)>);
 
 impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {

@@ -10,8 +10,8 @@ use crate::math::rsqrt;
 /// `y = x / √(mean(x²) + epsilon) · weight`, of one row.
 #[inline(always)]
 pub fn row<E: Element<Value = f32>>(x: Row<E>, weight: Row<E>, y: &mut RowMut<E>, epsilon: f32) {
-    let factor = factor(x.sum(square), x.len(), epsilon);
-    y.zip((x, weight), |(v, w)| scaled(v, w, factor));
+    let scale = scale(x.sum(square), x.len(), epsilon);
+    y.zip((x, weight), |(v, w)| scaled(v, w, scale));
 }
 
 /// What is added up.
@@ -22,12 +22,12 @@ pub fn square(v: f32) -> f32 {
 
 /// By what a row of `len` elements is multiplied whose squares come to `sum`.
 #[inline(always)]
-pub fn factor(sum: f32, len: u32, epsilon: f32) -> f32 {
+pub fn scale(sum: f32, len: u32, epsilon: f32) -> f32 {
     rsqrt(sum / len as f32 + epsilon)
 }
 
 /// An element of the result.
 #[inline(always)]
-pub fn scaled(v: f32, weight: f32, factor: f32) -> f32 {
-    v * factor * weight
+pub fn scaled(v: f32, weight: f32, scale: f32) -> f32 {
+    v * scale * weight
 }

@@ -69,7 +69,7 @@ impl Task {
 
     /// Whether what it reads comes through the ring, wherever it can.
     #[inline(always)]
-    pub(crate) fn streams(self) -> bool {
+    pub(crate) fn has_bulk_rows(self) -> bool {
         self.word(FLAGS) & BULK_ROWS as u32 != 0
     }
 

@@ -236,13 +236,13 @@ pub trait MmaOperand<const N: usize, Major> {
     /// Element type.
     type Element: Element;
     #[doc(hidden)]
-    fn parts(self) -> Parts;
+    fn operand_tile(self) -> OperandTile;
 }
 
 /// An operand without its shape: what the roles work with.
 #[derive(Clone, Copy)]
 #[doc(hidden)]
-pub struct Parts {
+pub struct OperandTile {
     pub view: View,
     pub plane: i32,
     /// Row of the first box.
@@ -253,7 +253,7 @@ pub struct Parts {
     pub along_rows: bool,
 }
 
-impl Parts {
+impl OperandTile {
     /// How far the contraction goes on from the first box; no further in a plane that is not there, which is zeros.
     #[inline(always)]
     pub fn left(&self) -> i32 {
@@ -269,18 +269,30 @@ impl Parts {
 impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0> {
     type Element = E;
     #[inline(always)]
-    fn parts(self) -> Parts {
+    fn operand_tile(self) -> OperandTile {
         let t = self.tile;
-        Parts { view: t.view, plane: t.plane, row: t.row, col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32, along_rows: false }
+        OperandTile {
+            view: t.view,
+            plane: t.plane,
+            row: t.row,
+            col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            along_rows: false,
+        }
     }
 }
 
 impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
     type Element = E;
     #[inline(always)]
-    fn parts(self) -> Parts {
+    fn operand_tile(self) -> OperandTile {
         let t = self.tile;
-        Parts { view: t.view, plane: t.plane, row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32, col: t.col, along_rows: true }
+        OperandTile {
+            view: t.view,
+            plane: t.plane,
+            row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            col: t.col,
+            along_rows: true,
+        }
     }
 }
 

@@ -27,18 +27,18 @@ const fn panels<E: Element>(cols: usize) -> u32 {
 
 /// Whether the rows of `x` come through the ring.
 #[inline(always)]
-fn comes<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Task) -> bool {
+fn comes_through_ring<E: Element, const R: usize, const C: usize>(x: Tile<E, R, C>, task: Task) -> bool {
     let may = const { panels::<E>(C) > 0 };
-    may & task.streams() & (x.view.map != NO_MAP)
+    may & task.has_bulk_rows() & (x.view.map != NO_MAP)
 }
 
 /// Loader: asks for all rows of `x`; returns early if the CTA no longer waits.
 ///
 /// # Safety
-/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::boxed_columns`] or [`SimtConsumer::boxed_transpose`].
+/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::tma_columns`] or [`SimtConsumer::tma_transpose`].
 #[inline(always)]
 pub unsafe fn fetch<E: Element, const R: usize, const C: usize>(ring: &mut Ring, maps: &mut TensorMapCache, x: Tile<E, R, C>, task: Task) {
-    if !comes(x, task) {
+    if !comes_through_ring(x, task) {
         return;
     }
     let (map, rows) = (maps.get::<0>(x.view.map), x.rows());
@@ -81,7 +81,7 @@ impl SimtConsumer {
     /// [`SimtConsumer::columns`] of what comes through the ring; false if it does not.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]
-    pub fn boxed_columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+    pub fn tma_columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
         x: Tile<X, R, C>,
         y: Tile<E, I, J>,
@@ -97,7 +97,7 @@ impl SimtConsumer {
             panels::<X>(C) > 0
                 && (cfg!(not(target_arch = "nvptx64")) || C / 8 == ACROSS as usize * CONSUMER_THREADS as usize / warp::LANES as usize)
         };
-        if !(fits && self.ring.is_some() && comes(x, task)) {
+        if !(fits && self.ring.is_some() && comes_through_ring(x, task)) {
             return false;
         }
         // Lanes stand in lines, of which each has its own eight columns, one below the other.
@@ -183,13 +183,13 @@ impl SimtConsumer {
 
     /// [`SimtConsumer::transpose`] of what comes through the ring; false if it does not.
     #[inline(always)]
-    pub fn boxed_transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
+    pub fn tma_transpose<E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
         x: Tile<E, R, C>,
         y: Tile<E, I, J>,
         task: Task,
     ) -> bool {
-        if !(self.ring.is_some() && comes(x, task)) {
+        if !(self.ring.is_some() && comes_through_ring(x, task)) {
             return false;
         }
         let (rows, cols, wide) = (y.rows(), y.cols(), y.wide());

@@ -38,7 +38,7 @@ fn stages<E: Element, const R: usize, const C: usize, const A: usize, const B: u
     y: Tile<E, I, J>,
     task: Task,
 ) -> u32 {
-    let (may, cols) = (const { J as u32 * E::BYTES >= LEAST } && task.streams(), y.cols());
+    let (may, cols) = (const { J as u32 * E::BYTES >= LEAST } && task.has_bulk_rows(), y.cols());
     let whole = (table.row_stride() <= u32::MAX / E::BYTES) & (y.rows() <= ids.cols()) & ids.wide();
     let comes = may & cols.is_multiple_of(8) & y.wide() & table.copies(1, cols) & whole;
     if comes { stage(cols.saturating_mul(E::BYTES)) } else { 0 }

@@ -17,7 +17,7 @@ use crate::sync::ring::Ring;
 /// Of [`sum`]: the factor carries flags.
 pub const IN_BAND_FLAGS: u32 = 1 << 30;
 /// Of [`sum`]: rows come through the ring.
-pub const STREAMS: u32 = 1 << 31;
+pub const BULK_ROWS: u32 = 1 << 31;
 
 /// Two words as one, the first one below.
 #[inline(always)]
@@ -26,7 +26,7 @@ pub fn pair(low: u32, high: u32) -> u64 {
 }
 
 /// Receives the factor if it carries flags; then adds up the products of the task's stages, and leaves each warp's part in the last of them. The ring
-/// behind them, and that stage: see [`Ring::unpack_stage`]. `word` is how many chunks were staged, with [`IN_BAND_FLAGS`] and [`STREAMS`]; without
+/// behind them, and that stage: see [`Ring::unpack_stage`]. `word` is how many chunks were staged, with [`IN_BAND_FLAGS`] and [`BULK_ROWS`]; without
 /// the latter there are no stages. The factor lies at `base`, with rows and columns of `shape`, `stride` elements from one to the next; `w` are rows and
 /// columns of the weights.
 ///
@@ -53,9 +53,9 @@ pub unsafe fn sum<E: HalfElement, const I: usize, const J: usize>(
     let mut x: Tile<E, I, 0> = Tile::new(view, 0, 0, 0);
     if word & IN_BAND_FLAGS != 0 {
         // SAFETY: passed on from the caller.
-        x = unsafe { in_band_flags::receive(smem, x, task, word & !(IN_BAND_FLAGS | STREAMS), thread) };
+        x = unsafe { in_band_flags::receive(smem, x, task, word & !(IN_BAND_FLAGS | BULK_ROWS), thread) };
     }
-    if word & STREAMS == 0 {
+    if word & BULK_ROWS == 0 {
         return ring.packed();
     }
     let w = (w as u32, (w >> 32) as u32);

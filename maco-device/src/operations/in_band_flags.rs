@@ -70,7 +70,7 @@ impl Eight {
 /// What a copy of `x` is known by, or of what `task` makes of it. In a launch, an element that carries a flag is written once, and neither a norm's weights nor
 /// scalars are.
 #[inline(always)]
-pub fn factor<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, task: Task, staged: u32) -> [u32; 4] {
+pub fn copy_key<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, task: Task, staged: u32) -> [u32; 4] {
     [x.pointer(0, 0) as u64 as u32, staged, x.rows() | x.cols() << 8, task.prologue()]
 }
 
@@ -156,7 +156,7 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
     let (rows, cols) = (x.rows(), x.cols());
     let to = smem.chunk(0);
     // Of the slot, nothing is kept in registers while `x` is polled for.
-    if !warp::all(smem.is_copied(factor(x, task, staged))) {
+    if !warp::all(smem.is_copied(copy_key(x, task, staged))) {
         if let Some(norm) = task.norm::<E>() {
             // SAFETY: passed on from the caller; nobody uses what the rows' copy and what is behind it lie in.
             unsafe { rmsnorm_prologue::fetch(norm, to, rows, cols, thread) };
@@ -166,7 +166,7 @@ pub unsafe fn receive<E: HalfElement, const I: usize>(
         memory::fetched();
         barrier::sync_consumers();
         if thread == 0 {
-            smem.set_copied(factor(x, task, staged));
+            smem.set_copied(copy_key(x, task, staged));
         }
         if task.norm::<E>().is_some() {
             // SAFETY: all consumers come here, who have received `x` together.

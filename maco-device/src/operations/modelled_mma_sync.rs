@@ -39,7 +39,7 @@ impl<const I: usize, const J: usize> MmaSync<I, J> {
         for col in first..(first + half).min(w.1) {
             for n in 0..w.0 {
                 // SAFETY: inside the stage.
-                let b = unsafe { wgmma_accumulator::factor::<E>(stage + (n * row_stages::columns(J) + (col - k)) * 2) };
+                let b = unsafe { wgmma_accumulator::element_at::<E>(stage + (n * row_stages::columns(J) + (col - k)) * 2) };
                 for m in 0..x.rows() {
                     self.0[m as usize * J + n as usize] += x.at(m, col) * b;
                 }

@@ -46,7 +46,7 @@ pub fn agree(seen: bool) -> bool {
 ///
 /// # Safety
 /// `at` is an aligned element of this CTA's shared memory, which nobody writes.
-pub unsafe fn factor<E: MmaElement>(at: u32) -> f32 {
+pub unsafe fn element_at<E: MmaElement>(at: u32) -> f32 {
     // SAFETY: passed on from the caller.
     unsafe {
         match E::FACTOR {
@@ -70,7 +70,7 @@ struct Product {
     b: Operand,
     /// Elements of the step.
     step: usize,
-    factor: unsafe fn(u32) -> f32,
+    element_at: unsafe fn(u32) -> f32,
 }
 
 /// Boxes, one after another along the kept axis.
@@ -98,7 +98,7 @@ impl Product {
         let (columns, step) = (self.b.kept, self.step);
         let gather = |operand: Operand| -> Vec<f32> {
             // SAFETY: inside a stage, which the caller of `multiply` promises to be full.
-            let factor = |n: usize| unsafe { (self.factor)(operand.place(n % operand.kept, n / operand.kept, step)) };
+            let factor = |n: usize| unsafe { (self.element_at)(operand.place(n % operand.kept, n / operand.kept, step)) };
             (0..step * operand.kept).map(factor).collect()
         };
         let (a, b) = (gather(self.a), gather(self.b));
@@ -135,7 +135,7 @@ impl Wgmma {
             a: Operand { at: a, kept: ROWS, along_rows: along.0 && lies },
             b: Operand { at: b, kept: columns(I, J), along_rows: along.1 && lies },
             step: abi::columns(E::BYTES) as usize,
-            factor: factor::<E>,
+            element_at: element_at::<E>,
         });
     }
 
@@ -363,13 +363,13 @@ pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
     }
 }
 
-/// Applies what maps a product's first factor to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
+/// Applies what maps a product's operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
 /// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
 /// Each warpgroup has every second row.
 ///
 /// # Safety
 /// The rows are the consumers', and nobody else's until they meet.
-pub unsafe fn map<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
     let (scalars, step) = (Scalars::of::<T>(task), abi::columns(E::BYTES));
     let f = T::first(&scalars);
     for row in (thread / 128..I as u32).step_by(2) {
@@ -380,7 +380,7 @@ pub unsafe fn map<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: b
             let place = memory::swizzled(at + row * ROW_BYTES + col * E::BYTES);
             // SAFETY: elements of the rows.
             unsafe {
-                let value = E::element(f(factor::<E>(place))).factor();
+                let value = E::element(f(element_at::<E>(place))).factor();
                 match E::FACTOR {
                     Factor::Tf32 => memory::store_shared(place, value.to_bits()),
                     _ => memory::store_element(place, pack::<E>(value, 0.0) as u16),

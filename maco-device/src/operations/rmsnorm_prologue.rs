@@ -20,7 +20,7 @@ const SUMS: u32 = 8;
 /// Elements of weights that are fetched together.
 const LINE: u32 = 32;
 
-/// Bytes from the first row of a carried tile to the weights of its norm, if there is room for those.
+/// Bytes from the first row of a tile with in-band flags to the weights of its norm, if there is room for those.
 const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
     let behind = (rows * in_band_stride(rows, cols) * 2 + rmsnorm_bytes(rows, cols)).next_multiple_of(16);
     if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
@@ -172,7 +172,7 @@ impl<E: HalfElement> Rows<E> {
             let sum = unsafe { self.total(row, lane) };
             if lane == 0 {
                 // SAFETY: behind the rows and sums; one thread writes the row's.
-                unsafe { memory::store_factor(self.factor(row), rmsnorm::factor(sum, self.cols, self.norm.epsilon)) };
+                unsafe { memory::store_factor(self.factor(row), rmsnorm::scale(sum, self.cols, self.norm.epsilon)) };
             }
             row += CONSUMER_THREADS / warp::LANES;
         }

@@ -46,7 +46,7 @@ impl Stages {
 
     /// Of parts of rows, of at most `bytes` bytes: a page each, of as many rows as fit, but a power of two, for which nothing is divided.
     #[inline(always)]
-    pub const fn of_parts(bytes: u32) -> Stages {
+    pub const fn of_elements(bytes: u32) -> Stages {
         let fits = bytes.wrapping_sub(1) < PAGE_BYTES;
         let rows = PAGE_BYTES >> ((u32::BITS - bytes.wrapping_sub(1).leading_zeros()) % u32::BITS);
         if fits { Stages { rows, pages: 1 } } else { Stages::NONE }
@@ -89,27 +89,27 @@ impl Stages {
 
 /// How what is read element by element comes through the ring, if it does.
 #[inline(always)]
-pub fn parts<X: Inputs, E: Element, const I: usize, const J: usize>(inputs: X, y: Tile<E, I, J>, task: Task) -> Stages {
+pub fn element_stages<X: Inputs, E: Element, const I: usize, const J: usize>(inputs: X, y: Tile<E, I, J>, task: Task) -> Stages {
     let (rows, cols) = (y.rows(), y.cols());
     // Of ragged rows the last block would go past the ring: all go past it.
     // The loader has no registers for more than three tiles.
     // All are asked: a branch for each takes a warp longer.
     let comes = const { X::BYTES > 0 && X::ACCESSES <= 6 }
-        && task.streams() & cols.is_multiple_of(8) & y.wide() & inputs.wide() & inputs.copies(rows, cols);
-    if comes { Stages::of_parts(cols.saturating_mul(X::BYTES)) } else { Stages::NONE }
+        && task.has_bulk_rows() & cols.is_multiple_of(8) & y.wide() & inputs.wide() & inputs.copies(rows, cols);
+    if comes { Stages::of_elements(cols.saturating_mul(X::BYTES)) } else { Stages::NONE }
 }
 
 /// How what is read row by row comes through the ring, if it does.
 #[inline(always)]
-pub fn whole<X: RowInputs, Y: RowOutputs>(inputs: X, y: Y, task: Task) -> Stages {
-    let comes = X::TILES > 0 && y.count() > 0 && task.streams();
+pub fn row_stages<X: RowInputs, Y: RowOutputs>(inputs: X, y: Y, task: Task) -> Stages {
+    let comes = X::TILES > 0 && y.count() > 0 && task.has_bulk_rows();
     if comes { Stages::of_rows(X::TILES, X::SINGLES, inputs.bytes()) } else { Stages::NONE }
 }
 
 impl<E: Element, const R: usize> Tile<E, R, 0> {
     /// Whether rows can be copied in bulk (PTX ISA §9.7.9.25.4), and read 16 bytes at a time.
     #[inline(always)]
-    pub(crate) fn streams(self) -> bool {
+    pub(crate) fn is_bulk_copied(self) -> bool {
         self.wide() && self.cols().is_multiple_of(8)
     }
 }

@@ -22,7 +22,7 @@ const TABLE: u32 = 8;
 fn table<E: Element, const J: usize>(ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) -> u32 {
     let (rows, cols, count) = (y.rows(), y.cols(), ids.cols());
     let many = (rows / 4 <= count) & (count <= x.rows()) & (rows > 0) & (rows <= TABLE * PAGE_BYTES / 4);
-    let comes = task.streams() & many & x.wide() & y.wide() & cols.is_multiple_of(8) & (cols > 0);
+    let comes = task.has_bulk_rows() & many & x.wide() & y.wide() & cols.is_multiple_of(8) & (cols > 0);
     if comes { (rows * 4).div_ceil(PAGE_BYTES) } else { 0 }
 }
 

@@ -49,7 +49,7 @@ impl Whole {
         {
             return none;
         }
-        let (stage, down) = (Stages::of_parts(cols * bytes).rows, CONSUMER_THREADS / across);
+        let (stage, down) = (Stages::of_elements(cols * bytes).rows, CONSUMER_THREADS / across);
         let stage = if stage < rows { stage } else { rows };
         if stage == 0 || !stage.is_multiple_of(down) || !rows.is_multiple_of(stage) {
             return none;
@@ -114,7 +114,7 @@ impl SimtConsumer {
     /// One row for each warp at a time.
     #[inline(always)]
     pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, f: impl Fn(X::Rows, &mut Y::Rows)) {
-        let (stages, rows) = (if self.ring.is_some() { row_stages::whole(inputs, y, task) } else { Stages::NONE }, y.count());
+        let (stages, rows) = (if self.ring.is_some() { row_stages::row_stages(inputs, y, task) } else { Stages::NONE }, y.count());
         // Of rows that are all in shared memory, and written by whole blocks, nothing is asked any more.
         if stages.any() & inputs.near(stages.singles(rows)) & y.wide() {
             self.rows_of::<true, _, _>(inputs, y, stages, &f);
@@ -226,7 +226,7 @@ impl SimtConsumer {
         if rows == 0 || cols == 0 {
             return;
         }
-        let stages = row_stages::parts(inputs, y, task);
+        let stages = row_stages::element_stages(inputs, y, task);
         if const { Whole::of(I, J, X::BYTES).is_some() } && stages.any() & (rows == I as u32) & (cols == J as u32) {
             return self.zip_whole(inputs, y, f);
         }

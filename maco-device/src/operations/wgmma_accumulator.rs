@@ -584,13 +584,13 @@ pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
     }
 }
 
-/// Applies what maps a product's first factor to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
+/// Applies what maps a product's operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
 /// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
 ///
 /// # Safety
 /// Called by consumer thread `thread`, its whole warp converged; the rows are the consumers', and nobody else's until they meet.
 #[inline(always)]
-pub unsafe fn map<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
     const ROWS: u32 = CONSUMERS / 8;
     const { assert!((I as u32).is_multiple_of(ROWS) && ROWS.is_multiple_of(8)) };
     let (row, block) = (thread / 8, thread % 8);

@@ -5,7 +5,7 @@ use crate::data::element::{Element, Factor, HalfElement, MmaElement, pack};
 use crate::data::epilogue::{Beside, Epilogue};
 use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Parts, Tile};
+use crate::data::tile::{Inputs, OperandTile, Tile};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::operations::gemv;
@@ -264,7 +264,7 @@ impl Consumer {
     /// # Safety
     /// `split` is one of several parts, of a live launch; all consumers call.
     #[inline(always)]
-    unsafe fn sum_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: SplitK, task: Task) {
+    unsafe fn fix_up<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, part: &Sum, split: SplitK, task: Task) {
         let chunks = columns(I, J) as u32 / BOX;
         // Chunks of the store role in one of the sum.
         let each = BOX / abi::columns(E::BYTES);
@@ -369,17 +369,17 @@ impl Consumer {
 }
 
 impl Consumer {
-    /// Applies what maps the first factor to the `I` rows or columns of it that lie in a full stage at `shared`, in place: each element becomes what a
+    /// Applies what maps operand A to the `I` rows or columns of it that lie in a full stage at `shared`, in place: each element becomes what a
     /// task of its own would have written. What lies behind the contraction's end stays zero.
     #[inline(always)]
-    fn map_first<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: Parts, task: Task) {
+    fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: OperandTile, task: Task) {
         if !T::MAPS_OPERAND_A {
             return;
         }
         // What is tf32 has been turned.
         let across = a.along_rows && E::FACTOR != Factor::Tf32;
         // SAFETY: the stage is full and stays until `release`; all consumers map the same rows of it, each its own part.
-        unsafe { wgmma_accumulator::map::<T, E, I>(shared, across, a.left(), task, self.again()) };
+        unsafe { wgmma_accumulator::map_operand_a::<T, E, I>(shared, across, a.left(), task, self.again()) };
         // The tensor cores read through the other proxy, what all warps have written.
         fence::proxy_async_shared();
         barrier::sync_consumers();
@@ -396,11 +396,17 @@ impl Role for Consumer {
     }
 
     #[inline(always)]
-    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum, a: Parts, b: Parts, task: Task) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: &mut Sum,
+        a: OperandTile,
+        b: OperandTile,
+        task: Task,
+    ) {
         let group = self.group();
         let (stage, shared) = self.next_stage(pages(I, J));
         self.turn::<E, I>(shared, J as u32, (a.along_rows, b.along_rows));
-        self.map_first::<T, E, I>(shared, a, task);
+        self.map_operand_a::<T, E, I>(shared, a, task);
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: whole warpgroups run the outline; the stage is full and stays until `release`; `acc` is not touched before the wait.
         unsafe { self.wgmma.multiply::<E, I, J>(acc, at_a, at_b, (a.along_rows, b.along_rows)) };
@@ -411,14 +417,14 @@ impl Role for Consumer {
     fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (&mut Sum, &mut Sum),
-        a: Parts,
-        b: (Parts, Parts),
+        a: OperandTile,
+        b: (OperandTile, OperandTile),
         task: Task,
     ) {
         let group = self.group();
         let (stage, shared) = self.next_stage(pages(I, 2 * J));
         self.turn::<E, I>(shared, 2 * J as u32, (a.along_rows, b.0.along_rows));
-        self.map_first::<T, E, I>(shared, a, task);
+        self.map_operand_a::<T, E, I>(shared, a, task);
         let (at_a, at_b) = (shared + half(I == 128, I, group), shared + I as u32 * ROW_BYTES + half(I == 64, J, group));
         // SAFETY: as in `mma`.
         unsafe {
@@ -454,7 +460,7 @@ impl Role for Consumer {
         self.end();
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
-            unsafe { self.sum_up::<T, E, I, J>(&acc, split, task) };
+            unsafe { self.fix_up::<T, E, I, J>(&acc, split, task) };
             return;
         }
         self.put::<T, E, I, J>(&acc, task);
@@ -494,13 +500,13 @@ impl Role for Consumer {
         // Of a thread with one place, what stands beside it comes while the factor does.
         let alone = const { I * J <= CONSUMER_THREADS as usize };
         let ahead = if alone { Some(beside(first)) } else { None };
-        let carried = !smem.word(x.pointer(0, 0) as u64).is_null();
-        if carried {
+        let in_band = !smem.word(x.pointer(0, 0) as u64).is_null();
+        if in_band {
             self.wait_sent();
         }
-        let streams = x.streams() && w.streams();
+        let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = self.staged | bit(carried, gemv::IN_BAND_FLAGS) | bit(streams, gemv::STREAMS);
+        let word = self.staged | bit(in_band, gemv::IN_BAND_FLAGS) | bit(bulk_rows, gemv::BULK_ROWS);
         // SAFETY: all consumers run the task, which is published, and the same outline as the loader; a copy is not read behind the barriers of a
         // product.
         let packed = unsafe {
@@ -508,8 +514,8 @@ impl Role for Consumer {
             gemv::sum::<E, I, J>(task, self.ring.packed(), smem.0, word, base, shape, x.row_stride(), of_w)
         };
         self.ring = Ring::unpack(smem, packed);
-        if !streams {
-            let x = if carried { in_band_flags::copy(smem, x) } else { x };
+        if !bulk_rows {
+            let x = if in_band { in_band_flags::copy(smem, x) } else { x };
             // Nothing comes through the ring.
             for at in places() {
                 let (row, col) = (at / J as u32, at % J as u32);

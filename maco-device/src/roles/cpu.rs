@@ -5,7 +5,7 @@ use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Parts, Tile};
+use crate::data::tile::{Inputs, OperandTile, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::role::Role;
 use crate::roles::consumer::Consumer;
@@ -17,9 +17,9 @@ use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 
 /// A host thread: all roles at once, or one of a modelled CTA.
-pub struct Cpu(Part);
+pub struct Cpu(Played);
 
-enum Part {
+enum Played {
     CpuReference(CpuReference),
     // Valid while `loading`, `consuming`, `elementwise_prologue` or `storing` runs.
     Loader(*mut Loader),
@@ -40,27 +40,27 @@ impl Default for Cpu {
 impl Cpu {
     /// A worker that plays all roles, without scratch yet.
     pub fn new() -> Cpu {
-        Cpu(Part::CpuReference(CpuReference::default()))
+        Cpu(Played::CpuReference(CpuReference::default()))
     }
 
     /// Runs `body` as a loader.
     pub(crate) fn loading<T>(loader: &mut Loader, body: impl FnOnce(&mut Cpu) -> T) -> T {
-        body(&mut Cpu(Part::Loader(loader)))
+        body(&mut Cpu(Played::Loader(loader)))
     }
 
     /// Runs `body` as a consumer.
     pub(crate) fn consuming<T>(consumer: &mut Consumer, body: impl FnOnce(&mut Cpu) -> T) -> T {
-        body(&mut Cpu(Part::Consumer(consumer)))
+        body(&mut Cpu(Played::Consumer(consumer)))
     }
 
     /// Runs `body` as a consumer that maps a factor.
     pub(crate) fn elementwise_prologue<T>(prologue: &mut ElementwisePrologue, body: impl FnOnce(&mut Cpu) -> T) -> T {
-        body(&mut Cpu(Part::ElementwisePrologue(prologue)))
+        body(&mut Cpu(Played::ElementwisePrologue(prologue)))
     }
 
     /// Runs `body` as a store thread.
     pub(crate) fn storing<T>(store: &mut Store, body: impl FnOnce(&mut Cpu) -> T) -> T {
-        body(&mut Cpu(Part::Store(store)))
+        body(&mut Cpu(Played::Store(store)))
     }
 }
 
@@ -75,23 +75,23 @@ pub enum Sum<const I: usize, const J: usize> {
 macro_rules! play {
     ($cpu:ident, |$role:ident| $call:expr) => {
         match &mut $cpu.0 {
-            Part::CpuReference($role) => $call,
-            Part::Loader(role) => {
+            Played::CpuReference($role) => $call,
+            Played::Loader(role) => {
                 // SAFETY: the pointer comes from a reference that lives while the part is lent, to this thread only.
                 let $role = unsafe { &mut **role };
                 $call
             }
-            Part::Consumer(role) => {
+            Played::Consumer(role) => {
                 // SAFETY: as above.
                 let $role = unsafe { &mut **role };
                 $call
             }
-            Part::ElementwisePrologue(role) => {
+            Played::ElementwisePrologue(role) => {
                 // SAFETY: as above.
                 let $role = unsafe { &mut **role };
                 $call
             }
-            Part::Store(role) => {
+            Played::Store(role) => {
                 // SAFETY: as above.
                 let $role = unsafe { &mut **role };
                 $call
@@ -109,22 +109,28 @@ impl Role for Cpu {
 
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum<I, J> {
         match &mut self.0 {
-            Part::CpuReference(role) => Sum::CpuReference(role.zeros::<I, J>()),
+            Played::CpuReference(role) => Sum::CpuReference(role.zeros::<I, J>()),
             // SAFETY: as in `play`.
-            Part::Consumer(role) => Sum::Consumer(unsafe { &mut **role }.zeros::<I, J>()),
-            Part::Loader(_) | Part::ElementwisePrologue(_) | Part::Store(_) => Sum::None,
+            Played::Consumer(role) => Sum::Consumer(unsafe { &mut **role }.zeros::<I, J>()),
+            Played::Loader(_) | Played::ElementwisePrologue(_) | Played::Store(_) => Sum::None,
         }
     }
 
-    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Sum<I, J>, a: Parts, b: Parts, task: Task) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: &mut Sum<I, J>,
+        a: OperandTile,
+        b: OperandTile,
+        task: Task,
+    ) {
         match (&mut self.0, acc) {
-            (Part::CpuReference(role), Sum::CpuReference(acc)) => role.mma::<T, E, I, J>(acc, a, b, task),
+            (Played::CpuReference(role), Sum::CpuReference(acc)) => role.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<T, E, I, J>(acc, a, b, task),
+            (Played::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.mma::<T, E, I, J>(acc, a, b, task),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
+            (Played::Loader(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
+            (Played::Store(role), _) => unsafe { &mut **role }.mma::<T, E, I, J>(&mut (), a, b, task),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -137,13 +143,13 @@ impl Role for Cpu {
         task: Task,
     ) {
         match (&mut self.0, acc) {
-            (Part::CpuReference(role), Sum::CpuReference(acc)) => role.store::<T, E, I, J>(acc, y, split, task),
+            (Played::CpuReference(role), Sum::CpuReference(acc)) => role.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as in `play`.
-            (Part::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split, task),
+            (Played::Consumer(role), Sum::Consumer(acc)) => unsafe { &mut **role }.store::<T, E, I, J>(acc, y, split, task),
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
+            (Played::Loader(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
+            (Played::Store(role), _) => unsafe { &mut **role }.store::<T, E, I, J>((), y, split, task),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -151,22 +157,22 @@ impl Role for Cpu {
     fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (&mut Sum<I, J>, &mut Sum<I, J>),
-        a: Parts,
-        b: (Parts, Parts),
+        a: OperandTile,
+        b: (OperandTile, OperandTile),
         task: Task,
     ) {
         match (&mut self.0, acc) {
-            (Part::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
+            (Played::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
                 role.mma_pair::<T, E, I, J>((first, second), a, b, task)
             }
-            (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
+            (Played::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
                 unsafe { &mut **role }.mma_pair::<T, E, I, J>((first, second), a, b, task)
             }
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
+            (Played::Loader(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
+            (Played::Store(role), _) => unsafe { &mut **role }.mma_pair::<T, E, I, J>((&mut (), &mut ()), a, b, task),
             _ => unreachable!("a sum is its role's"),
         }
     }
@@ -179,27 +185,27 @@ impl Role for Cpu {
         f: impl Fn(f32, f32) -> f32,
     ) {
         match (&mut self.0, acc) {
-            (Part::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
+            (Played::CpuReference(role), (Sum::CpuReference(first), Sum::CpuReference(second))) => {
                 role.store_pair::<T, E, I, J>((first, second), y, task, f)
             }
-            (Part::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
+            (Played::Consumer(role), (Sum::Consumer(first), Sum::Consumer(second))) => {
                 // SAFETY: as in `play`.
                 unsafe { &mut **role }.store_pair::<T, E, I, J>((first, second), y, task, f)
             }
             // SAFETY: as above.
-            (Part::Loader(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
+            (Played::Loader(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
             // SAFETY: as above.
-            (Part::Store(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
+            (Played::Store(role), _) => unsafe { &mut **role }.store_pair::<T, E, I, J>(((), ()), y, task, f),
             _ => unreachable!("a sum is its role's"),
         }
     }
 
     fn simt_consumer(&self) -> Option<SimtConsumer> {
         match &self.0 {
-            Part::CpuReference(role) => role.simt_consumer(),
+            Played::CpuReference(role) => role.simt_consumer(),
             // SAFETY: as in `play`.
-            Part::Consumer(role) => unsafe { &**role }.simt_consumer(),
-            Part::Loader(_) | Part::ElementwisePrologue(_) | Part::Store(_) => None,
+            Played::Consumer(role) => unsafe { &**role }.simt_consumer(),
+            Played::Loader(_) | Played::ElementwisePrologue(_) | Played::Store(_) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Beside, Epilogue, Scalars};
 use crate::data::split_k::{INCOMPLETE, SplitK};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Parts, Tile};
+use crate::data::tile::{Inputs, OperandTile, Tile};
 use crate::hardware::scratch;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::staging::{columns, place};
@@ -30,7 +30,7 @@ const fn step<E: Element>() -> usize {
 }
 
 /// Copies the factors of one step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
-fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f32>) {
+fn gather<E: MmaElement>(parts: &OperandTile, n: usize, by_step: bool, out: &mut Vec<f32>) {
     out.clear();
     out.resize(n * step::<E>(), 0.0);
     if parts.plane < 0 {
@@ -56,7 +56,7 @@ fn gather<E: MmaElement>(parts: &Parts, n: usize, by_step: bool, out: &mut Vec<f
 ///
 /// # Safety
 /// The launch of `split` is live, which is one of several parts; called once for a task.
-unsafe fn sum_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut each: impl FnMut(usize, &[f32])) {
+unsafe fn fix_up<const I: usize, const J: usize>(acc: &[f32], split: SplitK, mut each: impl FnMut(usize, &[f32])) {
     let chunks = columns(I, J) as u32 / BOX;
     // SAFETY: the plan keeps this memory for the part alone, and nobody reads it before all parts have arrived.
     unsafe { split.chunk(split.part, chunks, 0).cast::<f32>().copy_from_nonoverlapping(acc.as_ptr(), acc.len()) };
@@ -109,7 +109,13 @@ impl Role for CpuReference {
     }
 
     /// Adds one product after another in the order of the contraction: the sum does not depend on the tile.
-    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, acc: &mut Vec<f32>, a: Parts, b: Parts, task: Task) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
+        &mut self,
+        acc: &mut Vec<f32>,
+        a: OperandTile,
+        b: OperandTile,
+        task: Task,
+    ) {
         gather::<E>(&a, I, false, &mut self.a);
         if T::MAPS_OPERAND_A {
             let (scalars, left) = (Scalars::of::<T>(task), a.left().max(0) as usize);
@@ -138,7 +144,7 @@ impl Role for CpuReference {
     ) {
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live; a body that can be split stores once.
-            unsafe { sum_up::<I, J>(&acc, split, |first, sums| put::<T, E, I, J>(task, y, first, sums)) };
+            unsafe { fix_up::<I, J>(&acc, split, |first, sums| put::<T, E, I, J>(task, y, first, sums)) };
         } else {
             put::<T, E, I, J>(task, y, 0, &acc);
         }
@@ -147,8 +153,8 @@ impl Role for CpuReference {
     fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         acc: (&mut Vec<f32>, &mut Vec<f32>),
-        a: Parts,
-        b: (Parts, Parts),
+        a: OperandTile,
+        b: (OperandTile, OperandTile),
         task: Task,
     ) {
         self.mma::<T, E, I, J>(acc.0, a, b.0, task);

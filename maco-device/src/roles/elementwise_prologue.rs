@@ -43,7 +43,7 @@ pub unsafe fn receive(
     // Two bytes, whatever they are.
     let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
     let (rows, cols, at) = (x.rows(), x.cols(), smem.chunk(0));
-    if warp::all(smem.is_copied(in_band_flags::factor(x, task, staged))) {
+    if warp::all(smem.is_copied(in_band_flags::copy_key(x, task, staged))) {
         return None;
     }
     // The map's own slot, behind the rows: scalars, and coordinates that are all 0.
@@ -59,7 +59,7 @@ pub unsafe fn receive(
     unsafe { in_band_flags::poll(smem, x, at, thread) };
     barrier::sync_consumers();
     if thread == 0 {
-        smem.set_copied(in_band_flags::factor(x, task, staged));
+        smem.set_copied(in_band_flags::copy_key(x, task, staged));
     }
     #[cfg(not(target_arch = "nvptx64"))]
     let slot = special::generic(slot) as *const Slot;

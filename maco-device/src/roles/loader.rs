@@ -5,7 +5,7 @@ use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Parts, Tile};
+use crate::data::tile::{Inputs, OperandTile, Tile};
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;
@@ -107,32 +107,32 @@ impl Loader {
 
     /// Copies the boxes of one step of an operand, one after another along the kept axis, of which the tile has `kept`, behind `before` others.
     #[inline(always)]
-    fn boxes<E: MmaElement>(room: Room, before: u32, map: u64, parts: Parts, kept: u32) {
+    fn boxes<E: MmaElement>(room: Room, before: u32, map: u64, tile: OperandTile, kept: u32) {
         let shared = room.shared + before * ROW_BYTES;
         // Of either kind, a box has 128 bytes for each of what it keeps: one for the whole tile, but of what is contracted along its rows, where a box is as
         // wide as its swizzle. What a step takes goes by the number of copies.
-        let each = if parts.along_rows { abi::columns(E::BYTES) } else { kept };
+        let each = if tile.along_rows { abi::columns(E::BYTES) } else { kept };
         // The same at every step: opaque, or the place of every box would have a register of its own.
-        let origin = special::opaque(if parts.along_rows { parts.col } else { parts.row } as u32);
+        let origin = special::opaque(if tile.along_rows { tile.col } else { tile.row } as u32);
         let mut first = 0;
         while first < kept {
             let at = (origin + first) as i32;
-            let (row, col) = if parts.along_rows { (parts.row, at) } else { (at, parts.col) };
+            let (row, col) = if tile.along_rows { (tile.row, at) } else { (at, tile.col) };
             // SAFETY: the plan gave every staged operand a tensor map; the stage has space for all boxes, and `full` expects them.
-            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, parts.plane, room.full) };
+            unsafe { tma::load(shared + first * ROW_BYTES, map, col, row, tile.plane, room.full) };
             first += each;
         }
     }
 
     /// Copies the boxes of one step of both factors, of which the tile keeps `i` and `j`: if each has one, by one election.
     #[inline(always)]
-    fn factors<E: MmaElement>(room: Room, maps: [u64; 2], (a, i): (Parts, u32), (b, j): (Parts, u32)) {
+    fn operands<E: MmaElement>(room: Room, maps: [u64; 2], (a, i): (OperandTile, u32), (b, j): (OperandTile, u32)) {
         if a.along_rows || b.along_rows {
             Self::boxes::<E>(room, 0, maps[0], a, i);
             Self::boxes::<E>(room, i, maps[1], b, j);
             return;
         }
-        let of = |shared: u32, map: u64, parts: Parts| (shared, map, [parts.col, parts.row, parts.plane]);
+        let of = |shared: u32, map: u64, tile: OperandTile| (shared, map, [tile.col, tile.row, tile.plane]);
         // SAFETY: as in `boxes`.
         unsafe { tma::load_two(of(room.shared, maps[0], a), of(room.shared + i * ROW_BYTES, maps[1], b), room.full) };
     }
@@ -140,8 +140,8 @@ impl Loader {
 
 /// Whether no task of the graph writes what is multiplied.
 #[inline(always)]
-fn is_unwritten(parts: Parts) -> bool {
-    parts.view.map & UNWRITTEN != 0
+fn is_unwritten(tile: OperandTile) -> bool {
+    tile.view.map & UNWRITTEN != 0
 }
 
 impl Role for Loader {
@@ -159,7 +159,7 @@ impl Role for Loader {
     }
 
     #[inline(always)]
-    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: Parts, b: Parts, _: Task) {
+    fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: OperandTile, b: OperandTile, _: Task) {
         let (i, j) = (I as u32, J as u32);
         let bytes = (i + j) * ROW_BYTES;
         // Each once, whatever comes.
@@ -178,15 +178,15 @@ impl Role for Loader {
             }
         }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::factors::<E>(room, maps, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
     }
 
     #[inline(always)]
     fn mma_pair<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         &mut self,
         _: (&mut (), &mut ()),
-        a: Parts,
-        b: (Parts, Parts),
+        a: OperandTile,
+        b: (OperandTile, OperandTile),
         _: Task,
     ) {
         let (i, j) = (I as u32, J as u32);
@@ -212,7 +212,7 @@ impl Role for Loader {
         // SAFETY: as in `mma`.
         unsafe {
             self.ring.acquire(pages(I, 2 * J), bytes, |room| {
-                Self::factors::<E>(room, maps, (a, i), (b.0, j));
+                Self::operands::<E>(room, maps, (a, i), (b.0, j));
                 Self::boxes::<E>(room, i + j, third, b.1, j);
             })
         };
@@ -238,7 +238,7 @@ impl Role for Loader {
         _: Task,
         _: impl Fn(f32, X::Values) -> f32,
     ) {
-        if !(x.streams() && w.streams()) {
+        if !(x.is_bulk_copied() && w.is_bulk_copied()) {
             return;
         }
         let (rows, cols) = (w.rows(), w.cols());
@@ -293,7 +293,7 @@ impl Role for Loader {
         task: Task,
         _: impl Fn(X::Values) -> E::Value,
     ) {
-        let stages = row_stages::parts(inputs, y, task);
+        let stages = row_stages::element_stages(inputs, y, task);
         let (mut first, rows) = (0, y.rows());
         while stages.any() && first < rows {
             let count = stages.next(first, rows);
@@ -307,7 +307,7 @@ impl Role for Loader {
 
     #[inline(always)]
     fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, task: Task, _: impl Fn(X::Rows, &mut Y::Rows)) {
-        let stages = row_stages::whole(inputs, y, task);
+        let stages = row_stages::row_stages(inputs, y, task);
         let (mut first, rows) = (0, y.count());
         // SAFETY: as above.
         if stages.singles(rows) && !unsafe { inputs.fetch_singles(&mut self.ring) } {

@@ -180,7 +180,7 @@ impl<T: AccElement<Value = f32>, const N: usize> Acc<T, N> {
         }
     }
 
-    /// Rounded to `bf16` or `f16`, as the first factor of another product, whose K are the columns of this sum: `STEPS` is `N` / 16.
+    /// Rounded to `bf16` or `f16`, as operand A of another product, whose K are the columns of this sum: `STEPS` is `N` / 16.
     #[inline(always)]
     pub fn fragments<E: HalfMultiplicand, const STEPS: usize>(&self) -> Fragments<E, STEPS> {
         const { assert!(STEPS * 16 == N, "MACO0017: a sum of N columns is a factor of N / 16 steps") };
@@ -204,7 +204,7 @@ impl<T: AccElement<Value = f32>, const N: usize> Acc<T, N> {
     }
 }
 
-/// A first factor in a warpgroup's registers: 64 rows, `STEPS` times 32 bytes of K, 4 registers of each thread for each; a matrix on the CPU.
+/// Operand A in a warpgroup's registers: 64 rows, `STEPS` times 32 bytes of K, 4 registers of each thread for each; a matrix on the CPU.
 pub struct Fragments<T: Multiplicand, const STEPS: usize> {
     #[cfg(target_arch = "nvptx64")]
     pub(crate) words: [[u32; 4]; STEPS],

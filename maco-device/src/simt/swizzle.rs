@@ -195,7 +195,7 @@ impl<'a, T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: u
     }
 
     /// Rows from `row` on, a multiple of 8, as a factor: K runs along them, all `COLS` elements, which are K-major in PTX's words. As
-    /// the first factor 64 rows, as the second one as many as the accumulator has columns.
+    /// Operand A 64 rows, as the second one as many as the accumulator has columns.
     #[inline(always)]
     pub fn along(self, row: u32) -> Along<'a, T, ROWS, COLS, SWIZZLE> {
         Along { tile: self, row }
@@ -236,7 +236,7 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
     }
 }
 
-/// A factor in scratch: what the second factor of a product is, and the first one may be.
+/// An operand in scratch: operand B of a product, and operand A if that is not in registers.
 pub trait Factor: Copy {
     /// What it is multiplied as.
     type Type: Multiplicand;

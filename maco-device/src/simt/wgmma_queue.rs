@@ -159,7 +159,7 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
     }
 }
 
-/// What the first factor of a product may be: rows of a tile ([`Along`](crate::Along)), columns of one ([`Across`](crate::Across)), or
+/// What operand A of a product may be: rows of a tile ([`Along`](crate::Along)), columns of one ([`Across`](crate::Across)), or
 /// registers that outlive the queue (`&`[`Fragments`]).
 pub trait FirstFactor<'p>: Copy {
     /// What it is multiplied as.

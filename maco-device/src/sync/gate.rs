@@ -1,7 +1,7 @@
 //! When consumers begin with a task.
 //!
 //! They take up a task as soon as it is posted: the jump to its code, its tiles and scalars, and what an early body loads, are not behind
-//! the wait. The wait is the task's gate. The controller opens gates well ahead of the consumers, by `ready`. If it has not, the consumers
+//! the wait. The wait is the task's gate. The dependency poller opens gates well ahead of the consumers, by `ready`. If it has not, the consumers
 //! have nothing else to do, and of a light task each of their warps looks at the counters itself: that spares a hand-over by mbarrier
 //! between the arrival of the last signal and the first access.
 //!

@@ -4,7 +4,7 @@ use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{gpu_scope, memory, warp};
 use crate::shared_memory::{SharedMemory, WAITS};
 
-/// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the controller can wait for it.
+/// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the dependency poller can wait for it.
 pub const LONG: u32 = NO_COUNTER - 1;
 
 /// Waits that one lane looks at.

@@ -35,20 +35,20 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
     const WARP_TASKS: bool = C::WARP_TASKS & F::MASK != 0;
 
     #[inline(always)]
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { warp_tasks::run::<C, F>(launch, n, timer) }
     }
 }
 
 /// The tasks of `C` in `F` that map one tensor.
-struct Mapped<C, F>(PhantomData<(C, F)>);
+struct OnlyElementwise<C, F>(PhantomData<(C, F)>);
 
-impl<C: Callable, F: Filter> Filter for Mapped<C, F> {
+impl<C: Callable, F: Filter> Filter for OnlyElementwise<C, F> {
     const MASK: u128 = C::ELEMENTWISE & F::MASK;
 }
 
-impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
+impl<C: Callable, F: Filter> roles::Prologues for Compiled<C, F> {
     const ELEMENTWISE_PROLOGUES: bool = fuses_elementwise_prologues::<C>(F::MASK);
 
     #[inline(always)]
@@ -65,7 +65,7 @@ impl<C: Callable, F: Filter> roles::Maps for Compiled<C, F> {
 #[inline(never)]
 unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32, staged: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { roles::map(launch, n, staged, Compiled::<C, Mapped<C, F>>(PhantomData)) }
+    unsafe { roles::map(launch, n, staged, Compiled::<C, OnlyElementwise<C, F>>(PhantomData)) }
 }
 
 /// Runs a CTA: the body of every device entry.
@@ -135,7 +135,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
     }
 }
 
-/// The CTA's words are initialised, and what launches write is this launch's. Every role comes here by itself, so that the fetcher can ask for what it
+/// The CTA's words are initialised, and what launches write is this launch's. Every role comes here by itself, so that the prefetcher can ask for what it
 /// reads first before.
 #[inline(always)]
 fn meet() {

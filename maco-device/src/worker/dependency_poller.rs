@@ -68,7 +68,7 @@ impl Own {
 #[inline(always)]
 pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
     let lane = special::thread() % 32;
-    // SAFETY: the controller warp of a live launch.
+    // SAFETY: the dependency poller warp of a live launch.
     unsafe {
         let worker = special::block();
         if pushed(launch) {
@@ -173,7 +173,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
     }
 }
 
-/// Reports the oldest task before `n` that has not left its slot, if there is one. The fetcher waits for it, if task `n` was not posted in
+/// Reports the oldest task before `n` that has not left its slot, if there is one. The prefetcher waits for it, if task `n` was not posted in
 /// time; if that `waits`, only one that polls is to blame: what polls is before what waits. Whether there is one.
 #[inline(always)]
 unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, waits: bool) -> bool {
@@ -196,7 +196,7 @@ unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, wa
     false
 }
 
-/// The controller of a worker whose tasks come ready may be a scheduler.
+/// The dependency poller of a worker whose tasks come ready may be a scheduler.
 #[inline(always)]
 unsafe fn spare(launch: &Launch, number: u32) {
     if launch.spare == 0 || number >= launch.schedulers {

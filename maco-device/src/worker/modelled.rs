@@ -34,7 +34,7 @@ pub struct Cta {
 
 /// What one thread plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum CtaThread {
     /// Brings tasks into slots, waits for their counters, publishes them.
     Control,
     /// Copies operands into the ring.
@@ -45,17 +45,17 @@ pub enum Part {
     Store,
 }
 
-impl Part {
+impl CtaThread {
     /// Every part of a CTA.
-    pub const ALL: [Part; 5] = [Part::Control, Part::Load, Part::Consume(0), Part::Consume(1), Part::Store];
+    pub const ALL: [CtaThread; 5] = [CtaThread::Control, CtaThread::Load, CtaThread::Consume(0), CtaThread::Consume(1), CtaThread::Store];
 
     /// Its first hardware thread, and its warps.
     fn warps(self) -> (u32, u32) {
         match self {
-            Part::Load => (0, 1),
-            Part::Control => (32, 1),
-            Part::Store => (64, 1),
-            Part::Consume(group) => (128 + 128 * group, 4),
+            CtaThread::Load => (0, 1),
+            CtaThread::Control => (32, 1),
+            CtaThread::Store => (64, 1),
+            CtaThread::Consume(group) => (128 + 128 * group, 4),
         }
     }
 }
@@ -84,13 +84,13 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, 
 impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
     const WARP_TASKS: bool = true;
 
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
         unsafe { warp_tasks::run(self.machine, smem(), launch, n, timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 
-impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Maps for Consuming<'_, D, M> {
+impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Prologues for Consuming<'_, D, M> {
     const ELEMENTWISE_PROLOGUES: bool = true;
 
     unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
@@ -142,7 +142,7 @@ impl Cta {
     /// all parts at the same time.
     pub unsafe fn play<M: Machine>(
         &self,
-        part: Part,
+        part: CtaThread,
         machine: &M,
         surroundings: &dyn Surroundings,
         launch: &Launch,
@@ -154,10 +154,10 @@ impl Cta {
         thread.enter(|| unsafe {
             tma::forget();
             match part {
-                Part::Control => control(machine, launch, self.block),
-                Part::Load => roles::load(smem(), launch, Played(dispatch)),
-                Part::Consume(_) => roles::consume(smem(), launch, Consuming { dispatch, machine }),
-                Part::Store => roles::store(machine, machine, smem(), launch, Played(dispatch)),
+                CtaThread::Control => control(machine, launch, self.block),
+                CtaThread::Load => roles::load(smem(), launch, Played(dispatch)),
+                CtaThread::Consume(_) => roles::consume(smem(), launch, Consuming { dispatch, machine }),
+                CtaThread::Store => roles::store(machine, machine, smem(), launch, Played(dispatch)),
             }
         });
     }
@@ -174,7 +174,7 @@ impl Cta {
     pub unsafe fn leave<M: Machine>(&self, machine: &M, launch: &Launch) {
         // SAFETY: passed on from the caller.
         unsafe {
-            if self.left.fetch_add(1, Ordering::AcqRel) == Part::ALL.len() as u32 - 1 {
+            if self.left.fetch_add(1, Ordering::AcqRel) == CtaThread::ALL.len() as u32 - 1 {
                 Modelled::new(&self.shared, &Nobody, self.block, 0, 1, 0).enter(|| profile::finish(launch));
                 protocol::leave(machine, launch.state as *mut _, self.block, launch.executors);
             }
@@ -186,9 +186,9 @@ fn smem() -> SharedMemory {
     SharedMemory(special::shared_base())
 }
 
-/// Fetcher and controller.
+/// Prefetcher and dependency poller.
 unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
-    // SAFETY: the controller of a live launch; a vacant slot is its own.
+    // SAFETY: the dependency poller of a live launch; a vacant slot is its own.
     unsafe {
         let run = Run::new(machine, launch, worker);
         protocol::enter(machine, &run);
@@ -201,7 +201,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             // As far ahead as it may be; by a seed, less.
             let ahead = if queue.is_pushed() { 1 } else { SLOTS - special::choose(SLOTS) };
             'post: while !ended && posted < n + ahead {
-                // As late as the fetcher claims: the task so many places before has left its slot.
+                // As late as the prefetcher claims: the task so many places before has left its slot.
                 let late = queue.claims(&run).map(|ahead| posted + SLOTS - ahead);
                 for m in late.into_iter().chain([posted]) {
                     let (at, parity) = place(m);

@@ -38,7 +38,7 @@ struct Tables {
 
 #[inline(always)]
 unsafe fn fetch_descriptor(tables: Tables, index: u32, lane: u32) -> u32 {
-    // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
+    // SAFETY: the array ends with as many entries more than any list has as the prefetcher looks ahead.
     if lane < DESCRIPTOR_WORDS { unsafe { memory::load(descriptor_word(tables, index)) } } else { 0 }
 }
 
@@ -91,7 +91,7 @@ impl Views {
     /// Writes them beside the descriptor of a slot.
     #[inline(always)]
     unsafe fn put(self, words: u32, lane: u32) {
-        // SAFETY: a vacant slot is the fetcher's.
+        // SAFETY: a vacant slot is the prefetcher's.
         unsafe {
             memory::store_shared(words + 64 + lane * 4, self.words[0]);
             if lane + 32 < VIEW_WORDS {
@@ -112,7 +112,7 @@ unsafe fn vacate(smem: SharedMemory, n: u32) -> bool {
 /// Fills a slot; false if the CTA stops before it is vacant.
 #[inline(always)]
 unsafe fn fill(smem: SharedMemory, n: u32, lane: u32, descriptor: u32, views: Views) -> bool {
-    // SAFETY: a vacant slot is the fetcher's.
+    // SAFETY: a vacant slot is the prefetcher's.
     unsafe {
         if !vacate(smem, n) {
             return false;
@@ -128,7 +128,7 @@ unsafe fn fill(smem: SharedMemory, n: u32, lane: u32, descriptor: u32, views: Vi
 }
 
 /// Has what a list begins with on its way, before anything that a launch writes is read, and loads the tasks that lie before the launch record: 16 bytes a lane.
-/// The fetcher warp calls.
+/// The prefetcher warp calls.
 #[inline(always)]
 pub(super) unsafe fn ask(launch: *const Launch) -> [u32; 4] {
     let lane = special::thread() % 32;
@@ -155,7 +155,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
     let [first, second] = [0, 16].map(|lane| warp::broadcast(words[0], lane) as u16);
     let tasks = if first >= OP_DYNAMIC { 0 } else { 1 + (second < OP_DYNAMIC) as u32 };
     let n = lane / 16;
-    // SAFETY: nobody has used the slots yet, which are the fetcher's; initialised barriers.
+    // SAFETY: nobody has used the slots yet, which are the prefetcher's; initialised barriers.
     unsafe {
         if n < tasks {
             let at = place(n).0;
@@ -179,7 +179,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
 #[inline(always)]
 pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) {
     let lane = special::thread() % 32;
-    // SAFETY: the fetcher warp of a live launch; `launch` does not change while it runs.
+    // SAFETY: the prefetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
         let run = Run::new(&Warp, &*launch, special::block());
         let tables = Tables { descriptors: (*launch).descriptors as _, views: (*launch).views as _, launch };
@@ -208,7 +208,7 @@ const BATCH: u32 = 8;
 unsafe fn fetch_batch(tables: Tables, first: u32) -> [u32; 4] {
     let words = tables.descriptors.wrapping_add(first as usize).cast::<u32>();
     // The lane anew: as in `descriptor_word`.
-    // SAFETY: the array ends with as many entries more than any list has as the fetcher looks ahead.
+    // SAFETY: the array ends with as many entries more than any list has as the prefetcher looks ahead.
     unsafe { memory::load4(words.wrapping_add(warp::lane_again() as usize * 4)) }
 }
 
@@ -266,7 +266,7 @@ unsafe fn hand_out(smem: SharedMemory, tables: Tables, batch: [u32; 4], entry: u
     let behind = mine.wrapping_sub(entry);
     let (at, parity) = place(n.wrapping_add(behind));
     let words = smem.slot(at);
-    // SAFETY: initialised barriers; vacant slots are the fetcher's.
+    // SAFETY: initialised barriers; vacant slots are the prefetcher's.
     unsafe {
         // By all lanes, before anything that they do not all do.
         let (head, first) = (warp::broadcast(batch[0], mine * 4) as u16, warp::broadcast(batch[VIEWS as usize], mine * 4));

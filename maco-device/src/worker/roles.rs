@@ -34,11 +34,11 @@ pub(super) trait Warps {
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_by_warps(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
 }
 
 /// The code of maps that products make of their factor.
-pub(super) trait Maps {
+pub(super) trait Prologues {
     /// Whether there are any.
     const ELEMENTWISE_PROLOGUES: bool;
     /// Makes that of task `n`, behind which `staged` chunks have been staged, if it is not there.
@@ -119,7 +119,7 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
                     if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
-                    // The controller acquired the operands' counters, if they are waited for; the copies go through another proxy.
+                    // The dependency poller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
                     role.exaggerate(posted.flags & EXTRA_BYTES != 0);
                     role.precede(n, ahead);
@@ -146,7 +146,7 @@ unsafe fn is_published(smem: SharedMemory, n: u32) -> bool {
     let (at, parity) = place(n);
     // SAFETY: initialised barriers.
     unsafe {
-        // Consumers may be so far ahead of the controller that `ready` is still about the task before in this slot, whose parity tells
+        // Consumers may be so far ahead of the dependency poller that `ready` is still about the task before in this slot, whose parity tells
         // it from the next one only once it is complete: as it is when that task has left the slot, and the next one is posted.
         let posted = mbarrier::test(smem.posted(at), parity);
         let ready = mbarrier::test(smem.ready(at), parity);
@@ -192,7 +192,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                     timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_by_warps(launch, n, timer);
+                *next = tasks.run_warp_tasks(launch, n, timer);
                 continue;
             }
             role.gate = Gate::of(smem, n, flags, after, published);
@@ -215,7 +215,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
 }
 
 #[inline(always)]
-pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Maps>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
+pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
     let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
@@ -306,7 +306,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                 warp::sync();
             } else if !pushed && !warp::all(!mbarrier::test(smem.done(at), parity)) {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step. Consumers that
-                // look at counters themselves may have ended one that the controller has still to read in its slot.
+                // look at counters themselves may have ended one that the dependency poller has still to read in its slot.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(smem.done(at), parity) && mbarrier::test(smem.ready(at), parity);
                 let direct = done && memory::read_shared(smem.slot(at) + WAYS) as u16 & STAGED == 0;

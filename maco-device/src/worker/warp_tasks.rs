@@ -103,7 +103,7 @@ mod device {
         const MASK: u128 = C::WARP_TASKS & F::MASK;
     }
 
-    /// See [`super::super::roles::Warps::run_by_warps`].
+    /// See [`super::super::roles::Warps::run_warp_tasks`].
     #[inline(always)]
     pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut timer: WarpTaskTimer) -> u32 {
         let smem = SharedMemory(special::shared_base());
@@ -158,7 +158,7 @@ mod device {
 /// The same on a host thread, which stands for several warps; `body` runs a task's instance.
 ///
 /// # Safety
-/// As [`super::roles::Warps::run_by_warps`].
+/// As [`super::roles::Warps::run_warp_tasks`].
 #[cfg(not(target_arch = "nvptx64"))]
 pub(super) unsafe fn run<M: crate::protocol::Machine>(
     machine: &M,

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
 
 use maco_device::abi::{Launch, State};
-use maco_device::modelled::{Cta, Part, Surroundings};
+use maco_device::modelled::{Cta, CtaThread, Surroundings};
 use maco_device::protocol::Machine;
 
 use super::executor::{ABORT_PANIC, Panicked, run_scheduler};
@@ -16,7 +16,7 @@ use super::pool::Pool;
 use crate::error::Error;
 use crate::program::Dispatch;
 
-const THREADS: u32 = Part::ALL.len() as u32;
+const THREADS: u32 = CtaThread::ALL.len() as u32;
 
 /// The CTAs of a plan.
 pub(super) struct Pipeline {
@@ -76,9 +76,9 @@ impl Pipeline {
     /// # Safety
     /// As [`Pipeline::run`]; called once for each number.
     unsafe fn run_thread(&self, launch: &Launch, number: u32, dispatch: Dispatch, panicked: &Panicked) {
-        let (cta, part) = (&self.ctas[(number / THREADS) as usize], Part::ALL[(number % THREADS) as usize]);
+        let (cta, part) = (&self.ctas[(number / THREADS) as usize], CtaThread::ALL[(number % THREADS) as usize]);
         let machine = Worker::new(&self.bodies);
-        let thread = Thread { machine: &machine, bodies: &self.bodies, number, counts: part != Part::Control };
+        let thread = Thread { machine: &machine, bodies: &self.bodies, number, counts: part != CtaThread::Control };
         let current = Cell::new(None);
         let result = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: passed on from the caller.

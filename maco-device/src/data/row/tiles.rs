@@ -68,7 +68,7 @@ pub trait RowOutputs: Copy {
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     /// Whether its rows come through the ring, when those of the task do: whole rows in bulk, a single one in a page.
     #[inline(always)]
-    fn comes(self) -> bool {
+    fn comes_through_ring(self) -> bool {
         let cols = self.cols();
         // All are asked: a branch for each takes a warp longer.
         (cols > 0) & (self.near != BY_ELEMENT) & (R != 1 || cols.saturating_mul(E::BYTES) <= PAGE_BYTES) & self.copies(1, cols)
@@ -95,29 +95,29 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
     }
     #[inline(always)]
     fn near(self, singles: bool) -> bool {
-        (R != 1 || singles) & self.comes()
+        (R != 1 || singles) & self.comes_through_ring()
     }
     const SINGLES: u32 = if R == 1 { 1 } else { 0 };
     const TILES: u32 = if R == 1 { 0 } else { 1 };
     #[inline(always)]
     fn bytes(self) -> u32 {
         // Of more than 4 GiB: as many as there are, and not what is left of them in 32 bits.
-        if R != 1 && self.comes() { self.cols().saturating_mul(E::BYTES) } else { 0 }
+        if R != 1 && self.comes_through_ring() { self.cols().saturating_mul(E::BYTES) } else { 0 }
     }
     #[inline(always)]
     unsafe fn fetch_singles(self, ring: &mut Ring) -> bool {
         // SAFETY: passed on from the caller.
-        R != 1 || !self.comes() || unsafe { Tile::fetch(self, ring, 1, (0, 1), self.cols()) }
+        R != 1 || !self.comes_through_ring() || unsafe { Tile::fetch(self, ring, 1, (0, 1), self.cols()) }
     }
     #[inline(always)]
     unsafe fn singles_arrived<const NEAR: bool>(self, ring: &mut Ring, held: &mut u32) -> Self {
         // SAFETY: passed on from the caller.
-        if R == 1 && (NEAR || self.comes()) { unsafe { Tile::arrived(self, ring, 1, self.cols(), held) } } else { self }
+        if R == 1 && (NEAR || self.comes_through_ring()) { unsafe { Tile::arrived(self, ring, 1, self.cols(), held) } } else { self }
     }
     #[inline(always)]
     unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32)) -> bool {
         // SAFETY: passed on from the caller.
-        R == 1 || !self.comes() || unsafe { Tile::fetch(self, ring, pages, rows, self.cols()) }
+        R == 1 || !self.comes_through_ring() || unsafe { Tile::fetch(self, ring, pages, rows, self.cols()) }
     }
     #[inline(always)]
     unsafe fn arrived<const NEAR: bool>(self, ring: &mut Ring, pages: u32, first: u32, held: &mut u32) -> Self {
@@ -125,7 +125,7 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
         unsafe {
             match R {
                 1 => self,
-                _ if NEAR || self.comes() => Tile::arrived(self, ring, pages, self.cols(), held),
+                _ if NEAR || self.comes_through_ring() => Tile::arrived(self, ring, pages, self.cols(), held),
                 _ => self.below(first),
             }
         }
