@@ -103,6 +103,8 @@ pub struct Built {
     pub name: String,
     /// Where it is.
     pub program: PathBuf,
+    /// Package and target, if it is a program of `tests/` in that package.
+    pub integration_test: Option<(String, String)>,
     test: bool,
 }
 
@@ -149,6 +151,7 @@ pub fn executables(messages: &str) -> Vec<Built> {
     #[derive(Deserialize)]
     struct Target {
         name: String,
+        kind: Vec<String>,
     }
     #[derive(Deserialize)]
     struct Profile {
@@ -159,9 +162,10 @@ pub fn executables(messages: &str) -> Vec<Built> {
         .filter_map(|message| {
             let (target, profile) = (message.target?, message.profile?);
             let package = message.package_id.as_deref().map(package_name).unwrap_or_default();
+            let integration_test = target.kind.iter().any(|kind| kind == "test").then(|| (package.to_owned(), target.name.clone()));
             // `gpu` of one package is not that of another.
             let name = if package == target.name { target.name } else { format!("{package}-{}", target.name) };
-            Some(Built { name, program: message.executable?, test: profile.test })
+            Some(Built { name, program: message.executable?, integration_test, test: profile.test })
         })
         .collect()
 }
@@ -280,11 +284,11 @@ mod tests {
     #[test]
     fn programs_are_named_by_package_and_target() {
         let messages = concat!(
-            r#"{"reason":"compiler-artifact","package_id":"path+file:///r/tests/gpu#0.1.0","target":{"name":"plan"},"profile":{"test":true},"executable":"/t/plan-1"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///r/tests/gpu#0.1.0","target":{"name":"plan","kind":["test"]},"profile":{"test":true},"executable":"/t/plan-1"}"#,
             "\n",
-            r#"{"reason":"compiler-artifact","package_id":"path+file:///r#maco@0.1.0","target":{"name":"maco"},"profile":{"test":true},"executable":"/t/maco-1"}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///r#maco@0.1.0","target":{"name":"maco","kind":["lib"]},"profile":{"test":true},"executable":"/t/maco-1"}"#,
             "\n",
-            r#"{"reason":"compiler-artifact","package_id":"path+file:///r#maco@0.1.0","target":{"name":"maco"},"profile":{"test":false},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","package_id":"path+file:///r#maco@0.1.0","target":{"name":"maco","kind":["lib"]},"profile":{"test":false},"executable":null}"#,
             "\n",
             r#"{"reason":"build-finished","success":true}"#,
         );

@@ -64,8 +64,8 @@ pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
     let built = executables(&capture(cargo(&["test", "--no-run", "--message-format=json"]).args(suite.arguments()))?);
     let one = |&(package, program, tests): &(&str, &str, &str)| {
         let missing = || Failure::Text(format!("no test program `{program}` in a package `{package}`"));
-        let name = format!("{package}-{program}");
-        let found = built.iter().find(|built| built.name == name).ok_or_else(missing)?;
+        let wanted = Some((package.to_owned(), program.to_owned()));
+        let found = built.iter().find(|built| built.integration_test == wanted).ok_or_else(missing)?;
         let mut command = Command::new(&found.program);
         command.args(["--ignored", tests]).current_dir(&suite.package(package).ok_or_else(missing)?.directory);
         command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
