@@ -21,7 +21,7 @@ use crate::progress::during;
 use crate::results::commit;
 
 /// An edit of device code: the same result but for its rounding, by other instructions.
-const ARITHMETIC: [&str; 2] = ["v * factor * weight", "v * weight * factor"];
+const ARITHMETIC: [&str; 2] = ["v * scale * weight", "v * weight * scale"];
 
 /// Measures the parts in clones below `directory`, which is gone afterwards; after a failure logs stay there.
 pub fn measure(directory: &Path, parts: &BTreeSet<Part>, options: &Options, report: &mut Report<'_>) -> Result<(), Failure> {
