@@ -49,7 +49,8 @@ fn sound(plan: &Plan, profile: &Profile) {
         let graph = plan.graph();
         for task in 0..plan.tasks() as u32 {
             let stored = profile.spans.iter().filter(|span| span.kind == Kind::Store && span.task == task).count();
-            let in_run = graph.schedule == Schedule::Static && graph.graph.calls[graph.tasks[task as usize].call as usize].task.is_warp_task();
+            let in_run =
+                graph.schedule == Schedule::Static && graph.graph.calls[graph.tasks[task as usize].call as usize].task.is_warp_task();
             assert!(stored == 1 || stored == 0 && in_run, "task {task} ended {stored} times");
         }
     }
