@@ -19,7 +19,7 @@ pub struct Program {
     pub embedded: Embedded,
     /// Host code of the same tasks.
     pub cpu: Dispatch,
-    /// Whether unary element-wise calls can be fused into GEMVs as prologues: the device code supports it, see [`maco_device::makes_maps`].
+    /// Whether unary element-wise calls can be fused into GEMVs as prologues: the device code supports it, see [`maco_device::fuses_elementwise_prologues`].
     pub fuse_elementwise: bool,
     /// `#[megakernel(workers = n)]`.
     pub workers: Option<u32>,

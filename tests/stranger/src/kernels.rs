@@ -1,6 +1,5 @@
 //! A task of this package and one of another crate.
 use library::double;
-use maco::prelude::*;
 
 /// y = x + 1.
 #[maco::task(tile(i = 64, j = 64))]
