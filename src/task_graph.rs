@@ -18,6 +18,9 @@ pub struct TaskSet {
     /// Spec and first slot of each task, without its GEMV form.
     #[doc(hidden)]
     pub tasks: &'static [(&'static TaskSpec, u32)],
+    /// One bit per instance that there is code for.
+    #[doc(hidden)]
+    pub instances: u128,
     #[doc(hidden)]
     pub cpu: Dispatch,
     #[doc(hidden)]
@@ -87,7 +90,7 @@ struct Call {
 /// ```
 /// use maco::{Device, TaskGraph, bf16, tasks};
 ///
-/// maco::task_set! { ops: tasks::linear, tasks::gelu }
+/// maco::task_set! { ops: tasks::linear<bf16>, tasks::gelu<bf16> }
 ///
 /// let device = Device::cpu();
 /// let mut graph = TaskGraph::new("mlp", ops());
@@ -217,8 +220,8 @@ impl TaskGraph {
     /// Checks and plans the graph for a device.
     ///
     /// # Errors
-    /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks or has
-    /// twice, and the errors of [`Plan::build`].
+    /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks, has
+    /// twice, or has not for that element, and the errors of [`Plan::build`].
     pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
         self.compile_with(device, &PlanOptions::new())
     }
@@ -263,9 +266,17 @@ impl TaskGraph {
             let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
             graph.call(task, *slot, &arguments, options)?;
         }
+        let graph = graph.finish()?.resolve(&self.name, &[])?;
+        for call in &graph.calls {
+            let instance = call.slot + call.element * call.task.tile_variants();
+            if self.set.instances.checked_shr(instance).is_some_and(|rest| rest & 1 == 0) {
+                let element = call.task.elements[call.element as usize].name();
+                return Err(Error::UnknownElement { task: call.task.name, element, graph: self.name.into() });
+            }
+        }
         let program = Program {
             name: maco_graph::spec::intern(&self.name),
-            graph: graph.finish()?.resolve(&self.name, &[])?,
+            graph,
             entry: self.set.entry,
             embedded: self.set.embedded,
             cpu: self.set.cpu,

@@ -381,6 +381,18 @@ pub enum Error {
         /// The megakernel.
         megakernel: Box<str>,
     },
+    /// A run-time graph calls a task on an element that its set leaves out.
+    #[error(
+        "MACO0061: graph `{graph}` calls task `{task}` on `{element}`, which its task set leaves out\nhelp: write `{task}<{element}>`, or `{task}` for all elements, in `maco::task_set! {{ .. }}`"
+    )]
+    UnknownElement {
+        /// The task.
+        task: &'static str,
+        /// The element.
+        element: &'static str,
+        /// The graph.
+        graph: Box<str>,
+    },
     /// A run-time graph calls a task that its set lacks.
     #[error("MACO0061: graph `{graph}` calls task `{task}`, which is not in its task set\nhelp: name it in `maco::task_set! {{ .. }}`")]
     UnknownTask {
@@ -473,7 +485,7 @@ impl Error {
             Error::Environment { .. } => 58,
             Error::Deadline { .. } => 59,
             Error::Capturing { .. } => 60,
-            Error::UnknownTask { .. } | Error::AmbiguousTask { .. } => 61,
+            Error::UnknownTask { .. } | Error::UnknownElement { .. } | Error::AmbiguousTask { .. } => 61,
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
             Error::NotBegun { .. } => 66,

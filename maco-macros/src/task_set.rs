@@ -1,33 +1,62 @@
 //! `task_set!`: tasks that graphs built at run time may call, with their device code.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Path, Token, Visibility};
 
+use crate::attribute::element_variant;
 use crate::entry::{embedded, entry_name};
 use crate::spans::hidden;
 
-/// `/// docs pub ops: linear, matmul, mylib::scale`
+/// `/// docs pub ops: linear<bf16>, relu, mylib::scale`
 struct TaskSet {
     attributes: Vec<Attribute>,
     visibility: Visibility,
     name: Ident,
-    tasks: Vec<Path>,
+    tasks: Vec<Member>,
+}
+
+/// A task, and the elements that it is compiled for; none: all that it has.
+struct Member {
+    path: Path,
+    elements: Vec<Ident>,
+}
+
+impl Parse for Member {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Member> {
+        let path = Path::parse_mod_style(input)?;
+        let mut elements = Vec::new();
+        if input.peek(Token![<]) {
+            input.parse::<Token![<]>()?;
+            while !input.peek(Token![>]) {
+                let element: Ident = input.parse()?;
+                if element_variant(&element).is_none() {
+                    let text = format!("MACO0012: `{element}` is no element type\nhelp: write `bf16`, `f16`, `f32`, `i32`, `u32` or `i8`");
+                    return Err(syn::Error::new(element.span(), text));
+                }
+                elements.push(element);
+                if !input.peek(Token![>]) {
+                    input.parse::<Token![,]>()?;
+                }
+            }
+            input.parse::<Token![>]>()?;
+        }
+        Ok(Member { path, elements })
+    }
 }
 
 impl Parse for TaskSet {
     fn parse(input: ParseStream<'_>) -> syn::Result<TaskSet> {
         let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
-        let name = input.parse()?;
+        let name: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
-        let tasks = Punctuated::<Path, Token![,]>::parse_terminated(input)?;
+        let tasks = Punctuated::<Member, Token![,]>::parse_terminated(input)?;
         if tasks.is_empty() {
-            return Err(
-                input.error("MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear, gelu }`")
-            );
+            let text = "MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear<bf16>, gelu }`";
+            return Err(syn::Error::new(name.span(), text));
         }
         Ok(TaskSet { attributes, visibility, name, tasks: tasks.into_iter().collect() })
     }
@@ -39,7 +68,21 @@ pub fn expand(input: TokenStream) -> TokenStream {
         Err(error) => return error.to_compile_error(),
     };
     let p = quote! { ::maco::__private };
-    let (attributes, visibility, name, tasks) = (&set.attributes, &set.visibility, &set.name, &set.tasks);
+    let (attributes, visibility, name) = (&set.attributes, &set.visibility, &set.name);
+    let tasks: Vec<&Path> = set.tasks.iter().map(|member| &member.path).collect();
+    let elements = set.tasks.iter().map(|member| {
+        let variants = member.elements.iter().filter_map(element_variant);
+        quote! { &[#(#p::spec::Element::#variants),*] }
+    });
+    let checks = set.tasks.iter().flat_map(|Member { path, elements }| {
+        let p = &p;
+        elements.iter().map(move |element| {
+            let variant = element_variant(element);
+            let task = path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+            let text = format!("MACO0012: task `{task}` is not generic over `{element}`\nhelp: write `{task}` or one of its elements");
+            quote_spanned! { element.span() => const _: () = ::core::assert!(<#path>::SPEC.has_element(#p::spec::Element::#variant), #text); }
+        })
+    });
     let program = format_ident!("__maco_{}", name);
     let entry = entry_name(name, input);
     let entry_ident = Ident::new(&entry, name.span());
@@ -58,6 +101,20 @@ pub fn expand(input: TokenStream) -> TokenStream {
                 // A set links all its instances, so GEMV forms are left out.
                 #(base[#index + 1] = base[#index] + <#tasks>::SPEC.instances();)*
                 base
+            };
+        }
+
+        #(#checks)*
+
+        /// The instances that it has code for.
+        #[automatically_derived]
+        impl #p::Filter for #program {
+            const MASK: u128 = {
+                let mut mask = 0;
+                #(if #program::BASE[#index] < u128::BITS {
+                    mask |= <#tasks>::SPEC.instances_with(#elements) << #program::BASE[#index];
+                })*
+                mask
             };
         }
 
@@ -91,9 +148,10 @@ pub fn expand(input: TokenStream) -> TokenStream {
             const TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC.own(), #program::BASE[#index])),*];
             #p::TaskSet {
                 tasks: TASKS,
-                cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #p::All>,
+                instances: <#program as #p::Filter>::MASK,
+                cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #program>,
                 entry: #entry,
-                fuse_elementwise: #p::fuses_elementwise_prologues::<#program>(<#p::All as #p::Filter>::MASK),
+                fuse_elementwise: #p::fuses_elementwise_prologues::<#program>(<#program as #p::Filter>::MASK),
                 embedded: embedded::CODE,
             }
         }
@@ -107,7 +165,7 @@ pub fn expand(input: TokenStream) -> TokenStream {
             #[unsafe(no_mangle)]
             pub unsafe extern "ptx-kernel" fn #entry_ident(launch: *const #p::Launch) {
                 // SAFETY: passed on from the host, which launches this kernel.
-                unsafe { #p::megakernel::<#program, #p::All>(launch) }
+                unsafe { #p::megakernel::<#program, #program>(launch) }
             }
         };
     }

@@ -21,6 +21,6 @@ use dispatch::{awaited, bump, busy, empty, idle, relay, start, transfer};
 maco::task_set! {
     /// Much of the task library (a kernel has at most 128 instances) and the tasks that are measured, in one kernel: a dispatch costs what it
     /// costs a user's program.
-    pub ops: linear, matmul, add, mul, bias, copy, scale, gelu, relu, silu, rmsnorm, softmax, sum_rows,
+    pub ops: linear<bf16>, matmul<bf16>, add, mul, bias, copy, scale, gelu, relu, silu, rmsnorm, softmax, sum_rows,
         start, empty, idle, awaited, bump, relay, busy, transfer, identity, halo, all, weights
 }

@@ -458,6 +458,35 @@ impl TaskSpec {
         elements * self.tile_variants()
     }
 
+    /// The instances that compute with one of `chosen`, one bit each as in `maco_device::Filter::MASK`; all of them if nothing is chosen.
+    pub const fn instances_with(&self, chosen: &[Element]) -> u128 {
+        let variants = self.tile_variants();
+        let (mut mask, mut n) = (0, 0);
+        while n < self.instances() {
+            let (mut k, mut is_chosen) = (0, chosen.is_empty());
+            while k < chosen.len() {
+                is_chosen |= self.elements[(n / variants) as usize] as u8 == chosen[k] as u8;
+                k += 1;
+            }
+            // A mask has no bit for what follows: the recorder refuses a call of it.
+            mask |= if is_chosen && n < u128::BITS { 1 << n } else { 0 };
+            n += 1;
+        }
+        mask
+    }
+
+    /// Whether it is generic, and `element` is one of its elements.
+    pub const fn has_element(&self, element: Element) -> bool {
+        let mut n = 0;
+        while n < self.elements.len() {
+            if self.elements[n] as u8 == element as u8 {
+                return true;
+            }
+            n += 1;
+        }
+        false
+    }
+
     /// The instance of an element choice and one tile variant per axis: mixed radix, element slowest, last axis fastest.
     pub const fn instance(&self, element: u32, variants: &[u32]) -> u32 {
         let mut index = element;

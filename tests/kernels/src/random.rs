@@ -3,8 +3,8 @@ use maco::prelude::*;
 
 maco::task_set! {
     /// Every task a random graph may call.
-    pub ops: linear, matmul, add, mul, scale, bias, copy, relu, sum_rows, column_sums, wrap, widen, narrow, stencil, nudge, accumulate,
-        merge, transpose, pick, negate, lift
+    pub ops: linear<bf16>, matmul<bf16>, add<bf16, f32>, mul<bf16, f32>, scale<bf16, f32>, bias<bf16, f32>, copy<bf16, f32>, relu<f32>,
+        sum_rows<bf16, f32>, column_sums, wrap, widen, narrow, stencil, nudge, accumulate, merge, transpose, pick, negate, lift
 }
 
 /// The remainder of v / 8, with the sign of v: keeps chains of products small.

@@ -10,6 +10,10 @@ maco::task_set! {
     ops: add, all_reduce, bias, copy, linear, nudge, scale
 }
 
+maco::task_set! {
+    halves: copy<f32>, linear<f16, bf16>
+}
+
 /// A graph with a mistake, and what const evaluation says of it.
 struct Mistake {
     graph: TaskGraph,
@@ -288,6 +292,20 @@ fn mistakes_that_only_a_builder_can_make() {
         graph.output(y, "y");
     });
     assert!(code == 61 && text.contains("graph `mistaken` calls task `relu`") && text.contains("task_set!"), "{text}");
+
+    // A task that the set has for other elements.
+    let mut graph = TaskGraph::new("mistaken", halves());
+    let (x, w) = (graph.input::<f32>("x", [8, 8]), graph.input::<f32>("w", [8, 8]));
+    let y = graph.linear(x, w);
+    graph.output(y, "y");
+    let error = graph.compile(&device).map(drop).unwrap_err();
+    let told = "graph `mistaken` calls task `linear` on `f32`, which its task set leaves out\nhelp: write `linear<f32>`";
+    assert!(error.code() == 61 && error.to_string().contains(told), "{error}");
+    let mut graph = TaskGraph::new("halves", halves());
+    let (x, w) = (graph.input::<bf16>("x", [8, 8]), graph.input::<bf16>("w", [8, 8]));
+    let y = graph.linear(x, w);
+    graph.output(y, "y");
+    graph.compile(&device).unwrap();
 
     // A tensor of another graph.
     let mut larger = TaskGraph::new("larger", ops());
