@@ -92,7 +92,7 @@ impl Build {
             Ok(None) => embed::write(
                 &package.out,
                 &self.crate_path,
-                Device::Missing("this program was built with MACO_DEVICE=check, which looks for errors alone; build it again without"),
+                Device::Missing("this program was built with MACO_DEVICE=check or MACO_ONLY_CHECK, which look for errors alone; build it again without"),
             ),
             Ok(Some(code)) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
@@ -116,7 +116,7 @@ impl Build {
         }
     }
 
-    /// The device half, compiled, or with `MACO_DEVICE=check` looked at.
+    /// The device half, compiled, or looked at if it [`is_only_checked`].
     fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Option<Both>, Error> {
         let toolchain = toolchain::find()?;
         let core = core_cache::ensure(&toolchain)?;
@@ -127,7 +127,7 @@ impl Build {
         let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
-        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "check") {
+        if is_only_checked(&package.name) {
             sources.files.extend(dependencies.sources);
             return cargo::check(&toolchain, &core, package, &device).map(|()| None);
         }
@@ -180,6 +180,13 @@ impl Sources {
     fn report(&self) {
         self.files.iter().for_each(|path| report::rerun_if_changed(path));
     }
+}
+
+/// Whether errors in the kernels of this package are all that is asked for: `MACO_DEVICE=check` says it of all, `MACO_ONLY_CHECK` of those in a list
+/// with commas.
+pub fn is_only_checked(package: &str) -> bool {
+    env::var_os("MACO_DEVICE").is_some_and(|value| value == "check")
+        || env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == package))
 }
 
 fn is_set(name: &str) -> bool {

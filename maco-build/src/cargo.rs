@@ -56,9 +56,9 @@ impl Variant {
     }
 }
 
-/// Target directory of an inner build, held until dropped. Packages and profiles share them, so that dependencies are compiled once. Cargo builds one thing at
-/// a time in each, so there are as many as cores: a workspace with several packages of kernels compiles them side by side. Each variant has its own, since
-/// other flags in the same directory would build everything anew.
+/// Target directory of an inner build, held until dropped. Packages, profiles and variants share them, so that dependencies are compiled once: cargo keeps what
+/// was compiled with other flags apart. It builds one thing at a time in each, so there are as many as cores: a workspace with several packages of kernels
+/// compiles them side by side.
 struct Slot {
     directory: PathBuf,
     _held: File,
@@ -66,9 +66,9 @@ struct Slot {
 
 impl Slot {
     /// A free one, if possible that in which this crate was built before.
-    fn take(package: &Package, library: &str, variant: Variant) -> Result<Slot, Error> {
+    fn take(package: &Package, library: &str) -> Result<Slot, Error> {
         let count = thread::available_parallelism().map_or(1, usize::from);
-        let mut all: Vec<PathBuf> = (0..count).map(|n| package.maco.join("build").join(format!("{}-{n}", variant.name()))).collect();
+        let mut all: Vec<PathBuf> = (0..count).map(|n| package.maco.join("build").join(n.to_string())).collect();
         all.sort_by_key(|directory| !assembly(directory, library).exists());
         for directory in &all {
             if let Some(held) = try_lock(&directory.with_extension("lock"))? {
@@ -103,7 +103,7 @@ pub(crate) fn build(
     if let Some((ptx, sources)) = cache.find() {
         return Ok(Output { ptx, sources, invocation: None });
     }
-    let slot = Slot::take(package, &device.library, variant)?;
+    let slot = Slot::take(package, &device.library)?;
     let log = run(|| command(toolchain, core, package, device, variant, "release", &slot.directory), &["--emit=asm,link"])?;
     let release = slot.directory.join(TARGET).join("release");
     let ptx = read(&assembly(&slot.directory, &device.library))?;
@@ -129,7 +129,7 @@ fn configuration(root: &Path) -> impl Iterator<Item = String> {
 /// Looks for errors in the device crate, and makes no code: takes seconds.
 pub(crate) fn check(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<(), Error> {
     let variant = Variant::default();
-    let slot = Slot::take(package, &device.library, variant)?;
+    let slot = Slot::take(package, &device.library)?;
     run(|| command(toolchain, core, package, device, variant, "check", &slot.directory), &[]).map(drop)
 }
 

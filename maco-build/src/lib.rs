@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `MACO_DEVICE=skip` | no device code; the CPU works (for editors, docs builds and measuring) |
 //! | `MACO_DEVICE=check` | no device code either, but errors in kernels are found, in seconds; rules of PTX, registers and spills are not looked at |
+//! | `MACO_ONLY_CHECK=name,other` | the same, of these packages alone |
 //! | `MACO_REQUIRE_GPU=1` | a missing device toolchain is an error instead of a warning (for CI) |
 //! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
@@ -60,7 +61,7 @@ pub mod parallel;
 pub mod ptx;
 pub mod toolchain;
 
-pub use build::Build;
+pub use build::{Build, is_only_checked};
 pub use error::Error;
 pub use files::{cache_dir, fingerprint};
 

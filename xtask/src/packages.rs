@@ -75,17 +75,6 @@ impl Suite {
         ["--workspace".into(), "--manifest-path".into(), self.manifest.clone(), "--target-dir".into(), target()]
     }
 
-    /// What cargo's build scripts of it get to know, see [`Suite::is_only_checked`].
-    pub fn environment(&self) -> Option<(&'static str, &'static str)> {
-        self.is_only_checked().then_some(("MACO_DEVICE", "check"))
-    }
-
-    /// Whether tests and lint only look for errors in its kernels: `MACO_ONLY_CHECK` names it, in a list with commas. What is bundled is compiled
-    /// nevertheless.
-    pub fn is_only_checked(&self) -> bool {
-        env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == self.name))
-    }
-
     /// The package of that name.
     pub fn package(&self, name: &str) -> Option<&Package> {
         self.packages.iter().find(|package| package.name == name)

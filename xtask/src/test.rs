@@ -50,7 +50,7 @@ pub fn test(options: &Options) -> Result<(), Failure> {
 
 fn cargo_test(suite: &Suite, gpu: bool) -> Command {
     let mut command = cargo(&["test"]);
-    command.args(suite.arguments()).envs(suite.environment());
+    command.args(suite.arguments());
     command.env("MACO_GPU_TESTS", if gpu { "1" } else { "0" });
     command
 }

@@ -27,7 +27,7 @@ pub fn lint() -> Result<(), Failure> {
     }
     for suite in &suites {
         let mut clippy = cargo(&["clippy"]);
-        let clippy = clippy.args(suite.arguments()).envs(suite.environment()).args(["--all-targets", "--", "-D", "warnings"]);
+        let clippy = clippy.args(suite.arguments()).args(["--all-targets", "--", "-D", "warnings"]);
         check(format!("clippy of {}", suite.name), run(clippy));
     }
     check("documentation".to_owned(), run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
