@@ -92,7 +92,9 @@ impl Build {
             Ok(None) => embed::write(
                 &package.out,
                 &self.crate_path,
-                Device::Missing("this program was built with MACO_DEVICE=check or MACO_ONLY_CHECK, which look for errors alone; build it again without"),
+                Device::Missing(
+                    "this program was built with MACO_DEVICE=check or MACO_ONLY_CHECK, which look for errors alone; build it again without",
+                ),
             ),
             Ok(Some(code)) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there

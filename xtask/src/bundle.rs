@@ -129,7 +129,11 @@ fn build(suite: &Suite, assembler: &Path, sanitized: bool) -> Result<Vec<Built>,
             continue;
         }
         let mut command = cargo(subcommand);
-        command.args(["--release", "--message-format=json"]).args(suite.arguments()).env("MACO_PTXAS", assembler).env_remove("MACO_ONLY_CHECK");
+        command
+            .args(["--release", "--message-format=json"])
+            .args(suite.arguments())
+            .env("MACO_PTXAS", assembler)
+            .env_remove("MACO_ONLY_CHECK");
         if sanitized {
             command.env("MACO_SANITIZE", "1");
         }

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use maco_build::is_only_checked;
 use maco_build::parallel;
 use maco_build::ptx::ptxas::Usage;
 use maco_build::ptx::split::{Entry, entries};
-use maco_build::is_only_checked;
 use maco_build::ptx::{Rules, lint, ptxas};
 
 use crate::failure::Failure;
