@@ -7,9 +7,9 @@
 
 pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
-    Elementwise, Entry, Exchange, Factor, FirstFactor, Fragments, HalfMultiplicand, Mapped, Mbarrier, Mbarriers, MmaElement, Multiplicand,
-    Pipeline, Producer, Products, Queue, Row, RowMut, S8, Scratch, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile, U8,
-    Warp, Warpgroup, bf16, f16, math, prepared,
+    Elementwise, Entry, Exchange, Fragments, HalfOperandType, Mapped, Mbarrier, Mbarriers, MmaElement, OperandA, OperandType, Pipeline,
+    Producer, Products, Queue, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile,
+    U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 

@@ -85,8 +85,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// `acc += a · bᵀ` over one step, in `f32` (PTX ISA §9.7.16 `wgmma`). Elements of `f32` are rounded to tf32 first, 10 bits of fraction:
-    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite. What a call's `.first(f)`
-    /// maps is `a`: each element is f of what would be multiplied otherwise, rounded as that is.
+    /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite. A call's
+    /// `.first(f)` is an elementwise prologue on `a`: each element is f of what would be multiplied otherwise, rounded as that is.
     #[inline(always)]
     pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
     where
@@ -146,7 +146,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         self.role.store_pair::<T, T::Result<E>, I, J>((acc.0, acc.1), y.of(), self.task, f);
     }
 
-    /// `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
+    /// A GEMV: `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
     /// come in bulk copies (PTX ISA §9.7.9.25.4) through the ring, up to 192 KiB ahead of the products, and if no task of the graph
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
@@ -203,7 +203,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
-    /// and whose result only GEMVs multiply, the plan may leave it to those to make it of their factor: to the same bits.
+    /// and whose result only GEMVs multiply, the plan may fuse it into those as an RMSNorm prologue: to the same bits.
     #[inline(always)]
     pub fn rmsnorm<E: Element<Value = f32>, const I: usize>(
         &mut self,

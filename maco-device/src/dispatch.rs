@@ -16,7 +16,7 @@ pub trait Callable {
     const WARP_TASKS: u128 = 0;
     /// The instances that map one tensor, value by value, to one of the same element of two bytes, and do nothing else, as [`Filter::MASK`].
     const ELEMENTWISE: u128 = 0;
-    /// The instances that are GEMVs and nothing else, which may make such a map of their factor.
+    /// The instances that are GEMVs and nothing else, which may have such a task as an elementwise prologue.
     const GEMVS: u128 = 0;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
@@ -37,7 +37,7 @@ pub const fn gemvs<C: Callable>(base: u32) -> u128 {
     of_caller::<C>(C::GEMVS, base)
 }
 
-/// Whether products of `C` make maps of their factors, of the instances in `mask`: what the planner goes by, and who has the code for it.
+/// Whether GEMVs of `C` have elementwise prologues, of the instances in `mask`: what the planner goes by, and who has the code for it.
 /// Beside tasks of one warp there are none. What a consumer asks about those before a body keeps all predicates busy, so one question more costs a register in
 /// every body, and the products of the largest tiles have none to spare.
 pub const fn fuses_elementwise_prologues<C: Callable>(mask: u128) -> bool {

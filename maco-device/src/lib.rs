@@ -41,7 +41,7 @@ pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
 pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use data::exchange::Exchange;
-pub use data::operand_type::{AccElement, E4M3, E5M2, HalfMultiplicand, Multiplicand, Products, S8, Tf32, U8};
+pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandType, Products, S8, Tf32, U8};
 pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use data::task::Task;
 pub use data::tile::{Inputs, Operand, Reader, Tile};
@@ -58,11 +58,11 @@ pub use simt::give_up::giving_up;
 pub use simt::mbarrier::{Mbarrier, Mbarriers};
 pub use simt::pipeline::{Consumer, Pipeline, Producer};
 pub use simt::smem::{Scratch, Smem};
-pub use simt::swizzle::{Across, Along, Factor, Swizzled, SwizzledTiles};
+pub use simt::swizzle::{Across, Along, SharedOperand, Swizzled, SwizzledTiles};
 pub use simt::tensor_copies::{Boxes, Mapped};
 pub use simt::warp::{SimtWarp, Warp, prepared};
 pub use simt::warpgroup::Warpgroup;
-pub use simt::wgmma_queue::{FirstFactor, Queue};
+pub use simt::wgmma_queue::{OperandA, Queue};
 #[cfg(target_arch = "nvptx64")]
 pub use worker::megakernel;
 #[cfg(not(target_arch = "nvptx64"))]

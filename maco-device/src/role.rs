@@ -188,7 +188,7 @@ pub trait Role: Sized {
         }
     }
 
-    /// `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
+    /// A GEMV: `y = f(x · wᵀ, inputs)` for few rows of `x`. Whoever has a part in it agrees on the ring.
     #[inline(always)]
     fn gemv<T: Epilogue, E: HalfElement, X: Inputs, const I: usize, const J: usize>(
         &mut self,

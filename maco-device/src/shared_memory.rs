@@ -242,7 +242,7 @@ impl SharedMemory {
         (unsafe { whole(memory::read_shared2(place + 8)) } + 2 * away) as *mut u32
     }
 
-    /// Whether `factor` is what the consumers have a copy of in the staging memory: see [`crate::operations::in_band_flags`].
+    /// Whether the consumers have the copy of operand A that `key` stands for in the staging memory: see [`crate::operations::in_band_flags`].
     #[inline(always)]
     pub fn is_copied(self, key: [u32; COPY]) -> bool {
         let at = self.base() + COPIED;

@@ -84,10 +84,10 @@ pub fn head(
 const STEP: usize = 128;
 /// Steps that are in scratch at a time.
 const STAGES: usize = 3;
-/// Bytes of one factor of a stage, of which a stage has two: 128 rows of 128 bytes.
-const FACTOR: usize = 128 * STEP;
-/// Bytes of scratch: first factors, second ones, and the barriers of the stages. What is made is gathered where the first two stages were.
-const SCALED: usize = 2 * STAGES * FACTOR + 16 * STAGES;
+/// Bytes of one operand of a stage, of which a stage has two: 128 rows of 128 bytes.
+const OPERAND: usize = 128 * STEP;
+/// Bytes of scratch: operands A, operands B, and the barriers of the stages. What is made is gathered where the first two stages were.
+const SCALED: usize = 2 * STAGES * OPERAND + 16 * STAGES;
 
 /// What [`scaled`] does, by however many threads there are.
 ///
@@ -102,7 +102,7 @@ unsafe fn scaled_by(
     y: &Mapped<bf16, 128, 128, 64>,
 ) {
     let a = threads.swizzled_tiles::<E4M3, 0, STAGES, 128, STEP>();
-    let b = threads.swizzled_tiles::<E4M3, { STAGES * FACTOR }, STAGES, 128, STEP>();
+    let b = threads.swizzled_tiles::<E4M3, { STAGES * OPERAND }, STAGES, 128, STEP>();
     let out = threads.swizzled_tiles::<bf16, 0, 2, 64, 128>();
     let steps = x.cols().div_ceil(STEP as u32).max(1);
     let (first, all) = (threads.thread == 0, threads.threads);
@@ -113,7 +113,7 @@ unsafe fn scaled_by(
         let mut acc = Acc::<f32, 128>::zeros();
         // SAFETY: all threads come here, and to the end; what is copied is waited for, and a stage is given back when its product is made.
         unsafe {
-            threads.pipeline::<{ 2 * STAGES * FACTOR }, STAGES>(1, all, |threads, pipeline| {
+            threads.pipeline::<{ 2 * STAGES * OPERAND }, STAGES>(1, all, |threads, pipeline| {
                 let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
                 let (mut asked, mut step) = (0, 0);
                 threads.warpgroup().multiply(&mut acc, |queue| {

@@ -1,6 +1,6 @@
 //! What the tasks should give, one number at a time in `f64`, and numbers to give them.
 
-use maco::{E4M3, Multiplicand, bf16};
+use maco::{E4M3, OperandType, bf16};
 
 /// ½ v (1 + tanh(√(2/π) (v + 0.044715 v³))).
 pub fn gelu(v: f64) -> f64 {

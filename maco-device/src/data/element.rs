@@ -186,7 +186,7 @@ pub unsafe trait Element: Copy + Send + Sync + 'static {
 
 /// What the tensor cores take an element as.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Factor {
+pub enum MmaFormat {
     /// As it is.
     Bf16,
     /// As it is.
@@ -198,11 +198,11 @@ pub enum Factor {
 /// A floating-point element, which closures see as `f32`. The tensor cores multiply it: `bf16` and `f16` as they are, `f32` rounded to tf32.
 pub trait MmaElement: Element<Value = f32> {
     #[doc(hidden)]
-    const FACTOR: Factor;
+    const MMA_FORMAT: MmaFormat;
     /// The value that is multiplied.
     #[cfg(not(target_arch = "nvptx64"))]
     #[doc(hidden)]
-    fn factor(self) -> f32 {
+    fn operand(self) -> f32 {
         self.value()
     }
 }
@@ -321,7 +321,7 @@ fn join(w: [u32; 4]) -> unaligned::Words {
 }
 
 macro_rules! two_bytes {
-    ($ty:ident, $pack:ident, $factor:ident) => {
+    ($ty:ident, $pack:ident, $format:ident) => {
         // SAFETY: `half` types are `repr(transparent)` over `u16`.
         unsafe impl Element for $ty {
             type Value = f32;
@@ -397,7 +397,7 @@ macro_rules! two_bytes {
             }
         }
         impl MmaElement for $ty {
-            const FACTOR: Factor = Factor::$factor;
+            const MMA_FORMAT: MmaFormat = MmaFormat::$format;
         }
         impl HalfElement for $ty {
             #[inline(always)]
@@ -515,9 +515,9 @@ macro_rules! four_bytes {
 }
 four_bytes!(f32);
 impl MmaElement for f32 {
-    const FACTOR: Factor = Factor::Tf32;
+    const MMA_FORMAT: MmaFormat = MmaFormat::Tf32;
     #[cfg(not(target_arch = "nvptx64"))]
-    fn factor(self) -> f32 {
+    fn operand(self) -> f32 {
         crate::math::tf32(self)
     }
 }
@@ -631,7 +631,7 @@ unsafe impl Element for i8 {
 /// Two `f32` rounded to elements of 16 bits and packed, first one in the low half.
 #[inline(always)]
 pub fn pack<E: MmaElement>(low: f32, high: f32) -> u32 {
-    if E::FACTOR == Factor::Bf16 { unpack::pack_bf16(low, high) } else { unpack::pack_f16(low, high) }
+    if E::MMA_FORMAT == MmaFormat::Bf16 { unpack::pack_bf16(low, high) } else { unpack::pack_f16(low, high) }
 }
 
 /// An element of the word that [`pack`] makes: the one in the high half, or the low one. Of `f32`, the word.
@@ -639,10 +639,10 @@ pub fn pack<E: MmaElement>(low: f32, high: f32) -> u32 {
 #[inline(always)]
 pub(crate) fn unpacked<E: MmaElement>(word: u32, high: bool) -> f32 {
     let half = if high { word >> 16 } else { word };
-    match E::FACTOR {
-        Factor::Bf16 => unpack::bf16(half as u16),
-        Factor::F16 => unpack::f16(half as u16),
-        Factor::Tf32 => f32::from_bits(word),
+    match E::MMA_FORMAT {
+        MmaFormat::Bf16 => unpack::bf16(half as u16),
+        MmaFormat::F16 => unpack::f16(half as u16),
+        MmaFormat::Tf32 => f32::from_bits(word),
     }
 }
 

@@ -77,9 +77,9 @@ pub trait Epilogue {
     fn read<S: Source>(source: &S) -> Self::Operands<S>;
     /// Applies it to value `at`.
     fn apply<S: Source>(value: f32, operands: &Self::Operands<S>, at: usize) -> f32;
-    /// Whether operand A is mapped: `.first(..)`.
+    /// Whether operand A has an elementwise prologue: `.first(..)`.
     const MAPS_OPERAND_A: bool = false;
-    /// What maps an element of operand A; `source` has the epilogue's scalars.
+    /// The elementwise prologue, of an element of operand A; `source` has the epilogue's scalars.
     #[inline(always)]
     fn first<S: Source>(source: &S) -> impl Fn(f32) -> f32 {
         let _ = source;
@@ -193,7 +193,7 @@ impl<T: Epilogue, C: ResultElement> Epilogue for Rounded<T, C> {
     }
 }
 
-/// `.first(..)`: `T`, behind a product whose operand A is mapped by `M`, which has no tensors.
+/// `.first(..)`: `T`, behind a product whose operand A has the elementwise prologue `M`, which has no tensors.
 pub struct First<M, T>(PhantomData<(M, T)>);
 
 impl<M: Epilogue, T: Epilogue> Epilogue for First<M, T> {
@@ -274,7 +274,7 @@ impl<T: Epilogue, const TENSORS: usize, const SCALARS: usize, const PLANE: usize
     }
 }
 
-/// The scalars of an epilogue, for what maps a factor.
+/// The scalars of an epilogue, for the elementwise prologue of operand A.
 pub(crate) struct Scalars {
     task: Task,
     before: usize,
@@ -292,7 +292,7 @@ impl Source for Scalars {
     type Elements = ();
     #[inline(always)]
     fn tensor<O: MmaElement>(&self, _: usize) {}
-    /// The recorder refuses tensors beside a factor.
+    /// The recorder refuses tensors in a prologue.
     #[inline(always)]
     fn element<O: MmaElement>((): &(), _: usize) -> f32 {
         0.0

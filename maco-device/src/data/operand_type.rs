@@ -11,7 +11,7 @@ use crate::ptx::wgmma_types::{self, Instruction, Registers};
     message = "MACO0017: the tensor cores do not multiply `{Self}`",
     note = "they multiply `bf16`, `f16`, `Tf32`, `E4M3`, `E5M2`, `S8` and `U8`"
 )]
-pub trait Multiplicand: Sized + 'static {
+pub trait OperandType: Sized + 'static {
     /// What it is in memory: of eight bits, `i8` has the bits.
     type Element: Element;
     /// Elements of K that one instruction multiplies: 32 bytes.
@@ -23,12 +23,12 @@ pub trait Multiplicand: Sized + 'static {
     const FORMAT: (u32, u32) = (0, 0);
 }
 
-/// A type of 16 bits: the only ones whose factors may lie MN-major, and that `stmatrix` writes.
+/// A type of 16 bits: the only ones whose operands may lie MN-major, and that `stmatrix` writes.
 #[diagnostic::on_unimplemented(
-    message = "MACO0017: only factors of 16 bits may lie MN-major, and sums are written as `bf16` or `f16`, not as `{Self}`",
+    message = "MACO0017: only operands of 16 bits may lie MN-major, and sums are written as `bf16` or `f16`, not as `{Self}`",
     note = "PTX ISA §9.7.16.5.1: of other types K runs along the rows: transpose while you fill the tile, and use `along`"
 )]
-pub trait HalfMultiplicand: Multiplicand {
+pub trait HalfOperandType: OperandType {
     /// Two numbers rounded to nearest, the first one in the low half.
     #[doc(hidden)]
     fn pack(low: f32, high: f32) -> u32;
@@ -38,14 +38,14 @@ pub trait HalfMultiplicand: Multiplicand {
 
 macro_rules! half {
     ($($type:ident)*) => {$(
-        impl Multiplicand for $type {
+        impl OperandType for $type {
             type Element = $type;
             #[inline(always)]
             fn number(element: $type) -> f32 {
                 element.value()
             }
         }
-        impl HalfMultiplicand for $type {
+        impl HalfOperandType for $type {
             #[inline(always)]
             fn pack(low: f32, high: f32) -> u32 {
                 crate::data::element::pack::<$type>(low, high)
@@ -62,7 +62,7 @@ half!(bf16 f16);
 /// `f32` of which the tensor cores take 8 bits of exponent and 10 of fraction; the 13 bits below are not looked at.
 pub enum Tf32 {}
 
-impl Multiplicand for Tf32 {
+impl OperandType for Tf32 {
     type Element = f32;
     #[inline(always)]
     fn number(element: f32) -> f32 {
@@ -73,7 +73,7 @@ impl Multiplicand for Tf32 {
 /// 4 bits of exponent and 3 of fraction: up to ±448, NaN, no infinities (FP8 formats: Micikevicius et al., 2022).
 pub enum E4M3 {}
 
-impl Multiplicand for E4M3 {
+impl OperandType for E4M3 {
     type Element = i8;
     const FORMAT: (u32, u32) = (4, 3);
     #[inline(always)]
@@ -86,7 +86,7 @@ impl Multiplicand for E4M3 {
 /// 5 bits of exponent and 2 of fraction: the upper half of an `f16`, with its infinities and NaN.
 pub enum E5M2 {}
 
-impl Multiplicand for E5M2 {
+impl OperandType for E5M2 {
     type Element = i8;
     const FORMAT: (u32, u32) = (5, 2);
     #[inline(always)]
@@ -111,7 +111,7 @@ fn eight(bits: u32, fraction: u32, bias: u32) -> f32 {
 /// −128 to 127.
 pub enum S8 {}
 
-impl Multiplicand for S8 {
+impl OperandType for S8 {
     type Element = i8;
     #[inline(always)]
     fn number(element: i8) -> f32 {
@@ -122,7 +122,7 @@ impl Multiplicand for S8 {
 /// 0 to 255; `i8` has the bits.
 pub enum U8 {}
 
-impl Multiplicand for U8 {
+impl OperandType for U8 {
     type Element = i8;
     #[inline(always)]
     fn number(element: i8) -> f32 {
@@ -201,7 +201,7 @@ impl AccElement for f16 {
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     fn set_pair(registers: &mut Registers, pair: usize, (low, high): (f32, f32)) {
-        registers[pair] = <f16 as HalfMultiplicand>::pack(low, high);
+        registers[pair] = <f16 as HalfOperandType>::pack(low, high);
     }
     #[cfg(not(target_arch = "nvptx64"))]
     fn kept(value: f32) -> f32 {
@@ -218,14 +218,14 @@ impl AccElement for f16 {
     message = "MACO0017: the tensor cores do not add up products of `{A}` with `{B}` in `{Self}`",
     note = "in `f32`: `bf16`, `f16`, `Tf32` with themselves, and `E4M3`, `E5M2` with both; in `f16`: `f16`, `E4M3`, `E5M2`; in `i32`: `S8`, `U8` with both"
 )]
-pub trait Products<A: Multiplicand, B: Multiplicand>: AccElement {
+pub trait Products<A: OperandType, B: OperandType>: AccElement {
     /// # Safety
-    /// As the functions of `ptx/products.rs`.
+    /// As the functions of `ptx/wgmma_types.rs`.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
     unsafe fn of_shared<I: Instruction>(d: &mut Registers, a: u64, b: u64);
     /// # Safety
-    /// As the functions of `ptx/products.rs`.
+    /// As the functions of `ptx/wgmma_types.rs`.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
     unsafe fn of_registers<I: Instruction>(d: &mut Registers, a: [u32; 4], b: u64);

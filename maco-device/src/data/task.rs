@@ -122,7 +122,7 @@ impl Task {
         unsafe { (*self.launch).maps }
     }
 
-    /// The norm that the task makes of its factor, if it does.
+    /// The task's RMSNorm prologue, if it has one.
     #[inline(always)]
     pub(crate) fn norm<E: Element>(self) -> Option<Norm<E>> {
         if self.word(FLAGS) & RMSNORM_PROLOGUE as u32 == 0 {
@@ -132,8 +132,8 @@ impl Task {
         Some(Norm { weights, epsilon: f32::from_bits(weights.view.map) })
     }
 
-    /// The number of what the task makes of its factor: not 0, and that of no norm by other weights or another epsilon, nor of another map; 0 if it
-    /// makes nothing.
+    /// The number of the task's prologue: not 0, and that of no RMSNorm prologue with other weights or another epsilon, nor of another elementwise
+    /// prologue; 0 if it has none.
     #[inline(always)]
     pub(crate) fn prologue(self) -> u32 {
         if self.word(FLAGS) & (RMSNORM_PROLOGUE | ELEMENTWISE_PROLOGUE) as u32 == 0 {

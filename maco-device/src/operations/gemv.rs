@@ -1,4 +1,4 @@
-//! The main loop of a GEMV of few rows, by all consumers: the same for every task with such tiles, whatever its epilogue.
+//! The main loop of a GEMV, by all consumers: the same for every task with such tiles, whatever its epilogue.
 //!
 //! It is a function of its own, one for all calls with the same tiles. It has many instructions, each of which runs once or twice in a task. Cold code stalls on
 //! instruction fetch for longer than it runs (docs/internals/gemv.md).
@@ -14,7 +14,7 @@ use crate::operations::row_stages;
 use crate::shared_memory::{self, SharedMemory};
 use crate::sync::ring::Ring;
 
-/// Of [`sum`]: the factor carries flags.
+/// Of [`sum`]: operand A has in-band flags.
 pub const IN_BAND_FLAGS: u32 = 1 << 30;
 /// Of [`sum`]: rows come through the ring.
 pub const BULK_ROWS: u32 = 1 << 31;
@@ -25,9 +25,9 @@ pub fn pair(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32
 }
 
-/// Receives the factor if it carries flags; then adds up the products of the task's stages, and leaves each warp's part in the last of them. The ring
+/// Receives operand A if it has in-band flags; then adds up the products of the task's stages, and leaves each warp's part in the last of them. The ring
 /// behind them, and that stage: see [`Ring::unpack_stage`]. `word` is how many chunks were staged, with [`IN_BAND_FLAGS`] and [`BULK_ROWS`]; without
-/// the latter there are no stages. The factor lies at `base`, with rows and columns of `shape`, `stride` elements from one to the next; `w` are rows and
+/// the latter there are no stages. Operand A lies at `base`, with rows and columns of `shape`, `stride` elements from one to the next; `w` are rows and
 /// columns of the weights.
 ///
 /// # Safety

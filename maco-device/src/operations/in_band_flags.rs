@@ -41,7 +41,7 @@ impl Eight {
     #[inline(always)]
     unsafe fn poll(&mut self) {
         let [low, high] = &mut self.words;
-        // SAFETY: eight words of the factor at a 32-byte boundary, as the plan promises.
+        // SAFETY: eight words of operand A at a 32-byte boundary, as the plan promises.
         unsafe {
             gpu_scope::poll4_if(self.missing != 0, self.from, low);
             gpu_scope::poll4_if(self.missing != 0, self.from.wrapping_add(4), high);
@@ -67,8 +67,8 @@ impl Eight {
     }
 }
 
-/// What a copy of `x` is known by, or of what `task` makes of it. In a launch, an element that carries a flag is written once, and neither a norm's weights nor
-/// scalars are.
+/// What a copy of `x` is known by, or of the result of `task`'s prologue on it. In a launch, an element with an in-band flag is written once, and
+/// neither an RMSNorm's weights nor scalars are.
 #[inline(always)]
 pub fn copy_key<E: HalfElement, const I: usize>(x: Tile<E, I, 0>, task: Task, staged: u32) -> [u32; 4] {
     [x.pointer(0, 0) as u64 as u32, staged, x.rows() | x.cols() << 8, task.prologue()]

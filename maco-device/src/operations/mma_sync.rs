@@ -1,4 +1,4 @@
-//! The main loop of a GEMV of few rows on `mma.sync` (PTX ISA §9.7.15.5 `mma`), for tiles that take as long as their weights take to load.
+//! The main loop of a GEMV on `mma.sync` (PTX ISA §9.7.15.5 `mma`), for tiles that take as long as their weights take to load.
 //!
 //! The warps divide the columns of a stage (elements of K) among themselves, 32 at a time. Which of them a fragment's columns are does not matter as long as both
 //! operands agree. So a lane takes eight that lie together, and each of its accesses has 16 bytes. All code is unrolled: an index that is no literal would keep an
@@ -8,7 +8,7 @@
 //! memory, without a move: even words are row `g`, odd ones row `g + 8`. So the even words of `x` give the first eight rows of one product, the odd ones the last
 //! eight of another. The other halves are wasted; the tensor cores have the time.
 
-use crate::data::element::{Factor, HalfElement};
+use crate::data::element::{HalfElement, MmaFormat};
 use crate::data::tile::Tile;
 use crate::operations::row_stages;
 use crate::ptx::{matrix, memory};
@@ -154,7 +154,7 @@ impl<const I: usize, const J: usize> MmaSync<I, J> {
             }};
             (@ $w:ident, $x:expr, $half:literal, $sum:literal) => {
                 let [even, odd] = &mut self.0[$sum][$half];
-                if E::FACTOR == Factor::Bf16 {
+                if E::MMA_FORMAT == MmaFormat::Bf16 {
                     matrix::multiply::<true>(even, $w, [$x[0], $x[2]]);
                     matrix::multiply::<true>(odd, $w, [$x[1], $x[3]]);
                 } else {

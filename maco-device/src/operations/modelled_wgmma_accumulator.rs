@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::abi::{self, BOX, ROW_BYTES};
-use crate::data::element::{Factor, MmaElement, pack};
+use crate::data::element::{MmaElement, MmaFormat, pack};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
@@ -42,17 +42,17 @@ pub fn agree(seen: bool) -> bool {
     seen
 }
 
-/// The factor that lies at `at`.
+/// The element of an operand that lies at `at`.
 ///
 /// # Safety
 /// `at` is an aligned element of this CTA's shared memory, which nobody writes.
 pub unsafe fn element_at<E: MmaElement>(at: u32) -> f32 {
     // SAFETY: passed on from the caller.
     unsafe {
-        match E::FACTOR {
-            Factor::Bf16 => half::bf16::from_bits(memory::load_element(at)).to_f32(),
-            Factor::F16 => half::f16::from_bits(memory::load_element(at)).to_f32(),
-            Factor::Tf32 => f32::from_bits(memory::load_shared(at)),
+        match E::MMA_FORMAT {
+            MmaFormat::Bf16 => half::bf16::from_bits(memory::load_element(at)).to_f32(),
+            MmaFormat::F16 => half::f16::from_bits(memory::load_element(at)).to_f32(),
+            MmaFormat::Tf32 => f32::from_bits(memory::load_shared(at)),
         }
     }
 }
@@ -98,8 +98,8 @@ impl Product {
         let (columns, step) = (self.b.kept, self.step);
         let gather = |operand: Operand| -> Vec<f32> {
             // SAFETY: inside a stage, which the caller of `multiply` promises to be full.
-            let factor = |n: usize| unsafe { (self.element_at)(operand.place(n % operand.kept, n / operand.kept, step)) };
-            (0..step * operand.kept).map(factor).collect()
+            let element = |n: usize| unsafe { (self.element_at)(operand.place(n % operand.kept, n / operand.kept, step)) };
+            (0..step * operand.kept).map(element).collect()
         };
         let (a, b) = (gather(self.a), gather(self.b));
         for (row, sums) in sum.chunks_exact_mut(columns).enumerate() {
@@ -129,7 +129,7 @@ impl Wgmma {
     /// `a` and `b` are swizzled boxes in shared memory that stay until a wait says that the product is made.
     pub unsafe fn multiply<E: MmaElement, const I: usize, const J: usize>(&mut self, sum: &mut Sum, a: u32, b: u32, along: (bool, bool)) {
         // What is tf32 has been turned.
-        let lies = E::FACTOR != Factor::Tf32;
+        let lies = E::MMA_FORMAT != MmaFormat::Tf32;
         self.open.push(Product {
             sum: sum.clone(),
             a: Operand { at: a, kept: ROWS, along_rows: along.0 && lies },
@@ -240,7 +240,7 @@ fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(
         let columns = values[own * each..][..each].iter().enumerate();
         columns.map(|(col, &one)| value(row, col, one)).collect::<Vec<f32>>()
     });
-    if E::FACTOR == Factor::Tf32 {
+    if E::MMA_FORMAT == MmaFormat::Tf32 {
         return values.flat_map(|value| [value.to_bits() as u16, (value.to_bits() >> 16) as u16]).collect();
     }
     // An element is what `pack` puts into the low half.
@@ -363,8 +363,8 @@ pub unsafe fn write(at: u32, _: u32, chunk: Chunk) {
     }
 }
 
-/// Applies what maps a product's operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
-/// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
+/// Applies the elementwise prologue of operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
+/// columns are the contraction's; `across`: the other way round, 64 columns of the operand after another. The contraction goes on for `left` elements.
 /// Each warpgroup has every second row.
 ///
 /// # Safety
@@ -380,9 +380,9 @@ pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32,
             let place = memory::swizzled(at + row * ROW_BYTES + col * E::BYTES);
             // SAFETY: elements of the rows.
             unsafe {
-                let value = E::element(f(element_at::<E>(place))).factor();
-                match E::FACTOR {
-                    Factor::Tf32 => memory::store_shared(place, value.to_bits()),
+                let value = E::element(f(element_at::<E>(place))).operand();
+                match E::MMA_FORMAT {
+                    MmaFormat::Tf32 => memory::store_shared(place, value.to_bits()),
                     _ => memory::store_element(place, pack::<E>(value, 0.0) as u16),
                 }
             }

@@ -20,14 +20,14 @@ const SUMS: u32 = 8;
 /// Elements of weights that are fetched together.
 const LINE: u32 = 32;
 
-/// Bytes from the first row of a tile with in-band flags to the weights of its norm, if there is room for those.
+/// Bytes from the first row of a tile with in-band flags to the weights of its RMSNorm prologue, if there is room for those.
 const fn norm_weights(rows: u32, cols: u32) -> Option<u32> {
     let behind = (rows * in_band_stride(rows, cols) * 2 + rmsnorm_bytes(rows, cols)).next_multiple_of(16);
     if behind + cols * 2 <= STAGING_BYTES { Some(behind) } else { None }
 }
 
-/// Has the weights of the norm that `rows` rows become, which will lie at `at`, on their way to where they are read behind them, or if there is no room,
-/// to the L2 cache, while the rows are polled for; by all consumers, who meet behind [`memory::fetched`].
+/// Has the weights of the RMSNorm prologue of `rows` rows, which will lie at `at`, on their way to where they are read behind them, or if there is no
+/// room, to the L2 cache, while the rows are polled for; by all consumers, who meet behind [`memory::fetched`].
 ///
 /// # Safety
 /// As of [`make`], but nobody uses what is at `at` and behind.
@@ -51,7 +51,7 @@ pub unsafe fn fetch<E: HalfElement>(norm: Norm<E>, at: u32, rows: u32, cols: u32
     }
 }
 
-/// Makes of `rows` rows, which lie at `at`, `in_band_stride` elements apart, the norm that `task` says. `cols` is a multiple of eight. All
+/// Runs the RMSNorm prologue of `task` on `rows` rows, which lie at `at`, `in_band_stride` elements apart. `cols` is a multiple of eight. All
 /// consumers have met when it ends.
 ///
 /// # Safety
@@ -66,7 +66,7 @@ pub unsafe fn make<E: HalfElement>(task: Task, at: u32, rows: u32, cols: u32) {
     }
 }
 
-/// Rows that become their norms.
+/// Rows of operand A that the prologue normalises.
 #[derive(Clone, Copy)]
 struct Rows<E> {
     norm: Norm<E>,
@@ -143,7 +143,7 @@ impl<E: HalfElement> Rows<E> {
         [packed as u32, (packed >> 32) as u32, (packed >> 64) as u32, (packed >> 96) as u32]
     }
 
-    /// Makes the norms, this thread the blocks from `first` on, every `CONSUMER_THREADS`-th.
+    /// Normalises them, this thread the blocks from `first` on, every `CONSUMER_THREADS`-th.
     ///
     /// # Safety
     /// As of [`make`].

@@ -3,7 +3,7 @@
 //! When to multiply, to stage and to release a stage does not belong here. All code is unrolled: an index that is no literal would keep an array in local memory.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::data::element::{Factor, MmaElement, pack, unpacked};
+use crate::data::element::{MmaElement, MmaFormat, pack, unpacked};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
@@ -67,7 +67,7 @@ impl Wgmma {
         wgmma::fence();
         macro_rules! steps {
             ($n:literal, $a:literal, $b:literal) => {
-                if E::FACTOR == Factor::Bf16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
+                if E::MMA_FORMAT == MmaFormat::Bf16 { steps!(@typed $n, true, $a, $b) } else { steps!(@typed $n, false, $a, $b) }
             };
             ($n:literal) => {{
                 // SAFETY: passed on from the caller. A k8 step is 32 bytes.
@@ -93,7 +93,7 @@ impl Wgmma {
         macro_rules! majors {
             ($n:literal) => {
                 match along {
-                    _ if E::FACTOR == Factor::Tf32 => steps!($n),
+                    _ if E::MMA_FORMAT == MmaFormat::Tf32 => steps!($n),
                     (false, false) => steps!($n, false, false),
                     (false, true) => steps!($n, false, true),
                     (true, false) => steps!($n, true, false),
@@ -357,7 +357,7 @@ fn packed_by<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N
         };
     }
     let first = operands(0);
-    if E::FACTOR == Factor::Tf32 {
+    if E::MMA_FORMAT == MmaFormat::Tf32 {
         let (a, b) = (four!(first, 0), four!(first, 4));
         let second = if HALF { operands(16) } else { first };
         let (c, d) = (four!(second, 8), four!(second, 12));
@@ -584,8 +584,8 @@ pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
     }
 }
 
-/// Applies what maps a product's operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the factor, and
-/// columns are the contraction's; `across`: the other way round, 64 columns of the factor after another. The contraction goes on for `left` elements.
+/// Applies the elementwise prologue of operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
+/// columns are the contraction's; `across`: the other way round, 64 columns of the operand after another. The contraction goes on for `left` elements.
 ///
 /// # Safety
 /// Called by consumer thread `thread`, its whole warp converged; the rows are the consumers', and nobody else's until they meet.
@@ -608,7 +608,7 @@ pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32,
             if k < left { f(value) } else { value }
         };
         let word = |word: u32, n: i32| {
-            if E::FACTOR == Factor::Tf32 {
+            if E::MMA_FORMAT == MmaFormat::Tf32 {
                 return tf32(one(word, false, if across { k } else { k + n })).to_bits();
             }
             let (low, high) = if across { (k, k) } else { (k + 2 * n, k + 2 * n + 1) };

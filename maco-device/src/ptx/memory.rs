@@ -361,7 +361,7 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
     }
 }
 
-/// Four words of shared memory, of what consumers have mapped: other threads read them behind a barrier.
+/// Four words of shared memory, of what consumers have written by an elementwise prologue: other threads read them behind a barrier.
 ///
 /// # Safety
 /// As of [`receive_shared4`].

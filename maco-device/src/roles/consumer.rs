@@ -1,7 +1,7 @@
 //! The consumers: two warpgroups that run GEMMs, GEMVs and elementwise operations.
 
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
-use crate::data::element::{Element, Factor, HalfElement, MmaElement, pack};
+use crate::data::element::{Element, HalfElement, MmaElement, MmaFormat, pack};
 use crate::data::epilogue::{Beside, Epilogue};
 use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
 use crate::data::task::Task;
@@ -355,7 +355,7 @@ impl Consumer {
     /// runs along the rows. `b` are all rows or columns that `b` keeps.
     #[inline(always)]
     fn turn<E: MmaElement, const I: usize>(&self, shared: u32, b: u32, along: (bool, bool)) {
-        if E::FACTOR != Factor::Tf32 || !(along.0 || along.1) {
+        if E::MMA_FORMAT != MmaFormat::Tf32 || !(along.0 || along.1) {
             return;
         }
         let a = I as u32;
@@ -369,16 +369,16 @@ impl Consumer {
 }
 
 impl Consumer {
-    /// Applies what maps operand A to the `I` rows or columns of it that lie in a full stage at `shared`, in place: each element becomes what a
-    /// task of its own would have written. What lies behind the contraction's end stays zero.
+    /// Applies the elementwise prologue to the `I` rows or columns of operand A that lie in a full stage at `shared`, in place: each element
+    /// becomes what a task of its own would have written. What lies behind the contraction's end stays zero.
     #[inline(always)]
     fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(&self, shared: u32, a: OperandTile, task: Task) {
         if !T::MAPS_OPERAND_A {
             return;
         }
         // What is tf32 has been turned.
-        let across = a.along_rows && E::FACTOR != Factor::Tf32;
-        // SAFETY: the stage is full and stays until `release`; all consumers map the same rows of it, each its own part.
+        let across = a.along_rows && E::MMA_FORMAT != MmaFormat::Tf32;
+        // SAFETY: the stage is full and stays until `release`; all consumers run the prologue on the same rows of it, each its own part.
         unsafe { wgmma_accumulator::map_operand_a::<T, E, I>(shared, across, a.left(), task, self.again()) };
         // The tensor cores read through the other proxy, what all warps have written.
         fence::proxy_async_shared();
@@ -497,7 +497,7 @@ impl Role for Consumer {
         let first = thread / (CONSUMERS / CONSUMER_THREADS);
         let places = || (first..(I * J) as u32).step_by(CONSUMER_THREADS as usize);
         let beside = |at: u32| Beside::<T>::read(task, y, (at / J as u32, at % J as u32));
-        // Of a thread with one place, what stands beside it comes while the factor does.
+        // Of a thread with one place, what stands beside it comes while operand A does.
         let alone = const { I * J <= CONSUMER_THREADS as usize };
         let ahead = if alone { Some(beside(first)) } else { None };
         let in_band = !smem.word(x.pointer(0, 0) as u64).is_null();
@@ -528,7 +528,7 @@ impl Role for Consumer {
                     put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
                 }
             }
-            // The next task may have a copy of its factor.
+            // The next task may have a copy of its operand A.
             barrier::sync_consumers();
             return;
         }

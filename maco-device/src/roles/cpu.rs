@@ -53,7 +53,7 @@ impl Cpu {
         body(&mut Cpu(Played::Consumer(consumer)))
     }
 
-    /// Runs `body` as a consumer that maps a factor.
+    /// Runs `body` as a consumer that runs the elementwise prologue of operand A.
     pub(crate) fn elementwise_prologue<T>(prologue: &mut ElementwisePrologue, body: impl FnOnce(&mut Cpu) -> T) -> T {
         body(&mut Cpu(Played::ElementwisePrologue(prologue)))
     }

@@ -29,7 +29,7 @@ const fn step<E: Element>() -> usize {
     abi::columns(E::BYTES) as usize
 }
 
-/// Copies the factors of one step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
+/// Copies the elements of one step of an operand to `out[k][n]` (`by_step`) or `out[n][k]`, zero outside the tensor and of a plane that is not there.
 fn gather<E: MmaElement>(parts: &OperandTile, n: usize, by_step: bool, out: &mut Vec<f32>) {
     out.clear();
     out.resize(n * step::<E>(), 0.0);
@@ -44,7 +44,7 @@ fn gather<E: MmaElement>(parts: &OperandTile, n: usize, by_step: bool, out: &mut
                 + (parts.row as i64 + r as i64) * v.row_stride as i64
                 + (parts.col as i64 + c as i64) * v.col_stride as i64;
             // SAFETY: row and column are inside the view, which the plan made from a live tensor.
-            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.factor();
+            let value = unsafe { (v.base as *const E).offset(offset as isize).read() }.operand();
             let (kept, k) = if parts.along_rows { (c, r) } else { (r, c) };
             out[if by_step { k * n + kept } else { kept * step::<E>() + k }] = value;
         }
@@ -121,7 +121,7 @@ impl Role for CpuReference {
             let (scalars, left) = (Scalars::of::<T>(task), a.left().max(0) as usize);
             let f = T::first(&scalars);
             for values in self.a.chunks_exact_mut(step::<E>()) {
-                values.iter_mut().take(left).for_each(|value| *value = E::element(f(*value)).factor());
+                values.iter_mut().take(left).for_each(|value| *value = E::element(f(*value)).operand());
             }
         }
         gather::<E>(&b, J, true, &mut self.b);
@@ -182,8 +182,8 @@ impl Role for CpuReference {
         task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
-        // What is to be normed carries flags, and here nothing does.
-        assert!(task.norm::<E>().is_none(), "one thread has no factor to make a norm of");
+        // Operand A of an RMSNorm prologue has in-band flags, and here nothing has.
+        assert!(task.norm::<E>().is_none(), "one thread has no RMSNorm prologue");
         let y = y.of::<T::Result<E>>();
         for row in 0..y.rows() {
             for col in 0..y.cols() {

@@ -18,7 +18,7 @@ use crate::shared_memory::SharedMemory;
 
 const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 
-/// A consumer that maps its share of rows, which lie at `at`, `in_band_stride` elements apart.
+/// A consumer that runs the prologue on its share of rows, which lie at `at`, `in_band_stride` elements apart.
 pub struct ElementwisePrologue {
     at: u32,
     rows: u32,
@@ -27,8 +27,8 @@ pub struct ElementwisePrologue {
     thread: u32,
 }
 
-/// Waits until all of the factor of `task` has come and, unless its map lies there already, gives who makes that, of which task, and by which
-/// instance. Behind that, consumers meet.
+/// Waits until all of operand A of `task` has come and, unless the result of its elementwise prologue lies there already, gives who runs that prologue, of
+/// which task, and by which instance. Behind that, consumers meet.
 ///
 /// # Safety
 /// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
@@ -46,7 +46,7 @@ pub unsafe fn receive(
     if warp::all(smem.is_copied(in_band_flags::copy_key(x, task, staged))) {
         return None;
     }
-    // The map's own slot, behind the rows: scalars, and coordinates that are all 0.
+    // The prologue's own slot, behind the rows: scalars, and coordinates that are all 0.
     let slot = at + rows * in_band_stride(rows, cols) * 2;
     let first = thread / (CONSUMERS / CONSUMER_THREADS);
     let mut word = first;
@@ -82,14 +82,14 @@ impl Role for ElementwisePrologue {
         _: Task,
         f: impl Fn(X::Values) -> E::Value,
     ) {
-        // The plan has only those mapped that have two bytes before and behind.
+        // The plan fuses only tasks whose elements have two bytes before and behind.
         if const { size_of::<X::Blocks>() != 16 || size_of::<E::Eight>() != 16 || E::BYTES != 2 } {
             return;
         }
         let across = self.cols / 8;
         let mut n = self.thread;
         while n < self.rows * across {
-            // A division takes longer than all that is mapped.
+            // A division takes longer than the whole prologue.
             let row = if self.rows == 1 { 0 } else { n.checked_div(across).unwrap_or(0) };
             let at = self.at + (row * in_band_stride(self.rows, self.cols) + (n - row * across) * 8) * 2;
             // SAFETY: (of all) a block of a row at a 16-byte boundary, of one thread; eight elements of two bytes are four words.

@@ -21,12 +21,12 @@ use crate::sync::tensor_map_cache::TensorMapCache;
 pub struct Loader {
     ring: Ring,
     maps: TensorMapCache,
-    /// Of a task with weights ([`abi::LOAD_CONSTANT_OPERAND_EARLY`]): stages that were begun before it may run, of which only those factors were asked for that no
-    /// task writes; and [`BEFORE`], that is now. 0 as soon as stages are asked for whole.
+    /// Of a task with weights ([`abi::LOAD_CONSTANT_OPERAND_EARLY`]): stages that were begun before it may run, of which only those
+    /// operands were asked for that no task writes; and [`BEFORE`], that is now. 0 as soon as stages are asked for whole.
     begun: u32,
     /// Before: pages for which there is no stage yet.
     left: u32,
-    /// Where the first stage lies whose other factors are still to be asked for.
+    /// Where the first stage lies whose other operands are still to be asked for.
     from: u32,
 }
 
@@ -53,7 +53,7 @@ impl Loader {
         self.ring.precede(n, precedes);
     }
 
-    /// The task that is loaded next may not run yet: begins as many of its stages as the ring has pages for, with the factors that no task
+    /// The task that is loaded next may not run yet: begins as many of its stages as the ring has pages for, with the operands that no task
     /// writes. It is then loaded again, from [`Loader::rest`] on.
     #[inline(always)]
     pub fn before(&mut self) {
@@ -68,7 +68,7 @@ impl Loader {
         self.begun &= !BEFORE;
     }
 
-    /// A step whose stage, of `pages` pages and `bytes` bytes, is asked for in two parts: `copy` asks for those factors that nobody writes, or for
+    /// A step whose stage, of `pages` pages and `bytes` bytes, is asked for in two parts: `copy` asks for those operands that nobody writes, or for
     /// the others. False if it is asked for whole.
     #[inline(always)]
     fn in_two(&mut self, pages: u32, bytes: u32, copy: impl Fn(Room, bool)) -> bool {
@@ -124,7 +124,7 @@ impl Loader {
         }
     }
 
-    /// Copies the boxes of one step of both factors, of which the tile keeps `i` and `j`: if each has one, by one election.
+    /// Copies the boxes of one step of both operands, of which the tile keeps `i` and `j`: if each has one, by one election.
     #[inline(always)]
     fn operands<E: MmaElement>(room: Room, maps: [u64; 2], (a, i): (OperandTile, u32), (b, j): (OperandTile, u32)) {
         if a.along_rows || b.along_rows {

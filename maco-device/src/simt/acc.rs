@@ -5,7 +5,7 @@
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;
 
-use crate::data::operand_type::{AccElement, HalfMultiplicand, Multiplicand};
+use crate::data::operand_type::{AccElement, HalfOperandType, OperandType};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::wgmma_types::Registers;
 use crate::simt::swizzle::{Along, Swizzled};
@@ -146,7 +146,7 @@ impl<T: AccElement<Value = f32>, const N: usize> Acc<T, N> {
     /// Rounds to `bf16` or `f16` and writes rows `row..row + 64` and columns `col..col + N` of a tile (PTX ISA §9.7.15.5.16 `stmatrix`); both
     /// multiples of 8. Other threads, copies and tensor cores see it behind a barrier that says so.
     #[inline(always)]
-    pub fn store<E: HalfMultiplicand, const R: usize, const C: usize, const SWIZZLE: usize>(
+    pub fn store<E: HalfOperandType, const R: usize, const C: usize, const SWIZZLE: usize>(
         &self,
         warpgroup: &Warpgroup<'_>,
         tile: Swizzled<'_, E, R, C, SWIZZLE>,
@@ -182,8 +182,8 @@ impl<T: AccElement<Value = f32>, const N: usize> Acc<T, N> {
 
     /// Rounded to `bf16` or `f16`, as operand A of another product, whose K are the columns of this sum: `STEPS` is `N` / 16.
     #[inline(always)]
-    pub fn fragments<E: HalfMultiplicand, const STEPS: usize>(&self) -> Fragments<E, STEPS> {
-        const { assert!(STEPS * 16 == N, "MACO0017: a sum of N columns is a factor of N / 16 steps") };
+    pub fn fragments<E: HalfOperandType, const STEPS: usize>(&self) -> Fragments<E, STEPS> {
+        const { assert!(STEPS * 16 == N, "MACO0017: a sum of N columns is operand A of N / 16 steps") };
         #[cfg(target_arch = "nvptx64")]
         {
             let word = |(low, high): (f32, f32)| E::pack(low, high);
@@ -205,7 +205,7 @@ impl<T: AccElement<Value = f32>, const N: usize> Acc<T, N> {
 }
 
 /// Operand A in a warpgroup's registers: 64 rows, `STEPS` times 32 bytes of K, 4 registers of each thread for each; a matrix on the CPU.
-pub struct Fragments<T: Multiplicand, const STEPS: usize> {
+pub struct Fragments<T: OperandType, const STEPS: usize> {
     #[cfg(target_arch = "nvptx64")]
     pub(crate) words: [[u32; 4]; STEPS],
     /// Row after row.
@@ -215,18 +215,18 @@ pub struct Fragments<T: Multiplicand, const STEPS: usize> {
     element: PhantomData<T>,
 }
 
-impl<T: Multiplicand, const STEPS: usize> Fragments<T, STEPS> {
+impl<T: OperandType, const STEPS: usize> Fragments<T, STEPS> {
     /// 64 rows of a tile of `STEPS * 32` bytes, all of it (PTX ISA §9.7.15.5.15 `ldmatrix`). What other threads have written is there behind a
     /// barrier.
     #[inline(always)]
     pub fn load<const R: usize, const C: usize, const SWIZZLE: usize>(
         warpgroup: &Warpgroup<'_>,
-        factor: Along<'_, T, R, C, SWIZZLE>,
+        operand: Along<'_, T, R, C, SWIZZLE>,
     ) -> Self {
         const { assert!(STEPS * T::STEP == C, "MACO0017: a row of the tile has `STEPS` times 32 bytes") };
         #[cfg(target_arch = "nvptx64")]
         {
-            let (tile, row) = factor.parts();
+            let (tile, row) = operand.parts();
             let (warp, lane) = (warpgroup.warp(), warpgroup.thread % 32);
             let row = row + warpgroup.thread / 32 * 16 + lane / 8 % 2 * 8 + lane % 8;
             let col = |step: usize| (step * T::STEP) as u32 + lane / 16 * (T::STEP as u32 / 2);
@@ -237,21 +237,21 @@ impl<T: Multiplicand, const STEPS: usize> Fragments<T, STEPS> {
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            use crate::simt::swizzle::Factor;
+            use crate::simt::swizzle::SharedOperand;
             let _ = warpgroup;
             let place = |at: usize| ((at / C) as u32, (at % C) as u32);
-            Fragments { elements: (0..ROWS as usize * C).map(place).map(|(row, k)| factor.element(row, k)).collect() }
+            Fragments { elements: (0..ROWS as usize * C).map(place).map(|(row, k)| operand.element(row, k)).collect() }
         }
     }
 
     /// On a GPU, this thread's registers: of each 32 bytes of K, lane `4g + t` has bytes `4t..4t + 4` of rows g and g + 8 of the warp's 16, then
-    /// bytes `16 + 4t..` of both. For factors that are computed on the way, from fewer bits for instance.
+    /// bytes `16 + 4t..` of both. For operands that are computed on the way, from fewer bits for instance.
     #[cfg(any(target_arch = "nvptx64", doc))]
     #[inline(always)]
     pub fn from_words(words: [[u32; 4]; STEPS]) -> Self {
         #[cfg(target_arch = "nvptx64")]
         {
-            const { assert!(STEPS > 0 && STEPS <= 16, "MACO0017: a factor in registers has 1 to 16 steps of 32 bytes") };
+            const { assert!(STEPS > 0 && STEPS <= 16, "MACO0017: an operand in registers has 1 to 16 steps of 32 bytes") };
             let mut words = words;
             // Behind the waits so far: nothing may write registers that an earlier product still reads.
             unrolled!(STEPS, |STEP| {

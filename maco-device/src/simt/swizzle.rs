@@ -5,7 +5,7 @@
 use core::marker::PhantomData;
 
 use crate::data::element::Element;
-use crate::data::operand_type::{HalfMultiplicand, Multiplicand};
+use crate::data::operand_type::{HalfOperandType, OperandType};
 use crate::hardware::scratch;
 use crate::simt::Simt;
 #[cfg(any(target_arch = "nvptx64", doc))]
@@ -21,7 +21,7 @@ const LINE: usize = 16;
 /// 64 or 32): of a panel of 128 bytes, line `l` of row `r` is at place `l ^ r % 8`, so that eight rows of a column, or of a box that TMA copies,
 /// meet in no bank of shared memory. With 16 nothing changes its place.
 ///
-/// What factors of a product are made of: [`Swizzled::along`], [`Swizzled::across`].
+/// What operands of a product are made of: [`Swizzled::along`], [`Swizzled::across`].
 pub struct Swizzled<'a, T, const ROWS: usize, const COLS: usize, const SWIZZLE: usize = 128> {
     pub(crate) at: scratch::Address,
     scratch: PhantomData<(&'a (), *mut T)>,
@@ -52,7 +52,7 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
     /// Simt::alone_with(&mut scratch).swizzled::<bf16, 1024, 64, 64>();
     /// ```
     #[inline(always)]
-    pub fn swizzled<T: Multiplicand, const AT: usize, const ROWS: usize, const COLS: usize>(&self) -> Swizzled<'a, T, ROWS, COLS> {
+    pub fn swizzled<T: OperandType, const AT: usize, const ROWS: usize, const COLS: usize>(&self) -> Swizzled<'a, T, ROWS, COLS> {
         self.swizzled_by::<T, AT, ROWS, COLS, 128>()
     }
 
@@ -70,7 +70,7 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
     /// let tiles = Simt::alone_with(&mut scratch).swizzled_tiles::<bf16, 0, 3, 16, 64>();
     /// ```
     #[inline(always)]
-    pub fn swizzled_tiles<T: Multiplicand, const AT: usize, const N: usize, const ROWS: usize, const COLS: usize>(
+    pub fn swizzled_tiles<T: OperandType, const AT: usize, const N: usize, const ROWS: usize, const COLS: usize>(
         &self,
     ) -> SwizzledTiles<'a, T, N, ROWS, COLS> {
         const {
@@ -85,7 +85,7 @@ impl<'a, const SHARED: usize> Simt<'a, SHARED> {
 
     /// A tile with a swizzle of 128, 64 or 32 bytes, or without one: 16. `AT` is a multiple of eight rows' parts of a panel, `8 * SWIZZLE` bytes.
     #[inline(always)]
-    pub fn swizzled_by<T: Multiplicand, const AT: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>(
+    pub fn swizzled_by<T: OperandType, const AT: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>(
         &self,
     ) -> Swizzled<'a, T, ROWS, COLS, SWIZZLE> {
         const {
@@ -125,7 +125,7 @@ impl<T, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usi
 }
 impl<T, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Copy for SwizzledTiles<'_, T, N, ROWS, COLS, SWIZZLE> {}
 
-impl<'a, T: Multiplicand, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>
+impl<'a, T: OperandType, const N: usize, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>
     SwizzledTiles<'a, T, N, ROWS, COLS, SWIZZLE>
 {
     /// Tile `n`. Beyond the last one: a panic on the CPU, the end of the kernel on a GPU.
@@ -139,7 +139,7 @@ impl<'a, T: Multiplicand, const N: usize, const ROWS: usize, const COLS: usize, 
     }
 }
 
-impl<'a, T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'a, T, ROWS, COLS, SWIZZLE> {
+impl<'a, T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'a, T, ROWS, COLS, SWIZZLE> {
     /// Bytes of the tile.
     pub const BYTES: usize = ROWS * COLS * size_of::<T::Element>();
     /// Elements of an access of 16 bytes.
@@ -194,19 +194,19 @@ impl<'a, T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: u
         unsafe { scratch::store4(self.place(row, col, Self::LINE), words) }
     }
 
-    /// Rows from `row` on, a multiple of 8, as a factor: K runs along them, all `COLS` elements, which are K-major in PTX's words. As
-    /// Operand A 64 rows, as the second one as many as the accumulator has columns.
+    /// Rows from `row` on, a multiple of 8, as an operand: K runs along them, all `COLS` elements, which are K-major in PTX's words. As
+    /// operand A 64 rows, as operand B as many as the accumulator has columns.
     #[inline(always)]
     pub fn along(self, row: u32) -> Along<'a, T, ROWS, COLS, SWIZZLE> {
         Along { tile: self, row }
     }
 
-    /// Columns from `col` on, a multiple of [`Swizzled::PANEL`], as a factor: K runs along them, over all `ROWS`, which is MN-major in
+    /// Columns from `col` on, a multiple of [`Swizzled::PANEL`], as an operand: K runs along them, over all `ROWS`, which is MN-major in
     /// PTX's words.
     #[inline(always)]
     pub fn across(self, col: u32) -> Across<'a, T, ROWS, COLS, SWIZZLE>
     where
-        T: HalfMultiplicand,
+        T: HalfOperandType,
     {
         Across { tile: self, col }
     }
@@ -214,7 +214,7 @@ impl<'a, T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: u
 
 /// On a GPU only, as those of [`crate::Smem`].
 #[cfg(any(target_arch = "nvptx64", doc))]
-impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'_, T, ROWS, COLS, SWIZZLE> {
+impl<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'_, T, ROWS, COLS, SWIZZLE> {
     /// The shared address of the tile, for PTX of one's own (`.shared::cta`).
     #[inline(always)]
     pub fn address(self) -> u32 {
@@ -237,9 +237,9 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
 }
 
 /// An operand in scratch: operand B of a product, and operand A if that is not in registers.
-pub trait Factor: Copy {
+pub trait SharedOperand: Copy {
     /// What it is multiplied as.
-    type Type: Multiplicand;
+    type Type: OperandType;
     /// Elements of K.
     const K: usize;
     /// Whether it is MN-major.
@@ -255,7 +255,7 @@ pub trait Factor: Copy {
     /// What is multiplied at place `k` of row `at` of the product.
     #[doc(hidden)]
     #[cfg(not(target_arch = "nvptx64"))]
-    fn element(self, at: u32, k: u32) -> <Self::Type as Multiplicand>::Element;
+    fn element(self, at: u32, k: u32) -> <Self::Type as OperandType>::Element;
 }
 
 /// Made by [`Swizzled::along`].
@@ -283,7 +283,7 @@ macro_rules! copied {
 }
 copied!(Along Across);
 
-impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Along<'_, T, ROWS, COLS, SWIZZLE> {
+impl<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Along<'_, T, ROWS, COLS, SWIZZLE> {
     /// What [`crate::Fragments::load`] loads: the tile, and the first row.
     #[cfg(target_arch = "nvptx64")]
     pub(crate) fn parts(&self) -> (Swizzled<'_, T, ROWS, COLS, SWIZZLE>, u32) {
@@ -291,7 +291,7 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
     }
 }
 
-impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Factor for Along<'_, T, ROWS, COLS, SWIZZLE> {
+impl<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> SharedOperand for Along<'_, T, ROWS, COLS, SWIZZLE> {
     type Type = T;
     const K: usize = COLS;
     const ACROSS: bool = false;
@@ -322,7 +322,7 @@ impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize
     }
 }
 
-impl<T: HalfMultiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Factor for Across<'_, T, ROWS, COLS, SWIZZLE> {
+impl<T: HalfOperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> SharedOperand for Across<'_, T, ROWS, COLS, SWIZZLE> {
     type Type = T;
     const K: usize = ROWS;
     const ACROSS: bool = true;
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    fn layout<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>() {
+    fn layout<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize>() {
         let bytes = T::Element::BYTES;
         let mut seen = BTreeSet::new();
         for row in 0..ROWS as u32 {
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(Swizzled::<bf16, 64, 64>::offset(1, 0), 128 + 16);
     }
 
-    /// Where an instruction looks for element (`row`, `byte`) of its 32 bytes of K: canonical layouts of K-major factors.
+    /// Where an instruction looks for element (`row`, `byte`) of its 32 bytes of K: canonical layouts of K-major operands.
     #[test]
     fn steps_lie_where_instructions_look() {
         fn check<const ROWS: usize, const COLS: usize, const SWIZZLE: usize>() {

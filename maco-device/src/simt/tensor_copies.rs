@@ -7,7 +7,7 @@ use core::cell::Cell;
 use core::ops::Deref;
 
 use crate::data::element::Element;
-use crate::data::operand_type::Multiplicand;
+use crate::data::operand_type::OperandType;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::{fence, scratch};
@@ -115,7 +115,7 @@ impl<E: Element, const R: usize, const C: usize, const ROWS: usize, const SWIZZL
     }
 }
 
-impl<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'_, T, ROWS, COLS, SWIZZLE> {
+impl<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize> Swizzled<'_, T, ROWS, COLS, SWIZZLE> {
     /// Bytes that [`Swizzled::load`] brings: all of the tile, also where it is filled with zeros.
     #[inline(always)]
     pub const fn bytes(self) -> u32 {

@@ -5,14 +5,14 @@
 #[cfg(target_arch = "nvptx64")]
 use core::marker::PhantomData;
 
-use crate::data::operand_type::{AccElement, Multiplicand, Products};
+use crate::data::operand_type::{AccElement, OperandType, Products};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::{
     wgmma,
     wgmma_types::{Instruction, Registers},
 };
 use crate::simt::acc::{Acc, Fragments};
-use crate::simt::swizzle::Factor;
+use crate::simt::swizzle::SharedOperand;
 use crate::simt::warpgroup::Warpgroup;
 
 /// Most instructions of a call: 512 bytes of K.
@@ -35,7 +35,7 @@ impl Warpgroup<'_> {
     /// acc.for_each(&warpgroup, |_, _, sum| assert_eq!(sum, 32.0));
     /// ```
     ///
-    /// While `f` runs nobody sees the sum, and registers that are a factor stay. Two sums at a time: one call inside the other's closure; groups
+    /// While `f` runs nobody sees the sum, and registers that are operand A stay. Two sums at a time: one call inside the other's closure; groups
     /// are those of the warpgroup, so that [`Queue::wait`] waits for those of both.
     ///
     /// What `f` reads of scratch was written through another proxy: between writing and here lies a [`Warpgroup::sync_copies`] or
@@ -66,7 +66,7 @@ pub struct Queue<'p, T: AccElement, const N: usize> {
 impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
     /// Queues `acc += a · bᵀ`: 64 rows of `a`, `N` of `b`, over all of their K, which is the same, a multiple of 32 bytes and at most 512.
     #[inline(always)]
-    pub fn add<A: FirstFactor<'p>, B: Factor>(&mut self, a: A, b: B)
+    pub fn add<A: OperandA<'p>, B: SharedOperand>(&mut self, a: A, b: B)
     where
         T: Products<A::Type, B::Type>,
     {
@@ -75,7 +75,7 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
 
     /// Queues `acc = a · bᵀ`, whatever was there.
     #[inline(always)]
-    pub fn set<A: FirstFactor<'p>, B: Factor>(&mut self, a: A, b: B)
+    pub fn set<A: OperandA<'p>, B: SharedOperand>(&mut self, a: A, b: B)
     where
         T: Products<A::Type, B::Type>,
     {
@@ -84,7 +84,7 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
 
     /// Queues `acc -= a · bᵀ`. Not of integers.
     #[inline(always)]
-    pub fn subtract<A: FirstFactor<'p>, B: Factor>(&mut self, a: A, b: B)
+    pub fn subtract<A: OperandA<'p>, B: SharedOperand>(&mut self, a: A, b: B)
     where
         T: Products<A::Type, B::Type>,
     {
@@ -109,12 +109,12 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
     }
 
     #[inline(always)]
-    fn queue<A: FirstFactor<'p>, B: Factor, const ADD: bool, const SIGN: i32>(&mut self, a: A, b: B)
+    fn queue<A: OperandA<'p>, B: SharedOperand, const ADD: bool, const SIGN: i32>(&mut self, a: A, b: B)
     where
         T: Products<A::Type, B::Type>,
     {
         const {
-            assert!(A::K == B::K, "MACO0017: the factors of a product have the same K");
+            assert!(A::K == B::K, "MACO0017: the operands of a product have the same K");
             assert!(
                 B::K > 0 && B::K.is_multiple_of(B::Type::STEP) && B::K <= MOST * B::Type::STEP,
                 "MACO0017: K of a product is a multiple of 32 bytes, at most 512"
@@ -161,9 +161,9 @@ impl<'p, T: AccElement, const N: usize> Queue<'p, T, N> {
 
 /// What operand A of a product may be: rows of a tile ([`Along`](crate::Along)), columns of one ([`Across`](crate::Across)), or
 /// registers that outlive the queue (`&`[`Fragments`]).
-pub trait FirstFactor<'p>: Copy {
+pub trait OperandA<'p>: Copy {
     /// What it is multiplied as.
-    type Type: Multiplicand;
+    type Type: OperandType;
     /// Elements of K.
     const K: usize;
     #[doc(hidden)]
@@ -176,20 +176,20 @@ pub trait FirstFactor<'p>: Copy {
     #[cfg(target_arch = "nvptx64")]
     fn place(self) -> Self::Place;
     /// # Safety
-    /// As the functions of `ptx/products.rs`.
+    /// As the functions of `ptx/wgmma_types.rs`.
     #[doc(hidden)]
     #[cfg(target_arch = "nvptx64")]
-    unsafe fn queue<T: Products<Self::Type, B>, B: Multiplicand, I: Instruction, const STEP: usize>(
+    unsafe fn queue<T: Products<Self::Type, B>, B: OperandType, I: Instruction, const STEP: usize>(
         registers: &mut Registers,
         place: Self::Place,
         b: u64,
     );
     #[doc(hidden)]
     #[cfg(not(target_arch = "nvptx64"))]
-    fn number(self, row: u32, k: u32) -> <Self::Type as Multiplicand>::Element;
+    fn number(self, row: u32, k: u32) -> <Self::Type as OperandType>::Element;
 }
 
-impl<F: Factor> FirstFactor<'_> for F {
+impl<F: SharedOperand> OperandA<'_> for F {
     type Type = F::Type;
     const K: usize = F::K;
     const ACROSS: bool = F::ACROSS;
@@ -202,7 +202,7 @@ impl<F: Factor> FirstFactor<'_> for F {
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn queue<T: Products<F::Type, B>, B: Multiplicand, I: Instruction, const STEP: usize>(
+    unsafe fn queue<T: Products<F::Type, B>, B: OperandType, I: Instruction, const STEP: usize>(
         registers: &mut Registers,
         place: wgmma::Descriptor,
         b: u64,
@@ -211,12 +211,12 @@ impl<F: Factor> FirstFactor<'_> for F {
         unsafe { T::of_shared::<I>(registers, place.after(F::step(STEP as u32)).word(), b) }
     }
     #[cfg(not(target_arch = "nvptx64"))]
-    fn number(self, row: u32, k: u32) -> <F::Type as Multiplicand>::Element {
+    fn number(self, row: u32, k: u32) -> <F::Type as OperandType>::Element {
         self.element(row, k)
     }
 }
 
-impl<'p, F: Multiplicand, const STEPS: usize> FirstFactor<'p> for &'p Fragments<F, STEPS> {
+impl<'p, F: OperandType, const STEPS: usize> OperandA<'p> for &'p Fragments<F, STEPS> {
     type Type = F;
     const K: usize = STEPS * F::STEP;
     const ACROSS: bool = false;
@@ -229,7 +229,7 @@ impl<'p, F: Multiplicand, const STEPS: usize> FirstFactor<'p> for &'p Fragments<
     }
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
-    unsafe fn queue<T: Products<F, B>, B: Multiplicand, I: Instruction, const STEP: usize>(registers: &mut Registers, place: Self, b: u64) {
+    unsafe fn queue<T: Products<F, B>, B: OperandType, I: Instruction, const STEP: usize>(registers: &mut Registers, place: Self, b: u64) {
         // SAFETY: passed on from the caller.
         unsafe { T::of_registers::<I>(registers, place.words[STEP], b) }
     }
@@ -244,7 +244,7 @@ impl<'p, F: Multiplicand, const STEPS: usize> FirstFactor<'p> for &'p Fragments<
 struct Numbers<T, A, B, const N: usize, const ADD: bool, const SIGN: i32>(PhantomData<(T, A, B)>);
 
 #[cfg(target_arch = "nvptx64")]
-impl<'p, T: AccElement, A: FirstFactor<'p>, B: Factor, const N: usize, const ADD: bool, const SIGN: i32> Instruction
+impl<'p, T: AccElement, A: OperandA<'p>, B: SharedOperand, const N: usize, const ADD: bool, const SIGN: i32> Instruction
     for Numbers<T, (A, &'p ()), B, N, ADD, SIGN>
 {
     const REGISTERS: usize = Acc::<T, N>::REGISTERS;
@@ -253,8 +253,8 @@ impl<'p, T: AccElement, A: FirstFactor<'p>, B: Factor, const N: usize, const ADD
     const ADD: bool = ADD;
     const SIGN: i32 = SIGN;
     const ACROSS: (bool, bool) = (A::ACROSS, B::ACROSS);
-    const A: (u32, u32) = <A::Type as Multiplicand>::FORMAT;
-    const B: (u32, u32) = <B::Type as Multiplicand>::FORMAT;
+    const A: (u32, u32) = <A::Type as OperandType>::FORMAT;
+    const B: (u32, u32) = <B::Type as OperandType>::FORMAT;
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
@@ -332,7 +332,7 @@ mod tests {
 
     /// The columns of a sum as K of the next one.
     #[test]
-    fn a_sum_is_a_factor() {
+    fn a_sum_is_operand_a() {
         let mut scratch = Scratch::<8192>::new();
         let cta = Simt::alone_with(&mut scratch);
         let b = cta.swizzled_by::<bf16, 0, 8, 32, 64>();
@@ -342,9 +342,9 @@ mod tests {
         let warpgroup = cta.warpgroup();
         let mut acc = Acc::<f32, 32>::zeros();
         acc.map(&warpgroup, |row, col, _| (row + 2 * col) as f32);
-        let factor = acc.fragments::<bf16, 2>();
+        let a = acc.fragments::<bf16, 2>();
         let mut moved = Acc::<f32, 8>::zeros();
-        warpgroup.multiply(&mut moved, |queue| queue.add(&factor, b.along(0)));
+        warpgroup.multiply(&mut moved, |queue| queue.add(&a, b.along(0)));
         moved.for_each(&warpgroup, |row, col, value| assert_eq!(value, (row + 2 * (col + 4)) as f32));
     }
 

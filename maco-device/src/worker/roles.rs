@@ -37,18 +37,18 @@ pub(super) trait Warps {
     unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
 }
 
-/// The code of maps that products make of their factor.
+/// The code of elementwise prologues of GEMVs.
 pub(super) trait Prologues {
     /// Whether there are any.
     const ELEMENTWISE_PROLOGUES: bool;
-    /// Makes that of task `n`, behind which `staged` chunks have been staged, if it is not there.
+    /// Runs that of task `n`, behind which `staged` chunks have been staged, if it is not there.
     ///
     /// # Safety
     /// As of [`map`].
     unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32);
 }
 
-/// Makes the map of the factor of task `n` by `tasks`, if it is not there.
+/// Runs the elementwise prologue of task `n` by `tasks`, if its result is not there.
 ///
 /// # Safety
 /// All consumers of a live launch call, whole converged warps, as of [`elementwise_prologue::receive`]; task `n` is published, and [`ELEMENTWISE_PROLOGUE`].

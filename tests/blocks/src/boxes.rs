@@ -1,4 +1,4 @@
-//! Bodies that copy boxes of their tensors: products through stages, factors that lie across, and every swizzle there and back.
+//! Bodies that copy boxes of their tensors: products through stages, operands that lie across, and every swizzle there and back.
 use maco::prelude::*;
 use maco::{Acc, Mapped, S8, Scratch, Simt, Tf32, Tile};
 
@@ -6,10 +6,10 @@ use maco::{Acc, Mapped, S8, Scratch, Simt, Tf32, Tile};
 const STAGES: usize = 3;
 /// Columns of a step of K: a panel.
 const STEP: usize = 64;
-/// Bytes of one factor of a stage: 128 rows.
-const FACTOR: usize = 128 * 128;
+/// Bytes of one operand of a stage: 128 rows.
+const OPERAND: usize = 128 * 128;
 /// Bytes of scratch of [`through`]: stages, and behind them their barriers. The result is gathered where the first two were.
-const THROUGH: usize = 2 * STAGES * FACTOR + 16 * STAGES;
+const THROUGH: usize = 2 * STAGES * OPERAND + 16 * STAGES;
 
 /// What [`through`] does, by however many threads there are.
 ///
@@ -23,7 +23,7 @@ unsafe fn through_by(
     y: &Mapped<bf16, 128, 128, 64>,
 ) {
     let a = threads.swizzled_tiles::<bf16, 0, STAGES, 128, STEP>();
-    let b = threads.swizzled_tiles::<bf16, { STAGES * FACTOR }, STAGES, 128, STEP>();
+    let b = threads.swizzled_tiles::<bf16, { STAGES * OPERAND }, STAGES, 128, STEP>();
     let out = threads.swizzled_tiles::<bf16, 0, 2, 64, 128>();
     let steps = x.cols().div_ceil(STEP as u32).max(1);
     let (first, all) = (threads.thread == 0, threads.threads);
@@ -33,7 +33,7 @@ unsafe fn through_by(
         let mut acc = Acc::<f32, 128>::zeros();
         // SAFETY: all threads come here, and to the end; what is copied is waited for, and a stage is given back when its product is made.
         unsafe {
-            threads.pipeline::<{ 2 * STAGES * FACTOR }, STAGES>(1, all, |threads, pipeline| {
+            threads.pipeline::<{ 2 * STAGES * OPERAND }, STAGES>(1, all, |threads, pipeline| {
                 let warpgroup = threads.warpgroup();
                 let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
                 let (mut asked, mut n) = (0, 0);
@@ -105,8 +105,8 @@ pub fn boxes_through(x: In<bf16, M, K>, w: In<bf16, N, K>, v: In<bf16, N, N>, h:
     through(y, v, z);
 }
 
-/// Bytes of scratch of [`across`]: two factors and a barrier.
-const ACROSS: usize = 2 * FACTOR + 8;
+/// Bytes of scratch of [`across`]: two operands and a barrier.
+const ACROSS: usize = 2 * OPERAND + 8;
 
 /// What [`across`] does, by however many threads there are.
 ///
@@ -114,14 +114,14 @@ const ACROSS: usize = 2 * FACTOR + 8;
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
 unsafe fn across_by(threads: &mut Simt<'_, ACROSS>, x: &Mapped<bf16, 0, 128, 64>, w: &Mapped<bf16, 0, 128, 64>, y: Tile<f32, 128, 128>) {
-    let (a, b) = (threads.swizzled::<bf16, 0, STEP, 128>(), threads.swizzled::<bf16, FACTOR, STEP, 128>());
+    let (a, b) = (threads.swizzled::<bf16, 0, STEP, 128>(), threads.swizzled::<bf16, OPERAND, STEP, 128>());
     let (first, rows) = (threads.thread == 0, x.rows());
     let mut block = threads.warpgroup().index;
     while block < 2 {
         let mut acc = Acc::<f32, 128>::zeros();
         // SAFETY: all threads come here, and to the end; what is copied is waited for.
         unsafe {
-            threads.mbarriers::<{ 2 * FACTOR }, 1>(1, |threads, barriers| {
+            threads.mbarriers::<{ 2 * OPERAND }, 1>(1, |threads, barriers| {
                 let full = barriers.at(0);
                 let (mut k, mut parity) = (0, 0);
                 while k < rows {
@@ -134,7 +134,7 @@ unsafe fn across_by(threads: &mut Simt<'_, ACROSS>, x: &Mapped<bf16, 0, 128, 64>
                     let _ = full.wait(parity);
                     let warpgroup = threads.warpgroup();
                     warpgroup.multiply(&mut acc, |queue| queue.add(a.across(64 * block), b.across(0)));
-                    // Nobody reads the factors any more.
+                    // Nobody reads the operands any more.
                     threads.sync();
                     (k, parity) = (k + STEP as u32, parity ^ 1);
                 }
@@ -196,7 +196,7 @@ type Around<E, const SWIZZLE: usize> = Mapped<E, { ROWS + 8 }, { COLS + 32 }, RO
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
-unsafe fn mirror_by<T: maco::Multiplicand, const SWIZZLE: usize>(
+unsafe fn mirror_by<T: maco::OperandType, const SWIZZLE: usize>(
     threads: &mut Simt<'_, MIRROR>,
     x: &Around<T::Element, SWIZZLE>,
     y: &Mapped<T::Element, ROWS, COLS, ROWS, SWIZZLE>,

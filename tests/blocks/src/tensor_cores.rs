@@ -1,12 +1,10 @@
-//! Products that bodies ask the tensor cores for themselves: every type, every width, every way in which factors may lie.
+//! Products that bodies ask the tensor cores for themselves: every type, every width, every way in which operands may lie.
 use maco::prelude::*;
-use maco::{
-    Acc, AccElement, E4M3, E5M2, Fragments, HalfMultiplicand, Multiplicand, Products, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup,
-};
+use maco::{Acc, AccElement, E4M3, E5M2, Fragments, HalfOperandType, OperandType, Products, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup};
 
-/// Bytes of scratch: 128 rows of 128 bytes of the first factor, 256 of the second.
+/// Bytes of scratch: 128 rows of 128 bytes of operand A, 256 of operand B.
 const SHARED: usize = 49152;
-/// Where the second factor begins.
+/// Where operand B begins.
 const SECOND: usize = 16384;
 
 /// Fills a tile with K from `k` on of the rows of a matrix, zeros beyond it: K along its rows, or `ACROSS` them.
@@ -14,7 +12,7 @@ const SECOND: usize = 16384;
 /// # Safety
 /// Called by all threads of a body, whose scratch and tile these are; nobody reads the tile.
 #[inline(always)]
-unsafe fn fill<T: Multiplicand, const ROWS: usize, const COLS: usize, const SWIZZLE: usize, const ACROSS: bool, const R: usize>(
+unsafe fn fill<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize, const ACROSS: bool, const R: usize>(
     threads: &Simt<'_, SHARED>,
     tile: Swizzled<'_, T, ROWS, COLS, SWIZZLE>,
     from: Tile<T::Element, R, 0>,
@@ -69,15 +67,15 @@ unsafe fn sums<T: AccElement, V: Element, const N: usize>(
     }
 }
 
-/// [`sums`] with K along the rows of both factors, the first one in shared memory or in `REGISTERS`.
+/// [`sums`] with K along the rows of both operands, operand A in shared memory or in `REGISTERS`.
 ///
 /// # Safety
 /// As [`sums`].
 #[inline(always)]
 unsafe fn along<
     T: Products<A, B>,
-    A: Multiplicand,
-    B: Multiplicand,
+    A: OperandType,
+    B: OperandType,
     V: Element,
     const N: usize,
     const K: usize,
@@ -116,7 +114,7 @@ unsafe fn along<
     }
 }
 
-/// [`sums`] with K along the columns of the first factor (`FIRST`), of the second (`SECOND_TOO`), or of both; the product twice added and once
+/// [`sums`] with K along the columns of operand A (`FIRST`), of operand B (`SECOND_TOO`), or of both; the product twice added and once
 /// subtracted.
 ///
 /// # Safety
@@ -124,7 +122,7 @@ unsafe fn along<
 #[inline(always)]
 unsafe fn across<
     T: Products<E, E>,
-    E: HalfMultiplicand,
+    E: HalfOperandType,
     V: Element,
     const N: usize,
     const SWIZZLE: usize,
@@ -234,7 +232,7 @@ pub const FP8: [u32; 8] = [24, 64, 136, 8, 72, 24, 256, 8];
 pub const INTEGERS: [u32; 8] = [8, 256, 24, 80, 64, 16, 24, 128];
 
 every! {
-    /// bf16: widths; registers; MN-major factors; swizzles.
+    /// bf16: widths; registers; MN-major operands; swizzles.
     bf16_sums bf16_by bf16_reference products_bf16: bf16 f32, threads xw y {
         along::<f32, bf16, bf16, f32, 8, 64, 128, false>(threads, xw, y, 0, |v| v);
         along::<f32, bf16, bf16, f32, 24, 64, 128, false>(threads, xw, y, 8, |v| v);

@@ -1,4 +1,4 @@
-//! Bodies that copy boxes of their tensors: ragged products through a pipeline, factors that lie across, and every swizzle there and back.
+//! Bodies that copy boxes of their tensors: ragged products through a pipeline, operands that lie across, and every swizzle there and back.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 

@@ -47,7 +47,7 @@ fn every_width_is_an_instruction() {
     }
 }
 
-/// All types that go together, and factors in registers.
+/// All types that go together, and operands in registers.
 #[test]
 fn every_type_is_an_instruction() {
     let all = device_code(OUT_DIR, "types of products");
@@ -97,9 +97,9 @@ fn no_fence_of_tensor_copies_can_be_spared() {
 fn tensor_copies_are_their_instructions() {
     for entry in everything("tensor copies of bodies") {
         let (loads, stores, maps) = match entry.name.as_str() {
-            // Two factors of one panel, and a result of two.
+            // Two operands of one panel, and a result of two.
             "quantised" => (2, 2, 3),
-            // Two factors of two panels.
+            // Two operands of two panels.
             "boxes_across" => (4, 0, 2),
             _ => continue,
         };
@@ -146,7 +146,7 @@ fn blocks_of_bodies_are_their_instructions() {
             ("ldmatrix.sync.aligned.m8n8.x4.trans", 1),
             ("stmatrix.sync.aligned.m8n8.x1.trans", 2),
             ("stmatrix.sync.aligned.m8n8.x2.trans", 1),
-            // Two of the body, and one of each tile of the products' form for few rows.
+            // Two of the body, and one of each tile of the GEMV form of the products.
             ("cp.async.bulk.shared::cluster.global", 6),
             ("cp.async.bulk.global.shared::cta.bulk_group", 1),
             ("mbarrier.inval", 3),

@@ -3,7 +3,7 @@
 mod support;
 
 use blocks::tensor_cores as kernels;
-use maco::{E4M3, E5M2, Multiplicand, S8, Tensor, U8, bf16, f16};
+use maco::{E4M3, E5M2, OperandType, S8, Tensor, U8, bf16, f16};
 use support::{Number, Numbers, Place, bits, exact, poisoned, upload};
 
 on_every_device! {
