@@ -40,27 +40,27 @@ pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
 
 /// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
 /// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
-/// there, the fence of its proxy. The norm or the map of a factor, sums of products of few rows, and tables of who writes what are made by all consumers, who meet in
-/// them; and they meet between the operations of a body.
+/// there, the fence of its proxy. The RMSNorm prologue, the elementwise prologue and the main loop of a GEMV, and tables of who writes what,
+/// are run by all consumers, who meet in them; and they meet between the operations of a body.
 pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
     const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
     const OF_THE_RING: [&str; 3] =
         ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
     let has = |is: Is| function.body.iter().any(is);
-    let (norm, map, sums, table) = (has(SQUARES), has(MADE), has(PRODUCT), has(RAISED));
+    let (rmsnorm, elementwise, sums, table) = (has(SQUARES), has(MADE), has(PRODUCT), has(RAISED));
     for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        let together = (norm || map || sums || table) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
+        let together = (rmsnorm || elementwise || sums || table) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
         if !(together || BETWEEN_OPERATIONS(statement) || OF_THE_RING.contains(&statement.opcode())) {
             report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
         }
     }
     let mut rules = Rules { flow: Flow::new(function), report };
-    if norm {
-        rules.norms();
+    if rmsnorm {
+        rules.rmsnorm_prologue();
     }
-    if map {
+    if elementwise {
         rules.scopes();
-        rules.maps();
+        rules.elementwise_prologue();
     }
     if sums {
         rules.scopes();
@@ -213,22 +213,21 @@ impl Rules<'_, '_, '_> {
             if TURNED(statement) && !self.flow.meets(at, Way::Forward, PROXY_SHARED, MET) {
                 self.broken(
                     at,
-                    "tensor cores may not see what was transposed, or mapped: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
+                    "tensor cores may not see what was transposed, or what an elementwise prologue wrote: `fence.proxy.async.shared::cta` belongs before the barrier behind which they read",
                 );
             } else if TURNED(statement) && !self.flow.meets(at, Way::Forward, MET, MULTIPLY) {
-                self.broken(at, "other warps may not have transposed their blocks, or mapped their part: consumers meet (`bar.sync`) between that and `wgmma`");
+                self.broken(at, "other warps may not have transposed their blocks, or run their part of the elementwise prologue: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
     }
 
-    /// The sums of a product of few rows, in a function of its own.
+    /// The main loop of a GEMV, in a function of its own.
     fn sums(&mut self) {
         let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product";
         self.always(RECEIVED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), received);
-        let fetched =
-            "weights of a norm may not have come: `cp.async.wait_all` belongs before the barrier behind which consumers read them";
+        let fetched = "weights of an RMSNorm prologue may not have come: `cp.async.wait_all` belongs before the barrier behind which consumers read them";
         self.always(FETCH, Way::Forward, FETCHED, |s| MET(s) || CALL(s) || ARRIVE(s), fetched);
-        let of_others = "other warps may not have received their weights of a norm: consumers meet (`bar.sync`) between that and the norm";
+        let of_others = "other warps may not have received their weights of an RMSNorm prologue: consumers meet (`bar.sync`) between that and the prologue";
         self.always(FETCHED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), of_others);
         let read = "other warps may still read the stage in which sums are left: consumers meet (`bar.sync`) between products and that";
         self.always(SUMS, Way::Backward, MET, |s| PRODUCT(s) || WAIT(s), read);
@@ -249,21 +248,23 @@ impl Rules<'_, '_, '_> {
         self.always(RAISED, Way::Forward, PROXY_SHARED, ARRIVE, overtaken);
     }
 
-    /// The norm of a factor, in a function of its own. Its caller has met before it calls.
-    fn norms(&mut self) {
+    /// The RMSNorm prologue of operand A, in a function of its own. Its caller has met before it calls.
+    fn rmsnorm_prologue(&mut self) {
         let squares = "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up";
         self.always(SQUARES, Way::Forward, MET, SQUARED, squares);
         let factor = "a row's factor may not be there: consumers meet (`bar.sync`) before they multiply by it";
         self.always(SCALE, Way::Forward, MET, SCALED, factor);
-        let made = "other warps may not have made their part of the norm: consumers meet (`bar.sync`) before the function ends";
+        let made = "other warps may not have run their part of the RMSNorm prologue: consumers meet (`bar.sync`) before the function ends";
         self.always(RECEIVED, Way::Forward, MET, NEVER, made);
     }
 
-    /// The map of a factor, in a function of its own that receives it too.
-    fn maps(&mut self) {
-        let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the map";
+    /// The elementwise prologue of operand A, in a function of its own that receives it too.
+    fn elementwise_prologue(&mut self) {
+        let received =
+            "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the elementwise prologue";
         self.always(RECEIVED, Way::Forward, MET, TAKEN, received);
-        let made = "other warps may not have mapped their elements: consumers meet (`bar.sync`) before the function ends";
+        let made =
+            "other warps may not have run the elementwise prologue on their elements: consumers meet (`bar.sync`) before the function ends";
         self.always(MADE, Way::Forward, MET, NEVER, made);
     }
 

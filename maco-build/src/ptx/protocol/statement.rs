@@ -35,13 +35,13 @@ pub(super) const ADD: Is = |s| op(s, "red.relaxed.gpu.global.add");
 pub(super) const STORE: Is = |s| op(s, "st.relaxed.gpu.global") && !part(s, "b32");
 /// Elements with flags of their own, which nobody acquires (`ld.relaxed.gpu.global.v4` and `st.relaxed.gpu.global.b32`), as consumers keep them.
 pub(super) const RECEIVED: Is = |s| s.opcode() == "st.shared.v4.u32";
-/// Weights of a norm on their way to shared memory, and a thread's wait for its own.
+/// Weights of an RMSNorm prologue on their way to shared memory, and a thread's wait for its own.
 pub(super) const FETCH: Is = |s| s.opcode() == "cp.async.cg.shared.global";
 pub(super) const FETCHED: Is = |s| s.opcode() == "cp.async.wait_all";
-/// Of elements that consumers have received and map: how they are read, and what they become.
+/// Of an elementwise prologue: how received elements are read, and how the results are written.
 pub(super) const TAKEN: Is = |s| s.opcode() == "ld.shared.v4.b32";
 pub(super) const MADE: Is = |s| s.opcode() == "st.shared.v4.s32";
-/// Of rows that consumers make the norm of: squares of a part of a row, and what the row is multiplied by.
+/// Of an RMSNorm prologue: squares of a part of a row, and what the row is multiplied by.
 pub(super) const SQUARES: Is = |s| s.opcode() == "st.shared.f32";
 pub(super) const SQUARED: Is = |s| s.opcode() == "ld.shared.f32";
 pub(super) const SCALE: Is = |s| s.opcode() == "st.shared.u32";
@@ -75,7 +75,7 @@ pub(super) const STORED: Is = |s| s.opcode() == "cp.async.bulk.wait_group" && s.
 pub(super) const STAGED: Is = |s| op(s, "stmatrix");
 /// Sums of several warps, which consumers leave in a stage of the ring: of a function with a [`PRODUCT`].
 pub(super) const SUMS: Is = |s| op(s, "st.shared.v2");
-/// Factors in a stage of the ring: of tf32, which consumers have transposed, or first ones, which they have mapped.
+/// Operands in a stage of the ring: of tf32, which consumers have transposed, or operand A behind an elementwise prologue.
 pub(super) const TURNED: Is = |s| s.opcode() == "st.shared.v4.b32";
 pub(super) const MULTIPLY: Is = |s| op(s, "wgmma.mma_async");
 /// Registers and shared memory before it are those of the tensor cores' next products.

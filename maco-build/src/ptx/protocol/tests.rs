@@ -331,7 +331,7 @@ fn called(body: &str) -> Vec<String> {
     findings.map(|finding| finding.text).collect()
 }
 
-/// What an entry calls to make the sums of a product of few rows: consumers meet there.
+/// What an entry calls for the main loop of a GEMV: consumers meet there.
 #[test]
 fn sums_keep_to_their_barriers() {
     const SUMS: &str = "\
@@ -356,9 +356,9 @@ bar.sync 5, 256; // of sums
     assert_eq!(called(SUMS), Vec::<String>::new());
     for (line, instead, word) in [
         ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
-        ("cp.async.wait_all;", "", "weights of a norm may not have come"),
+        ("cp.async.wait_all;", "", "weights of an RMSNorm prologue may not have come"),
         ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
-        ("bar.sync 5, 256; // of received elements", "", "their weights of a norm"),
+        ("bar.sync 5, 256; // of received elements", "", "their weights of an RMSNorm prologue"),
         ("bar.sync 5, 256; // of the last stage", "", "may still read the stage"),
         ("fence.proxy.async.shared::cta;", "", "next bytes"),
         ("bar.sync 5, 256; // of sums", "", "left their sums"),
@@ -371,10 +371,10 @@ bar.sync 5, 256; // of sums
     }
 }
 
-/// What an entry calls to receive a factor and map it: consumers meet there.
+/// What an entry calls to receive operand A and run its elementwise prologue: consumers meet there.
 #[test]
-fn a_map_keeps_to_its_barriers() {
-    const MAP: &str = "\
+fn an_elementwise_prologue_keeps_to_its_barriers() {
+    const ELEMENTWISE: &str = "\
 $POLL:
 ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
 @%p1 bra $POLL;
@@ -384,25 +384,25 @@ $MAP:
 ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r41];
 st.shared.v4.s32 [%r41], {%r42, %r43, %r44, %r45};
 @%p1 bra $MAP;
-bar.sync 5, 256; // of the map
+bar.sync 5, 256; // of the prologue
 ";
-    assert_eq!(called(MAP), Vec::<String>::new());
+    assert_eq!(called(ELEMENTWISE), Vec::<String>::new());
     for (line, instead, word) in [
         ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
         ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
-        ("bar.sync 5, 256; // of the map", "", "have mapped their elements"),
-        ("bar.sync 5, 256; // of the map", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("bar.sync 5, 256; // of the prologue", "", "have run the elementwise prologue on their elements"),
+        ("bar.sync 5, 256; // of the prologue", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
         ("st.shared.v4.s32 [%r41], {%r42, %r43, %r44, %r45};", "", "belongs into the entry"),
     ] {
-        let broken = MAP.replacen(line, instead, 1);
-        assert!(broken != MAP && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
+        let broken = ELEMENTWISE.replacen(line, instead, 1);
+        assert!(broken != ELEMENTWISE && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
     }
 }
 
-/// What an entry calls to make the norm of a factor: consumers meet there.
+/// What an entry calls to run the RMSNorm prologue of operand A: consumers meet there.
 #[test]
-fn a_norm_keeps_to_its_barriers() {
-    const NORM: &str = "\
+fn an_rmsnorm_prologue_keeps_to_its_barriers() {
+    const RMSNORM: &str = "\
 $SQUARES:
 st.shared.f32 [%r1], %r2;
 @%p1 bra $SQUARES;
@@ -412,17 +412,17 @@ st.shared.u32 [%r1], %r2;
 bar.sync 5, 256; // of factors
 ld.shared.u32 %r2, [%r1];
 st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
-bar.sync 5, 256; // of the norm
+bar.sync 5, 256; // of the prologue
 ";
-    assert_eq!(called(NORM), Vec::<String>::new());
+    assert_eq!(called(RMSNORM), Vec::<String>::new());
     for (line, instead, word) in [
         ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
         ("bar.sync 5, 256; // of factors", "", "a row's factor"),
-        ("bar.sync 5, 256; // of the norm", "", "their part of the norm"),
-        ("bar.sync 5, 256; // of the norm", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
+        ("bar.sync 5, 256; // of the prologue", "", "their part of the RMSNorm prologue"),
+        ("bar.sync 5, 256; // of the prologue", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
         ("st.shared.f32 [%r1], %r2;", "", "belongs into the entry"),
     ] {
-        let broken = NORM.replacen(line, instead, 1);
-        assert!(broken != NORM && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
+        let broken = RMSNORM.replacen(line, instead, 1);
+        assert!(broken != RMSNORM && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
     }
 }
