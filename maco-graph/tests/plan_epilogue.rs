@@ -216,7 +216,7 @@ fn both_forms_have_the_epilogue_operands() {
             call(recorder, &LINEAR, &[x, w, y], &[ADD, MUL], &[Argument::Tensor(b), Argument::Tensor(r)]);
         })
     };
-    let gemv = make(4).calls[0].task.gemv.expect("a form for few rows");
+    let gemv = make(4).calls[0].task.gemv.expect("a GEMV form");
     let Param::Tensor(row) = gemv.params[3] else { panic!("a tensor") };
     assert_eq!((row.name, row.region, row.dims, row.staged), ("add", &[J] as &[_], &[N] as &[_], false));
     assert_eq!(gemv.params.len(), 5);
@@ -249,7 +249,7 @@ const fn rounded(staged: bool) -> [Param; 3] {
 
 static ROUNDED_GEMV: TaskSpec = TaskSpec { params: &rounded(false), ..GEMV };
 static ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), gemv: Some(&ROUNDED_GEMV), ..LINEAR };
-/// Its form for few rows has results of the factors' element only.
+/// Its GEMV form has results of the operands' element only.
 static HALF_ROUNDED: TaskSpec = TaskSpec { params: &rounded(true), ..LINEAR };
 
 #[test]
@@ -271,7 +271,7 @@ fn the_element_of_a_result_is_per_call() {
     let plan = make(&ROUNDED, Element::F32, 4);
     let task = plan.graph.calls[0].task;
     assert_eq!(held(task), ElementSpec::Fixed(Element::F32));
-    assert!(task.gemv_operand_b().is_some(), "the form for few rows can do it: {plan}");
+    assert!(task.gemv_operand_b().is_some(), "the GEMV form can do it: {plan}");
     assert_eq!(plan.workload(0).bytes, Some(2 * (4 * 512 + 2048 * 512 + 2048) + 4 * 4 * 2048));
     // What cannot do it is not chosen, however few rows there are.
     let plan = make(&HALF_ROUNDED, Element::F32, 4);

@@ -1,4 +1,4 @@
-//! Tasks with a GEMV form for few rows: which calls get it, what forces it, and which instances it has.
+//! Tasks with a GEMV form: which calls get it, what forces it, and which instances it has.
 mod plan_graphs;
 
 use maco_graph::ir::{Call, Graph, TensorKind};
@@ -151,7 +151,7 @@ fn a_tile_of_neither_form_is_refused_with_all_tiles() {
         assert_eq!(error.code(), 17);
         let expected = format!(
             "MACO0017: `linear` (call #0) has no tile of {} × {}\n  \
-             = help: allowed are (64 or 128) × (128 or 256), and for few rows (8 or 16) × (8 or 16)",
+             = help: allowed are (64 or 128) × (128 or 256), and as a GEMV (8 or 16) × (8 or 16)",
             tile[0], tile[1]
         );
         assert_eq!(error.to_string(), expected);

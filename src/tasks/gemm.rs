@@ -5,8 +5,8 @@
 //!
 //! `.first(..)` fuses a prologue, which is applied to the elements of operand A, and rounded to their type: `linear(x, w, y).first(silu)` is
 //! `silu(x, h)` and `linear(h, w, y)`, to the same bits, without `h`. Each task applies it to what it loads, so once per tile of columns.
-//! With few rows that saves a step; with 128 rows and more a separate task is faster (docs/decisions/0038-first-factors.md). A call with a prologue has no
-//! GEMV form.
+//! With few rows that saves a step; with 128 rows and more a separate task is faster
+//! (docs/decisions/0038-elementwise-prologue-on-operand-a.md). A call with a prologue has no GEMV form.
 //!
 //! Operands A and B have the same element type of `bf16`, `f16` and `f32`. The result, and each epilogue operand, may have another of the three:
 //! `linear(x, w, y)` of `bf16` with a `y` of `f32` stores the accumulator unrounded, and one of `f32` with a `y` of `bf16` rounds once. In a

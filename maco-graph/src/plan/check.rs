@@ -69,7 +69,7 @@ fn spec(site: Site, task: &'static TaskSpec) -> Result<(), PlanError> {
     if let Some(gemv) = task.gemv {
         // The macro has checked it: `spec::check_gemv_form`.
         if gemv.gemv.is_some() || gemv.gemv_operand_b().is_none() || !task.signature_of(gemv) {
-            return Err(malformed(format!("{site} has a form for few rows that is another task")));
+            return Err(malformed(format!("{site} has a GEMV form that is another task")));
         }
         spec(site, gemv)?;
     }

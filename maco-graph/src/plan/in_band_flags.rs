@@ -99,12 +99,12 @@ fn has_room(graph: &Graph, call: &Call, planned: &PlannedCall, tensor: u32) -> b
         Some(Some(_)) => UNARY_PROLOGUE_BYTES,
     };
     let params = call.task.params.iter().filter_map(tensor_of);
-    let mut factors = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
+    let mut operands = call.operands.iter().zip(params).enumerate().filter(|(operand, (view, param))| {
         let other =
             call.task.gemv_operand_b() != Some(*operand) && param.access == Access::Read && param.region.last() == Some(&Index::All);
         view.tensor == tensor && other
     });
-    factors.all(|(_, (view, param))| {
+    operands.all(|(_, (view, param))| {
         let ([Index::Tile(axis), Index::All], [down, across]) = (param.region, &view.axes[..]) else { return false };
         let plain = (down.axis, down.step, across.axis, across.step) == (0, 1, 1, 1);
         let together = view.offset[1].is_multiple_of(VECTOR) && across.extent.is_multiple_of(VECTOR) && across.extent > 0;

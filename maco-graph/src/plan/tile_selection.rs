@@ -301,7 +301,7 @@ fn forced(site: Site, call: &Call, tile: &[u32]) -> Result<Form, PlanError> {
         let (mut found, mut allowed) = (Text::new(), Text::new());
         found.push_tile(tile, tile.len());
         allowed.push_tiles(task);
-        allowed.push(", and for few rows ");
+        allowed.push(", and as a GEMV ");
         allowed.push_tiles(gemv);
         return Err(PlanError::TileOfForms { site, found: found.as_str().into(), allowed: allowed.as_str().into() });
     }

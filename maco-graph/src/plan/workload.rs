@@ -69,8 +69,8 @@ fn elements(view: &View) -> u64 {
 /// Whether a call multiplies `f32` on the tensor cores, as tf32 with 10 bits of fraction.
 pub(super) fn rounds_to_tf32(call: &Call) -> bool {
     let params = call.task.params.iter().filter_map(tensor_of);
-    let mut factors = params.filter(|param| param.staged && !param.access.writes());
-    factors.any(|param| element(call, param) == Some(Element::F32))
+    let mut operands = params.filter(|param| param.staged && !param.access.writes());
+    operands.any(|param| element(call, param) == Some(Element::F32))
 }
 
 /// The element type of a parameter in this call; none if the call does not say.

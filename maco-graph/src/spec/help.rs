@@ -19,7 +19,7 @@ impl Fault {
                 "declare the tensor with that element, or convert it with a task of its own"
             }
             FaultKind::Rounded { .. } => {
-                "what a call rounds to is the element that its variable began with: use a variable for each; a task set rounds to the element of the factors"
+                "what a call rounds to is the element that its variable began with: use a variable for each; a task set rounds to the element of the operands"
             }
             FaultKind::Scalar { .. } => "write `2.0` for an f32 and `2` for a u32 or i32",
             FaultKind::ScalarRange { .. } => "choose a number inside the type's range",

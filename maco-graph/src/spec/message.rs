@@ -214,7 +214,7 @@ impl Fault {
                 text.push_tile(found, spec.axes.len());
                 text.push(": it can be ");
                 text.push_tiles(spec);
-                text.push(", and for few rows ");
+                text.push(", and as a GEMV ");
                 text.push_tiles(gemv);
             }
             FaultKind::SplitCount { found } => {

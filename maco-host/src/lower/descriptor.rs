@@ -220,13 +220,13 @@ fn flags(plan: &Plan) -> Vec<u16> {
 /// Which operands of a GEMM can be loaded before its tasks may run, since no task writes them: all, some, or none. Where indices in memory select the
 /// tiles, none: the indices may not be ready.
 fn preloads(call: &ir::Call, written: &[bool]) -> u16 {
-    let factors = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
+    let operands = || call.operands.iter().zip(tensor_params(call)).filter(|(_, param)| param.staged && param.access.reads());
     let is_written = |(view, _): &(&ir::View, &TensorParam)| written[view.tensor as usize];
     let named = tensor_params(call).any(|param| param.region.iter().any(|index| matches!(index, Index::Data(_))));
-    match factors().filter(is_written).count() {
+    match operands().filter(is_written).count() {
         _ if named || call.task.shared() > 0 => 0,
         0 => LOAD_BEFORE_WAIT,
-        some if some < factors().count() => LOAD_CONSTANT_OPERAND_EARLY,
+        some if some < operands().count() => LOAD_CONSTANT_OPERAND_EARLY,
         _ => 0,
     }
 }

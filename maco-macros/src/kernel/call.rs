@@ -248,7 +248,7 @@ fn fused(option: &str, function: &Expr, forms: &str) -> syn::Result<(Path, Optio
         other => return Err(error(Code::CallOption, other, "this is not an elementwise task", forms)),
     };
     let help = match option {
-        "first" => "write `.first(scale(s))`: the value is the factor's, and beside it is one number",
+        "first" => "write `.first(scale(s))`: the value is operand A's, and beside it is one number",
         _ => "write `.then(add(r))`: the value comes from the call, and beside it is one tensor or number",
     };
     match (strip(&call.func), call.args.len()) {

@@ -1,4 +1,4 @@
-//! Results and operands of other elements than the factors, wherever they come from.
+//! Results and operands of other elements than operands A and B, wherever they come from.
 use maco::prelude::*;
 
 #[maco::megakernel]
