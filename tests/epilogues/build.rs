@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::Build::new(["src/casts.rs", "src/factors.rs", "src/kernels.rs"]).run();
+    maco_build::Build::new(["src/casts.rs", "src/prologues.rs", "src/kernels.rs"]).run();
 }

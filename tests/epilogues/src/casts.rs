@@ -1,4 +1,4 @@
-//! Products whose results, or whose operands, are of another element than their factors.
+//! Products whose results, or whose operands, are of another element than their operands A and B.
 use maco::prelude::*;
 
 /// v - 2 r: what is first and what is second shows.
@@ -125,7 +125,7 @@ pub fn planes(
     grouped_linear(expert, x, w, z).then(minus_twice(r)).tile(1, 128, 128);
 }
 
-/// Few rows, in the form that the planner chooses and in each that it has; results of both widths.
+/// Few rows (GEMV), in the form that the planner chooses and in each that it has; results of both widths.
 #[maco::megakernel]
 pub fn few(
     x: In<bf16, M, K>,

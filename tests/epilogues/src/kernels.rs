@@ -133,7 +133,7 @@ pub fn views(x: In<bf16, M, K>, w: In<bf16, N, K>, all: In<bf16, M, P>, turned: 
     linear(x, w, z).then(minus_twice(h)).tile(64, 128);
 }
 
-/// Few rows, in the form that the planner chooses and in each that it has.
+/// Few rows (GEMV), in the form that the planner chooses and in each that it has.
 #[maco::megakernel]
 pub fn few(
     x: In<bf16, M, K>,

@@ -1,4 +1,4 @@
-//! Results and operands of other elements than the factors, behind every sort of product, against `f64`: rounded once.
+//! Results and operands of other elements than operands A and B, behind every sort of product, against `f64`: rounded once.
 mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
@@ -34,7 +34,7 @@ fn tensor<E: TensorElement + From64>(device: &Device, matrix: &Matrix, shape: &[
     device.upload(&data, &shape[..]).unwrap()
 }
 
-/// Factors, their product, a bias, two matrices of its shape: the first two in fractions.
+/// Operands, their product, a bias, two matrices of its shape: the first two in fractions.
 struct Inputs {
     x: Matrix,
     w: Matrix,

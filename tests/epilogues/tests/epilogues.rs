@@ -23,7 +23,7 @@ on_every_device!(
     groups_of_calls,
 );
 
-/// Factors, their product, a bias, two matrices of its shape.
+/// Operands, their product, a bias, two matrices of its shape.
 struct Inputs {
     x: Matrix,
     w: Matrix,

@@ -1,4 +1,4 @@
-//! The device code of products with operands behind them, and with maps of their first factor: every one runs in the registers that there are.
+//! The device code of products with operands behind them, and with elementwise prologues on operand A: every one runs in the registers that there are.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
@@ -10,7 +10,7 @@ fn nothing_spills() {
     ptx::nothing_spills(OUT_DIR);
 }
 
-/// Operands are read where the wait for them has been acquired, and a mapped factor is multiplied when all have mapped their part; nothing of that order
+/// Operands are read where the wait for them has been acquired, and operand A is multiplied when all have run their part of its prologue; nothing of that order
 /// can be left out.
 #[test]
 fn no_fence_and_no_scope_can_be_spared() {

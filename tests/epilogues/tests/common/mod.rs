@@ -1,4 +1,4 @@
-//! Sizes, plans, operands and the reference of every test of epilogues and of mapped factors.
+//! Sizes, plans, operands and the reference of every test of epilogues and of prologues.
 #![allow(dead_code, reason = "not every test that includes this file asks everything")]
 
 use maco::{Device, PlanOptions, Tensor, TensorElement, bf16};

@@ -1,4 +1,4 @@
-//! Products whose first factor is mapped before it is multiplied, in every form and in each tile that they have.
+//! Products with an elementwise prologue on operand A, in every form and in each tile that they have.
 use maco::prelude::*;
 
 /// 1 / v: infinite at 0, which nobody is to see behind the end of a contraction.
@@ -46,7 +46,7 @@ pub fn numbers(
     linear(x, w, large).then(add(b)).then(scale(then)).first(one_over).first(scale(by)).first(at_least(-1.0)).tile(128, 256);
 }
 
-/// Factors whose contraction runs along the rows: the first one, the second one, both.
+/// Operands whose contraction runs along the rows: operand A, operand B, both.
 #[maco::megakernel]
 pub fn turned(
     x: In<bf16, M, K>,
@@ -82,7 +82,7 @@ pub fn wide(
     matmul_tt(u, w, tt).first(one_over).tile(128, 128);
 }
 
-/// Sums in parts, each of which maps what it multiplies.
+/// Sums in parts, each of which applies the prologue to what it multiplies.
 #[maco::megakernel]
 pub fn parts(x: In<bf16, M, K>, w: In<bf16, N, K>, b: In<bf16, N>, small: Out<bf16, M, N>, large: Out<bf16, M, N>) {
     linear(x, w, small).first(one_over).then(add(b)).tile(64, 128).split_k(2);
@@ -106,7 +106,7 @@ pub fn planes(
     grouped_gated_linear(expert, x, w, w, large).first(one_over).tile(1, 128, 128);
 }
 
-/// `x · wᵀ` by a task of one's own: what maps its factor is the call's affair.
+/// `x · wᵀ` by a task of one's own: its prologue is the call's affair.
 #[maco::task(tile(i = 64, j = 128), E in [bf16, f16])]
 pub fn own_linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
     let mut acc = cta.accumulator();
@@ -116,7 +116,7 @@ pub fn own_linear(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..
     cta.store(acc, y);
 }
 
-/// What a task of its own would have made of the factor, and of what another product has made: the same bits.
+/// What a task of its own would have made of operand A, and of what another product has made: the same bits.
 #[maco::megakernel]
 pub fn same(
     x: In<bf16, M, K>,

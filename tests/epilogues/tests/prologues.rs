@@ -1,24 +1,24 @@
-//! Products whose first factor is mapped, against `f64`, and against the map as a task of its own: whole and ragged tiles, every form, sums in parts,
-//! planes, pairs. The map is infinite at 0, so what lies behind the end of a contraction would show.
+//! Products with an elementwise prologue on operand A, against `f64`, and against a task of its own: whole and ragged tiles, every form, sums in parts,
+//! planes, pairs. The prologue is infinite at 0, so what lies behind the end of a contraction would show.
 mod common;
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
 
 use common::{SIZES, fused, options, stacked, vector};
-use epilogues::factors::{numbers, parts, planes, same, tiles, turned, wide};
+use epilogues::prologues::{numbers, parts, planes, same, tiles, turned, wide};
 use maco::{Device, Tensor, bf16, f16};
 use support::{Matrix, poisoned};
 
 on_every_device!(every_tile, functions_and_numbers, every_form, four_bytes, sums_in_parts, planes_and_pairs, the_same_bits);
 
-/// A factor without zeros, whose elements and their inverses are powers of two: sums of some are exact.
-fn factor(rows: usize, cols: usize) -> Matrix {
+/// An operand without zeros, whose elements and their inverses are powers of two: sums of some are exact.
+fn operand(rows: usize, cols: usize) -> Matrix {
     Matrix::new(rows, cols, |r, c| [1.0, -2.0, 0.5, -0.25, 4.0][(r * 7 + c * 3) % 5])
 }
 
 /// `f` of each element of `x` times `w`, and both.
 fn inputs((m, n, k): (usize, usize, usize), f: impl Fn(f64) -> f64) -> (Matrix, Matrix, Matrix) {
-    let (x, w) = (factor(m, k), Matrix::sparse(n, k, 2));
+    let (x, w) = (operand(m, k), Matrix::sparse(n, k, 2));
     let sums = x.map(f).times(&w.t());
     (x, w, sums)
 }
@@ -29,7 +29,7 @@ fn every_tile(device: &Device) {
         let expected = fused::<bf16>(&sums, |v, _, _| v);
         for options in options(device) {
             let plan = tiles::plan_with(device, tiles::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
-            // A task for the map would be a call.
+            // A task for the prologue would be a call.
             assert_eq!(plan.graph().calls.len(), 4);
             assert!(plan.graph().to_string().contains("linear.first(one_over)"), "{}", plan.graph());
             let [mut small, mut middle, mut large, mut any] = [(); 4].map(|()| poisoned::<bf16>(device, m, n));
@@ -120,7 +120,7 @@ fn sums_in_parts(device: &Device) {
 
 fn planes_and_pairs(device: &Device) {
     for (count, m, n, k) in [(3, 70, 136, 72), (2, 1, 24, 8)] {
-        let (x, w) = (factor(count * m, k), Matrix::sparse(count * n, k, 2));
+        let (x, w) = (operand(count * m, k), Matrix::sparse(count * n, k, 2));
         let mapped = x.map(|v| 1.0 / v);
         let sums = |weights: &dyn Fn(usize) -> usize| {
             Matrix::new(count * m, n, |row, c| (0..k).map(|at| mapped.at(row, at) * w.at(weights(row / m) * n + c, at)).sum())
