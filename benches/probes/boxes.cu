@@ -1,4 +1,4 @@
-// What a multiprocessor gets of factors: boxes of rows of 128 bytes by tensor copies, one for each factor and step, beside the same bytes packed by
+// What a multiprocessor gets of operands: boxes of rows of 128 bytes by tensor copies, one for each operand and step, beside the same bytes packed by
 // tiles. No products are made; a thread waits for a stage and gives it back. `nvcc -O3 -arch=sm_90a boxes.cu && ./boxes`; docs/internals/gemm.md
 // has what it said.
 #include <cstdio>

@@ -7,7 +7,7 @@ use maco_graph::plan::PlannedCall;
 use crate::shapes::Shape;
 use crate::{forms, kernels};
 
-/// How the factors are stored.
+/// How the operands are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Form {
     /// x\[M, K\] · w\[N, K\]ᵀ
@@ -31,7 +31,7 @@ impl Form {
         }
     }
 
-    /// Extents of both factors and of the result.
+    /// Extents of both operands and of the result.
     pub fn extents(self, (m, n, k): Shape) -> [[u64; 2]; 3] {
         let (rows, turned) = match self {
             Form::Linear => ([m, k], [n, k]),
@@ -48,7 +48,7 @@ impl Form {
     }
 }
 
-/// What factors and result hold.
+/// What operands and result hold.
 pub trait Half: maco::TensorElement + Into<f64> {
     /// As a tuning file has it.
     const NAME: &'static str;

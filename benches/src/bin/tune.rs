@@ -22,7 +22,7 @@ struct Options {
     /// M, N and K of products, such as `256x8192x4096`; without, the published shapes of up to 1024 rows
     #[arg(long, value_delimiter = ',', value_parser = shapes::parse)]
     shape: Vec<Shape>,
-    /// How the factors are stored; without, every way
+    /// How the operands are stored; without, every way
     #[arg(long, value_delimiter = ',')]
     form: Vec<Form>,
     /// What they hold; without, `bf16` and `f16`
@@ -93,9 +93,9 @@ fn opened(path: Option<&Path>, device: &Device) -> anyhow::Result<Tuning> {
     Ok(tuning)
 }
 
-/// Factors that launches take in turn, and a result for each.
+/// Operands that launches take in turn, and a result for each.
 struct Operands<E> {
-    factors: Vec<[Tensor<E>; 2]>,
+    operands: Vec<[Tensor<E>; 2]>,
     results: Vec<Tensor<E>>,
 }
 
@@ -107,13 +107,13 @@ impl<E: Half> Operands<E> {
             let data: Vec<E> = numbers(seed, scale).take((extents[0] * extents[1]) as usize).map(E::rounded).collect();
             device.upload(&data, extents)
         };
-        let factors = (0..sets).map(|set| Ok([random(a, 2 * set + 1, 1.0)?, random(b, 2 * set + 2, 0.02)?]));
+        let operands = (0..sets).map(|set| Ok([random(a, 2 * set + 1, 1.0)?, random(b, 2 * set + 2, 0.02)?]));
         let results = (0..LAUNCHES).map(|_| device.zeros(y)).collect::<Result<_, _>>()?;
-        Ok(Operands { factors: factors.collect::<anyhow::Result<_>>()?, results })
+        Ok(Operands { operands: operands.collect::<anyhow::Result<_>>()?, results })
     }
 
     fn of(&mut self, launch: usize) -> Arguments<'_> {
-        let [a, b] = &self.factors[launch % self.factors.len()];
+        let [a, b] = &self.operands[launch % self.operands.len()];
         Arguments::new().tensor(a).tensor(b).tensor_mut(&mut self.results[launch])
     }
 }

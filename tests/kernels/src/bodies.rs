@@ -55,10 +55,10 @@ pub unsafe fn double(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, N>, #[writ
 
 /// Columns of a step of K.
 const STEP: usize = 64;
-/// Bytes of the factors of [`through`] in one step: 128 rows and 64.
-const FACTORS: usize = (128 + 64) * 2 * STEP;
+/// Bytes of the operands of [`through`] in one step: 128 rows and 64.
+const OPERANDS: usize = (128 + 64) * 2 * STEP;
 /// Bytes of scratch of [`through`]: two stages, and behind them their barriers. The result is gathered where the first one was.
-const THROUGH: usize = 2 * FACTORS + 32;
+const THROUGH: usize = 2 * OPERANDS + 32;
 
 /// What [`through`] does, by however many threads there are.
 ///
@@ -82,7 +82,7 @@ unsafe fn through_by(
         let mut acc = Acc::<f32, 64>::zeros();
         // SAFETY: all threads come here, and to the end; what is copied is waited for, and a stage is given back when its product is made.
         unsafe {
-            threads.pipeline::<{ 2 * FACTORS }, 2>(1, all, |threads, pipeline| {
+            threads.pipeline::<{ 2 * OPERANDS }, 2>(1, all, |threads, pipeline| {
                 let warpgroup = threads.warpgroup();
                 let (mut producer, mut consumer) = (pipeline.producer(), pipeline.consumer());
                 let (mut asked, mut n) = (0, 0);

@@ -1,4 +1,4 @@
-//! Kernels that tests break: tasks of every kind in a row, products of few rows, products whose planes data names, tasks that wait for a flag. Bodies
+//! Kernels that tests break: tasks of every kind in a row, GEMVs, products whose planes data names, tasks that wait for a flag. Bodies
 //! with scratch or a prologue are in `bodies.rs`.
 use maco::prelude::*;
 
@@ -100,8 +100,8 @@ pub fn kinds(x: In<bf16, M, K>, w: In<bf16, N, K>, ids: In<u32, M>, y: Out<f32, 
     copy(negative, y).tile(64, 1024);
 }
 
-/// A sum in parts; then products of few rows: by weights, of a norm that they make themselves where their factor carries flags, with epilogues, and by what
-/// another one makes.
+/// A sum in parts; then GEMVs: by weights, with an RMSNorm prologue where operand A has in-band flags, with epilogues, and by what
+/// another one makes as operand B.
 #[maco::megakernel]
 pub fn few(x: In<bf16, M, K>, w: [In<bf16, K, K>; 4], scale: In<bf16, K>, y: Out<f32, M, M>) {
     let sum = temp::<bf16, M, K>();

@@ -151,7 +151,7 @@ fn lost_pushes(device: &Device) {
     });
 }
 
-/// Of the products of few rows, those that the faults above should have met with flags in their factor, and with a norm to make.
+/// Of the GEMVs, those that the faults above should have met with in-band flags in operand A, and with an RMSNorm prologue.
 fn what_is_carried(device: &Device) {
     for schedule in [Schedule::Static, Schedule::Tickets] {
         let case = Case::new(broken::few, device, &PlanOptions::new().pipelined(!device.is_gpu()), schedule);

@@ -60,7 +60,7 @@ macro_rules! mistake {
                 };
                 $(call.tile = Some(&[$($tile),+]);)?
                 $(call.split = Some($parts);)?
-                // As it is in a set: without a form for few rows.
+                // As it is in a set: without a GEMV form.
                 recorder.call(const { &$task::SPEC.own() }, &call, &arguments);
                 site = tile_site + 3;
             )*

@@ -318,7 +318,7 @@ fn kinds_in_turn(graph: &mut TaskGraph, [x, order, up, down]: [Node; 4], rounds:
 /// The one worker's code for a task, and what it has in flight for the next ones, change with every task.
 fn another_kind_at_every_task(device: &Device) {
     const ROUNDS: usize = 30;
-    // Factors move elements and change signs: all stays small, and what one round gets wrong is not lost in the next one.
+    // Operands move elements and change signs: all stays small, and what one round gets wrong is not lost in the next one.
     let sign = |n: usize| if n.is_multiple_of(3) { -1.0 } else { 1.0 };
     let x = Matrix::integers(16, 16, 1, 7);
     let order = Matrix::new(16, 16, |r, c| if c == (5 * r + 2) % 16 { sign(r) } else { 0.0 });

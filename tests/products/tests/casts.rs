@@ -1,4 +1,4 @@
-//! Results of other elements than the factors, in every form, against `f64`: each sum is rounded once.
+//! Results of other elements than the operands, in every form, against `f64`: each sum is rounded once.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 mod turned;

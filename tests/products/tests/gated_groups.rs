@@ -40,7 +40,7 @@ of! {
     of_f32: grouped_gated_f32 of f32, off by ROUNDED;
 }
 
-/// Runs twice; `unit` is what a product of two factors may be off, relative.
+/// Runs twice; `unit` is what a product of two numbers may be off, relative.
 fn check<E: Number>(
     place: &Place,
     [g, t, n, k, experts]: [u64; 5],

@@ -217,7 +217,7 @@ fn chains(place: &Place, [m, n, h]: [u64; 3], seed: u64) {
     near(&y, |at| expected(at).0, 0.0, |at| expected(at).1, &format!("{m} × {n} × {h}"));
 }
 
-/// Factors of one element, results of another.
+/// Operands of one element, results of another.
 fn elements(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     let mut numbers = Numbers::new(seed);
     let (x, w): (Vec<bf16>, Vec<bf16>) = (numbers.fill(m * k, kind(seed)), numbers.fill(n * k, kind(seed)));

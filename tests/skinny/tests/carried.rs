@@ -1,4 +1,4 @@
-//! Products of few rows that hand small results to each other with flags in them: the same bits as by counters, launch after launch, also
+//! GEMVs that hand small results to each other with in-band flags: the same bits as by counters, launch after launch, also
 //! behind aborted ones; and what never comes is told.
 #[path = "../../kernels/tests/support/mod.rs"]
 mod support;
@@ -28,7 +28,7 @@ fn options(device: &Device) -> PlanOptions {
     PlanOptions::new().pipelined(!device.is_gpu()).deadline(PATIENT)
 }
 
-/// Which calls get their factor by its flags.
+/// Which calls get operand A with in-band flags.
 fn carried(plan: &maco::Plan) -> Vec<u32> {
     plan.graph().relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect()
 }

@@ -1,4 +1,4 @@
-//! `linear` with few rows, in the form that the planner chooses and in each that it has: against `f64`, the same bits at every run, with and
+//! `linear` with few rows (GEMV), in the form that the planner chooses and in each that it has: against `f64`, the same bits at every run, with and
 //! without epilogues.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;

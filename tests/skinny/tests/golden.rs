@@ -1,4 +1,4 @@
-//! The device code of products with few rows: copies by rows, `mma`, and every fence that these need.
+//! The device code of products with few rows (GEMV): copies by rows, `mma`, and every fence that these need.
 #[path = "../../kernels/tests/ptx/mod.rs"]
 mod ptx;
 
@@ -12,11 +12,11 @@ fn count(entry: &Entry, start: &str) -> usize {
     module.functions.iter().flat_map(|function| &function.body).filter(|statement| statement.opcode().starts_with(start)).count()
 }
 
-/// Weights come in bulk, and go from shared memory 16 bytes at a time, as a factor as they are: for two products, or for four if there are more
+/// Weights come in bulk, and go from shared memory 16 bytes at a time, as an operand as they are: for two products, or for four if there are more
 /// than eight rows.
 #[test]
 fn weights_come_in_bulk_to_the_tensor_cores() {
-    for entry in device_code(OUT_DIR, "instructions of products with few rows") {
+    for entry in device_code(OUT_DIR, "instructions of GEMVs") {
         let products = count(&entry, "mma.sync.aligned.m16n8k16");
         assert!(products > 0 && products.is_multiple_of(16), "`{}` has {products} products", entry.name);
         assert!(count(&entry, "ld.shared.v4") * 4 >= products, "`{}`", entry.name);
@@ -29,7 +29,7 @@ fn weights_come_in_bulk_to_the_tensor_cores() {
 
 #[test]
 fn no_fence_and_no_scope_can_be_spared() {
-    let entries = device_code(OUT_DIR, "fences and scopes of products with few rows");
+    let entries = device_code(OUT_DIR, "fences and scopes of GEMVs");
     // It has a product by larger tiles too: without those, some fences have nothing to do.
     let Some(entry) = entries.iter().find(|entry| entry.name == "stored") else { return };
     let (unseen, fences) = unseen(entry);
@@ -37,11 +37,11 @@ fn no_fence_and_no_scope_can_be_spared() {
     assert_eq!(fences, FENCES);
 }
 
-/// Who maps a factor meets the others behind what was received, and behind what was mapped; who has no maps has no code for them.
+/// Who runs an elementwise prologue meets the others behind what was received, and behind the prologue; who has no prologues has no code for them.
 #[test]
 fn consumers_meet_before_and_behind_a_map() {
     const MADE: &str = "st.shared.v4.s32";
-    let entries = device_code(OUT_DIR, "maps of factors");
+    let entries = device_code(OUT_DIR, "elementwise prologues");
     for entry in &entries {
         assert_eq!(entry.text.contains(MADE), ["maps", "half_map", "kept"].contains(&&*entry.name), "`{}`", entry.name);
     }

@@ -1,4 +1,4 @@
-//! Products of few rows that map their factor themselves: the same bits as with tasks for the maps, and what these give.
+//! GEMVs with an elementwise prologue: the same bits as with tasks of their own, and what these give.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 

@@ -1,4 +1,4 @@
-//! Products of few rows that make the norm of their factor themselves: the same bits as with a task for the norm, and within its bounds.
+//! GEMVs with an RMSNorm prologue: the same bits as with a task of its own, and within its bounds.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 

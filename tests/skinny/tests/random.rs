@@ -1,4 +1,4 @@
-//! Products with few rows against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
+//! Products with few rows (GEMV) against f64: random shapes and numbers, NaN and infinities, the same bits at every run.
 #[path = "../../tasks/tests/support/mod.rs"]
 mod support;
 
