@@ -78,7 +78,7 @@ impl Build {
             return embed::empty(&package.out);
         }
         // docs.rs shows the host half, on a machine without a network.
-        if env::var_os("MACO_DEVICE").is_some_and(|value| value == "skip") || env::var_os("DOCS_RS").is_some() {
+        if device_setting()? == DeviceSetting::Skip || env::var_os("DOCS_RS").is_some() {
             return embed::write(
                 &package.out,
                 &self.crate_path,
@@ -184,10 +184,31 @@ impl Sources {
     }
 }
 
+/// What `MACO_DEVICE` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeviceSetting {
+    /// Device code.
+    Build,
+    /// Its errors.
+    Check,
+    /// Nothing of it.
+    Skip,
+}
+
+fn device_setting() -> Result<DeviceSetting, Error> {
+    match env::var_os("MACO_DEVICE") {
+        None => Ok(DeviceSetting::Build),
+        Some(value) if value.is_empty() => Ok(DeviceSetting::Build),
+        Some(value) if value == "check" => Ok(DeviceSetting::Check),
+        Some(value) if value == "skip" => Ok(DeviceSetting::Skip),
+        Some(value) => Err(Error::Setting { name: "MACO_DEVICE", value: value.to_string_lossy().into_owned(), known: "`skip` or `check`" }),
+    }
+}
+
 /// Whether errors in the kernels of this package are all that is asked for: `MACO_DEVICE=check` says it of all, `MACO_ONLY_CHECK` of those in a list
 /// with commas.
 pub fn is_only_checked(package: &str) -> bool {
-    env::var_os("MACO_DEVICE").is_some_and(|value| value == "check")
+    device_setting().is_ok_and(|setting| setting == DeviceSetting::Check)
         || env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == package))
 }
 

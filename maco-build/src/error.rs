@@ -29,6 +29,16 @@ pub enum Error {
     /// A variable that cargo sets for build scripts is missing.
     #[error("`{0}` is not set: `maco_build::compile` is for build scripts run by cargo")]
     NotABuildScript(&'static str),
+    /// A variable with a value that means nothing.
+    #[error("`{name}={value}` means nothing: write {known}, or leave it away to compile device code")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        known: &'static str,
+    },
     /// The path given to `compile` is no file of kernels.
     #[error("`{}` cannot be a file of kernels: {why}", path.display())]
     Source {

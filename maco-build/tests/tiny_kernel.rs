@@ -150,6 +150,10 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
     let skipped = user.run(&[("MACO_DEVICE", "skip")]).unwrap();
     assert!(skipped.contains("MACO_DEVICE=skip") && !skipped.contains(".entry"), "{skipped}");
 
+    // A misspelt setting is not a full build.
+    let misspelt = user.run(&[("MACO_DEVICE", "chekc")]).unwrap_err();
+    assert!(misspelt.contains("`MACO_DEVICE=chekc` means nothing: write `skip` or `check`"), "{misspelt}");
+
     // rustc's errors name the user's file and line, and the build script itself does not fail.
     user.write("user/src/kernels.rs", &KERNEL.replace("library::ANSWER", "library::ANSWER + 'x'"));
     let broken = user.run(&[]).unwrap_err();
