@@ -26,7 +26,7 @@ const WGMMA: [(&str, usize); 19] = [
     ("diamond", 16),
     ("reduced", 16),
     // Two tasks, three element types.
-    ("ops", 96),
+    ("ops", 32),
     ("blurred", 0),
     ("normed", 0),
     ("reversed", 0),
