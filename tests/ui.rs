@@ -3,6 +3,8 @@
 //! On the pinned compiler `trybuild` compares the rendered text of each case with the `.stderr` beside it; `TRYBUILD=overwrite cargo test
 //! --test ui` rewrites them. Other compilers word and draw diagnostics differently: there the code, line and column of every MACO error are
 //! compared. The cases of `tests/ui/pass` compile, with the warnings of their `.stderr`.
+//!
+//! Takes a minute: rustc compiles each case by itself.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,8 @@
 //! A package with one kernel, built by cargo as a user would: PTX is embedded, faults are shown where they are, edits are noticed.
 //!
 //! Needs a device toolchain (`cargo xtask setup`).
+//!
+//! Takes a minute: cargo builds each package several times, and its dependencies for the device once.
 
 use std::fs;
 use std::path::{Path, PathBuf};

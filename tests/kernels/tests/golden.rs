@@ -1,5 +1,7 @@
 //! The device code that the build script embedded: that the lint sees whatever would make its waits, signals and copies wrong, what else
 //! must hold, and a summary of each entry in `golden/`. `MACO_BLESS=1` rewrites the summaries.
+//!
+//! Takes a minute: the lint reads a whole entry for every fence that is taken out.
 mod ptx;
 
 use std::collections::BTreeMap;

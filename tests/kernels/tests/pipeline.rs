@@ -1,5 +1,7 @@
 //! The pipelined CPU executor gives the bits of the plain one: every kind of task, ragged shapes, every schedule, some workers, and
 //! many orders of copies and threads.
+//!
+//! Takes a minute: every role is a thread, and there are more of them than cores.
 mod support;
 
 use std::time::Duration;
