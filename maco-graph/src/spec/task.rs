@@ -314,6 +314,17 @@ pub struct TaskSpec {
     pub gemv: Option<&'static TaskSpec>,
 }
 
+const fn contains(elements: &[Element], element: Element) -> bool {
+    let mut n = 0;
+    while n < elements.len() {
+        if elements[n] as u8 == element as u8 {
+            return true;
+        }
+        n += 1;
+    }
+    false
+}
+
 /// Most split-K parts of one tile.
 pub const MAX_SPLIT_K: u32 = 64;
 
@@ -463,11 +474,9 @@ impl TaskSpec {
         let variants = self.tile_variants();
         let (mut mask, mut n) = (0, 0);
         while n < self.instances() {
-            let (mut k, mut is_chosen) = (0, chosen.is_empty());
-            while k < chosen.len() {
-                is_chosen |= self.elements[(n / variants) as usize] as u8 == chosen[k] as u8;
-                k += 1;
-            }
+            // One that is not generic has no element to choose: `has_element` says so.
+            let element = (n / variants) as usize;
+            let is_chosen = chosen.is_empty() || element < self.elements.len() && contains(chosen, self.elements[element]);
             // A mask has no bit for what follows: the recorder refuses a call of it.
             mask |= if is_chosen && n < u128::BITS { 1 << n } else { 0 };
             n += 1;
@@ -477,14 +486,7 @@ impl TaskSpec {
 
     /// Whether it is generic, and `element` is one of its elements.
     pub const fn has_element(&self, element: Element) -> bool {
-        let mut n = 0;
-        while n < self.elements.len() {
-            if self.elements[n] as u8 == element as u8 {
-                return true;
-            }
-            n += 1;
-        }
-        false
+        contains(self.elements, element)
     }
 
     /// The instance of an element choice and one tile variant per axis: mixed radix, element slowest, last axis fastest.
