@@ -35,7 +35,7 @@ const PROGRAMS: [(&str, &str, &str); 22] = [
     ("delays", "delays", "gpu"),
     ("profiled", "profile", "gpu_schedulers"),
     ("profiled", "profile", "gpu_warps"),
-    ("skinny", "mapped", "gpu::half_rows"),
+    ("skinny", "elementwise_prologue", "gpu::half_rows"),
     ("skinny", "skinny", "gpu"),
     ("tasks", "elements", "gpu::"),
     ("tasks", "lookups", "gpu::"),

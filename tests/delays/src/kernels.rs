@@ -110,7 +110,7 @@ pub unsafe fn step(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
     }
 }
 
-/// Nobody can tell in which order its tasks run but by the result.
+/// Nobody can tell in which order its tasks run but by the result. One tile for all products: delays are in the code of each.
 #[maco::megakernel]
 pub fn mixed(
     x: In<bf16, M, K>,
@@ -122,10 +122,10 @@ pub fn mixed(
     y: Out<bf16, M, K>,
 ) {
     let h = temp::<bf16, M, H>();
-    linear(x, up, h).then(relu);
+    linear(x, up, h).then(relu).tile(64, 128);
     scale(h, by);
     let part = temp::<bf16, M, K>();
-    linear(h, down, part).drain();
+    linear(h, down, part).tile(64, 128).drain();
     // A chain in place, which one worker may run or several.
     shift(tape);
     shift(tape).drain();
@@ -140,6 +140,6 @@ pub fn mixed(
     // Written again after it was read: tiles of another shape.
     shift(part);
     let again = temp::<bf16, M, H>();
-    linear(part, up, again);
-    linear(again, down, y);
+    linear(part, up, again).tile(64, 128);
+    linear(again, down, y).tile(64, 128);
 }

@@ -6,7 +6,7 @@ mod rounds;
 
 use delays::kernels::mixed;
 use maco::{Device, PlanOptions, Schedule, Tensor, bf16};
-use rounds::rounds;
+use rounds::{rounds, short};
 
 /// M, K and H.
 type Sizes = [usize; 3];
@@ -94,9 +94,10 @@ fn cpu_a_thousand_seeds() {
 fn gpu_a_thousand_seeds() {
     let device = Device::gpu(0).expect("a GPU");
     let options = options(&device);
+    let sizes = if short() { SMALL } else { LARGE };
     // Every element of the CPU's result, too.
     let cpu = Device::cpu_with(4);
-    let expected = run(&cpu, &[PlanOptions::new()], 1, LARGE);
-    let found = run(&device, &options, rounds(1000).div_ceil(options.len()) as u32 + 1, LARGE);
+    let expected = run(&cpu, &[PlanOptions::new()], 1, sizes);
+    let found = run(&device, &options, rounds(1000).div_ceil(options.len()) as u32 + 1, sizes);
     assert!(found == expected, "the GPU's result is not the CPU's");
 }

@@ -141,7 +141,7 @@ pub fn few(
     skinny_linear(x, w, wide).then(add(b)).then(minus_twice(g)).tile(16, 16);
 }
 
-/// A result of another element that the next product reads: of two bytes it is carried, of four it is not.
+/// A result of another element that the next product reads: of two bytes it has in-band flags, of four it has none.
 #[maco::megakernel]
 pub fn chain(x: In<bf16, M, K>, up: In<bf16, N, K>, down: In<f16, K, N>, side: In<f32, K, N>, y: Out<f32, M, K>, z: Out<bf16, M, K>) {
     let h = temp::<f16, M, N>();

@@ -241,16 +241,16 @@ fn chains(device: &Device) {
         let raised = x.times(&up.t()).map(|v| v.max(0.0));
         for options in options(device) {
             let plan = chain::plan_with(device, dims!(chain, (m, n, k)), &options).unwrap();
-            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
+            let in_band: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
             // Only the pipeline can poll.
             let polls = device.is_gpu() || options == PlanOptions::new().pipelined(true);
-            assert_eq!(carried, if polls { vec![1] } else { Vec::new() });
+            assert_eq!(in_band, if polls { vec![1] } else { Vec::new() });
             let (a, b) = (x.upload(device), up.upload(device));
             let (c, d) = (down.upload::<f16>(device), side.upload::<f32>(device));
             for launch in 0..if device.is_gpu() { 50 } else { 3 } {
                 let (mut y, mut z) = (poisoned::<f32>(device, m, k), poisoned::<bf16>(device, m, k));
                 plan.run(&a, &b, &c, &d, &mut y, &mut z).unwrap();
-                raised.times(&down.t()).exactly(&y, &format!("{m} × {n} × {k}, launch {launch}, carried"));
+                raised.times(&down.t()).exactly(&y, &format!("{m} × {n} × {k}, launch {launch}, with in-band flags"));
                 raised.times(&side.t()).exactly(&z, &format!("{m} × {n} × {k}, launch {launch}, as f32"));
             }
         }

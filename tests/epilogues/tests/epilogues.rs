@@ -250,10 +250,10 @@ fn groups_of_calls(device: &Device) {
         let expected = up.iter().zip(&down).fold(x.clone(), next);
         for options in options(device) {
             let plan = layers::plan_with(device, layers::Dims { M: m as u64, N: n as u64, K: k as u64 }, &options).unwrap();
-            let carried: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
+            let in_band: Vec<u32> = plan.graph().relations.iter().filter(|edge| edge.in_band).map(|edge| edge.consumer).collect();
             // A product with operands behind it is still nothing but a product, and hands on what is small; only the pipeline can poll.
             let polls = device.is_gpu() || options == PlanOptions::new().pipelined(true);
-            assert_eq!(carried, if polls { vec![2, 3, 4, 5] } else { Vec::new() });
+            assert_eq!(in_band, if polls { vec![2, 3, 4, 5] } else { Vec::new() });
             let (up, down) = (up.each_ref().map(|one| one.upload(device)), down.each_ref().map(|one| one.upload(device)));
             for launch in 0..if device.is_gpu() { 50 } else { 3 } {
                 let mut y = poisoned::<bf16>(device, m, k);

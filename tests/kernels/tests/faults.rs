@@ -17,7 +17,7 @@ on_every_device!(
     lost_arrivals,
     too_many_bytes,
     lost_pushes,
-    what_is_carried,
+    what_has_in_band_flags,
     a_flag_that_is_never_raised,
     a_flag_that_no_thread_of_a_body_with_a_prologue_sees,
     a_copy_that_never_comes,
@@ -154,12 +154,12 @@ fn lost_pushes(device: &Device) {
 }
 
 /// Of the GEMVs, those that the faults above should have met with in-band flags in operand A, and with an RMSNorm prologue.
-fn what_is_carried(device: &Device) {
+fn what_has_in_band_flags(device: &Device) {
     for schedule in [Schedule::Static, Schedule::Tickets] {
         let case = Case::new(broken::few, device, &PlanOptions::new().pipelined(!device.is_gpu()), schedule);
         let graph = case.plan.graph();
-        let carried: Vec<u32> = graph.relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect();
-        assert_eq!((carried, graph.calls[2].tasks.len()), (vec![3, 4], 0));
+        let in_band: Vec<u32> = graph.relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect();
+        assert_eq!((in_band, graph.calls[2].tasks.len()), (vec![3, 4], 0));
     }
 }
 

@@ -16,7 +16,7 @@ use ptx::{Entry, FENCES, device_code, unseen, unseen_fences};
 const GOLDEN: [&str; 8] = ["product", "product_f16", "plain_product", "layers", "blurred", "normed", "reversed", "ops"];
 
 /// `wgmma` instructions: four for each tile of each contraction that the entry may run.
-const WGMMA: [(&str, usize); 19] = [
+const WGMMA: [(&str, usize); 20] = [
     ("product", 16),
     ("product_f16", 16),
     ("product_f32", 16),
@@ -27,8 +27,8 @@ const WGMMA: [(&str, usize); 19] = [
     ("blocks", 32),
     ("diamond", 16),
     ("reduced", 16),
-    // Two tasks, three element types.
-    ("ops", 32),
+    ("ops", 16),
+    ("more_ops", 16),
     ("blurred", 0),
     ("normed", 0),
     ("reversed", 0),

@@ -206,7 +206,8 @@ fn name(n: usize) -> String {
 
 /// The program as a graph, and its tensors in the order of their declaration.
 fn build(program: &Program) -> (TaskGraph, Vec<usize>) {
-    let mut graph = TaskGraph::new("random", random::ops());
+    let set = if program.second { random::more_ops() } else { random::ops() };
+    let mut graph = TaskGraph::new("random", set);
     let mut handles: Vec<Option<Handle>> = vec![None; program.nodes.len()];
     let mut order = Vec::new();
     for (n, node) in program.nodes.iter().enumerate().filter(|(_, node)| node.input) {
@@ -223,7 +224,7 @@ fn build(program: &Program) -> (TaskGraph, Vec<usize>) {
         let reads: Vec<Handle> = (0..step.reads.len()).map(read).collect();
         match handles[step.write] {
             // The methods of the graph make their own result.
-            None if matches!(step.op, Op::Linear | Op::Matmul | Op::Relu | Op::Wrap) => {
+            None if matches!(step.op, Op::Linear | Op::Matmul | Op::Wrap) => {
                 let y = match step.op {
                     Op::Linear => graph.linear(reads[0], reads[1]),
                     Op::Matmul => graph.matmul(reads[0], reads[1]),
@@ -265,7 +266,6 @@ fn arguments(step: &recipe::Step, reads: &[Handle], write: Handle) -> Vec<Operan
     let mut arguments: Vec<Operand> = reads.iter().map(|&read| read.into()).collect();
     match step.op {
         Op::Pick => arguments.swap(0, 1),
-        Op::Scale => arguments.push((step.number as f32).into()),
         Op::Nudge | Op::Lift => arguments.push((step.number as i32).into()),
         _ => {}
     }

@@ -3,7 +3,7 @@
 use kernels::random;
 use maco::{TaskSpec, tasks};
 
-/// A task of the set [`random::ops`], with what it reads beside `x`, its first argument.
+/// A task of the sets [`random::ops`] and [`random::more_ops`], with what it reads beside `x`, its first argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// y = x · wᵀ
@@ -16,9 +16,7 @@ pub enum Op {
     Mul,
     /// y = x
     Copy,
-    /// y = max(x, 0)
-    Relu,
-    /// y = the remainder of x / 8
+    /// y = x less the nearest multiple of 8
     Wrap,
     /// y = x, in `f32`
     Widen,
@@ -36,8 +34,6 @@ pub enum Op {
     SumRows,
     /// y = sums of columns
     ColumnSums,
-    /// x *= number
-    Scale,
     /// x += number
     Nudge,
     /// y = -x, by tasks of one warp
@@ -50,36 +46,41 @@ pub enum Op {
     Accumulate,
 }
 
-/// For tensors of `f32`; the more often, the more likely.
-pub const OF_F32: [Op; 24] = [
-    Op::Add,
-    Op::Add,
-    Op::Mul,
-    Op::Copy,
-    Op::Relu,
-    Op::Wrap,
-    Op::Narrow,
-    Op::Stencil,
-    Op::Stencil,
-    Op::Transpose,
-    Op::Transpose,
-    Op::Merge,
-    Op::Merge,
-    Op::Pick,
-    Op::SumRows,
-    Op::ColumnSums,
-    Op::Scale,
-    Op::Nudge,
-    Op::Bias,
-    Op::Accumulate,
-    Op::Negate,
-    Op::Negate,
-    Op::Lift,
-    Op::Lift,
-];
-/// For tensors of bf16.
-pub const OF_BF16: [Op; 12] =
-    [Op::Linear, Op::Linear, Op::Linear, Op::Matmul, Op::Matmul, Op::Add, Op::Mul, Op::Copy, Op::Widen, Op::SumRows, Op::Scale, Op::Bias];
+/// Operations of one task set, by the elements of the first argument; the more often, the more likely.
+pub struct Ops {
+    pub of_f32: &'static [Op],
+    pub of_bf16: &'static [Op],
+}
+
+/// [`random::ops`].
+const LINEAR: Ops = Ops {
+    of_f32: &[
+        Op::Copy,
+        Op::Wrap,
+        Op::Narrow,
+        Op::Merge,
+        Op::Merge,
+        Op::Transpose,
+        Op::Transpose,
+        Op::Nudge,
+        Op::Accumulate,
+        Op::Negate,
+        Op::Lift,
+    ],
+    of_bf16: &[Op::Linear, Op::Linear, Op::Add, Op::Widen, Op::Widen],
+};
+/// [`random::more_ops`].
+const MATMUL: Ops = Ops {
+    of_f32: &[Op::Mul, Op::Copy, Op::Wrap, Op::Narrow, Op::Stencil, Op::Stencil, Op::Pick, Op::ColumnSums, Op::Bias, Op::Negate, Op::Lift],
+    of_bf16: &[Op::Matmul, Op::Matmul, Op::SumRows, Op::Widen, Op::Widen],
+};
+
+impl Ops {
+    /// Those of the second set, or of the first.
+    pub fn of(second: bool) -> &'static Ops {
+        if second { &MATMUL } else { &LINEAR }
+    }
+}
 
 impl Op {
     pub fn spec(self) -> &'static TaskSpec {
@@ -89,7 +90,6 @@ impl Op {
             Op::Add => &tasks::add::SPEC,
             Op::Mul => &tasks::mul::SPEC,
             Op::Copy => &tasks::copy::SPEC,
-            Op::Relu => &tasks::relu::SPEC,
             Op::Wrap => &random::wrap::SPEC,
             Op::Widen => &random::widen::SPEC,
             Op::Narrow => &random::narrow::SPEC,
@@ -99,7 +99,6 @@ impl Op {
             Op::Pick => &random::pick::SPEC,
             Op::SumRows => &tasks::sum_rows::SPEC,
             Op::ColumnSums => &random::column_sums::SPEC,
-            Op::Scale => &tasks::scale::SPEC,
             Op::Nudge => &random::nudge::SPEC,
             Op::Negate => &random::negate::SPEC,
             Op::Lift => &random::lift::SPEC,
@@ -110,7 +109,7 @@ impl Op {
 
     /// Whether it changes its first argument instead of making a tensor.
     pub fn in_place(self) -> bool {
-        matches!(self, Op::Scale | Op::Nudge | Op::Lift | Op::Bias | Op::Accumulate)
+        matches!(self, Op::Nudge | Op::Lift | Op::Bias | Op::Accumulate)
     }
 
     /// Largest magnitude of a result, from those of what is read. `[rows, cols]` are those of `x`.
@@ -120,14 +119,13 @@ impl Op {
             Op::Linear | Op::Matmul => x * reads[1] * cols as f64,
             Op::Mul => x * reads[1],
             Op::Add | Op::Bias | Op::Accumulate => x + reads[1],
-            Op::Wrap => 7.0,
+            Op::Wrap => 4.0,
             Op::Stencil => 4.0 * x,
             Op::Merge => x + 2.0 * reads[1] + reads[2] + reads[3] + 3.0 * reads[4],
             Op::SumRows => x * cols as f64,
             Op::ColumnSums => x * rows as f64,
-            Op::Scale => x * number.abs() as f64,
             Op::Nudge | Op::Lift => x + number.abs() as f64,
-            Op::Copy | Op::Relu | Op::Widen | Op::Narrow | Op::Transpose | Op::Pick | Op::Negate => x,
+            Op::Copy | Op::Widen | Op::Narrow | Op::Transpose | Op::Pick | Op::Negate => x,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From a list of small numbers to a program that is legal whatever the numbers are, so that a failing one shrinks.
 
-use super::op::{OF_BF16, OF_F32, Op};
+use super::op::{Op, Ops};
 use proptest::prelude::*;
 
 /// Every number is exact in `f32` below this.
@@ -23,6 +23,8 @@ pub struct Recipe {
     pub pipelined: bool,
     /// Schedulers push tasks before they are ready.
     pub look_ahead: bool,
+    /// Of the second task set.
+    pub second: bool,
 }
 
 /// How tasks reach the workers, and how many schedulers there are if they push.
@@ -87,13 +89,15 @@ pub struct Step {
 pub struct Program {
     pub nodes: Vec<Node>,
     pub steps: Vec<Step>,
+    /// Of the second task set.
+    pub second: bool,
 }
 
 /// Recipes of up to `lines` calls on axes of up to `most` elements.
 pub fn recipes(lines: usize, most: u16) -> impl Strategy<Value = Recipe> {
     let size = || prop_oneof![1..=most, Just(most), Just(64.min(most)), Just(1)];
     let lines = prop::collection::vec(prop::collection::vec(any::<u16>(), 16), 1..=lines);
-    let how = (any::<u16>(), any::<bool>(), any::<bool>());
+    let how = (any::<u16>(), any::<bool>(), any::<bool>(), any::<bool>());
     ([size(), size(), size()], lines, any::<bool>(), any::<u16>(), how).prop_map(|(sizes, lines, small, workers, how)| Recipe {
         sizes,
         lines,
@@ -102,6 +106,7 @@ pub fn recipes(lines: usize, most: u16) -> impl Strategy<Value = Recipe> {
         schedule: How::new(how.0),
         pipelined: how.1,
         look_ahead: how.2,
+        second: how.3,
     })
 }
 
@@ -126,11 +131,12 @@ impl Recipe {
             schedule: How::new(next()),
             pipelined: next() % 2 == 0,
             look_ahead: next() % 2 == 0,
+            second: next() % 2 == 0,
         }
     }
 
     pub fn program(&self) -> Program {
-        let mut program = Program::default();
+        let mut program = Program { second: self.second, ..Program::default() };
         for line in &self.lines {
             program.add(self, &mut Draw(line.iter()));
         }
@@ -169,25 +175,32 @@ impl Program {
 
     fn add(&mut self, recipe: &Recipe, draw: &mut Draw<'_>) {
         let x = self.first(recipe, draw);
-        let op = match self.nodes[x].element {
-            Element::Bf16 => OF_BF16[draw.below(OF_BF16.len())],
-            _ => OF_F32[draw.below(OF_F32.len())],
+        let ops = match self.nodes[x].element {
+            Element::Bf16 => Ops::of(recipe.second).of_bf16,
+            _ => Ops::of(recipe.second).of_f32,
         };
+        let op = ops[draw.below(ops.len())];
         // A graph cannot change its inputs.
-        let op = if op.in_place() && self.nodes[x].input { Op::Copy } else { op };
+        let op = if op.in_place() && self.nodes[x].input { self.instead(x, Op::Copy) } else { op };
         let number = [2, -1, 3, -2][draw.below(4)];
         let reads = self.reads(op, x, recipe, draw);
         let bounds: Vec<f64> = reads.iter().map(|&read| self.nodes[read].bound).collect();
         if op.bound(&bounds, self.matrix(x), number) > EXACT {
-            // One of them is too large: make it small instead.
+            // One of them is too large: make it small instead, or ready for that.
             let largest = reads
                 .iter()
                 .copied()
                 .filter(|&read| self.nodes[read].shape.len() == 2)
                 .max_by(|&a, &b| self.nodes[a].bound.total_cmp(&self.nodes[b].bound));
-            return self.push(Op::Wrap, vec![largest.unwrap_or(x)], 0, recipe, draw);
+            let largest = largest.unwrap_or(x);
+            return self.push(self.instead(largest, Op::Wrap), vec![largest], 0, recipe, draw);
         }
         self.push(op, reads, number, recipe, draw);
+    }
+
+    /// An operation of `f32`, or that which makes such elements.
+    fn instead(&self, x: usize, op: Op) -> Op {
+        if self.nodes[x].element == Element::Bf16 { Op::Widen } else { op }
     }
 
     /// The last result, any earlier matrix, or a new input.

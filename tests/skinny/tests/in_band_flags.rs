@@ -13,7 +13,7 @@ use support::{Matrix, poisoned, rounds::rounds};
 on_every_device!(
     the_same_bits_as_by_counters,
     a_part_of_a_row_is_read,
-    what_is_not_carried,
+    what_has_no_in_band_flags,
     numbers_of_launches_wrap,
     a_task_that_never_runs_is_told,
     a_launch_behind_an_aborted_one,
@@ -29,7 +29,7 @@ fn options(device: &Device) -> PlanOptions {
 }
 
 /// Which calls get operand A with in-band flags.
-fn carried(plan: &maco::Plan) -> Vec<u32> {
+fn in_band(plan: &maco::Plan) -> Vec<u32> {
     plan.graph().relations.iter().filter(|relation| relation.in_band).map(|relation| relation.consumer).collect()
 }
 
@@ -88,9 +88,9 @@ fn the_same_bits_as_by_counters(device: &Device) {
             }
             let options = options(device).schedule(schedule);
             let chain = Chain::new(device, shape, &options);
-            assert_eq!(carried(&chain.plan), all_but_the_first(), "{shape:?}");
+            assert_eq!(in_band(&chain.plan), all_but_the_first(), "{shape:?}");
             let counted = Chain::new(device, shape, &options.in_band_flags(false));
-            assert!(carried(&counted.plan).is_empty());
+            assert!(in_band(&counted.plan).is_empty());
             chain.right(if device.is_gpu() { rounds(200) } else { 3 }, &format!("{shape:?}, {schedule}"));
             counted.right(1, "by counters");
         }
@@ -104,7 +104,7 @@ fn a_part_of_a_row_is_read(device: &Device) {
             let options = options(device).in_band_flags(on);
             parts::plan_with(device, parts::Dims { M: m as u64, N: n as u64, K: k as u64, P: 2 * n as u64 }, &options).unwrap()
         });
-        assert_eq!(plans.each_ref().map(|plan| carried(plan).len()), [2, 0]);
+        assert_eq!(plans.each_ref().map(|plan| in_band(plan).len()), [2, 0]);
         let values =
             |rows: usize, cols: usize, seed: u64| Matrix::integers(rows, cols, seed, 1000).map(|v| v / 777.0).upload::<bf16>(device);
         let (x, all, part) = (values(m, k, 1), values(2 * n, k, 2), values(k, n, 3));
@@ -119,8 +119,8 @@ fn a_part_of_a_row_is_read(device: &Device) {
     }
 }
 
-fn what_is_not_carried(device: &Device) {
-    let of = |shape, options: &PlanOptions| carried(&Chain::new(device, shape, options).plan).len();
+fn what_has_no_in_band_flags(device: &Device) {
+    let of = |shape, options: &PlanOptions| in_band(&Chain::new(device, shape, options).plan).len();
     let all = 2 * PAIRS - 1;
     // A row of `wide` that is not a multiple of eight, and one that has no room; then nor has the tensor.
     assert_eq!(of([1, 36, 64], &options(device)), PAIRS - 1);

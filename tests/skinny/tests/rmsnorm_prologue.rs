@@ -222,7 +222,7 @@ fn two_norms_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 /// M, N, K.
 const HALVES: [[u64; 3]; 7] = [[1, 8, 8], [1, 4096, 5], [2, 264, 40], [8, 520, 9], [17, 48, 8], [3, 28, 11], [16, 136, 3]];
 
-/// The norm of part of each row of what is carried; special numbers.
+/// The norm of part of each row of what arrives with in-band flags; special numbers.
 fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;

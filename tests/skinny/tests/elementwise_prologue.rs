@@ -144,7 +144,7 @@ fn three_maps_of_one(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
 /// M, N, K.
 const HALVES: [[u64; 3]; 6] = [[1, 8, 8], [1, 4096, 5], [2, 264, 40], [17, 48, 8], [3, 28, 11], [16, 136, 3]];
 
-/// Part of each row of what is carried; special numbers. Beside it a norm.
+/// Part of each row of what arrives with in-band flags; special numbers. Beside it a norm.
 fn half_rows(place: &Place, [m, n, k]: [u64; 3], seed: u64) {
     if m * n * k == 0 {
         return;
