@@ -4,11 +4,12 @@
 //! over a megakernel, with the same codes.
 
 use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use maco_device::{bf16, f16};
 use maco_graph::plan;
-use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value};
-use maco_host::{Arguments, Device, Dispatch, Embedded, Error, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
+use maco_graph::spec::{Argument, CallOptions, Element, Kind, Owned, Placement, TaskSpec, Value, View};
+use maco_host::{Arguments, Device, Dispatch, Embedded, Error, OutputFault, Plan, PlanOptions, Program, Report, Tensor, TensorElement};
 
 use crate::tasks;
 
@@ -33,7 +34,17 @@ pub struct TaskSet {
 
 /// A tensor of a [`TaskGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Node(usize);
+pub struct Node {
+    index: usize,
+    graph: GraphId,
+}
+
+/// Which graph of the program: several may have one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct GraphId {
+    number: u32,
+    name: &'static str,
+}
 
 /// An argument of a call: a tensor, or a number.
 #[derive(Clone, Copy, Debug)]
@@ -111,21 +122,38 @@ struct Call {
 /// # Ok::<(), maco::Error>(())
 /// ```
 pub struct TaskGraph {
-    name: String,
+    id: GraphId,
     set: TaskSet,
     tensors: Vec<Declared>,
     calls: Vec<Call>,
+    /// The first mistake, which [`TaskGraph::compile`] tells: building goes on.
+    mistake: Option<Error>,
 }
 
 impl TaskGraph {
     /// An empty graph that may call the tasks of `set`.
     pub fn new(name: &str, set: TaskSet) -> TaskGraph {
-        TaskGraph { name: name.to_owned(), set, tensors: Vec::new(), calls: Vec::new() }
+        static GRAPHS: AtomicU32 = AtomicU32::new(0);
+        let id = GraphId { number: GRAPHS.fetch_add(1, Ordering::Relaxed), name: maco_graph::spec::intern(name) };
+        TaskGraph { id, set, tensors: Vec::new(), calls: Vec::new(), mistake: None }
     }
 
     fn declare(&mut self, name: String, kind: Kind, element: Element, shape: Vec<u64>) -> Node {
         self.tensors.push(Declared { name, kind, element, shape });
-        Node(self.tensors.len() - 1)
+        Node { index: self.tensors.len() - 1, graph: self.id }
+    }
+
+    /// Whether `node` is of this graph, which `by` asks.
+    fn owns(&mut self, node: Node, by: &str) -> bool {
+        if node.graph != self.id {
+            let foreign = || Error::ForeignNode { graph: self.id.name.into(), by: by.into(), tensor: node.index, owner: node.graph.name };
+            self.mistake.get_or_insert_with(foreign);
+        }
+        node.graph == self.id
+    }
+
+    fn tensor(&self, node: Node) -> Option<&Declared> {
+        self.tensors.get(node.index).filter(|_| node.graph == self.id)
     }
 
     /// A tensor that [`CompiledGraph::execute`] takes, in the order of these calls.
@@ -140,26 +168,39 @@ impl TaskGraph {
 
     /// Names a tensor in messages and in the printed graph.
     pub fn name(&mut self, node: Node, name: &str) {
-        if let Some(tensor) = self.tensors.get_mut(node.0) {
-            tensor.name = name.to_owned();
+        if self.owns(node, "`name`") {
+            self.tensors[node.index].name = name.to_owned();
         }
     }
 
-    /// Makes a tensor that some call writes an output: [`CompiledGraph::execute`] returns it under `name`.
+    /// Makes a tensor that some call writes an output: [`CompiledGraph::execute`] returns it under `name`, which no other output has.
     pub fn output(&mut self, node: Node, name: &str) {
-        if let Some(tensor) = self.tensors.get_mut(node.0) {
-            tensor.name = name.to_owned();
-            tensor.kind = Kind::Out;
+        if !self.owns(node, "`output`") {
+            return;
         }
+        let tensor = &self.tensors[node.index];
+        let fault = match tensor.kind {
+            Kind::In => Some(OutputFault::Input { name: tensor.name.as_str().into() }),
+            Kind::Out => Some(OutputFault::Twice { name: tensor.name.as_str().into() }),
+            _ if self.tensors.iter().any(|other| other.kind == Kind::Out && other.name == name) => Some(OutputFault::Name),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            self.mistake.get_or_insert_with(|| Error::Output { graph: self.id.name.into(), output: name.into(), fault });
+            return;
+        }
+        let tensor = &mut self.tensors[node.index];
+        tensor.name = name.to_owned();
+        tensor.kind = Kind::Out;
     }
 
     fn extent(&self, node: Node, axis: usize) -> u64 {
         // A wrong node or rank is reported by `compile`, with the call's name.
-        self.tensors.get(node.0).and_then(|tensor| tensor.shape.get(axis)).copied().unwrap_or(1)
+        self.tensor(node).and_then(|tensor| tensor.shape.get(axis)).copied().unwrap_or(1)
     }
 
     fn element(&self, node: Node) -> Element {
-        self.tensors.get(node.0).map_or(Element::F32, |tensor| tensor.element)
+        self.tensor(node).map_or(Element::F32, |tensor| tensor.element)
     }
 
     fn result(&mut self, task: &'static TaskSpec, like: Node, shape: Vec<u64>) -> Node {
@@ -183,7 +224,7 @@ impl TaskGraph {
 
     /// y = f(x) for an element-wise task such as [`tasks::gelu`].
     pub fn elementwise(&mut self, task: &'static TaskSpec, x: Node) -> Node {
-        let shape = self.tensors.get(x.0).map_or_else(Vec::new, |tensor| tensor.shape.clone());
+        let shape = self.tensor(x).map_or_else(Vec::new, |tensor| tensor.shape.clone());
         let y = self.result(task, x, shape);
         self.custom(task, [x.into(), y.into()]);
         y
@@ -191,7 +232,13 @@ impl TaskGraph {
 
     /// Calls any task of the set, arguments in the order of its signature. What it writes is a [`TaskGraph::temp`].
     pub fn custom(&mut self, task: &'static TaskSpec, arguments: impl IntoIterator<Item = Operand>) {
-        self.calls.push(Call { task, arguments: arguments.into_iter().collect(), tile: None, split: None, drain: false });
+        let arguments: Vec<Operand> = arguments.into_iter().collect();
+        for operand in &arguments {
+            if let Operand::Node(node) = *operand {
+                self.owns(node, &format!("call `{}`", task.name));
+            }
+        }
+        self.calls.push(Call { task, arguments, tile: None, split: None, drain: false });
     }
 
     /// Forces the tile of the latest call.
@@ -221,7 +268,8 @@ impl TaskGraph {
     ///
     /// # Errors
     /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks, has
-    /// twice, or has not for that element, and the errors of [`Plan::build`].
+    /// twice, or has not for that element, MACO0070 for a tensor of another graph, MACO0071 for an output that has its name twice or is
+    /// an input, and the errors of [`Plan::build`].
     pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
         self.compile_with(device, &PlanOptions::new())
     }
@@ -231,6 +279,9 @@ impl TaskGraph {
     /// # Errors
     /// As for [`TaskGraph::compile`].
     pub fn compile_with(self, device: &Device, options: &PlanOptions) -> Result<CompiledGraph, Error> {
+        if let Some(mistake) = self.mistake {
+            return Err(mistake);
+        }
         let mut graph = Owned::new();
         // Parameters first, then temps: the order of a megakernel.
         let mut order: Vec<usize> = (0..self.tensors.len()).collect();
@@ -239,26 +290,26 @@ impl TaskGraph {
             Kind::Out => 1,
             _ => 2,
         });
-        let mut views = vec![None; self.tensors.len()];
+        let mut views = vec![View::NONE; self.tensors.len()];
         for n in order {
             let tensor = &self.tensors[n];
-            views[n] = Some(graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?);
+            views[n] = graph.tensor(&tensor.name, tensor.kind, tensor.element, &tensor.shape, Placement::Replicated)?;
         }
         for call in &self.calls {
             let own = call.task.own();
             let mut known = self.set.tasks.iter().filter(|(task, _)| **task == own);
             let Some((task, slot)) = known.next() else {
-                return Err(Error::UnknownTask { task: call.task.name, graph: self.name.into() });
+                return Err(Error::UnknownTask { task: call.task.name, graph: self.id.name.into() });
             };
             // Equal specs may have different bodies.
             if known.next().is_some() {
-                return Err(Error::AmbiguousTask { task: call.task.name, graph: self.name.into() });
+                return Err(Error::AmbiguousTask { task: call.task.name, graph: self.id.name.into() });
             }
             let arguments: Vec<Argument<'_>> = call
                 .arguments
                 .iter()
                 .map(|operand| match *operand {
-                    Operand::Node(Node(n)) => views.get(n).copied().flatten().map_or(Argument::Scalar(Value::Integer(0)), Argument::Tensor),
+                    Operand::Node(node) => Argument::Tensor(views[node.index]),
                     Operand::F32(value) => Argument::Scalar(Value::F32(value)),
                     Operand::Integer(value) => Argument::Scalar(Value::Integer(value)),
                 })
@@ -266,16 +317,16 @@ impl TaskGraph {
             let options = CallOptions { tile: call.tile.as_deref(), split: call.split, drain: call.drain, ..CallOptions::default() };
             graph.call(task, *slot, &arguments, options)?;
         }
-        let graph = graph.finish()?.resolve(&self.name, &[])?;
+        let graph = graph.finish()?.resolve(self.id.name, &[])?;
         for call in &graph.calls {
             let instance = call.slot + call.element * call.task.tile_variants();
             if self.set.instances.checked_shr(instance).is_some_and(|rest| rest & 1 == 0) {
                 let element = call.task.elements[call.element as usize].name();
-                return Err(Error::UnknownElement { task: call.task.name, element, graph: self.name.into() });
+                return Err(Error::UnknownElement { task: call.task.name, element, graph: self.id.name.into() });
             }
         }
         let program = Program {
-            name: maco_graph::spec::intern(&self.name),
+            name: self.id.name,
             graph,
             entry: self.set.entry,
             embedded: self.set.embedded,
@@ -285,14 +336,16 @@ impl TaskGraph {
             schedulers: None,
         };
         let plan = Plan::build(device, program, options)?;
+        let inputs = self.tensors.iter().filter(|tensor| tensor.kind == Kind::In).count();
         let outputs = self.tensors.into_iter().filter(|tensor| tensor.kind == Kind::Out).collect();
-        Ok(CompiledGraph { plan, outputs })
+        Ok(CompiledGraph { plan, inputs, outputs })
     }
 }
 
 /// A [`TaskGraph`] planned for a device.
 pub struct CompiledGraph {
     plan: Plan,
+    inputs: usize,
     outputs: Vec<Declared>,
 }
 
@@ -300,8 +353,16 @@ impl CompiledGraph {
     /// Runs the graph on `inputs`, in the order in which they were declared, into new outputs.
     ///
     /// # Errors
-    /// Those of [`Plan::run`].
+    /// MACO0030 for another number of inputs; those of [`Plan::run`].
     pub fn execute(&self, inputs: Arguments<'_>) -> Result<Outputs, Error> {
+        if inputs.tensor_count() != self.inputs {
+            return Err(Error::ArgumentCount {
+                megakernel: self.graph().graph.name.as_str().into(),
+                what: "inputs",
+                expected: self.inputs,
+                found: inputs.tensor_count(),
+            });
+        }
         let mut tensors = Vec::with_capacity(self.outputs.len());
         for output in &self.outputs {
             let tensor = AnyTensor::zeros(self.plan.device(), output.element, &output.shape)?;

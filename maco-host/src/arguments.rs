@@ -108,6 +108,11 @@ impl<'a> Arguments<'a> {
         self
     }
 
+    /// How many tensors there are so far, those of arrays each.
+    pub fn tensor_count(&self) -> usize {
+        self.tensors.len()
+    }
+
     /// The next parameter, a scalar.
     #[must_use]
     pub fn scalar<S: ScalarValue>(mut self, value: S) -> Arguments<'a> {

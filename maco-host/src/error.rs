@@ -411,6 +411,30 @@ pub enum Error {
         /// The graph.
         graph: Box<str>,
     },
+    /// A run-time graph is given a tensor that belongs to another one.
+    #[error(
+        "MACO0070: {by} of graph `{graph}` is given tensor {tensor} of graph `{owner}`\nhelp: declare it in `{graph}`, with `input` or `temp`"
+    )]
+    ForeignNode {
+        /// The graph.
+        graph: Box<str>,
+        /// The method, or the task that is called.
+        by: Box<str>,
+        /// The tensor's number in its own graph, in the order of declaration.
+        tensor: usize,
+        /// Its own graph.
+        owner: &'static str,
+    },
+    /// A tensor of a run-time graph that cannot be the output it is asked to be.
+    #[error("MACO0071: `output(.., \"{output}\")` of graph `{graph}`: {fault}")]
+    Output {
+        /// The graph.
+        graph: Box<str>,
+        /// The name asked for.
+        output: Box<str>,
+        /// What is wrong.
+        fault: OutputFault,
+    },
     /// Device code that does not record.
     #[error(
         "MACO0062: the device code of megakernel `{megakernel}` does not record, so that it cannot be profiled on {device}\nhelp: build the program with MACO_PROFILE=1, which adds device code that does; on `Device::cpu()` every plan can be profiled"
@@ -446,6 +470,28 @@ pub enum Error {
     /// A trace, a file of costs, or one of measured tiles: MACO0064, MACO0065, MACO0067.
     #[error(transparent)]
     File(Box<FileError>),
+}
+
+/// What is wrong with an output of a run-time graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutputFault {
+    /// Another tensor has the name.
+    #[error("another output has this name\nhelp: outputs are told apart by their names: choose another one")]
+    Name,
+    /// The tensor has a name already.
+    #[error("the tensor is an output already, as `{name}`\nhelp: keep one of the names, or copy the tensor to a second one")]
+    Twice {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The tensor is an input.
+    #[error(
+        "the tensor is input `{name}`, which the caller has\nhelp: use the caller's tensor, or copy it to a `temp` that becomes the output"
+    )]
+    Input {
+        /// Its name.
+        name: Box<str>,
+    },
 }
 
 impl Error {
@@ -489,6 +535,8 @@ impl Error {
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
             Error::NotBegun { .. } => 66,
+            Error::ForeignNode { .. } => 70,
+            Error::Output { .. } => 71,
             Error::File(error) => error.code(),
         }
     }

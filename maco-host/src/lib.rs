@@ -26,7 +26,7 @@ mod tuning;
 
 pub use arguments::{Arguments, ScalarValue};
 pub use device::Device;
-pub use error::Error;
+pub use error::{Error, OutputFault};
 pub use files::FileError;
 pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};

@@ -3,6 +3,22 @@
 use super::fault::{Fault, FaultKind};
 
 impl Fault {
+    /// What to do about a mistake in a graph that is built at run time, in the words of the builder.
+    pub(super) const fn help_of_builder(&self) -> &'static str {
+        match &self.kind {
+            FaultKind::Unwritten { .. } => "call the task that fills it before this one",
+            FaultKind::Rank { .. } => "declare the tensor with as many dimensions as the task has there",
+            FaultKind::Bound { .. } => "did you pass the arguments in the wrong order?",
+            FaultKind::NotListed { .. } | FaultKind::Mixed { .. } => {
+                "declare the tensor with another element, or convert it with a task of its own"
+            }
+            FaultKind::WritesIn { .. } => "an input cannot be changed: write to a `temp`, or copy the input to one first",
+            FaultKind::NeverWritten { .. } => "call a task that writes it, or do not make it an output",
+            FaultKind::Collective { .. } => "leave the collective out: tensors of this graph are on one GPU",
+            _ => self.help(),
+        }
+    }
+
     /// What to do; empty where the sentence says it.
     pub(super) const fn help(&self) -> &'static str {
         match &self.kind {

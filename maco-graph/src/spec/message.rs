@@ -12,6 +12,8 @@ use super::{Placement, Text};
 pub(super) struct Names<'a> {
     pub(super) symbols: &'a [&'a str],
     pub(super) dims: &'a [DimRow],
+    /// Whether the graph is built at run time.
+    pub(super) built: bool,
 }
 
 impl Fault {
@@ -31,7 +33,7 @@ impl Fault {
             text.push(": ");
         }
         self.sentence(&mut text, names);
-        let help = self.help();
+        let help = if names.built { self.help_of_builder() } else { self.help() };
         if !help.is_empty() {
             text.push("\n  = help: ");
             text.push(help);

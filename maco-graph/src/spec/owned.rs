@@ -64,7 +64,7 @@ impl Owned {
     /// An empty recording: all sizes will be numbers.
     pub fn new() -> Owned {
         Owned {
-            state: State::new(&[], false),
+            state: State { built: true, ..State::new(&[], false) },
             dims: Vec::new(),
             tensors: Vec::new(),
             scalars: Vec::new(),

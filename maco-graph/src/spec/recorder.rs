@@ -149,6 +149,8 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) counting: bool,
+    /// Whether the graph is built at run time: help lines speak of the builder.
+    pub(super) built: bool,
     pub(super) counts: Counts,
     pub(super) symbols: &'static [&'static str],
     pub(super) equal: &'static [(u8, u8)],
@@ -174,6 +176,7 @@ impl State {
     pub(super) const fn new(symbols: &'static [&'static str], counting: bool) -> State {
         State {
             counting,
+            built: false,
             counts: Counts { dims: 0, tensors: 0, scalars: 0, calls: 0, operands: 0, values: 0 },
             symbols,
             equal: &[],

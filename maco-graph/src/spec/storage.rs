@@ -95,6 +95,7 @@ pub(super) const fn recording<'a>(
 ) -> Recording<'a> {
     Recording {
         symbols: state.symbols,
+        built: state.built,
         equal: state.equal,
         mask: state.mask,
         failures: state.failures,
@@ -111,6 +112,7 @@ pub(super) const fn recording<'a>(
 /// A finished replay.
 #[derive(Clone, Copy)]
 pub struct Recording<'a> {
+    pub(crate) built: bool,
     pub(crate) symbols: &'static [&'static str],
     #[cfg_attr(not(feature = "std"), expect(dead_code, reason = "sizes are known on the host only"))]
     pub(crate) equal: &'static [(u8, u8)],
@@ -159,12 +161,12 @@ impl Recording<'_> {
 
     /// The message of a fault.
     pub const fn message(&self, fault: &Fault) -> Text {
-        fault.message(&Names { symbols: self.symbols, dims: self.dims })
+        fault.message(&Names { symbols: self.symbols, dims: self.dims, built: self.built })
     }
 
     /// Adds a dimension in the user's names.
     pub const fn write_dim(&self, text: &mut Text, row: usize) {
-        write_dim(text, &Names { symbols: self.symbols, dims: self.dims }, Dim(row as u16), false);
+        write_dim(text, &Names { symbols: self.symbols, dims: self.dims, built: self.built }, Dim(row as u16), false);
     }
 
     /// The first fault, by site.

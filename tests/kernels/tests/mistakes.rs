@@ -1,5 +1,5 @@
-//! A mistake in a graph built at run time has the code and the very words of const evaluation. Each is written once here: recorded in a
-//! const, as `#[megakernel]` does, and built as a `TaskGraph`.
+//! A mistake in a graph built at run time has the code and the sentence of const evaluation, and help in the words of the builder. Each is
+//! written once here: recorded in a const, as `#[megakernel]` does, and built as a `TaskGraph`.
 
 use kernels::random::nudge;
 use maco::__private::spec::{CallSite, Code, Kind, Operand, Placement, Storage, Text};
@@ -272,7 +272,13 @@ fn the_codes_and_words_of_const_evaluation() {
         let Err(error) = graph.compile(&device) else { panic!("compiled: {text}") };
         assert_eq!(error.code(), code.number(), "{error}");
         assert!(matches!(error, Error::Build(_)), "{error:?}");
-        assert_eq!(error.to_string(), text);
+        let (told, found) = (text.lines().collect::<Vec<_>>(), error.to_string());
+        let found: Vec<&str> = found.lines().collect();
+        assert_eq!((found.len(), found[0]), (told.len(), told[0]));
+        // What the builder does not have.
+        for word in ["`In", "`Out`", "`.", "#[", "parameter`", "remove the parameter"] {
+            assert!(!found[1..].concat().contains(word), "{word} in {found:?}");
+        }
     }
 }
 
@@ -318,7 +324,63 @@ fn mistakes_that_only_a_builder_can_make() {
         let _ = graph.linear(foreign, foreign);
         graph.custom(&copy::SPEC, [foreign.into(), y.into()]);
     });
-    assert!(code == 8 && text.contains("is a tensor, but the argument is a scalar"), "{text}");
+    assert_eq!((code, text.lines().next().unwrap()), (70, "MACO0070: call `copy` of graph `mistaken` is given tensor 8 of graph `larger`"));
+
+    // Also one that the own graph has as many of, or that has the same name.
+    let mut same = TaskGraph::new("mistaken", ops());
+    let foreign = same.input::<f32>("x", [8, 8]);
+    let uses: [(&str, fn(&mut TaskGraph, Node)); 4] = [
+        ("`output`", |graph, node| graph.output(node, "y")),
+        ("`name`", |graph, node| graph.name(node, "y")),
+        ("call `add`", |graph, node| graph.custom(&add::SPEC, [node.into(), node.into(), node.into()])),
+        ("call `linear`", |graph, node| _ = graph.linear(node, node)),
+    ];
+    for (by, make) in uses {
+        let (code, text) = build(&|graph| {
+            let x = graph.input::<f32>("x", [8, 8]);
+            make(graph, foreign);
+            let y = graph.elementwise(&copy::SPEC, x);
+            graph.output(y, "z");
+        });
+        assert!(code == 70 && text.contains(&format!("{by} of graph `mistaken` is given tensor 0 of graph `mistaken`")), "{text}");
+    }
+
+    // Outputs that would be lost.
+    let lost: [(&str, fn(&mut TaskGraph, [Node; 3])); 3] = [
+        ("another output has this name", |graph, [_, y, z]| {
+            graph.output(y, "same");
+            graph.output(z, "same");
+        }),
+        ("the tensor is an output already, as `first`", |graph, [_, y, z]| {
+            graph.output(y, "first");
+            graph.output(z, "other");
+            graph.output(y, "same");
+        }),
+        ("the tensor is input `x`", |graph, [x, ..]| graph.output(x, "same")),
+    ];
+    for (told, make) in lost {
+        let (code, text) = build(&|graph| {
+            let x = graph.input::<f32>("x", [8, 8]);
+            let (y, z) = (graph.elementwise(&copy::SPEC, x), graph.elementwise(&copy::SPEC, x));
+            make(graph, [x, y, z]);
+        });
+        assert!(code == 71 && text.contains("`output(.., \"same\")` of graph `mistaken`") && text.contains(told), "{text}");
+    }
+
+    // Outputs are not counted among the inputs.
+    let mut graph = TaskGraph::new("counted", ops());
+    let (x, z) = (graph.input::<f32>("x", [8, 8]), graph.input::<f32>("z", [8, 8]));
+    let y = graph.temp::<f32>("y", [8, 8]);
+    graph.custom(&add::SPEC, [x.into(), z.into(), y.into()]);
+    graph.output(y, "y");
+    let graph = graph.compile(&device).unwrap();
+    let ones = device.upload(&[1.0f32; 64], [8, 8]).unwrap();
+    for count in [0usize, 1, 3, 4] {
+        let arguments = (0..count).fold(maco::Arguments::new(), |arguments, _| arguments.tensor(&ones));
+        let error = graph.execute(arguments).map(drop).unwrap_err();
+        let told = format!("MACO0030: megakernel `counted` takes 2 inputs, found {count}");
+        assert_eq!(error.to_string().lines().next(), Some(told.as_str()));
+    }
 
     // Shapes that no tensor has.
     for (shape, code) in [(vec![], 4), (vec![2; 5], 23), (vec![2; 100], 23), (vec![8, u64::MAX], 23), (vec![8, 1 << 62], 27)] {
