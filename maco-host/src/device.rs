@@ -103,6 +103,20 @@ impl Device {
         }
     }
 
+    /// What is on device `found`, and should be on this one; devices that are called alike are numbered in the order in which they were made.
+    pub(crate) fn wrong(&self, what: &str, found: &Device) -> Error {
+        let mut names = [self, found].map(Device::to_string);
+        if names[0] == names[1] {
+            for (name, device) in names.iter_mut().zip([self, found]) {
+                if let Some(pool) = device.pool() {
+                    *name = format!("{name}, device {} of this program", pool.number() + 1);
+                }
+            }
+        }
+        let [expected, found] = names.map(Into::into);
+        Error::WrongDevice { what: what.into(), expected, found }
+    }
+
     pub(crate) fn pool(&self) -> Option<&Arc<Pool>> {
         match &self.0 {
             Kind::Cpu(pool) => Some(pool),
@@ -170,5 +184,15 @@ mod tests {
             Err(error) => assert_eq!(best.unwrap_err().code(), error.code()),
         }
         assert!(Device::gpu(1 << 20).is_err());
+    }
+
+    #[test]
+    fn devices_that_are_called_alike_are_told_apart() {
+        let (one, other) = (Device::cpu_with(2), Device::cpu_with(2));
+        let Error::WrongDevice { expected, found, .. } = one.wrong("x", &other) else { panic!() };
+        assert!(expected.starts_with("CPU with 2 workers, device ") && found.starts_with("CPU with 2 workers, device "));
+        assert_ne!(expected, found);
+        let Error::WrongDevice { expected, found, .. } = one.wrong("x", &Device::cpu_with(3)) else { panic!() };
+        assert_eq!((&*expected, &*found), ("CPU with 2 workers", "CPU with 3 workers"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use maco_graph::plan::{self as graph_plan, Options, Schedule};
@@ -34,6 +34,14 @@ struct Inner {
 enum Executor {
     Cpu(Box<cpu::Executor>),
     Gpu(Box<gpu::Executor>),
+}
+
+/// Once in a program, on standard error: who measures should not be left to find out.
+fn say_that_debug_is_slow() {
+    static SAID: Once = Once::new();
+    if cfg!(debug_assertions) {
+        SAID.call_once(|| eprintln!("note: this is a debug build, which runs tasks on the CPU 25 to 50 times slower than `--release`"));
+    }
 }
 
 impl Plan {
@@ -84,7 +92,10 @@ impl Plan {
         graph_files::write_if_asked(&planned)?;
         let core = PlanCore::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?;
         let executor = match (device.pool(), device.context()) {
-            (Some(pool), _) => Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core)?)),
+            (Some(pool), _) => {
+                say_that_debug_is_slow();
+                Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core)?))
+            }
             (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, &program, &core)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),
         };
@@ -289,11 +300,7 @@ impl Plan {
     }
 
     fn wrong_stream(&self, stream: &Stream) -> Error {
-        Error::WrongDevice {
-            what: "the stream".into(),
-            expected: self.device().to_string().into(),
-            found: stream.device().to_string().into(),
-        }
+        self.device().wrong("the stream", stream.device())
     }
 
     fn gpu(&self) -> &gpu::Executor {

@@ -76,11 +76,7 @@ impl Signature {
         for (parameter, argument) in self.tensors.iter().zip(&arguments.tensors) {
             let placed = &argument.placed;
             if argument.device() != device {
-                return Err(Error::WrongDevice {
-                    what: parameter.name.clone(),
-                    expected: device.to_string().into(),
-                    found: argument.device().to_string().into(),
-                });
+                return Err(device.wrong(&parameter.name, argument.device()));
             }
             if placed.element != parameter.element {
                 return Err(self.wrong_element(&parameter.name, parameter.element.name(), placed.element.name()));

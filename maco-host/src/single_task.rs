@@ -18,11 +18,7 @@ pub fn on_cpu(task: &'static TaskSpec, dispatch: Dispatch, result: Option<Elemen
     let device = arguments.tensors.first().map_or_else(Device::cpu, |tensor| tensor.device().clone());
     if device.is_gpu() {
         let first = task.params.iter().find_map(|param| if let Param::Tensor(tensor) = param { Some(tensor.name) } else { None });
-        return Err(Error::WrongDevice {
-            what: first.unwrap_or("the first tensor").into(),
-            expected: Device::cpu().to_string().into(),
-            found: device.to_string().into(),
-        });
+        return Err(Device::cpu().wrong(first.unwrap_or("the first tensor"), &device));
     }
     let mut graph = Owned::new();
     let (mut tensors, mut scalars) = (arguments.tensors.iter(), arguments.scalars.iter());

@@ -2,6 +2,8 @@
 
 mod kernels;
 
+use std::env;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use half::bf16;
@@ -484,8 +486,8 @@ fn plans_for_the_graph_variable() {
 
 #[test]
 fn maco_graph_writes_every_plan() {
-    let directory = std::env::temp_dir().join(format!("maco-graph-{}", std::process::id()));
-    let status = std::process::Command::new(std::env::current_exe().unwrap())
+    let directory = env::temp_dir().join(format!("maco-graph-{}", std::process::id()));
+    let status = Command::new(env::current_exe().unwrap())
         .args(["--exact", "plans_for_the_graph_variable"])
         .env("MACO_GRAPH", &directory)
         .output()
@@ -496,11 +498,21 @@ fn maco_graph_writes_every_plan() {
         assert!(text.contains("centre"), "{text}");
     }
     std::fs::remove_dir_all(&directory).unwrap();
-    let bad = std::process::Command::new(std::env::current_exe().unwrap())
+    let bad = Command::new(env::current_exe().unwrap())
         .args(["--exact", "plans_for_the_graph_variable"])
         .env("MACO_DEADLINE_SCALE", "fast")
         .output()
         .unwrap();
     assert!(!bad.status.success());
     assert!(String::from_utf8_lossy(&bad.stdout).contains("Environment") || String::from_utf8_lossy(&bad.stderr).contains("Environment"));
+}
+
+/// Said once, however many plans there are.
+#[test]
+fn a_debug_build_says_that_it_is_slow() {
+    let mut command = Command::new(env::current_exe().unwrap());
+    let output = command.args(["--exact", "a_hang_of_one_plan_leaves_others_alone", "--nocapture"]).output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).matches("note: this is a debug build").count();
+    assert_eq!(said, usize::from(cfg!(debug_assertions)));
 }

@@ -21,6 +21,8 @@ type Job<'a> = dyn Fn(u32, &mut Cpu) + Sync + 'a;
 
 /// Threads for up to `workers` workers. Worker 0 is the thread that launches; the others are started by the first launch that needs them.
 pub(crate) struct Pool {
+    /// How many pools of the program were made before: devices of equally many workers are told apart by it.
+    number: u32,
     workers: u32,
     bodies: Bodies,
     /// One launch at a time: plans of one device never overlap.
@@ -58,7 +60,13 @@ struct Launch {
 impl Pool {
     pub(crate) fn new(workers: u32) -> Pool {
         let turn = Turn { scratch: Cpu::new(), helpers: Vec::new(), panic: Arc::default() };
-        Pool { workers, bodies: Bodies::new(workers), turn: Mutex::new(turn) }
+        static POOLS: AtomicU32 = AtomicU32::new(0);
+        let number = POOLS.fetch_add(1, Ordering::Relaxed);
+        Pool { number, workers, bodies: Bodies::new(workers), turn: Mutex::new(turn) }
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     pub(crate) fn workers(&self) -> u32 {
