@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use maco_host::profile::Profile;
+use maco_host::profile::{OperationSummary, Profile};
 
-/// What all operations of one name come to.
-#[derive(Clone, Copy, Default)]
+/// What an operation comes to.
+#[derive(Clone, Copy)]
 struct Sum {
     tasks: u32,
     /// Nanoseconds of the workers' time.
@@ -16,22 +16,21 @@ struct Sum {
     lasted: f64,
 }
 
-/// The operations of a profile by name, in program order.
-fn sums(profile: &Profile) -> Vec<(String, Sum)> {
-    let mut sums: Vec<(String, Sum)> = Vec::new();
-    for row in profile.summary().operations {
-        let at = sums.iter().position(|(name, _)| *name == row.name).unwrap_or_else(|| {
-            sums.push((row.name.clone(), Sum::default()));
-            sums.len() - 1
-        });
-        let sum = &mut sums[at].1;
-        sum.tasks += row.tasks;
-        sum.time += row.time;
-        sum.lasted += row.mean * f64::from(row.tasks);
+/// Which operation, in both traces: the name of its task, and how many calls of that come before.
+type Call = (String, usize);
+
+/// The operations of a profile, in program order.
+fn sums(profile: &Profile) -> Vec<(Call, Sum)> {
+    let rows = profile.summary().operations;
+    let call = |n: usize| (rows[n].name.clone(), rows[..n].iter().filter(|row| row.name == rows[n].name).count());
+    let sum = |row: &OperationSummary| Sum {
+        tasks: row.tasks,
+        time: row.time,
+        lasted: row.mean * f64::from(row.tasks),
         // A row says which part of both waiting was.
-        sum.wait += if row.wait < 100.0 { (row.time as f64 * row.wait / (100.0 - row.wait)) as u64 } else { 0 };
-    }
-    sums
+        wait: if row.wait < 100.0 { (row.time as f64 * row.wait / (100.0 - row.wait)) as u64 } else { 0 },
+    };
+    rows.iter().enumerate().map(|(n, row)| (call(n), sum(row))).collect()
 }
 
 /// Part of the time in which schedulers served, in the mean, in percent; none without schedulers.
@@ -65,16 +64,21 @@ pub fn table(before: &Profile, after: &Profile) -> String {
     table.load_preset(presets::ASCII_MARKDOWN);
     table.set_header(["operation", "tasks", "time, µs", "change", "mean, µs", "wait %"]);
     let (old, new) = (sums(before), sums(after));
-    let of = |sums: &[(String, Sum)], name: &str| sums.iter().find(|(known, _)| known == name).map(|(_, sum)| *sum);
-    let added = new.iter().filter(|(name, _)| of(&old, name).is_none());
-    for (name, _) in old.iter().chain(added) {
-        let (old, new) = (of(&old, name), of(&new, name));
+    let of = |sums: &[(Call, Sum)], call: &Call| sums.iter().find(|(known, _)| known == call).map(|(_, sum)| *sum);
+    let calls = |name: &str| [&old, &new].map(|sums| sums.iter().filter(|((known, _), _)| known == name).count()).into_iter().max();
+    let added = new.iter().filter(|(call, _)| of(&old, call).is_none());
+    for (call, _) in old.iter().chain(added) {
+        let label = match calls(&call.0) {
+            Some(all @ 2..) => format!("{} ({} of {all})", call.0, call.1 + 1),
+            _ => call.0.clone(),
+        };
+        let (old, new) = (of(&old, call), of(&new, call));
         let both = |show: &dyn Fn(&Sum) -> String| match (&old, &new) {
             (Some(old), Some(new)) if show(old) == show(new) => show(old),
             (old, new) => format!("{} → {}", old.as_ref().map_or("–".into(), show), new.as_ref().map_or("–".into(), show)),
         };
         table.add_row([
-            name.clone(),
+            label,
             both(&|sum| sum.tasks.to_string()),
             both(&|sum| format!("{:.2}", sum.time as f64 / 1e3)),
             old.zip(new).map_or_else(String::new, |(old, new)| change(old.time as f64, new.time as f64)),

@@ -22,7 +22,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors; and how busy schedulers were
+    /// One row per operation: tasks, time, % of roofline, wait %, overlap %, multiprocessors or CPU workers; and how busy schedulers were
     #[command(after_help = "Start here. A high wait % of an operation asks for `critical-path`: what came before it, and how late.\n\n\
                       Example: maco-trace summary trace.json")]
     Summary {
@@ -40,8 +40,10 @@ enum Command {
         trace: PathBuf,
     },
     /// Two traces side by side, operation by operation
-    #[command(after_help = "Operations are matched by name, so that tiles and order may differ.\n\n\
-                      Example: maco-trace compare before.json after.json")]
+    #[command(
+        after_help = "Operations are matched by the name of their task, the first call with the first, so that tiles may differ.\n\n\
+                      Example: maco-trace compare before.json after.json"
+    )]
     Compare {
         /// What it was
         before: PathBuf,

@@ -98,6 +98,24 @@ fn compare_tells_what_changed() {
     let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     assert!(row("| a ").contains("1.50 → 3.50") && row("| a ").contains("+133.3 %"), "{text}");
     assert!(row("| b <c>").contains("+0.0 %") && row("| b <c>").contains("23.1 → 56.5"), "{text}");
+    // Calls of one task are told apart, by the command and in the summary.
+    let calls = |factor| {
+        let mut twice = profile(factor);
+        twice.operations[1].name = "a".into();
+        twice
+    };
+    calls(1).write_chrome(bench.0.join("twice.json")).unwrap();
+    calls(3).write_chrome(bench.0.join("again.json")).unwrap();
+    let text = bench.prints(&["compare", "twice.json", "again.json"]);
+    let row = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}")).to_owned();
+    assert!(row("| a (1 of 2) ").contains("1.50 → 3.50") && row("| a (2 of 2) ").contains("+0.0 %"), "{text}");
+    let text = bench.prints(&["summary", "twice.json"]);
+    assert!(text.contains("| a (1 of 2) ") && text.contains("| a (2 of 2) ") && text.contains("| SMs |"), "{text}");
+    let mut of_cpu = profile(1);
+    of_cpu.multiprocessors.clear();
+    of_cpu.write_chrome(bench.0.join("cpu.json")).unwrap();
+    let text = bench.prints(&["summary", "cpu.json"]);
+    assert!(text.contains("| workers |") && !text.contains("SMs"), "{text}");
     // What only one of them has.
     let mut other = profile(1);
     other.operations[1].name = "d".into();

@@ -284,9 +284,19 @@ impl Profile {
         of
     }
 
-    /// `linear [2, 5]`
+    /// `linear [2, 5]`, or `linear (2 of 3) [2, 5]`
     pub fn label(&self, task: u32) -> String {
         let place = &self.tasks[task as usize];
-        format!("{} {:?}", self.operations[place.operation as usize].name, place.tile)
+        format!("{} {:?}", self.operation_label(place.operation as usize), place.tile)
+    }
+
+    /// `linear`, or `linear (2 of 3)` of the second of three calls of that task, in program order.
+    pub fn operation_label(&self, operation: usize) -> String {
+        let name = &self.operations[operation].name;
+        let calls = |operations: &[Operation]| operations.iter().filter(|other| other.name == *name).count();
+        match calls(&self.operations) {
+            1 => name.clone(),
+            all => format!("{name} ({} of {all})", calls(&self.operations[..=operation])),
+        }
     }
 }

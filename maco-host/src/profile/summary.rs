@@ -21,13 +21,17 @@ pub struct Summary {
     /// Records for which there was no room.
     pub dropped: u64,
     title: String,
+    /// What workers are: `SMs`, or `workers` of a CPU.
+    workers_are: &'static str,
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OperationSummary {
-    /// The operation's name.
+    /// The name of the task.
     pub name: String,
+    /// The name, with which call of the task it is where there are several: `linear (2 of 3)`.
+    pub label: String,
     /// Elements of a tile along each grid axis.
     pub tile: Vec<u32>,
     /// Tasks that were recorded.
@@ -61,7 +65,7 @@ pub struct SchedulerSummary {
 }
 
 impl Profile {
-    /// The table: operation, tasks, time, % of roofline, wait %, overlap %, multiprocessors.
+    /// The table: operation, tasks, time, % of roofline, wait %, overlap %, multiprocessors or workers of a CPU.
     pub fn summary(&self) -> Summary {
         #[derive(Clone, Default)]
         struct Sum {
@@ -86,7 +90,7 @@ impl Profile {
         let overlaps = self.overlaps();
         let total: f64 = sums.iter().map(|sum| sum.time).sum();
         let percent = |part: f64, whole: f64| if whole > 0.0 { 100.0 * part / whole } else { 0.0 };
-        let operations = self.operations.iter().zip(&sums).zip(overlaps).map(|((operation, sum), overlap)| {
+        let operations = self.operations.iter().zip(&sums).zip(overlaps).enumerate().map(|(number, ((operation, sum), overlap))| {
             let ideal = self.roofline.zip(operation.bytes).map(|(roof, bytes)| {
                 let seconds = (bytes as f64 / roof.bytes_per_second).max(operation.flops as f64 / roof.flops_per_second);
                 // Of all its tasks, spread over all multiprocessors; of those that were recorded, one after the other.
@@ -94,6 +98,7 @@ impl Profile {
             });
             OperationSummary {
                 name: operation.name.clone(),
+                label: self.operation_label(number),
                 tile: operation.tile.clone(),
                 tasks: sum.tasks,
                 time: sum.time.round() as u64,
@@ -116,6 +121,7 @@ impl Profile {
             elapsed: self.elapsed,
             busy: percent(total, self.elapsed as f64 * f64::from(self.workers)),
             dropped: self.dropped,
+            workers_are: if self.multiprocessors.is_empty() { "workers" } else { "SMs" },
             title: format!("{} on {}: {} workers, {}", self.megakernel, self.device, self.workers, self.schedule),
         }
     }
@@ -165,10 +171,10 @@ impl fmt::Display for Summary {
         }
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN);
-        table.set_header(["operation", "tile", "tasks", "time", "mean", "% of roofline", "wait %", "overlap %", "SMs"]);
+        table.set_header(["operation", "tile", "tasks", "time", "mean", "% of roofline", "wait %", "overlap %", self.workers_are]);
         for row in &self.operations {
             table.add_row([
-                row.name.clone(),
+                row.label.clone(),
                 row.tile.iter().map(u32::to_string).collect::<Vec<_>>().join(" × "),
                 row.tasks.to_string(),
                 time(row.time as f64),

@@ -80,7 +80,7 @@ const SERVING: Colour = [90, 90, 90];
 /// Height of a letter, and width of one in the picture of pixels.
 const LETTER: f64 = 8.0;
 const MARGIN: f64 = 10.0;
-/// Room for the names of workers.
+/// Least room for the names of workers.
 const NAMES: f64 = 130.0;
 const LINE: f64 = 16.0;
 /// Least height of what one warp did: a pixel.
@@ -147,8 +147,12 @@ impl Scene {
             strokes: Vec::new(),
             labels: Vec::new(),
         };
-        let scale = (width - NAMES - 2.0 * MARGIN) / profile.elapsed.max(1) as f64;
-        let x = |time: u64| NAMES + MARGIN + time as f64 * scale;
+        let schedulers = profile.schedulers.iter().enumerate().map(|(number, scheduler)| scheduler.label(number));
+        let longest = schedulers.map(|name| MARGIN + extent(&name)).fold(NAMES, f64::max);
+        // Names never take more than half of the picture.
+        let left = longest.min(width / 2.0);
+        let scale = (width - left - 2.0 * MARGIN) / profile.elapsed.max(1) as f64;
+        let x = |time: u64| left + MARGIN + time as f64 * scale;
         let y = |worker: u32, role: Role| {
             let place = roles.iter().position(|&known| known == role).unwrap_or(0);
             top + row * f64::from(worker) + heights(&roles[..place])
@@ -217,7 +221,10 @@ impl Scene {
         scene
     }
 
+    /// Of what does not fit the picture, the beginning.
     fn label(&mut self, x: f64, y: f64, text: String) {
+        let room = ((self.width - x) / LETTER).floor().max(1.0) as usize;
+        let text = if text.chars().count() > room { text.chars().take(room - 1).chain(['…']).collect() } else { text };
         self.labels.push(Label { x, y, text });
     }
 
@@ -249,7 +256,9 @@ impl Scene {
         let mut time = 0;
         while time <= elapsed {
             self.strokes.push(Stroke { from: (x(time), y + LETTER + 2.0), to: (x(time), bottom), colour: RULE });
-            self.label(x(time), y - 2.0, format!("{} {name}", time as f64 / unit));
+            let text = format!("{} {name}", time as f64 / unit);
+            // The last one ends with the picture.
+            self.label(x(time).min(self.width - extent(&text)), y - 2.0, text);
             time += step;
         }
     }
@@ -263,9 +272,18 @@ impl Scene {
             y += LINE;
             let colour = COLOURS[index % COLOURS.len()];
             self.rectangles.push(Rectangle { x: MARGIN, y, width: LETTER * 2.0, height: LETTER, colour, title: None });
-            self.label(MARGIN + LETTER * 3.0, y, format!("{} {:?}: {} tasks", operation.name, operation.tile, operation.tasks));
+            self.label(
+                MARGIN + LETTER * 3.0,
+                y,
+                format!("{} {:?}: {} tasks", profile.operation_label(index), operation.tile, operation.tasks),
+            );
         }
     }
+}
+
+/// Width of a text.
+fn extent(text: &str) -> f64 {
+    LETTER * text.chars().count() as f64
 }
 
 fn title(profile: &Profile, span: &Span) -> String {
@@ -298,6 +316,7 @@ fn tick(elapsed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use maco_host::profile::{Operation, Scheduler};
 
     #[test]
     fn ticks_are_round_and_few() {
@@ -310,5 +329,34 @@ mod tests {
         assert_eq!(Format::of(Path::new("b.png")).unwrap(), Format::Png);
         assert!(Format::of(Path::new("b.jpg")).unwrap_err().to_string().contains(".svg"));
         assert!(Format::of(Path::new("png")).is_err());
+    }
+
+    /// At any width, and however long the names are.
+    #[test]
+    fn no_label_leaves_the_picture() {
+        let scheduler = Scheduler { multiprocessor: Some(131), busy: vec![] };
+        for (elapsed, width) in [(1, 300), (1000, 300), (2000, 301), (12_345, 777), (7_654_321, 1600), (10_000_000, 1600)] {
+            let profile = Profile {
+                megakernel: "m".repeat(90),
+                device: "paper".into(),
+                schedule: "schedulers(2)".into(),
+                workers: 2,
+                multiprocessors: vec![4, 5],
+                elapsed,
+                schedulers: vec![scheduler.clone(); 12],
+                dropped: 0,
+                roofline: None,
+                operations: vec![Operation { name: "o".repeat(90), tile: vec![64, 128], tasks: 0, bytes: None, flops: 0 }],
+                tasks: vec![],
+                spans: vec![],
+                dependencies: vec![],
+            };
+            let scene = Scene::new(&profile, width, false);
+            assert!(scene.labels.iter().all(|label| label.x + extent(&label.text) <= scene.width), "{width}: {:?}", scene.labels);
+            // All marks of the axis are whole.
+            let marks = scene.labels.iter().filter(|label| [" ns", " µs", " ms"].iter().any(|unit| label.text.ends_with(unit)));
+            assert!(marks.count() as u64 > elapsed / tick(elapsed), "{elapsed}: {:?}", scene.labels);
+            assert!(scene.labels.iter().any(|label| label.text == "scheduler 0 (SM 131)"), "{:?}", scene.labels);
+        }
     }
 }

@@ -42,6 +42,8 @@ impl Pixels {
 
     fn write(&mut self, (x, y): (f64, f64), text: &str) {
         for (place, letter) in text.chars().enumerate() {
+            // The font has no ellipsis.
+            let letter = if letter == '…' { '~' } else { letter };
             let Some(rows) = BASIC_FONTS.get(letter).or_else(|| LATIN_FONTS.get(letter)).or_else(|| BASIC_FONTS.get('?')) else { continue };
             for (row, bits) in rows.into_iter().enumerate() {
                 for column in (0..8).filter(|column| bits >> column & 1 == 1) {
