@@ -19,8 +19,7 @@ use boundary::{all, halo, identity, weights};
 use dispatch::{awaited, bump, busy, empty, idle, relay, start, transfer};
 
 maco::task_set! {
-    /// Much of the task library (a kernel has at most 128 instances) and the tasks that are measured, in one kernel: a dispatch costs what it
-    /// costs a user's program.
-    pub ops: linear<bf16>, matmul<bf16>, add, mul, bias, copy, scale, gelu, relu, silu, rmsnorm, softmax, sum_rows,
+    /// What a model calls and the tasks that are measured, in one kernel: a dispatch costs what it costs a user's program.
+    pub ops: linear<bf16>, matmul<bf16>, add<bf16>, copy<bf16>, gelu<bf16>, rmsnorm<bf16>, softmax<bf16>,
         start, empty, idle, awaited, bump, relay, busy, transfer, identity, halo, all, weights
 }
