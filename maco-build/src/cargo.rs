@@ -183,6 +183,8 @@ fn command(
     command
         // The user's directory, so that their source replacements and registries hold.
         .current_dir(&package.root)
+        // Entries are named after the files that they are in, from here on.
+        .env("MACO_PACKAGE_DIR", &package.root)
         // Encoded flags win over those of a configuration file, which are for the host.
         .env("CARGO_ENCODED_RUSTFLAGS", flags(core, variant).join("\x1f"))
         .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])

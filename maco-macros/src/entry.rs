@@ -1,22 +1,41 @@
 //! Names of device entries, and where the build script left the code that holds them.
 
-use proc_macro2::{Ident, TokenStream, TokenTree};
+use std::env;
+use std::path::PathBuf;
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
 
-/// The device entry of a megakernel: its name and a hash of its tokens and line. The host half and the device half are expanded by
-/// different compilers in differently named packages, so nothing else goes into it.
+/// The directory of the user's package, where device code is compiled in another one: set by `maco-build`.
+const PACKAGE: &str = "MACO_PACKAGE_DIR";
+
+/// The device entry of a megakernel: its name, and a hash of its tokens, its file in the package and its line. The host half and the device
+/// half are expanded by different compilers in differently named packages, so nothing else goes into it.
 pub fn entry_name(name: &Ident, item: TokenStream) -> String {
     let mut hash = Hash(0xcbf2_9ce4_8422_2325);
     hash.tokens(item);
+    hash.bytes(file(name.span()).as_os_str().as_encoded_bytes());
     hash.bytes(&(name.span().unwrap().line() as u64).to_le_bytes());
     format!("maco_{name}_{:016x}", hash.0)
+}
+
+/// The file of a token, from its package's directory on: a file of equal text is another one. Of a file elsewhere all of its path; nothing where the
+/// compiler does not know, as in an editor.
+fn file(span: Span) -> PathBuf {
+    let Some(file) = span.unwrap().local_file().and_then(|file| file.canonicalize().ok()) else { return PathBuf::new() };
+    let package =
+        env::var_os(PACKAGE).or_else(|| env::var_os("CARGO_MANIFEST_DIR")).and_then(|path| PathBuf::from(path).canonicalize().ok());
+    match package.and_then(|package| Some(file.strip_prefix(package).ok()?.to_owned())) {
+        Some(inside) => inside,
+        None => file,
+    }
 }
 
 /// `include!` of what `maco_build::compile` left in `OUT_DIR` for `entry`, as the value of an `Embedded`; without it, no device code.
 pub fn embedded(p: &TokenStream, entry: &str) -> (TokenStream, TokenStream) {
     let files = [format!("/maco/{entry}.rs"), "/maco.rs".to_owned()];
     let built =
-        std::env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
+        env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
     match built {
         Some(file) => (quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), #file)); }, quote! { EMBEDDED }),
         None => (TokenStream::new(), quote! { #p::Embedded::NONE }),

@@ -19,8 +19,9 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 22] = [
+const PROGRAMS: [(&str, &str, &str); 23] = [
     ("kernels", "dense", "gpu"),
+    ("kernels", "inputs", "gpu_no_device_code"),
     ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "operations", "gpu"),
     ("kernels", "readme", "gpu"),

@@ -10,6 +10,7 @@ pub mod random;
 pub mod readme;
 pub mod regions;
 pub mod split;
+pub mod twin;
 pub mod uneven;
 
 /// Where the build script left the device code.

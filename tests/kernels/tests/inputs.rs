@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kernels::{dense, inputs, random, regions};
+use kernels::{dense, inputs, launches, random, regions, twin};
 use maco::{Arguments, BufferFault, Device, Embedded, Error, PlanOptions, TaskGraph, TaskSet, Tensor, bf16, f16, tasks};
 use support::{Matrix, poisoned};
 
@@ -362,4 +362,19 @@ fn gpu_no_device_code() {
     refused(compile(TaskSet { embedded: error, ..random::ops() }), 43, &["`copied`", "no toolchain was found", "cargo xtask setup"]);
     refused(compile(TaskSet { entry: "maco_missing", ..random::ops() }), 43, &["`copied`", "maco_missing"]);
     compile(random::ops()).unwrap();
+}
+
+/// Of two megakernels of one name and text on the same line of two files, only one has device code: the other never runs it.
+#[test]
+#[ignore = "gpu"]
+fn gpu_no_device_code_of_a_twin() {
+    let device = Device::gpu(0).unwrap();
+    let (m, n) = (4, 4);
+    launches::step::plan(&device, launches::step::Dims { M: m, N: n }).unwrap();
+    refused(twin::step::plan(&device, twin::step::Dims { M: m, N: n }).map(drop), 43, &["`step`"]);
+    let cpu = Device::cpu_with(1);
+    let plan = twin::step::plan(&cpu, twin::step::Dims { M: m, N: n }).unwrap();
+    let (x, mut y) = (cpu.upload(&[7u32; 16], [m, n]).unwrap(), cpu.zeros::<u32>([m, n]).unwrap());
+    plan.run(&x, &mut y).unwrap();
+    assert_eq!(y.download().unwrap(), [7; 16]);
 }
