@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::Error;
 use crate::core_cache::{FLAGS, TARGET};
-use crate::device_crate::DeviceCrate;
+use crate::device_crate::{DeviceCrate, PROFILE};
 use crate::error::Diagnostic;
 use crate::expansion::Invocation;
 use crate::files::{lock, read, try_lock, write};
@@ -82,7 +82,7 @@ impl Slot {
 
 /// Where rustc leaves the PTX of a crate.
 fn assembly(directory: &Path, library: &str) -> PathBuf {
-    directory.join(TARGET).join("release/deps").join(format!("{library}.s"))
+    directory.join(TARGET).join(PROFILE).join("deps").join(format!("{library}.s"))
 }
 
 /// Builds the device crate; nothing happens when nothing changed, or when it was built from the same before.
@@ -104,15 +104,15 @@ pub(crate) fn build(
         return Ok(Output { ptx, sources, invocation: None });
     }
     let slot = Slot::take(package, &device.library)?;
-    let log = run(|| command(toolchain, core, package, device, variant, "release", &slot.directory), &["--emit=asm,link"])?;
-    let release = slot.directory.join(TARGET).join("release");
+    let log = run(|| command(toolchain, core, package, device, variant, PROFILE, &slot.directory), &["--emit=asm,link"])?;
+    let built = slot.directory.join(TARGET).join(PROFILE);
     let ptx = read(&assembly(&slot.directory, &device.library))?;
     // Without a linker there is no linked file, and cargo would build again to get one.
-    let linked = release.join("deps").join(format!("{}.ptx", device.library));
+    let linked = built.join("deps").join(format!("{}.ptx", device.library));
     if !linked.exists() {
         write(&linked, "")?;
     }
-    let sources = dep_info(&read(&release.join(format!("{}.d", device.library)))?);
+    let sources = dep_info(&read(&built.join(format!("{}.d", device.library)))?);
     cache.keep(&ptx, &sources)?;
     let invocation = log.lines().filter_map(Invocation::parse).find(|invocation| invocation.compiles(&device.library));
     Ok(Output { ptx, sources, invocation })
@@ -159,11 +159,15 @@ fn run(command: impl Fn() -> Command, flags: &[&str]) -> Result<String, Error> {
     Err(Error::Device(errors))
 }
 
+/// The last word where a configuration file has a profile for single packages (`[profile.release.package.x]`): [`PROFILE`] inherits that from `release`.
+const AGAINST_PACKAGE_PROFILES: [&str; 3] = ["-Cdebug-assertions=off", "-Coverflow-checks=off", "-Cdebuginfo=line-directives-only"];
+
 /// What rustc is called with.
 fn flags(core: &Path, variant: Variant) -> Vec<String> {
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     // PTX needs no linker: after LTO the assembly is complete, so the shell's `true` does.
     flags.push("-Clinker=true".to_owned());
+    flags.extend(AGAINST_PACKAGE_PROFILES.map(str::to_owned));
     flags.push(format!("-L{}", core.display()));
     flags.extend(variant.parts().map(|(_, cfg)| cfg.to_owned()));
     flags
@@ -186,6 +190,8 @@ fn command(
         // Entries are named after the files that they are in, from here on.
         .env("MACO_PACKAGE_DIR", &package.root)
         // Encoded flags win over those of a configuration file, which are for the host.
+        // Wins over every profile.
+        .env("CARGO_INCREMENTAL", "0")
         .env("CARGO_ENCODED_RUSTFLAGS", flags(core, variant).join("\x1f"))
         .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)

@@ -21,6 +21,9 @@ pub(crate) struct DeviceCrate {
     pub features: Vec<String>,
 }
 
+/// The profile of device code. It says everything itself: `release` may be the user's, in a configuration file.
+pub(crate) const PROFILE: &str = "maco-device";
+
 /// Features of the compiler that expanded kernels use in the user's own file.
 const FEATURES: &str = "abi_ptx, asm_experimental_arch, stdarch_nvptx, core_float_math";
 
@@ -86,14 +89,20 @@ fn manifest_text(name: &str, version: &str, library: &str, dependencies: &Depend
         (
             "profile".to_owned(),
             table(vec![(
-                "release",
+                PROFILE,
                 table(vec![
+                    ("inherits", text("release")),
                     ("opt-level", 3.into()),
                     ("lto", text("fat")),
                     ("codegen-units", 1.into()),
                     ("panic", text("abort")),
                     // The only debug information that ptxas accepts: file and line, no types.
                     ("debug", text("line-directives-only")),
+                    ("debug-assertions", false.into()),
+                    ("overflow-checks", false.into()),
+                    ("incremental", false.into()),
+                    ("strip", text("none")),
+                    ("rpath", false.into()),
                     // Macros run on the host; optimising them costs more than it saves.
                     ("build-override", table(vec![("opt-level", 0.into()), ("codegen-units", 256.into())])),
                 ]),

@@ -198,6 +198,63 @@ fn code_that_records_is_made_when_it_is_asked_for() {
     assert_eq!(user.run(&[("MACO_PROFILE", "0")]).unwrap(), without);
 }
 
+/// Files of settings for cargo that a user may have for the host: device code has its own profile and flags, and stays the same byte for byte,
+/// but for the numbers in mangled names that cargo gives to crates (`Cs9ftxFMNfxat_`): settings for single packages change those.
+#[test]
+fn settings_for_the_host_do_not_reach_device_code() {
+    const SETTINGS: [&str; 13] = [
+        "",
+        "[profile.release]\ndebug = true\n",
+        "[profile.release]\noverflow-checks = true\n",
+        "[profile.release]\ndebug-assertions = true\n",
+        "[profile.release]\nopt-level = 0\ncodegen-units = 16\n",
+        "[profile.release]\nlto = \"off\"\n",
+        "[profile.release]\npanic = \"unwind\"\nstrip = true\nrpath = true\n",
+        "[profile.release]\nincremental = true\n",
+        "[build]\nincremental = true\n",
+        "[profile.release.package.\"*\"]\nopt-level = 0\ndebug = true\ndebug-assertions = true\n",
+        "[profile.release.package.library]\noverflow-checks = true\ncodegen-units = 4\n",
+        "[build]\nrustflags = [\"-Cdebug-assertions=on\", \"-Copt-level=0\"]\n",
+        "[target.nvptx64-nvidia-cuda]\nrustflags = [\"-Coverflow-checks=on\"]\n",
+    ];
+    let user = User::new("configured");
+    // Code that shows every one of them, of the kernels and of a library.
+    let library = "#![no_std]\n#[inline(never)]\npub fn answer(n: u32) -> u32 {\n    debug_assert!(n < 64);\n    n * n + 4711\n}\n";
+    user.write("library/src/lib.rs", library);
+    let kernel = KERNEL.replace("library::ANSWER", "library::answer(out as usize as u32) + core::arch::nvptx::_block_idx_x() as u32");
+    user.write("user/src/kernels.rs", &kernel);
+    let built = |number: usize, settings: &str, variables: &[(&str, &str)]| {
+        user.write("user/.cargo/config.toml", settings);
+        // The build script does not ask for the settings of this directory: the test runs cargo elsewhere.
+        user.write("user/build.rs", &format!("{}// {number}\n", script("src/kernels.rs")));
+        let text = user.run(variables).unwrap_or_else(|output| panic!("{settings}: {output}"));
+        without_crate_numbers(&text)
+    };
+    let plain = built(0, SETTINGS[0], &[]);
+    assert!(plain.contains(".visible .entry tiny("), "{plain}");
+    let same = |found: &str, settings: &str| {
+        let differs = plain.lines().zip(found.lines()).find(|(a, b)| a != b);
+        assert!(found == plain, "{settings}: {differs:?}");
+    };
+    for (number, settings) in (1..).zip(&SETTINGS[1..]) {
+        same(&built(number, settings, &[]), settings);
+    }
+    let variables = [("CARGO_INCREMENTAL", "1"), ("CARGO_PROFILE_RELEASE_DEBUG", "2"), ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true")];
+    same(&built(SETTINGS.len(), "# variables\n", &variables), "variables");
+}
+
+/// `_RNvCs9ftxFMNfxat_7library6answer` as `_RNvCs_7library6answer`.
+fn without_crate_numbers(text: &str) -> String {
+    let mut parts = text.split("Cs");
+    let mut all = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let number = part.len() - part.trim_start_matches(|c: char| c.is_ascii_alphanumeric()).len();
+        all.push_str("Cs");
+        all.push_str(if part[number..].starts_with('_') { &part[number..] } else { part });
+    }
+    all
+}
+
 #[test]
 fn a_mended_library_is_noticed() {
     let user = User::new("mended");
