@@ -61,7 +61,7 @@ impl Build {
     ///
     /// Ends well even when the kernels do not compile for the GPU: a failed build script would leave the editor without a word, so
     /// `$OUT_DIR/maco.rs` then holds a `compile_error!`, and rustc reports the same source at its own tokens in the host build.
-    /// Without a device toolchain the package is built for the CPU with a warning; `MACO_REQUIRE_GPU=1` makes that an error.
+    /// Without a device toolchain, or a cache that can be written, the package is built for the CPU with a warning; `MACO_REQUIRE_GPU=1` makes that an error.
     pub fn run(mut self) {
         report::rerun_if_settings_change();
         // There every lane arrives, which takes registers that a large kernel does not have; it is slow anyhow.
@@ -100,13 +100,13 @@ impl Build {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
                 embed::write(&package.out, &self.crate_path, Device::Code(&code.ordinary, code.profiled.as_ref()))
             }
-            Err(error @ Error::NoToolchain { .. }) if !is_set("MACO_REQUIRE_GPU") => {
+            Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
                 report::warning(&format!("built for the CPU only: {text}"));
                 toolchain::signs_of_change().iter().for_each(|path| report::rerun_if_changed(path));
                 embed::write(&package.out, &self.crate_path, Device::Missing(&text))
             }
-            Err(error @ Error::NoToolchain { .. }) => Err(error),
+            Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) => Err(error),
             Err(error) => {
                 if let Error::Device(diagnostics) = &error {
                     show(&package, diagnostics)?;
@@ -120,8 +120,13 @@ impl Build {
 
     /// The device half, compiled, or looked at if it [`is_only_checked`].
     fn device_half(&self, package: &Package, sources: &mut Sources) -> Result<Option<Both>, Error> {
-        let toolchain = toolchain::find()?;
-        let core = core_cache::ensure(&toolchain)?;
+        // Both keep what they find in the cache, and nothing of the user's package is read or written yet.
+        let own = |error| match error {
+            Error::Io { .. } => Error::Cache { fault: Box::new(error) },
+            other => other,
+        };
+        let toolchain = toolchain::find().map_err(own)?;
+        let core = core_cache::ensure(&toolchain).map_err(own)?;
         // Debug and release builds of one package may run at once.
         let _held = lock(&package.workshop().join("lock"))?;
         let workspace = Workspace::find(&toolchain, package)?;

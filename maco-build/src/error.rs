@@ -16,6 +16,12 @@ pub enum Error {
         /// What was looked at and why it did not do.
         tried: String,
     },
+    /// MACO's own cache cannot be used, which is no fault of the kernels.
+    #[error("{fault}; name a directory that can be written in `MACO_CACHE`")]
+    Cache {
+        /// What was tried there.
+        fault: Box<Error>,
+    },
     /// The file system refused.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {

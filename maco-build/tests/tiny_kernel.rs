@@ -290,6 +290,14 @@ fn without_a_toolchain_there_is_one_warning_and_a_program() {
     assert!(built.contains("no device toolchain") && built.contains("rustup component add rust-src"), "{built}");
     let refused = user.run(&nowhere).unwrap_err();
     assert!(refused.contains("no device toolchain"), "{refused}");
+
+    // Nor is it a fault of the kernels that the own cache cannot be written. A file is no directory, for whoever runs this.
+    user.write("file", "");
+    let file = user.root.join("file/cache").display().to_string();
+    let built = user.run(&[("MACO_CACHE", &file), ("MACO_REQUIRE_GPU", "0")]).unwrap();
+    assert!(built.contains(&file) && built.contains("`MACO_CACHE`") && !built.contains(".entry"), "{built}");
+    let refused = user.run(&[("MACO_CACHE", &file)]).unwrap_err();
+    assert!(refused.contains(&file) && refused.contains("`MACO_CACHE`"), "{refused}");
 }
 
 #[test]
