@@ -163,6 +163,12 @@ impl Recording<'_> {
             }
         }
         let values = Values { recording: self, rows: self.values_of(sizes) };
+        // A division is exact wherever it is written, also where it cancels: `4 * (M / 4)` is M, and no multiple of 4 below it.
+        for (row, value) in self.dims.iter().zip(&values.rows) {
+            if let (Origin::Quotient(..), Err(inexact @ ResolveError::Inexact { .. })) = (row.origin, value) {
+                return Err(inexact.clone());
+            }
+        }
         let mut graph = Graph { name: name.to_owned(), ..Graph::default() };
         let mut seen = HashMap::new();
         for row in self.tensors {
@@ -211,7 +217,7 @@ impl Recording<'_> {
         Ok(graph)
     }
 
-    /// Every row's value. A row nothing uses may be inexact or negative without harm, so each keeps its own error.
+    /// Every row's value. A row that nothing uses may be negative without harm, so each keeps its own error.
     fn values_of(&self, sizes: &[u64]) -> Vec<Result<i128, ResolveError>> {
         let mut values: Vec<Result<i128, ResolveError>> = Vec::with_capacity(self.dims.len());
         for (index, row) in self.dims.iter().enumerate() {

@@ -60,6 +60,14 @@ enum Expression {
     Binary(char, Box<Expression>, Box<Expression>),
 }
 
+/// Why an expression has no value for some sizes.
+#[derive(Debug)]
+enum NoValue {
+    Inexact,
+    /// Of a difference, maybe, that is 0 for these sizes only.
+    ByZero,
+}
+
 fn expression() -> impl Strategy<Value = Expression> {
     let leaf = prop_oneof![(0..3usize).prop_map(Expression::Symbol), (0..7u64).prop_map(Expression::Number)];
     leaf.prop_recursive(4, 16, 2, |inner| {
@@ -86,18 +94,22 @@ impl Expression {
     }
 
     /// The value, where every division is exact.
-    fn value(&self, sizes: &[u64; 3]) -> Option<i128> {
-        Some(match self {
+    fn value(&self, sizes: &[u64; 3]) -> Result<i128, NoValue> {
+        Ok(match self {
             Expression::Symbol(n) => i128::from(sizes[*n]),
             Expression::Number(number) => i128::from(*number),
             Expression::Binary(operation, left, right) => {
-                let (left, right) = (left.value(sizes)?, right.value(sizes)?);
+                let (left, right) = match (left.value(sizes), right.value(sizes)) {
+                    (Err(NoValue::ByZero), _) | (_, Err(NoValue::ByZero)) => return Err(NoValue::ByZero),
+                    (left, right) => (left?, right?),
+                };
                 match operation {
                     '+' => left + right,
                     '-' => left - right,
                     '*' => left * right,
-                    _ if right != 0 && left % right == 0 => left / right,
-                    _ => return None,
+                    _ if right == 0 => return Err(NoValue::ByZero),
+                    _ if left % right == 0 => left / right,
+                    _ => return Err(NoValue::Inexact),
                 }
             }
         })
@@ -135,11 +147,12 @@ fn shapes(expressions: &[&Expression], sizes: &[u64; 3]) -> Option<Shapes> {
 proptest! {
     #[test]
     fn normal_form_keeps_the_value(tree in expression(), sizes in prop::array::uniform3(size())) {
-        if let (Some(value), Some((_, resolved))) = (tree.value(&sizes), shapes(&[&tree], &sizes)) {
-            match u64::try_from(value) {
-                Ok(value) => prop_assert_eq!(resolved.unwrap(), vec![value]),
-                Err(_) => prop_assert_eq!(resolved.unwrap_err().code(), Code::Inexact),
-            }
+        let Some((_, resolved)) = shapes(&[&tree], &sizes) else { return Ok(()) };
+        match tree.value(&sizes).map(u64::try_from) {
+            Ok(Ok(value)) => prop_assert_eq!(resolved.unwrap(), vec![value]),
+            // Negative, or a division that is not exact, also where it cancels.
+            Ok(Err(_)) | Err(NoValue::Inexact) => prop_assert_eq!(resolved.unwrap_err().code(), Code::Inexact),
+            Err(NoValue::ByZero) => {}
         }
     }
 
@@ -147,7 +160,7 @@ proptest! {
     fn equal_forms_have_equal_values(a in expression(), b in expression(), sizes in prop::array::uniform3(size())) {
         if let Some((dims, _)) = shapes(&[&a, &b], &sizes)
             && dims[0] == dims[1]
-            && let (Some(a), Some(b)) = (a.value(&sizes), b.value(&sizes))
+            && let (Ok(a), Ok(b)) = (a.value(&sizes), b.value(&sizes))
         {
             prop_assert_eq!(a, b);
         }
@@ -199,6 +212,13 @@ fn sizes_that_do_not_divide_are_named() {
     let error = resolved.unwrap_err();
     assert_eq!(error.code(), Code::Inexact);
     assert!(error.to_string().contains("`K / R` is not exact: 10 is not divisible by 3"), "{error}");
+    // Also where the quotient cancels: no multiple of R below K is meant.
+    for cancelled in [binary('*', symbol(2), binary('/', symbol(1), symbol(2))), binary('*', number(0), binary('/', symbol(1), symbol(2)))]
+    {
+        let (_, resolved) = shapes(&[&cancelled], &[1, 10, 3]).unwrap();
+        let error = resolved.unwrap_err();
+        assert!(error.to_string().contains("`K / R` is not exact: 10 is not divisible by 3"), "{error}");
+    }
 }
 
 fn matrix(graph: &mut Owned, name: &str, kind: Kind, shape: [u64; 2]) -> Argument<'static> {
