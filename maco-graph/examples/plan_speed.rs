@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, plan};
-use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, TaskKind, TaskSpec, TensorParam};
 
 const fn tensor(name: &'static str, access: Access, dims: &'static [DimSpec], region: &'static [Index]) -> Param {
     Param::Tensor(TensorParam { name, access, element: ElementSpec::Generic, dims, region, staged: true })
@@ -48,7 +48,13 @@ struct Chain(Graph);
 impl Chain {
     fn tensor(&mut self, kind: TensorKind, shape: [u64; 2]) -> u32 {
         let index = self.0.tensors.len() as u32;
-        self.0.tensors.push(Tensor { name: format!("t{index}"), kind, element: Element::Bf16, shape: shape.to_vec() });
+        self.0.tensors.push(Tensor {
+            name: format!("t{index}"),
+            kind,
+            element: Element::Bf16,
+            shape: shape.to_vec(),
+            placement: Placement::Replicated,
+        });
         index
     }
 

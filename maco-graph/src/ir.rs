@@ -2,7 +2,7 @@
 //!
 //! Tiles and order do not belong here. It is made from a const recording (macros) or by the run-time builder.
 
-use crate::spec::{Element, Param, TaskSpec};
+use crate::spec::{Element, Param, Placement, TaskSpec};
 
 /// Calls in program order over tensors of known shape.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +60,8 @@ pub struct Tensor {
     pub element: Element,
     /// Extents, outermost first; rank 1 to 4.
     pub shape: Vec<u64>,
+    /// How it is spread over the ranks.
+    pub placement: Placement,
 }
 
 /// One run-time scalar.

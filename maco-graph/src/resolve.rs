@@ -173,7 +173,13 @@ impl Recording<'_> {
         let mut seen = HashMap::new();
         for row in self.tensors {
             let shape = row.dims[..usize::from(row.rank)].iter().map(|&dim| values.size(dim)).collect::<Result<_, _>>()?;
-            graph.tensors.push(Tensor { name: unique(&mut seen, row.name), kind: kind(row.kind), element: row.element, shape });
+            graph.tensors.push(Tensor {
+                name: unique(&mut seen, row.name),
+                kind: kind(row.kind),
+                element: row.element,
+                shape,
+                placement: row.placement,
+            });
         }
         graph.scalars = self.scalars.iter().map(|row| Scalar { name: row.name.to_owned() }).collect();
         for row in self.calls {

@@ -411,6 +411,18 @@ pub enum Error {
         /// The graph.
         graph: Box<str>,
     },
+    /// A megakernel spreads a tensor over ranks, and its plan was told of none.
+    #[error(
+        "MACO0072: `{tensor}` of megakernel `{megakernel}` is {placement}, but the plan has no communicator\nhelp: on one GPU plan with `PlanOptions::new().communicator(Communicator::single())`, where a shard is all of its tensor and a partial sum the sum"
+    )]
+    NoCommunicator {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The tensor.
+        tensor: Box<str>,
+        /// How it is spread, in words.
+        placement: &'static str,
+    },
     /// A run-time graph is given a tensor that belongs to another one.
     #[error(
         "MACO0070: {by} of graph `{graph}` is given tensor {tensor} of graph `{owner}`\nhelp: declare it in `{graph}`, with `input` or `temp`"
@@ -535,6 +547,7 @@ impl Error {
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
             Error::NotBegun { .. } => 66,
+            Error::NoCommunicator { .. } => 72,
             Error::ForeignNode { .. } => 70,
             Error::Output { .. } => 71,
             Error::File(error) => error.code(),

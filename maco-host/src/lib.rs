@@ -5,6 +5,7 @@
 
 mod abort;
 mod arguments;
+mod communicator;
 mod cpu;
 mod device;
 mod error;
@@ -25,6 +26,7 @@ mod tensor;
 mod tuning;
 
 pub use arguments::{Arguments, ScalarValue};
+pub use communicator::Communicator;
 pub use device::Device;
 pub use error::{Error, OutputFault};
 pub use files::FileError;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maco_graph::plan::{CallShape, Costs, Schedule};
 
+use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::tuning::Tuning;
 
@@ -26,6 +27,7 @@ pub struct PlanOptions {
     pub(crate) in_band_flags: bool,
     pub(crate) look_ahead: bool,
     pub(crate) prologues: bool,
+    pub(crate) communicator: Option<Communicator>,
 }
 
 impl Default for PlanOptions {
@@ -45,6 +47,7 @@ impl Default for PlanOptions {
             in_band_flags: true,
             look_ahead: false,
             prologues: true,
+            communicator: None,
         }
     }
 }
@@ -53,6 +56,13 @@ impl PlanOptions {
     /// One worker per multiprocessor or thread, static lists, a deadline of 2 seconds, at most 2²⁰ tasks, cooperative launches.
     pub fn new() -> PlanOptions {
         PlanOptions::default()
+    }
+
+    /// The ranks over which tensors are spread. A graph with `#[shard(axis)]` or `.partial(Sum)` is planned with one only: MACO0072.
+    #[must_use]
+    pub fn communicator(mut self, communicator: Communicator) -> PlanOptions {
+        self.communicator = Some(communicator);
+        self
     }
 
     /// Workers: CTAs of a GPU or threads of a CPU device. Overrules the megakernel's attribute.

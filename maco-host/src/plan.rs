@@ -6,6 +6,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use maco_graph::plan::{self as graph_plan, Options, Schedule};
+use maco_graph::spec::Placement;
 
 use crate::arguments::Arguments;
 use crate::cpu;
@@ -68,6 +69,14 @@ impl Plan {
         let mut graph = program.graph.clone();
         if graph.name.is_empty() {
             graph.name = program.name.into();
+        }
+        if let (Some(tensor), None) = (graph.tensors.iter().find(|tensor| tensor.placement != Placement::Replicated), &options.communicator)
+        {
+            return Err(Error::NoCommunicator {
+                megakernel: program.name.into(),
+                tensor: tensor.name.as_str().into(),
+                placement: tensor.placement.words(),
+            });
         }
         // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();

@@ -148,7 +148,13 @@ mod tests {
     use maco_graph::ir;
 
     fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> ir::Tensor {
-        ir::Tensor { name: name.into(), kind, element: Element::F32, shape: shape.into() }
+        ir::Tensor {
+            name: name.into(),
+            kind,
+            element: Element::F32,
+            shape: shape.into(),
+            placement: maco_graph::spec::Placement::Replicated,
+        }
     }
 
     fn signature() -> Signature {

@@ -5,7 +5,7 @@ pub mod random;
 pub mod simulate;
 
 use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View, ViewAxis};
-use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, NOT_NAMED, Param, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, NOT_NAMED, Param, Placement, TaskKind, TaskSpec, TensorParam};
 
 use Access::{Read, Reduce, Update, Write};
 use Index::{All, Data, Halo, Tile, TileOver};
@@ -114,7 +114,13 @@ pub struct Build(pub Graph);
 
 impl Build {
     pub fn tensor(&mut self, name: &str, kind: TensorKind, shape: &[u64]) -> u32 {
-        self.0.tensors.push(Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.to_vec() });
+        self.0.tensors.push(Tensor {
+            name: name.into(),
+            kind,
+            element: Element::Bf16,
+            shape: shape.to_vec(),
+            placement: Placement::Replicated,
+        });
         self.0.tensors.len() as u32 - 1
     }
 

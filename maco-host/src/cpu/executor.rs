@@ -401,7 +401,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 mod tests {
     use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
     use maco_graph::plan::{Options, Schedule, plan};
-    use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, TaskSpec, TensorParam};
+    use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, TaskSpec, TensorParam};
 
     use super::*;
     use crate::device::Device;
@@ -429,7 +429,13 @@ mod tests {
 
     /// x → wide → y, with `wide` a temp.
     fn products() -> Graph {
-        let tensor = |name: &str, kind, shape: [u64; 2]| Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.into() };
+        let tensor = |name: &str, kind, shape: [u64; 2]| Tensor {
+            name: name.into(),
+            kind,
+            element: Element::Bf16,
+            shape: shape.into(),
+            placement: Placement::Replicated,
+        };
         let tensors = vec![
             tensor("x", TensorKind::In, [1, 16]),
             tensor("up", TensorKind::In, [64, 16]),

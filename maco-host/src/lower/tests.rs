@@ -3,7 +3,9 @@
 use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DYNAMIC, OP_END};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
-use maco_graph::spec::{Access, Axis, BoxSpec, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{
+    Access, Axis, BoxSpec, DimSpec, Element, ElementSpec, Index, Param, Placement, ScalarType, TaskKind, TaskSpec, TensorParam,
+};
 
 use super::plane::BoxShape;
 use super::*;
@@ -47,7 +49,7 @@ static ROWS: TaskSpec = TaskSpec {
 };
 
 fn tensor(name: &str, kind: TensorKind, shape: &[u64]) -> Tensor {
-    Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.into() }
+    Tensor { name: name.into(), kind, element: Element::Bf16, shape: shape.into(), placement: Placement::Replicated }
 }
 
 fn call(graph: &Graph, task: &'static TaskSpec, slot: u32, tensors: &[u32], scalars: &[ScalarSource]) -> Call {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maco_device::{Cpu, Cta, Identity, Task, bf16};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
-use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, ScalarType, TaskKind, TaskSpec, TensorParam};
+use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, ScalarType, TaskKind, TaskSpec, TensorParam};
 use maco_host::{Embedded, Program, Schedule};
 
 /// The one scalar of a program.
@@ -150,7 +150,7 @@ impl Builder {
 
     /// Parameters before temps.
     pub fn tensor(mut self, name: &str, kind: TensorKind, element: Element, shape: &[u64]) -> Builder {
-        self.0.tensors.push(Tensor { name: name.into(), kind, element, shape: shape.into() });
+        self.0.tensors.push(Tensor { name: name.into(), kind, element, shape: shape.into(), placement: Placement::Replicated });
         self
     }
 

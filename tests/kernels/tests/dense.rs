@@ -2,7 +2,7 @@
 mod support;
 
 use kernels::dense;
-use maco::{Device, bf16, f16};
+use maco::{Communicator, Device, PlanOptions, bf16, f16};
 use support::{Matrix, gelu, poisoned};
 
 on_every_device!(product, product_f16, tiles, plain_product, mlp, layers, blocks, diamond, reduced, empty_contraction);
@@ -108,7 +108,13 @@ fn reduced(device: &Device) {
     let (m, n, k) = (130, 72, 64);
     let (x, w) = (Matrix::integers(m, k, 1, 2), Matrix::sparse(n, k, 2));
     let mut y = poisoned::<bf16>(device, m, n);
-    let plan = dense::reduced::plan(device, dense::reduced::Dims { M: m as u64, K: k as u64, N: n as u64 }).unwrap();
+    let dims = dense::reduced::Dims { M: m as u64, K: k as u64, N: n as u64 };
+    // Half a sum without a word, where there are several ranks.
+    let error = dense::reduced::plan(device, dims).map(drop).unwrap_err();
+    let told = "MACO0072: `part` of megakernel `reduced` is a partial sum, but the plan has no communicator";
+    assert_eq!((error.code(), error.to_string().lines().next().unwrap()), (72, told));
+    let options = PlanOptions::new().communicator(Communicator::single());
+    let plan = dense::reduced::plan_with(device, dims, &options).unwrap();
     plan.run(&x.upload(device), &w.upload(device), &mut y).unwrap();
     x.times(&w.t()).bf16().exactly(&y, "reduced");
 }
