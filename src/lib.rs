@@ -39,8 +39,8 @@ pub mod prelude {
 pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithScalar,
-        WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
+        MmaElement, NO_AXIS, Read, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, TaskTile, Then, Tile,
+        Update, WithScalar, WithTensor, Write, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
     pub use maco_graph::spec;
 

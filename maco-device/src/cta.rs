@@ -2,13 +2,14 @@
 
 use core::marker::PhantomData;
 
+use crate::data::access::{Fresh, Readable, Results, Sources, TaskTile, Updatable, Writable, Written};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Epilogue, Identity};
 use crate::data::rmsnorm;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, MmaOperand, Tile};
+use crate::data::tile::{Inputs, MmaOperand};
 use crate::role::Role;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
@@ -72,11 +73,12 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// Steps of a contraction over `a` and `b`: 64 elements each, 32 of `f32`, the last one zero-filled; never empty. Where several tasks make the sum
     /// of one tile in parts, the steps of this one's part. Of a plane that is not there, which is zeros, there is one.
     #[inline(always)]
-    pub fn steps<E: Element, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
+    pub fn steps<E: Element, P: Readable, Q: Readable, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
         &mut self,
-        a: Tile<E, AR, AC>,
-        b: Tile<E, BR, BC>,
+        a: TaskTile<E, P, AR, AC>,
+        b: TaskTile<E, Q, BR, BC>,
     ) -> Steps {
+        let (a, b) = (a.raw(), b.raw());
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
         let steps = if steps == 0 || a.plane < 0 || b.plane < 0 { 1 } else { steps };
         let split = self.split_k();
@@ -100,9 +102,13 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// Applies the fused epilogue, rounds, and writes the tile; a call may round to another element than `E`. Elements outside the tensor are dropped. Where several tasks make the sum of
     /// one tile, they do that when all parts are there.
     #[inline(always)]
-    pub fn store<E: MmaElement, const I: usize, const J: usize>(&mut self, acc: Accumulator<R, I, J>, y: Tile<E, I, J>) {
+    pub fn store<E: MmaElement, W: Writable, const I: usize, const J: usize>(
+        &mut self,
+        acc: Accumulator<R, I, J>,
+        y: TaskTile<E, W, I, J>,
+    ) {
         let split = self.split_k();
-        self.role.store::<T, T::Result<E>, I, J>(acc.0, y.of(), split, self.task);
+        self.role.store::<T, T::Result<E>, I, J>(acc.0, y.raw().of(), split, self.task);
     }
 
     /// Two new accumulators, both zero, for [`Cta::mma_pair`]. Tiles: 64 × 128, 64 × 256 or 128 × 128; both sums of a larger one do not fit
@@ -137,13 +143,13 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// `y = f(acc.0, acc.1)`, element by element, otherwise as [`Cta::store`]. A tile's sums are not made in parts.
     #[inline(always)]
-    pub fn store_pair<E: MmaElement, const I: usize, const J: usize>(
+    pub fn store_pair<E: MmaElement, W: Writable, const I: usize, const J: usize>(
         &mut self,
         acc: AccumulatorPair<R, I, J>,
-        y: Tile<E, I, J>,
+        y: TaskTile<E, W, I, J>,
         f: impl Fn(f32, f32) -> f32,
     ) {
-        self.role.store_pair::<T, T::Result<E>, I, J>((acc.0, acc.1), y.of(), self.task, f);
+        self.role.store_pair::<T, T::Result<E>, I, J>((acc.0, acc.1), y.raw().of(), self.task, f);
     }
 
     /// A GEMV: `y = x · wᵀ` for few rows of `x`, in `f32`, the fused epilogue applied, rounded once. Rows of `w`
@@ -151,20 +157,25 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]
-    pub fn gemv<E: HalfElement, const I: usize, const J: usize>(&mut self, x: Tile<E, I, 0>, w: Tile<E, J, 0>, y: Tile<E, I, J>) {
+    pub fn gemv<E: HalfElement, P: Readable, Q: Readable, W: Writable, const I: usize, const J: usize>(
+        &mut self,
+        x: TaskTile<E, P, I, 0>,
+        w: TaskTile<E, Q, J, 0>,
+        y: TaskTile<E, W, I, J>,
+    ) {
         self.gemv_with(x, w, (), y, |sum, ()| sum);
     }
 
     /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
     /// in the shape of `y`.
     #[inline(always)]
-    pub fn gemv_with<E: HalfElement, X: Inputs, const I: usize, const J: usize>(
+    pub fn gemv_with<E: HalfElement, P: Readable, Q: Readable, X: Sources<Raw: Inputs>, W: Writable, const I: usize, const J: usize>(
         &mut self,
-        x: Tile<E, I, 0>,
-        w: Tile<E, J, 0>,
+        x: TaskTile<E, P, I, 0>,
+        w: TaskTile<E, Q, J, 0>,
         inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(f32, X::Values) -> f32,
+        y: TaskTile<E, W, I, J>,
+        f: impl Fn(f32, <X::Raw as Inputs>::Values) -> f32,
     ) {
         const {
             assert!(
@@ -173,142 +184,207 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
             );
         }
         let (role, task) = self.operation();
-        role.gemv::<T, E, X, I, J>(x, w, inputs, y, task, f);
+        role.gemv::<T, E, X::Raw, I, J>(x.raw(), w.raw(), inputs.raw(), y.raw(), task, f);
     }
 
     /// `x = f(x)`, in place.
     #[inline(always)]
-    pub fn map<E: Element, const I: usize, const J: usize>(&mut self, x: Tile<E, I, J>, f: impl Fn(E::Value) -> E::Value) {
+    pub fn map<E: Element, A: Readable + Writable, const I: usize, const J: usize>(
+        &mut self,
+        x: TaskTile<E, A, I, J>,
+        f: impl Fn(E::Value) -> E::Value,
+    ) -> TaskTile<E, Written, I, J> {
         let (role, task) = self.operation();
-        role.zip(x, x, task, f);
+        role.zip(x.raw(), x.raw(), task, f);
+        x.written()
     }
 
     /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
+    pub fn zip<X: Sources<Raw: Inputs>, E: Element, A: Writable, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(X::Values) -> E::Value,
-    ) {
+        y: TaskTile<E, A, I, J>,
+        f: impl Fn(<X::Raw as Inputs>::Values) -> E::Value,
+    ) -> TaskTile<E, Written, I, J> {
         let (role, task) = self.operation();
-        role.zip(inputs, y, task, f);
+        let (y, written) = y.split();
+        role.zip(inputs.raw(), y, task, f);
+        written
     }
 
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn rows<X: RowInputs, Y: RowOutputs>(&mut self, inputs: X, y: Y, f: impl Fn(X::Rows, &mut Y::Rows)) {
+    pub fn rows<X: Sources<Raw: RowInputs>, Y: Results<Raw: RowOutputs>>(
+        &mut self,
+        inputs: X,
+        y: Y,
+        f: impl Fn(<X::Raw as RowInputs>::Rows, &mut <Y::Raw as RowOutputs>::Rows),
+    ) -> Y::Written {
         let (role, task) = self.operation();
-        role.rows(inputs, y, task, f);
+        let (y, written) = y.split();
+        role.rows(inputs.raw(), y, task, f);
+        written
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
     /// and whose result only GEMVs multiply, the plan may fuse it into those as an RMSNorm prologue: to the same bits.
     #[inline(always)]
-    pub fn rmsnorm<E: Element<Value = f32>, const I: usize>(
+    pub fn rmsnorm<E: Element<Value = f32>, P: Readable, Q: Readable, A: Writable, const I: usize>(
         &mut self,
-        x: Tile<E, I, 0>,
-        weight: Tile<E, 1, 0>,
-        y: Tile<E, I, 0>,
+        x: TaskTile<E, P, I, 0>,
+        weight: TaskTile<E, Q, 1, 0>,
+        y: TaskTile<E, A, I, 0>,
         epsilon: f32,
-    ) {
-        let (role, task) = self.operation();
-        role.rows((x, weight), y, task, |(x, weight), y| rmsnorm::row(x, weight, y, epsilon));
+    ) -> TaskTile<E, Written, I, 0> {
+        self.rows((x, weight), y, |(x, weight), y| rmsnorm::row(x, weight, y, epsilon))
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
     #[inline(always)]
-    pub fn generate<X: Inputs, E: Element, const I: usize, const J: usize>(
+    pub fn generate<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> E::Value,
-    ) {
-        self.operation().0.generate(inputs, y, f);
+        y: TaskTile<E, A, I, J>,
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> E::Value,
+    ) -> TaskTile<E, Written, I, J> {
+        let (y, written) = y.split();
+        self.operation().0.generate(inputs.raw(), y, f);
+        written
     }
 
     /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
     /// at a multiple of eight. What lies outside `y` is dropped.
     #[inline(always)]
-    pub fn blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+    pub fn blocks<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: Tile<E, I, J>,
-        f: impl Fn(&X::Readers, i32, i32) -> [E::Value; 8],
-    ) {
+        y: TaskTile<E, A, I, J>,
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> [E::Value; 8],
+    ) -> TaskTile<E, Written, I, J> {
+        let (y, written) = y.split();
         if let Some(consumer) = self.operation().0.simt_consumer() {
-            consumer.blocks(inputs, y, f);
+            consumer.blocks(inputs.raw(), y, f);
         }
+        written
     }
 
     /// `y[row, ..] = table[ids[row], ..]`: rows that indices name, zeros where the table has none. Rows of 4 KiB or more a tile, in tables of aligned 16-byte
     /// pieces, come through the ring.
     #[inline(always)]
-    pub fn take<E: Element, const Q: usize, const S: usize, const A: usize, const B: usize, const I: usize, const J: usize>(
+    #[allow(clippy::type_complexity)]
+    pub fn take<
+        E: Element,
+        P: Readable,
+        Q: Readable,
+        W: Fresh,
+        const N: usize,
+        const S: usize,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
-        ids: Tile<u32, Q, S>,
-        table: Tile<E, A, B>,
-        y: Tile<E, I, J>,
-    ) {
+        ids: TaskTile<u32, P, N, S>,
+        table: TaskTile<E, Q, A, B>,
+        y: TaskTile<E, W, I, J>,
+    ) -> TaskTile<E, Written, I, J> {
         let (role, task) = self.operation();
-        role.take(ids, table, y, task);
+        let (y, written) = y.split();
+        role.take(ids.raw(), table.raw(), y, task);
+        written
     }
 
     /// `y[row, col..col + 8], y[row, half + col..half + col + 8] = f(inputs, name(inputs, row), row, col)`, `half` being half of the columns of `y`, a multiple
     /// of 8: as [`Cta::blocks`], for what makes both of the same, as rotations of pairs do. What `name` loads, such as the row of another tensor, is on its way
     /// before `f` needs it.
     #[inline(always)]
-    pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
+    pub fn pairs_of_blocks<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: Tile<E, I, J>,
-        name: impl Fn(&X::Readers, i32) -> i32,
-        f: impl Fn(&X::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
-    ) {
+        y: TaskTile<E, A, I, J>,
+        name: impl Fn(&<X::Raw as Inputs>::Readers, i32) -> i32,
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+    ) -> TaskTile<E, Written, I, J> {
+        let (y, written) = y.split();
         if let Some(consumer) = self.operation().0.simt_consumer() {
-            consumer.pairs_of_blocks(inputs, y, name, f);
+            consumer.pairs_of_blocks(inputs.raw(), y, name, f);
         }
+        written
     }
 
     /// `y[row, ..] = Σ weight · x[index, ..]` in the order of k, where `f(terms, row, k)` gives index and weight for k in `0..count`: weighted sums of
     /// rows that data name. A row outside `x` is zeros. For other k what `f` gives does not count.
     #[inline(always)]
-    pub fn sums<X: Inputs, E: Element<Value = f32>, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub fn sums<
+        X: Sources<Raw: Inputs>,
+        E: Element<Value = f32>,
+        P: Readable,
+        W: Fresh,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
         terms: X,
-        x: Tile<E, A, B>,
-        y: Tile<E, I, J>,
+        x: TaskTile<E, P, A, B>,
+        y: TaskTile<E, W, I, J>,
         count: u32,
-        f: impl Fn(&X::Readers, i32, i32) -> (i32, f32),
-    ) {
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> (i32, f32),
+    ) -> TaskTile<E, Written, I, J> {
+        let (y, written) = y.split();
         if let Some(consumer) = self.operation().0.simt_consumer() {
-            consumer.sums(terms, x, y, count, f);
+            consumer.sums(terms.raw(), x.raw(), y, count, f);
         }
+        written
     }
 
     /// `y[row, ids[row, k]] = x[row, k]` in the order of k: of equal indices of a row the last one stays. An index outside `y` writes nothing, and what
     /// none names stays.
     #[inline(always)]
-    pub fn scatter<E: Element, const I: usize>(&mut self, ids: Tile<u32, I, 0>, x: Tile<E, I, 0>, y: Tile<E, I, 0>) {
+    pub fn scatter<E: Element, P: Readable, Q: Readable, W: Updatable, const I: usize>(
+        &mut self,
+        ids: TaskTile<u32, P, I, 0>,
+        x: TaskTile<E, Q, I, 0>,
+        y: TaskTile<E, W, I, 0>,
+    ) -> TaskTile<E, Written, I, 0> {
+        let (y, written) = y.split();
         if let Some(consumer) = self.operation().0.simt_consumer() {
-            consumer.scatter(ids, x, y);
+            consumer.scatter(ids.raw(), x.raw(), y);
         }
+        written
     }
 
     /// `y[ids[i], ..] = x[i, ..]` in the order of i: of equal indices the last one stays. An index outside `y` writes nothing, and rows that none names
     /// stay.
     #[inline(always)]
-    pub fn index_copy<E: Element, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+    pub fn index_copy<E: Element, P: Readable, Q: Readable, W: Updatable, const J: usize>(
+        &mut self,
+        ids: TaskTile<u32, P, 1, 0>,
+        x: TaskTile<E, Q, 0, J>,
+        y: TaskTile<E, W, 0, J>,
+    ) -> TaskTile<E, Written, 0, J> {
         let (role, task) = self.operation();
-        role.index_copy(ids, x, y, task);
+        let (y, written) = y.split();
+        role.index_copy(ids.raw(), x.raw(), y, task);
+        written
     }
 
     /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.
     #[inline(always)]
-    pub fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>) {
+    pub fn index_add<E: Element<Value = f32>, P: Readable, Q: Readable, W: Updatable, const J: usize>(
+        &mut self,
+        ids: TaskTile<u32, P, 1, 0>,
+        x: TaskTile<E, Q, 0, J>,
+        y: TaskTile<E, W, 0, J>,
+    ) -> TaskTile<E, Written, 0, J> {
+        let (y, written) = y.split();
         if let Some(consumer) = self.operation().0.simt_consumer() {
-            consumer.index_add(ids, x, y, |y, x| y + x);
+            consumer.index_add(ids.raw(), x.raw(), y, |y, x| y + x);
         }
+        written
     }
 
     /// `y[col] = finish(f(x[.., col]) combined)`: reductions over a column. `combine` must be associative and commutative; `start` is what
@@ -316,28 +392,32 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     ///
     /// Order: fixed per device by the number of rows, so results repeat bit for bit.
     #[inline(always)]
-    pub fn columns<X: Element, E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub fn columns<X: Element, P: Readable, E: Element, W: Fresh, const A: usize, const B: usize, const I: usize, const J: usize>(
         &mut self,
-        x: Tile<X, A, B>,
-        y: Tile<E, I, J>,
+        x: TaskTile<X, P, A, B>,
+        y: TaskTile<E, W, I, J>,
         start: f32,
         f: impl Fn(X::Value) -> f32,
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
-    ) {
+    ) -> TaskTile<E, Written, I, J> {
         let (role, task) = self.operation();
-        role.columns(x, y, task, start, f, combine, finish);
+        let (y, written) = y.split();
+        role.columns(x.raw(), y, task, start, f, combine, finish);
+        written
     }
 
     /// `y = xᵀ`: `x` has as many columns as `y` has rows.
     #[inline(always)]
-    pub fn transpose<E: Element, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub fn transpose<E: Element, P: Readable, W: Fresh, const A: usize, const B: usize, const I: usize, const J: usize>(
         &mut self,
-        x: Tile<E, A, B>,
-        y: Tile<E, I, J>,
-    ) {
+        x: TaskTile<E, P, A, B>,
+        y: TaskTile<E, W, I, J>,
+    ) -> TaskTile<E, Written, I, J> {
         let (role, task) = self.operation();
-        role.transpose(x, y, task);
+        let (y, written) = y.split();
+        role.transpose(x.raw(), y, task);
+        written
     }
 
     #[doc(hidden)]

@@ -35,6 +35,7 @@ use ptx as hardware;
 
 pub use abi::Slot;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
+pub use data::access::{Fresh, Read, Readable, Results, Sources, TaskTile, Updatable, Update, Writable, Write, Written};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]

@@ -1,5 +1,6 @@
 //! What a task works on: elements, tiles, rows, its descriptor, its epilogue and its part of a split-K sum.
 
+pub mod access;
 pub mod argmax;
 pub mod element;
 pub mod epilogue;

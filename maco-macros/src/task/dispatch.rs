@@ -1,5 +1,6 @@
 //! Step 4, the code of a task: one generic body and one match arm per instance, followed by those of its GEMV form.
 
+use maco_graph::spec::Access;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
@@ -40,7 +41,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             });
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let sizes = quote! { #element #(#sizes),* };
-            let arguments = arguments(task, &variant, &descriptor, p);
+            let safe = !matches!(model.kind, Kind::Simt { .. });
+            let arguments = arguments(task, &variant, &descriptor, p, safe);
             let call = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
             // Where a warp runs the task, what its tile is only the role knows.
             let here = match task.arguments.warp.is_some() {
@@ -122,6 +124,7 @@ fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
 
 fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let lints = task.function.lints();
+    let safe = !matches!(model.kind, Kind::Simt { .. });
     let (generics, bound) = (task.generic(), bound(model.bound));
     let element = generics.map(|element| quote! { #element: #p::#bound, });
     let varying = |place: &usize| model.varies(&model.extents[*place]);
@@ -131,7 +134,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         .iter()
         .map(|param| match param {
             Param::Tensor(tensor) => {
-                let (pattern, ty) = (&tensor.pattern, tile_type(task, model, tensor, p));
+                let (pattern, ty) = (&tensor.pattern, tile_type(task, model, tensor, p, safe));
                 // Its elements are used in the region of another parameter.
                 let named = names(task, tensor).then(|| quote! { #[allow(unused_variables)] });
                 quote! { #named #pattern: #ty }
@@ -147,12 +150,15 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             #lints
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn __body #head (#cta: &mut #p::Cta<'_, __R, __T>, #(#params),*) #user
+            fn __body #head (#cta: &mut #p::Cta<'_, __R, __T>, #(#params),*) {
+                // What the last operation returns is of no use here.
+                let _ = #user;
+            }
         };
     };
     let names: Vec<&Ident> = task.params.iter().map(Param::name).collect();
     let types = task.params.iter().map(|param| match param {
-        Param::Tensor(tensor) => tile_type(task, model, tensor, p),
+        Param::Tensor(tensor) => tile_type(task, model, tensor, p, false),
         Param::Scalar { ty, .. } => ty.to_token_stream(),
     });
     let device_head = quote! { <#element #(const #consts: usize),*> };
@@ -194,8 +200,8 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     }
 }
 
-/// `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
-fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream) -> TokenStream {
+/// `TaskTile<E, Read, I, 0>`; of SIMT bodies, which are not `safe`, `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
+fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream, safe: bool) -> TokenStream {
     let element = task.arguments.element_type(&tensor.element);
     let extents: Vec<TokenStream> = last_two(tensor)
         .into_iter()
@@ -213,6 +219,14 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
             let [rows, swizzle] = [boxes.rows.1, boxes.swizzle.1].map(Literal::u32_unsuffixed);
             quote! { #p::Mapped<#element, #(#extents),*, #rows, #swizzle> }
         }
+        None if safe => {
+            let access = match tensor.access {
+                Access::Read => quote! { Read },
+                Access::Write => quote! { Write },
+                Access::Update | Access::Reduce => quote! { Update },
+            };
+            quote! { #p::TaskTile<#element, #p::#access, #(#extents),*> }
+        }
         None => quote! { #p::Tile<#element, #(#extents),*> },
     }
 }
@@ -227,7 +241,7 @@ fn last_two(tensor: &TensorParam) -> [Option<&Index>; 2] {
 }
 
 /// What one instance passes to the body.
-fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStream) -> Vec<TokenStream> {
+fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStream, safe: bool) -> Vec<TokenStream> {
     let (mut operand, mut scalar) = (0usize, 0usize);
     task.params
         .iter()
@@ -251,6 +265,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
                 });
                 match task.boxes(tensor) {
                     Some(_) => quote! { #p::Mapped::of_task(#descriptor, #n, #plane, #row, #column) },
+                    None if safe => quote! { #p::TaskTile::new(#descriptor.tile(#n, #plane, #row, #column)) },
                     None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
                 }
             }
