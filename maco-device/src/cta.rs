@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use crate::data::access::{Fresh, Readable, Results, Sources, TaskTile, Updatable, Writable, Written};
+use crate::data::access::{AllReadable, AllWritable, Fresh, Readable, Results, Sources, TaskTile, Updatable, Writable, Written};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Epilogue, Identity};
 use crate::data::rmsnorm;
@@ -169,7 +169,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
     /// in the shape of `y`.
     #[inline(always)]
-    pub fn gemv_with<E: HalfElement, P: Readable, Q: Readable, X: Sources<Raw: Inputs>, W: Writable, const I: usize, const J: usize>(
+    pub fn gemv_with<E: HalfElement, P: Readable, Q: Readable, X: Sources + AllReadable, W: Writable, const I: usize, const J: usize>(
         &mut self,
         x: TaskTile<E, P, I, 0>,
         w: TaskTile<E, Q, J, 0>,
@@ -201,7 +201,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn zip<X: Sources<Raw: Inputs>, E: Element, A: Writable, const I: usize, const J: usize>(
+    pub fn zip<X: Sources + AllReadable, E: Element, A: Writable, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: TaskTile<E, A, I, J>,
@@ -215,7 +215,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
     #[inline(always)]
-    pub fn rows<X: Sources<Raw: RowInputs>, Y: Results<Raw: RowOutputs>>(
+    pub fn rows<X: Sources + AllReadable, Y: Results + AllWritable>(
         &mut self,
         inputs: X,
         y: Y,
@@ -242,7 +242,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
     #[inline(always)]
-    pub fn generate<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn generate<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: TaskTile<E, A, I, J>,
@@ -256,7 +256,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
     /// at a multiple of eight. What lies outside `y` is dropped.
     #[inline(always)]
-    pub fn blocks<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn blocks<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: TaskTile<E, A, I, J>,
@@ -300,7 +300,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// of 8: as [`Cta::blocks`], for what makes both of the same, as rotations of pairs do. What `name` loads, such as the row of another tensor, is on its way
     /// before `f` needs it.
     #[inline(always)]
-    pub fn pairs_of_blocks<X: Sources<Raw: Inputs>, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn pairs_of_blocks<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
         y: TaskTile<E, A, I, J>,
@@ -318,7 +318,7 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// rows that data name. A row outside `x` is zeros. For other k what `f` gives does not count.
     #[inline(always)]
     pub fn sums<
-        X: Sources<Raw: Inputs>,
+        X: Sources + AllReadable,
         E: Element<Value = f32>,
         P: Readable,
         W: Fresh,

@@ -35,7 +35,6 @@ use ptx as hardware;
 
 pub use abi::Slot;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
-pub use data::access::{Fresh, Read, Readable, Results, Sources, TaskTile, Updatable, Update, Writable, Write, Written};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
@@ -46,7 +45,7 @@ pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandTyp
 pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use data::task::Task;
 pub use data::tile::{Inputs, Operand, Reader, Tile};
-pub use data::{element, row, task, tile};
+pub use data::{access, element, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;

@@ -5,7 +5,8 @@
 use core::marker::PhantomData;
 
 use crate::data::element::Element;
-use crate::data::tile::{Operand, Tile};
+use crate::data::row::{RowInputs, RowOutputs};
+use crate::data::tile::{Inputs, Operand, Tile};
 
 /// What a body may do with a tile: one of the types below.
 pub trait Access: 'static {}
@@ -122,10 +123,20 @@ impl<E: Element, A: Readable, const R: usize, const C: usize> TaskTile<E, A, R, 
     }
 }
 
+/// All of what an operation reads is [`Readable`]. A trait of its own: rustc then points to the argument, or the member of a tuple, that is not.
+pub trait AllReadable {}
+
+/// All of what an operation writes is [`Writable`].
+pub trait AllWritable {}
+
+impl AllReadable for () {}
+impl<E, A: Readable, const R: usize, const C: usize> AllReadable for TaskTile<E, A, R, C> {}
+impl<E, A: Writable, const R: usize, const C: usize> AllWritable for TaskTile<E, A, R, C> {}
+
 /// What an operation reads: a tile, a tuple, or nothing.
 pub trait Sources {
     /// The same for roles.
-    type Raw: Copy;
+    type Raw: Inputs + RowInputs;
     #[doc(hidden)]
     fn raw(self) -> Self::Raw;
 }
@@ -133,14 +144,14 @@ pub trait Sources {
 /// What an operation writes: a tile, or a tuple.
 pub trait Results {
     /// The same for roles.
-    type Raw: Copy;
+    type Raw: RowOutputs;
     /// What it is when it is written.
     type Written;
     #[doc(hidden)]
     fn split(self) -> (Self::Raw, Self::Written);
 }
 
-impl<E: Element, A: Readable, const R: usize, const C: usize> Sources for TaskTile<E, A, R, C> {
+impl<E: Element, A: Access, const R: usize, const C: usize> Sources for TaskTile<E, A, R, C> {
     type Raw = Tile<E, R, C>;
     #[inline(always)]
     fn raw(self) -> Tile<E, R, C> {
@@ -154,7 +165,7 @@ impl Sources for () {
     fn raw(self) {}
 }
 
-impl<E: Element, A: Writable, const R: usize, const C: usize> Results for TaskTile<E, A, R, C> {
+impl<E: Element, A: Access, const R: usize, const C: usize> Results for TaskTile<E, A, R, C> {
     type Raw = Tile<E, R, C>;
     type Written = TaskTile<E, Written, R, C>;
     #[inline(always)]
@@ -165,6 +176,8 @@ impl<E: Element, A: Writable, const R: usize, const C: usize> Results for TaskTi
 
 macro_rules! tuples {
     ($($name:ident $n:tt),+) => {
+        impl<$($name: AllReadable),+> AllReadable for ($($name,)+) {}
+        impl<$($name: AllWritable),+> AllWritable for ($($name,)+) {}
         impl<$($name: Sources),+> Sources for ($($name,)+) {
             type Raw = ($($name::Raw,)+);
             #[inline(always)]

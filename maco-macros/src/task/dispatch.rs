@@ -225,7 +225,7 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
                 Access::Write => quote! { Write },
                 Access::Update | Access::Reduce => quote! { Update },
             };
-            quote! { #p::TaskTile<#element, #p::#access, #(#extents),*> }
+            quote! { #p::access::TaskTile<#element, #p::access::#access, #(#extents),*> }
         }
         None => quote! { #p::Tile<#element, #(#extents),*> },
     }
@@ -265,7 +265,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
                 });
                 match task.boxes(tensor) {
                     Some(_) => quote! { #p::Mapped::of_task(#descriptor, #n, #plane, #row, #column) },
-                    None if safe => quote! { #p::TaskTile::new(#descriptor.tile(#n, #plane, #row, #column)) },
+                    None if safe => quote! { #p::access::TaskTile::new(#descriptor.tile(#n, #plane, #row, #column)) },
                     None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
                 }
             }

@@ -221,6 +221,7 @@ macro_rules! tuple_rows {
         }
     };
 }
+tuple_rows!(A 0);
 tuple_rows!(A 0, B 1);
 tuple_rows!(A 0, B 1, C 2);
 tuple_rows!(A 0, B 1, C 2, D 3);
@@ -244,8 +245,10 @@ macro_rules! tuple_outputs {
         }
     };
 }
+tuple_outputs!(A 0);
 tuple_outputs!(A 0, B 1);
 tuple_outputs!(A 0, B 1, C 2);
+tuple_outputs!(A 0, B 1, C 2, D 3);
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
