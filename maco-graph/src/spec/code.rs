@@ -64,6 +64,8 @@ pub enum Code {
     GridAxis = 28,
     /// An operation on tiles in a body with a matrix product.
     Operations = 68,
+    /// A body that hands a `#[write]` parameter to no operation.
+    NeverWritten = 74,
 }
 
 impl Code {

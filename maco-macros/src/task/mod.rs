@@ -41,8 +41,10 @@ fn one(arguments: &Arguments, function: &Function, kind: Option<analyse::Kind>, 
     check::check(&task, errors);
     operations::check(&task, errors);
     let model = analyse::analyse(&task, kind, errors);
-    match model {
+    let output = match model {
         Some(model) if !errors.any() => emit::emit(&task, &model),
         _ => emit::placeholder(&task),
-    }
+    };
+    let unwritten = if errors.any() { TokenStream::new() } else { operations::unwritten(&task) };
+    quote! { #output #unwritten }
 }

@@ -1,10 +1,15 @@
+//! What the operations of a body must be, as far as its text shows it.
+//!
 //! Refuses other operations in a body with a matrix product. The copies of its operands begin before the body runs, and its result is stored after it, so
 //! another operation of the body could not be ordered with them.
 //!
+//! And refuses a body that writes one of its results nowhere: the tensor would hold what was there before.
+//!
 //! Syntactic, as all of a body's kind: what a helper function does is not seen.
 
-use maco_graph::spec::Code;
+use maco_graph::spec::{Access, Code};
 use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::quote_spanned;
 
 use super::parse::Task;
 use crate::errors::Errors;
@@ -26,6 +31,37 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
         let help = format!("make `{method}` a task of its own, or fuse it: `linear(x, w, y).then(add(b)).then(gelu)`, `cta.gemv_with(..)`");
         errors.push(Code::Operations, method, message, help);
     }
+}
+
+/// Reports each `#[write]` parameter that the body hands to nobody; by its type only an operation can take it, or a helper function. In const evaluation,
+/// which comes after what rustc says of a misspelt name.
+pub fn unwritten(task: &Task<'_>) -> TokenStream {
+    // What a SIMT body writes its author promises.
+    let safe = task.arguments.simt.is_none();
+    let results = task.tensors().filter(|tensor| safe && tensor.access == Access::Write);
+    let reports = results.filter(|tensor| !hands_on(task.function.body.stream(), &tensor.name.to_string())).map(|tensor| {
+        let text = format!(
+            "{code}: the body writes `{name}` nowhere, which would hold what was there before\n\
+             help: make it the result of an operation, such as `cta.zip(x, {name}, f)`, or mark it `#[read(..)]`",
+            code = Code::NeverWritten,
+            name = tensor.name
+        );
+        quote_spanned! { tensor.name.span() => const _: () = ::core::panic!(#text); }
+    });
+    reports.collect()
+}
+
+/// Whether `name` stands somewhere as a value: not before a dot, as in `y.rows()`, and not behind one.
+fn hands_on(tokens: TokenStream, name: &str) -> bool {
+    let is_dot = |token: Option<&TokenTree>| matches!(token, Some(TokenTree::Punct(dot)) if dot.as_char() == '.');
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    tokens.iter().enumerate().any(|(at, token)| match token {
+        TokenTree::Group(group) => hands_on(group.stream(), name),
+        TokenTree::Ident(word) => {
+            *word == name && !is_dot(tokens.get(at + 1)) && !is_dot(at.checked_sub(1).and_then(|before| tokens.get(before)))
+        }
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 /// The methods that are called on `cta`, in the order of the text.

@@ -7,8 +7,9 @@ fn t(
     #[read(i, ..)] x: Tensor<bf16, M, K>,
     #[read(j, ..)] w: Tensor<bf16, N, K>,
     #[read(i, j)] y: Tensor<bf16, M, N>,
-    #[write(i, j)] _z: Tensor<bf16, M, N>,
+    #[write(i, j)] z: Tensor<bf16, M, N>,
 ) {
+    let _ = z;
     cta.gemv(x, w, y)
 }
 

@@ -13,6 +13,7 @@ fn t(
     for k in cta.steps(a, b) {
         cta.mma(&mut acc, a.tile(k), b.tile(k));
     }
+    let _ = y;
     cta.store(acc, x)
 }
 
