@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use maco_device::access::{Read, TaskTile, Update, Write};
 use maco_device::{Cpu, Cta, Identity, Task, bf16};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, ScalarType, TaskKind, TaskSpec, TensorParam};
@@ -92,37 +93,42 @@ pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STR
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     let mut cta = Cta::<Cpu, Identity>::new(cpu, task);
     let (i, j) = (task.coord(0), task.coord(1));
-    let tile = |operand| task.tile::<f32, 4, 8>(operand, 0, i * 4, j * 8);
+    let tile = |operand| TaskTile::<f32, Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
+    let rows = |operand| TaskTile::<f32, Update, 2, 0>::new(task.tile(operand, 0, i * 2, 0));
     match slot {
         0 => {
             let by = task.scalar::<f32>(0);
             cta.zip(tile(0), tile(1), |x| x + by);
         }
-        1 => cta.map(tile(0), |x| 2.0 * x),
+        1 => {
+            cta.map(tile(0), |x| 2.0 * x);
+        }
         2 => {
-            let (x, y) = (task.tile::<f32, 2, 0>(0, 0, i * 2, 0), task.tile::<f32, 2, 0>(1, 0, i * 2, 0));
-            cta.rows(x, y, |x, y| {
+            cta.rows(rows(0), rows(1), |x, y| {
                 let sum = x.sum(|v| v);
                 let x = x.elements();
                 y.set(|column| x.at(column) - sum);
             });
         }
         3 => {
-            let (x, w) = (task.tile::<bf16, 64, 0>(0, 0, i * 64, 0), task.tile::<bf16, 128, 0>(1, 0, j * 128, 0));
+            let x = TaskTile::<bf16, Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
+            let w = TaskTile::<bf16, Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
             let mut acc = cta.accumulator::<64, 128>();
             for k in cta.steps(x, w) {
                 cta.mma(&mut acc, x.tile(k), w.tile(k));
             }
-            cta.store(acc, task.tile::<bf16, 64, 128>(2, 0, i * 64, j * 128));
+            cta.store(acc, TaskTile::<bf16, Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
         }
         4 => {
             std::thread::sleep(Duration::from_secs_f32(task.scalar::<f32>(0) / 1e3));
             cta.zip(tile(0), tile(1), |x| x);
         }
-        5 => cta.zip(tile(0), tile(1), |x| {
-            assert!(x >= 0.0, "{x} is negative");
-            x
-        }),
+        5 => {
+            cta.zip(tile(0), tile(1), |x| {
+                assert!(x >= 0.0, "{x} is negative");
+                x
+            });
+        }
         _ => {}
     }
 }
