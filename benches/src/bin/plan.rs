@@ -53,8 +53,13 @@ fn main() -> anyhow::Result<()> {
 /// y = down · (up · x), again and again, at transformer size.
 fn mlps(layers: u32, m: u64) -> ir::Graph {
     let (k, h) = (4096, 12288);
-    let tensor =
-        |name: String, kind, shape: [u64; 2]| ir::Tensor { name, kind, element: maco_graph::spec::Element::Bf16, shape: shape.into(), placement: maco_graph::spec::Placement::Replicated };
+    let tensor = |name: String, kind, shape: [u64; 2]| ir::Tensor {
+        name,
+        kind,
+        element: maco_graph::spec::Element::Bf16,
+        shape: shape.into(),
+        placement: maco_graph::spec::Placement::Replicated,
+    };
     let mut graph = ir::Graph { name: "mlps".into(), ..ir::Graph::default() };
     graph.tensors.push(tensor("x".into(), ir::TensorKind::In, [m, k]));
     graph.tensors.push(tensor("up".into(), ir::TensorKind::In, [h, k]));
