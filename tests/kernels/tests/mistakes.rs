@@ -329,7 +329,8 @@ fn mistakes_that_only_a_builder_can_make() {
     // Also one that the own graph has as many of, or that has the same name.
     let mut same = TaskGraph::new("mistaken", ops());
     let foreign = same.input::<f32>("x", [8, 8]);
-    let uses: [(&str, fn(&mut TaskGraph, Node)); 4] = [
+    type Use = fn(&mut TaskGraph, Node);
+    let uses: [(&str, Use); 4] = [
         ("`output`", |graph, node| graph.output(node, "y")),
         ("`name`", |graph, node| graph.name(node, "y")),
         ("call `add`", |graph, node| graph.custom(&add::SPEC, [node.into(), node.into(), node.into()])),
@@ -346,7 +347,8 @@ fn mistakes_that_only_a_builder_can_make() {
     }
 
     // Outputs that would be lost.
-    let lost: [(&str, fn(&mut TaskGraph, [Node; 3])); 3] = [
+    type Outputs = fn(&mut TaskGraph, [Node; 3]);
+    let lost: [(&str, Outputs); 3] = [
         ("another output has this name", |graph, [_, y, z]| {
             graph.output(y, "same");
             graph.output(z, "same");
