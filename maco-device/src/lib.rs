@@ -41,10 +41,14 @@ pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
 pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use data::exchange::Exchange;
+pub use data::inputs::Inputs;
 pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandType, Products, S8, Tf32, U8};
+#[cfg(not(target_arch = "nvptx64"))]
+pub use data::reader::OutsideRegion;
+pub use data::reader::Reader;
 pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
 pub use data::task::Task;
-pub use data::tile::{Inputs, Operand, Reader, Tile};
+pub use data::tile::{Operand, Tile};
 pub use data::{access, element, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;

@@ -2,10 +2,11 @@
 
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
+use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, OperandTile, Tile};
+use crate::data::tile::{OperandTile, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;

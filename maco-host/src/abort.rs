@@ -19,6 +19,8 @@ pub(crate) enum Cause {
     Absent { begun: u32, ctas: u32, waited: Duration },
     /// The body of a task panicked.
     Panicked { task: Box<str>, call: u32, tile: Vec<u32>, message: Box<str> },
+    /// The body of a task read outside its region.
+    OutsideRegion { task: Box<str>, call: u32, tile: Vec<u32>, parameter: Box<str>, position: (i32, i32), region: [u32; 2] },
 }
 
 impl Cause {
@@ -41,6 +43,15 @@ impl Cause {
             Cause::Panicked { task, call, tile, message } => {
                 Error::Panicked { megakernel, task: task.clone(), call: *call, tile: tile.clone(), message: message.clone() }
             }
+            Cause::OutsideRegion { task, call, tile, parameter, position, region } => Error::OutsideRegion {
+                megakernel,
+                task: task.clone(),
+                call: *call,
+                tile: tile.clone(),
+                parameter: parameter.clone(),
+                position: *position,
+                region: *region,
+            },
         }
     }
 

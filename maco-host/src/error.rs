@@ -289,6 +289,27 @@ pub enum Error {
         /// The panic's message.
         message: Box<str>,
     },
+    /// The body of a task read by position outside its region, inside the tensor: on a GPU it would read zero there.
+    #[error(
+        "MACO0069: task `{task}` tile {tile:?} (call #{call}) of megakernel `{megakernel}` reads `{parameter}` at {position:?}, outside its region: {}\nnote: positions are row and column from the tile's origin, before a halo; another task may write what lies outside\nhelp: declare what is read, such as `#[read(i + -1..=1, j)]` or `#[read(.., j)]`; then call `recover()` on the plan",
+        extents(*.region)
+    )]
+    OutsideRegion {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// The task.
+        task: Box<str>,
+        /// Position of the call in program order.
+        call: u32,
+        /// Tile coordinates.
+        tile: Vec<u32>,
+        /// The parameter.
+        parameter: Box<str>,
+        /// Row and column, from the tile's origin.
+        position: (i32, i32),
+        /// Rows and columns of the region; 0: the whole axis.
+        region: [u32; 2],
+    },
     /// A SIMT task without a reference on the CPU device.
     #[error(
         "MACO0052: task `{task}` of megakernel `{megakernel}` is `simt` and has no CPU reference\nhelp: write `#[task(simt, cpu = reference_fn, ..)]`, or plan on a GPU"
@@ -506,6 +527,12 @@ pub enum OutputFault {
     },
 }
 
+/// `rows 0..64, all columns`
+fn extents([rows, cols]: [u32; 2]) -> String {
+    let axis = |size: u32, name: &str| if size == 0 { format!("all {name}") } else { format!("{name} 0..{size}") };
+    format!("{}, {}", axis(rows, "rows"), axis(cols, "columns"))
+}
+
 impl Error {
     /// The stable code, such as 47 for `MACO0047`.
     pub fn code(&self) -> u16 {
@@ -547,6 +574,7 @@ impl Error {
             Error::NoProfiler { .. } => 62,
             Error::NoProfile { .. } => 63,
             Error::NotBegun { .. } => 66,
+            Error::OutsideRegion { .. } => 69,
             Error::NoCommunicator { .. } => 72,
             Error::ForeignNode { .. } => 70,
             Error::Output { .. } => 71,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use maco_device::abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
 use maco_graph::plan::Plan;
+use maco_graph::spec::Param;
 
 /// What a hang looked like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,13 @@ impl Hang {
 /// Name of the task that call `call` runs.
 pub(crate) fn task_name(plan: &Plan, call: u32) -> String {
     plan.graph.calls.get(call as usize).map_or_else(String::new, |call| call.task.name.to_string())
+}
+
+/// The name of a call's tensor parameter.
+pub(crate) fn parameter(plan: &Plan, call: u32, operand: u32) -> &'static str {
+    let params = plan.graph.calls.get(call as usize).map_or(&[][..], |call| call.task.params);
+    let tensors = params.iter().filter_map(|param| if let Param::Tensor(tensor) = param { Some(tensor.name) } else { None });
+    tensors.into_iter().nth(operand as usize).unwrap_or_default()
 }
 
 /// Coordinates of a task, one per grid axis.

@@ -5,8 +5,9 @@
 use core::marker::PhantomData;
 
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
-use crate::data::tile::{Inputs, Operand, Tile};
+use crate::data::tile::{Operand, Tile};
 
 /// What a body may do with a tile: one of the types below.
 pub trait Access: 'static {}

@@ -111,7 +111,10 @@ impl Task {
                 unsafe { (crate::ptx::memory::read_shared4(at), crate::ptx::memory::read_shared4(at + 16)) };
             View { base: low as u64 | (high as u64) << 32, rows, cols, row_stride, col_stride, plane_stride, map }
         };
-        Tile::new(view, plane, row, col)
+        let tile = Tile::new(view, plane, row, col);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let tile = tile.of_parameter(operand as u32);
+        tile
     }
 
     /// The launch's table of tensor maps.

@@ -5,7 +5,6 @@ use core::marker::PhantomData;
 use crate::abi::View;
 use crate::data::element::Element;
 use crate::hardware::special;
-use crate::sync::ring::Ring;
 
 /// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
 ///
@@ -17,6 +16,9 @@ pub struct Tile<E, const R: usize, const C: usize> {
     pub(crate) col: i32,
     /// Where in shared memory the tile is; 0: it is not, [`BY_ELEMENT`]: nor will it be.
     pub(crate) near: u32,
+    /// Which tensor parameter of the task it is of, for errors.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) operand: u32,
     element: PhantomData<*mut E>,
 }
 
@@ -34,7 +36,22 @@ impl<E, const R: usize, const C: usize> Copy for Tile<E, R, C> {}
 impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     #[inline(always)]
     pub(crate) fn new(view: View, plane: i32, row: i32, col: i32) -> Self {
-        Tile { view, plane, row, col, near: 0, element: PhantomData }
+        Tile {
+            view,
+            plane,
+            row,
+            col,
+            near: 0,
+            #[cfg(not(target_arch = "nvptx64"))]
+            operand: 0,
+            element: PhantomData,
+        }
+    }
+
+    /// The same tile, known as that of tensor parameter `operand` in errors.
+    #[cfg(not(target_arch = "nvptx64"))]
+    pub(crate) fn of_parameter(self, operand: u32) -> Self {
+        Tile { operand, ..self }
     }
 
     /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
@@ -76,7 +93,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     /// The same tile of a tensor that holds `F`, whatever the signature says.
     #[inline(always)]
     pub(crate) fn of<F: Element>(self) -> Tile<F, R, C> {
-        Tile { view: self.view, plane: self.plane, row: self.row, col: self.col, near: self.near, element: PhantomData }
+        Tile { near: self.near, ..Tile::new(self.view, self.plane, self.row, self.col) }
     }
 
     /// The rows of the tile from row `first` on.
@@ -190,7 +207,7 @@ impl<E: Element> Place<E> {
     /// # Safety
     /// It is inside a tile of aligned rows, which is `NEAR` if it says so.
     #[inline(always)]
-    unsafe fn block<const NEAR: bool>(self, n: u32) -> E::Eight {
+    pub(crate) unsafe fn block<const NEAR: bool>(self, n: u32) -> E::Eight {
         if NEAR {
             // SAFETY: passed on from the caller.
             unsafe { E::eight_near((self.first as u32).wrapping_add(n * self.step as u32)) }
@@ -295,313 +312,6 @@ impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
         }
     }
 }
-
-/// Reads elements of a tile by position, inside closures only. Positions outside the tensor read as zero.
-pub struct Reader<E, const R: usize, const C: usize> {
-    tile: Tile<E, R, C>,
-    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor.
-    whole: bool,
-}
-
-impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
-    /// The element at (`row`, `col`) from the tile's origin; zero outside the tensor.
-    #[inline(always)]
-    pub fn at(&self, row: i32, col: i32) -> E::Value {
-        let v = &self.tile.view;
-        let (r, c) = (self.tile.row + row, self.tile.col + col);
-        let inside = self.tile.plane >= 0 && r >= 0 && c >= 0 && (r as u32) < v.rows && (c as u32) < v.cols;
-        // SAFETY: if so, the position is inside the view, which the plan made from a live tensor.
-        unsafe { E::read_if(inside, self.tile.pointer(row, col)) }.value()
-    }
-
-    /// The eight elements from (`row`, `col`) on; zero outside the tensor. One 16-byte access if `col` is a multiple of eight, elements lie
-    /// side by side and rows begin at multiples of 16 bytes.
-    #[inline(always)]
-    pub fn at8(&self, row: i32, col: i32) -> [E::Value; 8] {
-        let v = &self.tile.view;
-        let (r, c, at) = (self.tile.row + row, self.tile.col + col, self.tile.pointer(row, col));
-        // Also whether they are not negative.
-        let inside = self.tile.plane >= 0 && (r as u32) < v.rows;
-        if self.whole && col & 7 == 0 {
-            // No branch: the use of what it loads would wait in it, before the next load.
-            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `whole` promises the alignment.
-            return E::open(unsafe { E::eight_if(inside && (c as u32) < v.cols, at) });
-        }
-        let eight = if col & 7 == 0 && c >= 0 && c as u32 + 8 <= v.cols && self.tile.wide() {
-            // SAFETY: if inside, eight positions of the view, which the plan made from a live tensor; `wide` promises the alignment.
-            unsafe { E::eight_if(inside, at) }
-        } else {
-            self.ragged8(inside, (row, col))
-        };
-        E::open(eight)
-    }
-
-    #[inline(always)]
-    fn ragged8(&self, inside: bool, (row, col): (i32, i32)) -> E::Eight {
-        let (v, c, at) = (&self.tile.view, self.tile.col + col, self.tile.pointer(row, col));
-        let from = if c < 0 { c.unsigned_abs() } else { 0 };
-        let to = if inside { (i64::from(v.cols) - i64::from(c)).clamp(0, 8) as u32 } else { 0 };
-        // SAFETY: the positions are inside the view.
-        unsafe { E::gather::<false>(at, v.col_stride, from, to) }
-    }
-
-    /// Rows of the tile inside the tensor.
-    #[inline(always)]
-    pub fn rows(&self) -> u32 {
-        self.tile.rows()
-    }
-
-    /// Columns of the tile inside the tensor.
-    #[inline(always)]
-    pub fn cols(&self) -> u32 {
-        self.tile.cols()
-    }
-}
-
-/// Tiles read together, element by element. A tile of one row is broadcast over the rows of the result.
-pub trait Inputs: Copy {
-    /// What the closure gets: a value, or a tuple of values.
-    type Values: Copy;
-    /// What a positional closure gets: a [`Reader`], or a tuple of readers.
-    type Readers;
-    /// Eight of each, packed.
-    #[doc(hidden)]
-    type Blocks: Copy + Default;
-    /// Accesses of 16 bytes that bring them.
-    #[doc(hidden)]
-    const ACCESSES: u32;
-    /// `whole`: of tiles of which all is [`whole`](Inputs::whole).
-    #[doc(hidden)]
-    fn readers(self, whole: bool) -> Self::Readers;
-    /// Whether blocks of eight from multiples of eight columns on are one aligned access each, or outside the tensor; of tiles that are read
-    /// by the element it does not matter.
-    #[doc(hidden)]
-    fn whole(self) -> bool;
-    #[doc(hidden)]
-    fn wide(self) -> bool;
-    /// Values at a position; zero outside a tile.
-    #[doc(hidden)]
-    fn at(self, row: u32, col: u32) -> Self::Values;
-    /// Whether every tile has so many rows, or is broadcast over them, and so many columns.
-    #[doc(hidden)]
-    fn covers(self, rows: u32, cols: u32) -> bool;
-    /// Bytes of the largest element of tiles that are not broadcast.
-    #[doc(hidden)]
-    const BYTES: u32;
-    /// Whether so many rows and columns of all that are not broadcast can come through the ring.
-    #[doc(hidden)]
-    fn copies(self, rows: u32, cols: u32) -> bool;
-    /// See [`Tile::fetch`]: all that are not broadcast, one after the other.
-    ///
-    /// # Safety
-    /// As there.
-    #[doc(hidden)]
-    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool;
-    /// See [`Tile::arrived`]: all that are not broadcast, one after the other.
-    ///
-    /// # Safety
-    /// As there.
-    #[doc(hidden)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self;
-    /// Where a thread's blocks lie in each of them.
-    #[doc(hidden)]
-    type Places: Copy;
-    /// See [`Tile::place`]; of tiles that are broadcast, always in their one row. `NEAR`: the others have [arrived](Inputs::arrived).
-    #[doc(hidden)]
-    fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places;
-    /// Block `n` of each.
-    ///
-    /// # Safety
-    /// Its row and eight columns are covered, from a multiple of eight on, and [`wide`](Inputs::wide); or they have arrived.
-    #[doc(hidden)]
-    unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks;
-    #[doc(hidden)]
-    fn open(blocks: Self::Blocks) -> [Self::Values; 8];
-}
-
-impl<E: Element, const R: usize, const C: usize> Inputs for Tile<E, R, C> {
-    type Values = E::Value;
-    type Readers = Reader<E, R, C>;
-    type Blocks = E::Eight;
-    const ACCESSES: u32 = E::BYTES.div_ceil(2);
-    #[inline(always)]
-    fn readers(self, whole: bool) -> Reader<E, R, C> {
-        Reader { tile: self, whole: whole && self.near != BY_ELEMENT }
-    }
-    #[inline(always)]
-    fn whole(self) -> bool {
-        let eights = self.view.cols.is_multiple_of(8) && (self.col as u32).is_multiple_of(8);
-        self.near == BY_ELEMENT || (eights && Tile::wide(self))
-    }
-    #[inline(always)]
-    fn wide(self) -> bool {
-        Tile::wide(self)
-    }
-    #[inline(always)]
-    fn at(self, row: u32, col: u32) -> E::Value {
-        let row = if R == 1 { 0 } else { row };
-        if row >= self.rows() || col >= self.cols() {
-            return E::Value::default();
-        }
-        // SAFETY: the position is inside the tile, which lies inside a live tensor of the plan.
-        unsafe { self.pointer(row as i32, col as i32).read() }.value()
-    }
-    #[inline(always)]
-    fn covers(self, rows: u32, cols: u32) -> bool {
-        (R == 1 || rows <= self.rows()) & (cols <= self.cols())
-    }
-    type Places = Place<E>;
-    #[inline(always)]
-    fn places<const NEAR: bool>(self, (row, col): (u32, u32), (below, beside): (u32, u32)) -> Place<E> {
-        match (R == 1, NEAR) {
-            (true, _) => self.place::<false>((0, col), (0, beside)),
-            (false, true) => self.place::<true>((row, col), (below, beside)),
-            (false, false) => self.place::<false>((row, col), (below, beside)),
-        }
-    }
-    #[inline(always)]
-    unsafe fn block<const NEAR: bool>(place: Place<E>, n: u32) -> E::Eight {
-        // SAFETY: passed on from the caller.
-        unsafe { if NEAR && R != 1 { place.block::<true>(n) } else { place.block::<false>(n) } }
-    }
-    const BYTES: u32 = if R == 1 { 0 } else { E::BYTES };
-    #[inline(always)]
-    fn copies(self, rows: u32, cols: u32) -> bool {
-        R == 1 || Tile::copies(self, rows, cols)
-    }
-    #[inline(always)]
-    unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
-        // SAFETY: passed on from the caller.
-        R == 1 || unsafe { Tile::fetch(self, ring, pages, rows, cols) }
-    }
-    #[inline(always)]
-    unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
-        // SAFETY: passed on from the caller.
-        if R == 1 { self } else { unsafe { Tile::arrived(self, ring, pages, cols, held) } }
-    }
-    #[inline(always)]
-    fn open(block: E::Eight) -> [E::Value; 8] {
-        E::open(block)
-    }
-}
-
-/// No tile.
-impl Inputs for () {
-    type Values = ();
-    type Readers = ();
-    type Blocks = ();
-    const ACCESSES: u32 = 0;
-    #[inline(always)]
-    fn readers(self, _: bool) {}
-    #[inline(always)]
-    fn whole(self) -> bool {
-        true
-    }
-    #[inline(always)]
-    fn wide(self) -> bool {
-        true
-    }
-    #[inline(always)]
-    fn at(self, _: u32, _: u32) {}
-    #[inline(always)]
-    fn covers(self, _: u32, _: u32) -> bool {
-        true
-    }
-    type Places = ();
-    #[inline(always)]
-    fn places<const NEAR: bool>(self, _: (u32, u32), _: (u32, u32)) {}
-    #[inline(always)]
-    unsafe fn block<const NEAR: bool>((): (), _: u32) {}
-    const BYTES: u32 = 0;
-    #[inline(always)]
-    fn copies(self, _: u32, _: u32) -> bool {
-        true
-    }
-    #[inline(always)]
-    unsafe fn fetch(self, _: &mut Ring, _: u32, _: (u32, u32), _: u32) -> bool {
-        true
-    }
-    #[inline(always)]
-    unsafe fn arrived(self, _: &mut Ring, _: u32, _: u32, _: &mut u32) {}
-    #[inline(always)]
-    fn open((): ()) -> [(); 8] {
-        [(); 8]
-    }
-}
-
-macro_rules! tuple_inputs {
-    ($($name:ident $n:tt),+) => {
-        impl<$($name: Inputs),+> Inputs for ($($name,)+) {
-            type Values = ($($name::Values,)+);
-            type Readers = ($($name::Readers,)+);
-            type Blocks = ($($name::Blocks,)+);
-            const ACCESSES: u32 = 0 $(+ $name::ACCESSES)+;
-            #[inline(always)]
-            fn readers(self, whole: bool) -> Self::Readers {
-                ($(self.$n.readers(whole),)+)
-            }
-            #[inline(always)]
-            fn whole(self) -> bool {
-                $(self.$n.whole())&&+
-            }
-            #[inline(always)]
-            fn wide(self) -> bool {
-                $(self.$n.wide())&&+
-            }
-            #[inline(always)]
-            fn at(self, row: u32, col: u32) -> Self::Values {
-                ($(self.$n.at(row, col),)+)
-            }
-            #[inline(always)]
-            fn covers(self, rows: u32, cols: u32) -> bool {
-                $(self.$n.covers(rows, cols))&&+
-            }
-            const BYTES: u32 = {
-                let mut most = 0;
-                $(if $name::BYTES > most {
-                    most = $name::BYTES;
-                })+
-                most
-            };
-            #[inline(always)]
-            fn copies(self, rows: u32, cols: u32) -> bool {
-                $(self.$n.copies(rows, cols))&&+
-            }
-            #[inline(always)]
-            unsafe fn fetch(self, ring: &mut Ring, pages: u32, rows: (u32, u32), cols: u32) -> bool {
-                // SAFETY: passed on from the caller.
-                unsafe { $(self.$n.fetch(ring, pages, rows, cols))&&+ }
-            }
-            #[inline(always)]
-            unsafe fn arrived(self, ring: &mut Ring, pages: u32, cols: u32, held: &mut u32) -> Self {
-                // SAFETY: passed on from the caller.
-                unsafe { ($(self.$n.arrived(ring, pages, cols, held),)+) }
-            }
-            type Places = ($($name::Places,)+);
-            #[inline(always)]
-            fn places<const NEAR: bool>(self, first: (u32, u32), step: (u32, u32)) -> Self::Places {
-                ($(self.$n.places::<NEAR>(first, step),)+)
-            }
-            #[inline(always)]
-            unsafe fn block<const NEAR: bool>(places: Self::Places, n: u32) -> Self::Blocks {
-                // SAFETY: passed on from the caller.
-                unsafe { ($($name::block::<NEAR>(places.$n, n),)+) }
-            }
-            #[inline(always)]
-            fn open(blocks: Self::Blocks) -> [Self::Values; 8] {
-                let v = ($($name::open(blocks.$n),)+);
-                [
-                    ($(v.$n[0],)+), ($(v.$n[1],)+), ($(v.$n[2],)+), ($(v.$n[3],)+),
-                    ($(v.$n[4],)+), ($(v.$n[5],)+), ($(v.$n[6],)+), ($(v.$n[7],)+),
-                ]
-            }
-        }
-    };
-}
-tuple_inputs!(A 0);
-tuple_inputs!(A 0, B 1);
-tuple_inputs!(A 0, B 1, C 2);
-tuple_inputs!(A 0, B 1, C 2, D 3);
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {

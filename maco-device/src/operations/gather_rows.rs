@@ -120,7 +120,7 @@ impl SimtConsumer {
     ) {
         let stage = if self.ring.is_some() { stages(ids, table, y, task) } else { 0 };
         if stage == 0 {
-            return self.blocks((ids.by_element(true), table), y, |(ids, table), row, col| table.at8(ids.at(0, row) as i32, col));
+            return self.blocks((ids.by_element(true), table), y, |(ids, table), row, col| table.eight(ids.at(0, row) as i32, col));
         }
         let (rows, cols, there) = (y.rows(), y.cols(), table.rows());
         let (blocks, own) = (cols / 8, self.thread);

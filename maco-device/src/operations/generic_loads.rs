@@ -3,7 +3,8 @@
 //! Rows and tiles that come through the ring do not belong here.
 
 use crate::data::element::Element;
-use crate::data::tile::{Inputs, Tile};
+use crate::data::inputs::Inputs;
+use crate::data::tile::Tile;
 use crate::math::zip8;
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
@@ -211,7 +212,7 @@ impl SimtConsumer {
                 let (mut sum, mut k) = ([0.0; 8], 0);
                 while k < count {
                     let (row, weight) = f(&terms, at.0 as i32, k as i32);
-                    sum = add(sum, (weight, x.at8(row, (at.1 * 8) as i32)));
+                    sum = add(sum, (weight, x.eight(row, (at.1 * 8) as i32)));
                     k += 1;
                 }
                 // SAFETY: the row is inside the tile; each block is one thread's, and tiles of one grid do not overlap.
@@ -246,7 +247,7 @@ impl SimtConsumer {
             while places[0].0 < rows {
                 let block = |((first, by), (second, also)): ((i32, f32), (i32, f32)), at: (u32, u32)| {
                     let col = (at.1 * 8) as i32;
-                    ((by, x.at8(first, col)), (also, x.at8(second, col)))
+                    ((by, x.eight(first, col)), (also, x.eight(second, col)))
                 };
                 let loaded = [block(now[0], places[0]), block(now[1], places[1]), block(now[2], places[2]), block(now[3], places[3])];
                 let next = four(walk.next(places[3]));
@@ -270,7 +271,7 @@ impl SimtConsumer {
                     let (named, weight) = f(&terms, row as i32, k as i32);
                     // Behind the last term zero times zeros, which is no change of a sum that begins with 0.
                     let (named, weight) = if k < count { (named, weight) } else { (-1, 0.0) };
-                    (weight, x.at8(named, (block * 8) as i32))
+                    (weight, x.eight(named, (block * 8) as i32))
                 };
                 let here = (term(at, k), term(at, k + 1), term(at, k + 2), term(at, k + 3));
                 let there = (term(below, k), term(below, k + 1), term(below, k + 2), term(below, k + 3));

@@ -1,7 +1,8 @@
 //! The main loop of a GEMV on the host: a thread is a warpgroup, and takes half of each page.
 
 use crate::data::element::HalfElement;
-use crate::data::tile::{Inputs, Tile};
+use crate::data::inputs::Inputs;
+use crate::data::tile::Tile;
 use crate::hardware::memory;
 use crate::operations::row_stages;
 use crate::operations::wgmma_accumulator;

@@ -5,9 +5,10 @@
 
 use crate::abi::{self, PAGE_BYTES, PAGES};
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Tile};
+use crate::data::tile::Tile;
 use crate::hardware::tma;
 use crate::sync::ring::{Ring, Room};
 

@@ -4,8 +4,9 @@
 
 use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Tile};
+use crate::data::tile::Tile;
 use crate::hardware::{barrier, fence, memory, warp};
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;

@@ -4,10 +4,11 @@
 
 use crate::abi::CONSUMERS;
 use crate::data::element::Element;
+use crate::data::inputs::Inputs;
 use crate::data::lane_pairs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Place, Tile};
+use crate::data::tile::{Place, Tile};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, special, warp};
 use crate::operations::grid_stride::GridStride;

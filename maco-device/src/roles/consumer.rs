@@ -3,9 +3,10 @@
 use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{Element, HalfElement, MmaElement, MmaFormat, pack};
 use crate::data::epilogue::{Beside, Epilogue};
+use crate::data::inputs::Inputs;
 use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, OperandTile, Tile};
+use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::operations::gemv;

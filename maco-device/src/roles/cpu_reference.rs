@@ -3,9 +3,10 @@
 use crate::abi::{self, BOX};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Beside, Epilogue, Scalars};
+use crate::data::inputs::Inputs;
 use crate::data::split_k::{INCOMPLETE, SplitK};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, OperandTile, Tile};
+use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::scratch;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::staging::{columns, place};

@@ -6,8 +6,9 @@
 use crate::abi::Slot;
 use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::data::element::{Element, f16};
+use crate::data::inputs::Inputs;
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, Tile};
+use crate::data::tile::Tile;
 #[cfg(not(target_arch = "nvptx64"))]
 use crate::hardware::special;
 use crate::hardware::special::CONSUMER_THREADS;

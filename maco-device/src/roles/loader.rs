@@ -3,9 +3,10 @@
 use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
+use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
-use crate::data::tile::{Inputs, OperandTile, Tile};
+use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;

@@ -12,7 +12,7 @@ use maco_device::abi::{
 };
 use maco_device::modelled::{Delays, tensor_map};
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
-use maco_device::{Cpu, Slot, Task};
+use maco_device::{Cpu, OutsideRegion, Slot, Task};
 use maco_graph::spec::TaskKind;
 
 use super::machine::{Bodies, Worker};
@@ -21,7 +21,7 @@ use super::pool::Pool;
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::hang::{task_name, tile};
+use crate::hang::{parameter, task_name, tile};
 use crate::lower::{BoxShape, Fault, Image, Lowered, Tables, TensorMapRequest};
 use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
@@ -207,6 +207,16 @@ impl Executor {
     fn cause(&self, core: &PlanCore, panicked: Option<(u32, Box<dyn Any + Send>)>) -> Option<Cause> {
         if let Some((task, payload)) = panicked {
             let node = &core.plan.tasks[task as usize];
+            if let Some(&OutsideRegion { operand, position, region }) = payload.downcast_ref() {
+                return Some(Cause::OutsideRegion {
+                    task: task_name(&core.plan, node.call).into(),
+                    call: node.call,
+                    tile: tile(&core.plan, node),
+                    parameter: parameter(&core.plan, node.call, operand).into(),
+                    position,
+                    region,
+                });
+            }
             return Some(Cause::Panicked {
                 task: task_name(&core.plan, node.call).into(),
                 call: node.call,

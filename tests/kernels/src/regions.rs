@@ -97,3 +97,27 @@ pub fn accumulate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[update(i,
 pub fn accumulated(x: In<f32, M, N>, sum: State<f32, M, N>) {
     accumulate(x, sum);
 }
+
+/// y[r, c] = x[r + dr, c + dc], of which two rows above, one below and one column on each side are declared.
+#[maco::task(tile(i = 16, j = 24))]
+pub fn offset(cta: &mut Cta, #[read(i + -2..=1, j + -1..=1)] x: Tensor<f32, M, N>, dr: i32, dc: i32, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.generate(x, y, |x, r, c| x.at(r + 2 + dr, c + 1 + dc))
+}
+
+/// The same in blocks of eight, where nothing beside the tile is declared.
+#[maco::task(tile(i = 16, j = 24))]
+pub fn offset_blocks(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, dr: i32, dc: i32, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.blocks(x, y, |x, r, c| x.at8(r + dr, c + dc))
+}
+
+/// Whether reads stay in the region is known when they happen.
+#[maco::megakernel]
+pub fn offsets(x: In<f32, M, N>, dr: i32, dc: i32, y: Out<f32, M, N>) {
+    offset(x, dr, dc, y);
+}
+
+/// [`offsets`] in blocks.
+#[maco::megakernel]
+pub fn block_offsets(x: In<f32, M, N>, dr: i32, dc: i32, y: Out<f32, M, N>) {
+    offset_blocks(x, dr, dc, y);
+}

@@ -5,7 +5,7 @@ use kernels::{regions, uneven};
 use maco::{Device, Schedule};
 use support::{Matrix, poisoned};
 
-on_every_device!(blurred, halves, normed, embedded, reversed, accumulated, served);
+on_every_device!(blurred, halves, normed, embedded, reversed, accumulated, served, outside);
 
 /// Schedulers that nobody asked for but the kernel's attribute.
 fn served(device: &Device) {
@@ -101,4 +101,60 @@ fn accumulated(device: &Device) {
         plan.run(&uploaded, &mut sum).unwrap();
     }
     x.map(|v| v * 5.0).exactly(&sum, "state after five launches");
+}
+
+/// What a body reads by position at (r + dr, c + dc) where (0, 0) is declared with `halo` around it: rows above and below, columns before and after. Outside
+/// the tensor zero; `None`: outside the region but inside the tensor.
+fn shifted(x: &Matrix, (dr, dc): (i32, i32), halo: [i32; 4]) -> Vec<Option<f64>> {
+    let inside = |at: i32, extent: usize| (0..extent as i32).contains(&at);
+    let each = |at: usize| {
+        let (r, c) = ((at / x.cols) as i32, (at % x.cols) as i32);
+        let (row, col) = (r + dr, c + dc);
+        if !inside(row, x.rows) || !inside(col, x.cols) {
+            return Some(0.0);
+        }
+        let (first, left) = (r / 16 * 16, c / 24 * 24);
+        let declared = (first - halo[0]..first + 16 + halo[1]).contains(&row) && (left - halo[2]..left + 24 + halo[3]).contains(&col);
+        declared.then(|| x.at(row as usize, col as usize))
+    };
+    (0..x.rows * x.cols).map(each).collect()
+}
+
+/// Every distance from well inside the declared region to beyond it, in tensors of one tile and of several. Outside of it a GPU reads zero, and the
+/// CPU says which task, which parameter and where.
+fn outside(device: &Device) {
+    for (m, n) in [(48, 72), (10, 20), (33, 49)] {
+        let x = Matrix::integers(m, n, 12, 99);
+        let uploaded = x.upload::<f32>(device);
+        let (dims, blocks) =
+            (regions::offsets::Dims { M: m as u64, N: n as u64 }, regions::block_offsets::Dims { M: m as u64, N: n as u64 });
+        let one = regions::offsets::plan(device, dims).unwrap();
+        let eight = regions::block_offsets::plan(device, blocks).unwrap();
+        for (dr, dc) in
+            (-3..=2).flat_map(|dr| (-2..=2).map(move |dc| (dr, dc))).chain([(-17, 0), (16, 0), (0, -25), (0, 24), (i32::MIN / 2, 0)])
+        {
+            for by_eight in [false, true] {
+                let expected = shifted(&x, (dr, dc), if by_eight { [0; 4] } else { [2, 1, 1, 1] });
+                let mut y = poisoned::<f32>(device, m, n);
+                let ran = if by_eight { eight.run(&uploaded, dr, dc, &mut y) } else { one.run(&uploaded, dr, dc, &mut y) };
+                let what = format!("{m} × {n}, {dr} rows and {dc} columns away, by eight: {by_eight}");
+                let Err(error) = ran else {
+                    // Of a block that begins or ends beside the region the CPU too reads zeros there: blocks need not divide a tile.
+                    assert!(device.is_gpu() || expected.iter().all(Option::is_some) || by_eight && dc != 0, "{what}: read");
+                    let data = expected.iter().map(|value| value.unwrap_or(0.0)).collect();
+                    Matrix { rows: m, cols: n, data }.exactly(&y, &what);
+                    continue;
+                };
+                assert_eq!(error.code(), 69, "{what}: {error}");
+                let text = error.to_string();
+                let (task, rows) =
+                    if by_eight { ("offset_blocks", "rows 0..16, columns 0..24") } else { ("offset", "rows 0..19, columns 0..26") };
+                assert!(
+                    text.contains(&format!("task `{task}` tile [")) && text.contains("reads `x` at (") && text.contains(rows),
+                    "{text}"
+                );
+                if by_eight { eight.recover() } else { one.recover() }.unwrap();
+            }
+        }
+    }
 }
