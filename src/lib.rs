@@ -13,7 +13,7 @@ pub use maco_device::{
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
-pub use maco_device::access;
+pub use maco_device::{access, region};
 
 pub mod tasks;
 
@@ -39,12 +39,12 @@ pub mod prelude {
 /// What generated code refers to. Not for use by hand.
 #[doc(hidden)]
 pub mod __private {
-    pub use maco_device::access;
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
         MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithScalar,
         WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
+    pub use maco_device::{access, region};
     pub use maco_graph::spec;
 
     #[cfg(target_arch = "nvptx64")]

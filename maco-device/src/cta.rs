@@ -2,12 +2,16 @@
 
 use core::marker::PhantomData;
 
-use crate::data::access::{AllReadable, AllWritable, Fresh, Readable, Results, Sources, TaskTile, Updatable, Writable, Written};
+use crate::data::access::{
+    AllApartFrom, AllReadable, AllWritable, ApartFrom, Fresh, Readable, Results, Sources, TaskTile, Updatable, Writable, Written,
+};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Epilogue, Identity};
 use crate::data::inputs::Inputs;
+use crate::data::region::{
+    Beside, ContractsWith, KeepsColumns, KeepsRows, OnePerRow, OneRow, RowsAreColumns, RowsOf, SameColumns, SameRows, Turned,
+};
 use crate::data::rmsnorm;
-use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::MmaOperand;
@@ -27,12 +31,12 @@ pub struct Cta<'a, R, T = Identity> {
     epilogue: PhantomData<T>,
 }
 
-/// A sum in registers (GPU) or memory (CPU): `I` × `J` values of `f32`.
-pub struct Accumulator<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>);
+/// A sum in registers (GPU) or memory (CPU): `I` × `J` values of `f32`, for a tile of region `G`.
+pub struct Accumulator<R: Role, G, const I: usize, const J: usize>(R::Accumulator<I, J>, PhantomData<fn() -> G>);
 
 /// Two sums of the same shape, of one operand with two others: what [`Accumulator`] is to one product. As many registers as one sum with
 /// twice the columns.
-pub struct AccumulatorPair<R: Role, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>);
+pub struct AccumulatorPair<R: Role, G, const I: usize, const J: usize>(R::Accumulator<I, J>, R::Accumulator<I, J>, PhantomData<fn() -> G>);
 
 impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[doc(hidden)]
@@ -61,23 +65,23 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// A new accumulator, all zero.
     #[inline(always)]
-    pub fn accumulator<const I: usize, const J: usize>(&mut self) -> Accumulator<R, I, J> {
+    pub fn accumulator<G, const I: usize, const J: usize>(&mut self) -> Accumulator<R, G, I, J> {
         const {
             assert!(
                 (I == 64 || I == 128) && (J == 128 || J == 256),
                 "MACO0017: the accumulator of a task must have 64 or 128 rows and 128 or 256 columns\nhelp: write `tile(i = 64 | 128, j = 128 | 256)`"
             );
         }
-        Accumulator(self.role.zeros())
+        Accumulator(self.role.zeros(), PhantomData)
     }
 
     /// Steps of a contraction over `a` and `b`: 64 elements each, 32 of `f32`, the last one zero-filled; never empty. Where several tasks make the sum
     /// of one tile in parts, the steps of this one's part. Of a plane that is not there, which is zeros, there is one.
     #[inline(always)]
-    pub fn steps<E: Element, P: Readable, Q: Readable, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
+    pub fn steps<E: Element, GA, GB, P: Readable, Q: Readable, const AR: usize, const AC: usize, const BR: usize, const BC: usize>(
         &mut self,
-        a: TaskTile<E, P, AR, AC>,
-        b: TaskTile<E, Q, BR, BC>,
+        a: TaskTile<E, GA, P, AR, AC>,
+        b: TaskTile<E, GB, Q, BR, BC>,
     ) -> Steps {
         let (a, b) = (a.raw(), b.raw());
         let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
@@ -91,10 +95,10 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// to the nearest, ties to even. Each is off by at most 2⁻¹¹ of itself, and what rounds beyond the largest number is infinite. A call's
     /// `.first(f)` is an elementwise prologue on `a`: each element is f of what would be multiplied otherwise, rounded as that is.
     #[inline(always)]
-    pub fn mma<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, I, J>, a: A, b: B)
+    pub fn mma<A, B, G, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut Accumulator<R, G, I, J>, a: A, b: B)
     where
-        A: MmaOperand<I, MA>,
-        B: MmaOperand<J, MB, Element = A::Element>,
+        A: MmaOperand<I, MA> + KeepsRows<G, I, MA>,
+        B: MmaOperand<J, MB, Element = A::Element> + KeepsColumns<G, J, MB> + ContractsWith<A::Contracted, J, MB>,
         A::Element: MmaElement,
     {
         self.role.mma::<T, A::Element, I, J>(&mut acc.0, a.operand_tile(), b.operand_tile(), self.task);
@@ -103,10 +107,10 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// Applies the fused epilogue, rounds, and writes the tile; a call may round to another element than `E`. Elements outside the tensor are dropped. Where several tasks make the sum of
     /// one tile, they do that when all parts are there.
     #[inline(always)]
-    pub fn store<E: MmaElement, W: Writable, const I: usize, const J: usize>(
+    pub fn store<E: MmaElement, G, W: Writable, const I: usize, const J: usize>(
         &mut self,
-        acc: Accumulator<R, I, J>,
-        y: TaskTile<E, W, I, J>,
+        acc: Accumulator<R, G, I, J>,
+        y: TaskTile<E, G, W, I, J>,
     ) {
         let split = self.split_k();
         self.role.store::<T, T::Result<E>, I, J>(acc.0, y.raw().of(), split, self.task);
@@ -115,23 +119,23 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// Two new accumulators, both zero, for [`Cta::mma_pair`]. Tiles: 64 × 128, 64 × 256 or 128 × 128; both sums of a larger one do not fit
     /// the registers.
     #[inline(always)]
-    pub fn accumulator_pair<const I: usize, const J: usize>(&mut self) -> AccumulatorPair<R, I, J> {
+    pub fn accumulator_pair<G, const I: usize, const J: usize>(&mut self) -> AccumulatorPair<R, G, I, J> {
         const {
             assert!(
                 (I == 64 || I == 128) && (J == 128 || J == 256) && I * J < 128 * 256,
                 "MACO0017: two accumulators of a task must have 64 rows and 128 or 256 columns, or 128 of each\nhelp: write `tile(i = 64 | 128, j = 128)`"
             );
         }
-        AccumulatorPair(self.role.zeros(), self.role.zeros())
+        AccumulatorPair(self.role.zeros(), self.role.zeros(), PhantomData)
     }
 
     /// `acc.0 += a · b.0ᵀ` and `acc.1 += a · b.1ᵀ` over one step, in `f32`: [`Cta::mma`] twice, with `a` loaded once. For gated units, and
     /// whatever else needs two products at the same place at the same time.
     #[inline(always)]
-    pub fn mma_pair<A, B, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut AccumulatorPair<R, I, J>, a: A, b: (B, B))
+    pub fn mma_pair<A, B, G, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut AccumulatorPair<R, G, I, J>, a: A, b: (B, B))
     where
-        A: MmaOperand<I, MA>,
-        B: MmaOperand<J, MB, Element = A::Element>,
+        A: MmaOperand<I, MA> + KeepsRows<G, I, MA>,
+        B: MmaOperand<J, MB, Element = A::Element> + KeepsColumns<G, J, MB> + ContractsWith<A::Contracted, J, MB>,
         A::Element: MmaElement,
     {
         self.role.mma_pair::<T, A::Element, I, J>(
@@ -144,10 +148,10 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// `y = f(acc.0, acc.1)`, element by element, otherwise as [`Cta::store`]. A tile's sums are not made in parts.
     #[inline(always)]
-    pub fn store_pair<E: MmaElement, W: Writable, const I: usize, const J: usize>(
+    pub fn store_pair<E: MmaElement, G, W: Writable, const I: usize, const J: usize>(
         &mut self,
-        acc: AccumulatorPair<R, I, J>,
-        y: TaskTile<E, W, I, J>,
+        acc: AccumulatorPair<R, G, I, J>,
+        y: TaskTile<E, G, W, I, J>,
         f: impl Fn(f32, f32) -> f32,
     ) {
         self.role.store_pair::<T, T::Result<E>, I, J>((acc.0, acc.1), y.raw().of(), self.task, f);
@@ -158,11 +162,21 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// writes `w`, ahead of the wait for `x` too, over the borders of tasks. Where rows of `w` are not at 16-byte boundaries, or `x` is
     /// not, results are the same and slower.
     #[inline(always)]
-    pub fn gemv<E: HalfElement, P: Readable, Q: Readable, W: Writable, const I: usize, const J: usize>(
+    pub fn gemv<
+        E: HalfElement,
+        GX: SameRows<G>,
+        GW: SameColumns<GX> + RowsAreColumns<G>,
+        G,
+        P: Readable,
+        Q: Readable,
+        W: Writable,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
-        x: TaskTile<E, P, I, 0>,
-        w: TaskTile<E, Q, J, 0>,
-        y: TaskTile<E, W, I, J>,
+        x: TaskTile<E, GX, P, I, 0>,
+        w: TaskTile<E, GW, Q, J, 0>,
+        y: TaskTile<E, G, W, I, J>,
     ) {
         self.gemv_with(x, w, (), y, |sum, ()| sum);
     }
@@ -170,12 +184,23 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y = f(x · wᵀ, inputs)`, element by element, otherwise as [`Cta::gemv`]: residuals, bias, gates. `inputs` is a tile or a tuple of tiles
     /// in the shape of `y`.
     #[inline(always)]
-    pub fn gemv_with<E: HalfElement, P: Readable, Q: Readable, X: Sources + AllReadable, W: Writable, const I: usize, const J: usize>(
+    pub fn gemv_with<
+        E: HalfElement,
+        GX: SameRows<G>,
+        GW: SameColumns<GX> + RowsAreColumns<G>,
+        G,
+        P: Readable,
+        Q: Readable,
+        X: Sources + AllReadable + Beside<G>,
+        W: Writable,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
-        x: TaskTile<E, P, I, 0>,
-        w: TaskTile<E, Q, J, 0>,
+        x: TaskTile<E, GX, P, I, 0>,
+        w: TaskTile<E, GW, Q, J, 0>,
         inputs: X,
-        y: TaskTile<E, W, I, J>,
+        y: TaskTile<E, G, W, I, J>,
         f: impl Fn(f32, <X::Raw as Inputs>::Values) -> f32,
     ) {
         const {
@@ -190,66 +215,80 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
 
     /// `x = f(x)`, in place.
     #[inline(always)]
-    pub fn map<E: Element, A: Readable + Writable, const I: usize, const J: usize>(
+    pub fn map<E: Element, G, A: Readable + Writable, const I: usize, const J: usize>(
         &mut self,
-        x: TaskTile<E, A, I, J>,
+        x: TaskTile<E, G, A, I, J>,
         f: impl Fn(E::Value) -> E::Value,
-    ) -> TaskTile<E, Written, I, J> {
+    ) -> TaskTile<E, G, Written<A::Origin>, I, J> {
         let (role, task) = self.operation();
         role.zip(x.raw(), x.raw(), task, f);
         x.written()
     }
 
-    /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles.
+    /// `y = f(inputs)`, element by element; `inputs` is a tile or a tuple of tiles along the axes and dimensions of `y`. One of a tensor of one dimension,
+    /// along the columns of `y`, is repeated for every row.
     #[inline(always)]
-    pub fn zip<X: Sources + AllReadable, E: Element, A: Writable, const I: usize, const J: usize>(
+    pub fn zip<X: Sources + AllReadable + Beside<G>, E: Element, G, A: Writable, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: TaskTile<E, A, I, J>,
+        y: TaskTile<E, G, A, I, J>,
         f: impl Fn(<X::Raw as Inputs>::Values) -> E::Value,
-    ) -> TaskTile<E, Written, I, J> {
+    ) -> TaskTile<E, G, Written<A::Origin>, I, J> {
         let (role, task) = self.operation();
-        let (y, written) = y.split();
-        role.zip(inputs.raw(), y, task, f);
+        let written = y.written();
+        role.zip(inputs.raw(), written.raw(), task, f);
         written
     }
 
-    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles.
+    /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles; rows of `inputs` lie beside its
+    /// rows, and the row of a tensor of one dimension is the same every time.
     #[inline(always)]
-    pub fn rows<X: Sources + AllReadable, Y: Results + AllWritable>(
-        &mut self,
-        inputs: X,
-        y: Y,
-        f: impl Fn(<X::Raw as RowInputs>::Rows, &mut <Y::Raw as RowOutputs>::Rows),
-    ) -> Y::Written {
+    pub fn rows<X, Y>(&mut self, inputs: X, y: Y, f: impl for<'r> Fn(X::Rows<'r>, &mut Y::Rows<'r>)) -> Y::Written
+    where
+        X: Sources + AllReadable + AllApartFrom<Y::Accesses> + RowsOf<Y::Region>,
+        Y: Results + AllWritable + RowsOf<Y::Region>,
+    {
         let (role, task) = self.operation();
         let (y, written) = y.split();
-        role.rows(inputs.raw(), y, task, f);
+        role.rows(inputs.raw(), y, task, |x, y| f(X::rows(x), &mut Y::rows(*y)));
         written
     }
 
     /// `y = x / √(mean(x²) + epsilon) · weight` along each row (Zhang and Sennrich, 2019), by [`Cta::rows`]. Of a task that is nothing else,
     /// and whose result only GEMVs multiply, the plan may fuse it into those as an RMSNorm prologue: to the same bits.
     #[inline(always)]
-    pub fn rmsnorm<E: Element<Value = f32>, P: Readable, Q: Readable, A: Writable, const I: usize>(
+    pub fn rmsnorm<
+        E: Element<Value = f32>,
+        GX: SameRows<G> + SameColumns<G>,
+        GW: SameColumns<G>,
+        G,
+        P: Readable + ApartFrom<A>,
+        Q: Readable + ApartFrom<A>,
+        A: Writable,
+        const I: usize,
+    >(
         &mut self,
-        x: TaskTile<E, P, I, 0>,
-        weight: TaskTile<E, Q, 1, 0>,
-        y: TaskTile<E, A, I, 0>,
+        x: TaskTile<E, GX, P, I, 0>,
+        weight: TaskTile<E, GW, Q, 1, 0>,
+        y: TaskTile<E, G, A, I, 0>,
         epsilon: f32,
-    ) -> TaskTile<E, Written, I, 0> {
-        self.rows((x, weight), y, |(x, weight), y| rmsnorm::row(x, weight, y, epsilon))
+    ) -> TaskTile<E, G, Written<A::Origin>, I, 0> {
+        let (role, task) = self.operation();
+        let written = y.written();
+        role.rows((x.raw(), weight.raw()), written.raw(), task, |(x, weight), y| rmsnorm::row(x, weight, *y, epsilon));
+        written
     }
 
     /// `y[row, col] = f(inputs, row, col)`, for stencils, gathers and transposes; positions count from the tile's origin.
     #[inline(always)]
-    pub fn generate<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn generate<X: Sources + AllReadable, E: Element, G, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: TaskTile<E, A, I, J>,
+        y: TaskTile<E, G, A, I, J>,
         f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> E::Value,
-    ) -> TaskTile<E, Written, I, J> {
-        let (y, written) = y.split();
+    ) -> TaskTile<E, G, Written<A::Origin>, I, J> {
+        let written = y.written();
+        let y = written.raw();
         self.operation().0.generate(inputs.raw(), y, f);
         written
     }
@@ -257,13 +296,14 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y[row, col..col + 8] = f(inputs, row, col)`, for gathers and rotations: as [`Cta::generate`], in blocks of eight columns that begin
     /// at a multiple of eight. What lies outside `y` is dropped.
     #[inline(always)]
-    pub fn blocks<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn blocks<X: Sources + AllReadable, E: Element, G, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: TaskTile<E, A, I, J>,
+        y: TaskTile<E, G, A, I, J>,
         f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> [E::Value; 8],
-    ) -> TaskTile<E, Written, I, J> {
-        let (y, written) = y.split();
+    ) -> TaskTile<E, G, Written<A::Origin>, I, J> {
+        let written = y.written();
+        let y = written.raw();
         if let Some(consumer) = self.operation().0.simt_consumer() {
             consumer.blocks(inputs.raw(), y, f);
         }
@@ -276,6 +316,9 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     #[allow(clippy::type_complexity)]
     pub fn take<
         E: Element,
+        GI: OnePerRow<G>,
+        GT: SameColumns<G>,
+        G,
         P: Readable,
         Q: Readable,
         W: Fresh,
@@ -287,12 +330,13 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
         const J: usize,
     >(
         &mut self,
-        ids: TaskTile<u32, P, N, S>,
-        table: TaskTile<E, Q, A, B>,
-        y: TaskTile<E, W, I, J>,
-    ) -> TaskTile<E, Written, I, J> {
+        ids: TaskTile<u32, GI, P, N, S>,
+        table: TaskTile<E, GT, Q, A, B>,
+        y: TaskTile<E, G, W, I, J>,
+    ) -> TaskTile<E, G, Written<W::Origin>, I, J> {
         let (role, task) = self.operation();
-        let (y, written) = y.split();
+        let written = y.written();
+        let y = written.raw();
         role.take(ids.raw(), table.raw(), y, task);
         written
     }
@@ -301,14 +345,15 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// of 8: as [`Cta::blocks`], for what makes both of the same, as rotations of pairs do. What `name` loads, such as the row of another tensor, is on its way
     /// before `f` needs it.
     #[inline(always)]
-    pub fn pairs_of_blocks<X: Sources + AllReadable, E: Element, A: Fresh, const I: usize, const J: usize>(
+    pub fn pairs_of_blocks<X: Sources + AllReadable, E: Element, G, A: Fresh, const I: usize, const J: usize>(
         &mut self,
         inputs: X,
-        y: TaskTile<E, A, I, J>,
+        y: TaskTile<E, G, A, I, J>,
         name: impl Fn(&<X::Raw as Inputs>::Readers, i32) -> i32,
         f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
-    ) -> TaskTile<E, Written, I, J> {
-        let (y, written) = y.split();
+    ) -> TaskTile<E, G, Written<A::Origin>, I, J> {
+        let written = y.written();
+        let y = written.raw();
         if let Some(consumer) = self.operation().0.simt_consumer() {
             consumer.pairs_of_blocks(inputs.raw(), y, name, f);
         }
@@ -321,6 +366,8 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     pub fn sums<
         X: Sources + AllReadable,
         E: Element<Value = f32>,
+        GX: SameColumns<G>,
+        G,
         P: Readable,
         W: Fresh,
         const A: usize,
@@ -330,12 +377,13 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     >(
         &mut self,
         terms: X,
-        x: TaskTile<E, P, A, B>,
-        y: TaskTile<E, W, I, J>,
+        x: TaskTile<E, GX, P, A, B>,
+        y: TaskTile<E, G, W, I, J>,
         count: u32,
         f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> (i32, f32),
-    ) -> TaskTile<E, Written, I, J> {
-        let (y, written) = y.split();
+    ) -> TaskTile<E, G, Written<W::Origin>, I, J> {
+        let written = y.written();
+        let y = written.raw();
         if let Some(consumer) = self.operation().0.simt_consumer() {
             consumer.sums(terms.raw(), x.raw(), y, count, f);
         }
@@ -345,13 +393,23 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y[row, ids[row, k]] = x[row, k]` in the order of k: of equal indices of a row the last one stays. An index outside `y` writes nothing, and what
     /// none names stays.
     #[inline(always)]
-    pub fn scatter<E: Element, P: Readable, Q: Readable, W: Updatable, const I: usize>(
+    pub fn scatter<
+        E: Element,
+        GI: SameRows<GX> + SameColumns<GX>,
+        GX: SameRows<G>,
+        G,
+        P: Readable + ApartFrom<W>,
+        Q: Readable + ApartFrom<W>,
+        W: Updatable,
+        const I: usize,
+    >(
         &mut self,
-        ids: TaskTile<u32, P, I, 0>,
-        x: TaskTile<E, Q, I, 0>,
-        y: TaskTile<E, W, I, 0>,
-    ) -> TaskTile<E, Written, I, 0> {
-        let (y, written) = y.split();
+        ids: TaskTile<u32, GI, P, I, 0>,
+        x: TaskTile<E, GX, Q, I, 0>,
+        y: TaskTile<E, G, W, I, 0>,
+    ) -> TaskTile<E, G, Written<W::Origin>, I, 0> {
+        let written = y.written();
+        let y = written.raw();
         if let Some(consumer) = self.operation().0.simt_consumer() {
             consumer.scatter(ids.raw(), x.raw(), y);
         }
@@ -361,27 +419,47 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     /// `y[ids[i], ..] = x[i, ..]` in the order of i: of equal indices the last one stays. An index outside `y` writes nothing, and rows that none names
     /// stay.
     #[inline(always)]
-    pub fn index_copy<E: Element, P: Readable, Q: Readable, W: Updatable, const J: usize>(
+    pub fn index_copy<
+        E: Element,
+        GI: OnePerRow<GX>,
+        GX: SameColumns<G>,
+        G,
+        P: Readable + ApartFrom<W>,
+        Q: Readable + ApartFrom<W>,
+        W: Updatable,
+        const J: usize,
+    >(
         &mut self,
-        ids: TaskTile<u32, P, 1, 0>,
-        x: TaskTile<E, Q, 0, J>,
-        y: TaskTile<E, W, 0, J>,
-    ) -> TaskTile<E, Written, 0, J> {
+        ids: TaskTile<u32, GI, P, 1, 0>,
+        x: TaskTile<E, GX, Q, 0, J>,
+        y: TaskTile<E, G, W, 0, J>,
+    ) -> TaskTile<E, G, Written<W::Origin>, 0, J> {
         let (role, task) = self.operation();
-        let (y, written) = y.split();
+        let written = y.written();
+        let y = written.raw();
         role.index_copy(ids.raw(), x.raw(), y, task);
         written
     }
 
     /// `y[ids[i], ..] += x[i, ..]` in the order of i, each sum rounded to E. An index outside `y` adds nothing.
     #[inline(always)]
-    pub fn index_add<E: Element<Value = f32>, P: Readable, Q: Readable, W: Updatable, const J: usize>(
+    pub fn index_add<
+        E: Element<Value = f32>,
+        GI: OnePerRow<GX>,
+        GX: SameColumns<G>,
+        G,
+        P: Readable + ApartFrom<W>,
+        Q: Readable + ApartFrom<W>,
+        W: Updatable,
+        const J: usize,
+    >(
         &mut self,
-        ids: TaskTile<u32, P, 1, 0>,
-        x: TaskTile<E, Q, 0, J>,
-        y: TaskTile<E, W, 0, J>,
-    ) -> TaskTile<E, Written, 0, J> {
-        let (y, written) = y.split();
+        ids: TaskTile<u32, GI, P, 1, 0>,
+        x: TaskTile<E, GX, Q, 0, J>,
+        y: TaskTile<E, G, W, 0, J>,
+    ) -> TaskTile<E, G, Written<W::Origin>, 0, J> {
+        let written = y.written();
+        let y = written.raw();
         if let Some(consumer) = self.operation().0.simt_consumer() {
             consumer.index_add(ids.raw(), x.raw(), y, |y, x| y + x);
         }
@@ -393,30 +471,56 @@ impl<'a, R: Role, T: Epilogue> Cta<'a, R, T> {
     ///
     /// Order: fixed per device by the number of rows, so results repeat bit for bit.
     #[inline(always)]
-    pub fn columns<X: Element, P: Readable, E: Element, W: Fresh, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub fn columns<
+        X: Element,
+        GX: SameColumns<G>,
+        P: Readable,
+        E: Element,
+        G,
+        W: Fresh,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
-        x: TaskTile<X, P, A, B>,
-        y: TaskTile<E, W, I, J>,
+        x: TaskTile<X, GX, P, A, B>,
+        y: TaskTile<E, G, W, I, J>,
         start: f32,
         f: impl Fn(X::Value) -> f32,
         combine: impl Fn(f32, f32) -> f32,
         finish: impl Fn(f32) -> E::Value,
-    ) -> TaskTile<E, Written, I, J> {
+    ) -> TaskTile<E, G, Written<W::Origin>, I, J>
+    where
+        TaskTile<E, G, W, I, J>: OneRow,
+    {
         let (role, task) = self.operation();
-        let (y, written) = y.split();
+        let written = y.written();
+        let y = written.raw();
         role.columns(x.raw(), y, task, start, f, combine, finish);
         written
     }
 
     /// `y = xᵀ`: `x` has as many columns as `y` has rows.
     #[inline(always)]
-    pub fn transpose<E: Element, P: Readable, W: Fresh, const A: usize, const B: usize, const I: usize, const J: usize>(
+    pub fn transpose<
+        E: Element,
+        GX: Turned<G>,
+        G,
+        P: Readable,
+        W: Fresh,
+        const A: usize,
+        const B: usize,
+        const I: usize,
+        const J: usize,
+    >(
         &mut self,
-        x: TaskTile<E, P, A, B>,
-        y: TaskTile<E, W, I, J>,
-    ) -> TaskTile<E, Written, I, J> {
+        x: TaskTile<E, GX, P, A, B>,
+        y: TaskTile<E, G, W, I, J>,
+    ) -> TaskTile<E, G, Written<W::Origin>, I, J> {
         let (role, task) = self.operation();
-        let (y, written) = y.split();
+        let written = y.written();
+        let y = written.raw();
         role.transpose(x.raw(), y, task);
         written
     }

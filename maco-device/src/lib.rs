@@ -46,10 +46,10 @@ pub use data::operand_type::{AccElement, E4M3, E5M2, HalfOperandType, OperandTyp
 #[cfg(not(target_arch = "nvptx64"))]
 pub use data::reader::OutsideRegion;
 pub use data::reader::Reader;
-pub use data::row::{Elements, Row, RowInputs, RowMut, RowOutputs, RowValues};
+pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowValues, RowView, Rows};
 pub use data::task::Task;
 pub use data::tile::{Operand, Tile};
-pub use data::{access, element, row, task, tile};
+pub use data::{access, element, region, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;

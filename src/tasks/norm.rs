@@ -51,7 +51,7 @@ pub fn add_rmsnorm(
     epsilon: f32,
 ) {
     cta.rows((x, residual, weight), (sum, y), |(x, residual, weight), (sum, y)| {
-        let sum = sum.zip_kept(x, (x, residual), |(a, b)| a + b);
+        let sum = sum.zip_kept((x, residual), |(a, b)| a + b);
         let factor = rsqrt(sum.sum(|v| v * v) / sum.len() as f32 + epsilon);
         y.zip((sum, weight), |(v, w)| v * factor * w)
     })

@@ -6,11 +6,14 @@ use core::marker::PhantomData;
 
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
-use crate::data::row::{RowInputs, RowOutputs};
+use crate::data::row::{Row, RowInputs, RowMut, RowOutputs, RowView};
 use crate::data::tile::{Operand, Tile};
 
 /// What a body may do with a tile: one of the types below.
-pub trait Access: 'static {}
+pub trait Access {
+    /// What its parameter's attribute says.
+    type Origin;
+}
 
 /// It may be read.
 #[diagnostic::on_unimplemented(
@@ -50,37 +53,68 @@ pub enum Read {}
 pub enum Write {}
 /// `#[update(..)]`
 pub enum Update {}
-/// What an operation returns of its result.
-pub enum Written {}
+/// What an operation returns of its result, which was a `#[write(..)]` or an `#[update(..)]` parameter, as `A` says.
+pub struct Written<A>(PhantomData<fn() -> A>);
 
-impl Access for Read {}
-impl Access for Write {}
-impl Access for Update {}
-impl Access for Written {}
+impl Access for Read {
+    type Origin = Read;
+}
+impl Access for Write {
+    type Origin = Write;
+}
+impl Access for Update {
+    type Origin = Update;
+}
+impl<A> Access for Written<A> {
+    type Origin = A;
+}
 impl Readable for Read {}
 impl Readable for Update {}
-impl Readable for Written {}
+impl<A> Readable for Written<A> {}
 impl Writable for Write {}
 impl Writable for Update {}
-impl Writable for Written {}
+impl<A> Writable for Written<A> {}
 impl Fresh for Write {}
 impl Updatable for Update {}
-impl Updatable for Written {}
+impl<A> Updatable for Written<A> {}
 
-/// The tile of one parameter in a body, or what an operation has made of it.
-pub struct TaskTile<E, A, const R: usize, const C: usize>(Tile<E, R, C>, PhantomData<A>);
+/// It is not a tile that the same operation writes with access `A`.
+#[diagnostic::on_unimplemented(
+    message = "MACO0073: this may be what the same operation writes",
+    label = "other threads may write what is read here",
+    note = "in place: `cta.map(x, f)`, `cta.zip((x, a), x, f)`, or, row by row, `cta.rows(a, x, |a, x| {{ let sum = x.read().sum(|v| v); x.map(|v| v / sum) }})`",
+    note = "else mark what is only read `#[read(..)]`, or the result `#[write(..)]`"
+)]
+pub trait ApartFrom<A> {}
+macro_rules! apart {
+    ($input:ty: $($result:ty),+) => {
+        $(impl ApartFrom<$result> for $input {})+
+    };
+}
+apart!(Read: Read, Write, Update, Written<Write>, Written<Update>);
+// Tensors of two attributes are two; what nothing has written yet cannot be read either.
+apart!(Update: Read, Write, Written<Write>);
+apart!(Written<Update>: Read, Write, Written<Write>);
+apart!(Written<Write>: Read, Write, Update, Written<Update>);
+// It is not read: one mistake, one error.
+apart!(Write: Read, Write, Update, Written<Write>, Written<Update>);
 
-impl<E, A: Readable, const R: usize, const C: usize> Clone for TaskTile<E, A, R, C> {
+/// The tile of one parameter in a body, or what an operation has made of it: `R` rows and `C` columns, 0 for a whole axis.
+///
+/// `G` is its region, the indices of its rows and of its columns (see [`crate::data::region`]), and `A` what a body may do with it.
+pub struct TaskTile<E, G, A, const R: usize, const C: usize>(Tile<E, R, C>, PhantomData<fn() -> (G, A)>);
+
+impl<E, G, A: Readable, const R: usize, const C: usize> Clone for TaskTile<E, G, A, R, C> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 // What is only written is named once: by the operation that writes it.
-impl<E, A: Readable, const R: usize, const C: usize> Copy for TaskTile<E, A, R, C> {}
+impl<E, G, A: Readable, const R: usize, const C: usize> Copy for TaskTile<E, G, A, R, C> {}
 
-impl<E: Element, A: Access, const R: usize, const C: usize> TaskTile<E, A, R, C> {
-    /// For generated code: `A` is the access of the parameter that `tile` is of.
+impl<E: Element, G, A: Access, const R: usize, const C: usize> TaskTile<E, G, A, R, C> {
+    /// For generated code: `G` and `A` are region and access of the parameter that `tile` is of.
     #[doc(hidden)]
     #[inline(always)]
     pub fn new(tile: Tile<E, R, C>) -> Self {
@@ -105,22 +139,22 @@ impl<E: Element, A: Access, const R: usize, const C: usize> TaskTile<E, A, R, C>
     }
 
     #[inline(always)]
-    pub(crate) fn written(self) -> TaskTile<E, Written, R, C> {
+    pub(crate) fn written(self) -> TaskTile<E, G, Written<A::Origin>, R, C> {
         TaskTile(self.0, PhantomData)
     }
 }
 
-impl<E: Element, A: Readable, const R: usize, const C: usize> TaskTile<E, A, R, C> {
+impl<E: Element, G, A: Readable, const R: usize, const C: usize> TaskTile<E, G, A, R, C> {
     /// See [`Tile::by_element`].
     #[inline(always)]
     pub fn by_element(self, condition: bool) -> Self {
         TaskTile(self.0.by_element(condition), PhantomData)
     }
 
-    /// See [`Tile::tile`].
+    /// Names step `k` of the contraction: 64 columns, 32 of `f32`, or as many rows when the columns are the tile (see [`crate::Cta::mma`]).
     #[inline(always)]
-    pub fn tile(self, k: u32) -> Operand<E, R, C> {
-        self.0.tile(k)
+    pub fn tile(self, k: u32) -> Operand<E, G, R, C> {
+        self.0.step(k)
     }
 }
 
@@ -130,69 +164,116 @@ pub trait AllReadable {}
 /// All of what an operation writes is [`Writable`].
 pub trait AllWritable {}
 
+/// All of what an operation reads is [`ApartFrom`] results of these accesses.
+pub trait AllApartFrom<A> {}
+
 impl AllReadable for () {}
-impl<E, A: Readable, const R: usize, const C: usize> AllReadable for TaskTile<E, A, R, C> {}
-impl<E, A: Writable, const R: usize, const C: usize> AllWritable for TaskTile<E, A, R, C> {}
+impl<E, G, A: Readable, const R: usize, const C: usize> AllReadable for TaskTile<E, G, A, R, C> {}
+impl<E, G, A: Writable, const R: usize, const C: usize> AllWritable for TaskTile<E, G, A, R, C> {}
+impl<T> AllApartFrom<T> for () {}
+impl<E, G, A: ApartFrom<T>, T, const R: usize, const C: usize> AllApartFrom<T> for TaskTile<E, G, A, R, C> {}
 
 /// What an operation reads: a tile, a tuple, or nothing.
 pub trait Sources {
     /// The same for roles.
     type Raw: Inputs + RowInputs;
+    /// What a closure gets of it, row by row.
+    type Rows<'r>;
     #[doc(hidden)]
     fn raw(self) -> Self::Raw;
+    #[doc(hidden)]
+    fn rows<'r>(rows: <Self::Raw as RowInputs>::Rows) -> Self::Rows<'r>;
 }
 
 /// What an operation writes: a tile, or a tuple.
 pub trait Results {
     /// The same for roles.
     type Raw: RowOutputs;
+    /// What a closure gets of it, row by row.
+    type Rows<'r>;
     /// What it is when it is written.
     type Written;
+    /// The region of the first.
+    type Region;
+    /// What the body may do with it before.
+    type Accesses;
     #[doc(hidden)]
     fn split(self) -> (Self::Raw, Self::Written);
+    #[doc(hidden)]
+    fn rows<'r>(rows: <Self::Raw as RowOutputs>::Rows) -> Self::Rows<'r>;
 }
 
-impl<E: Element, A: Access, const R: usize, const C: usize> Sources for TaskTile<E, A, R, C> {
+impl<E: Element, K, L, A: Access, const R: usize, const C: usize> Sources for TaskTile<E, (K, L), A, R, C> {
     type Raw = Tile<E, R, C>;
+    type Rows<'r> = Row<'r, E, L>;
     #[inline(always)]
     fn raw(self) -> Tile<E, R, C> {
         self.0
+    }
+    #[inline(always)]
+    fn rows<'r>(row: RowView<E>) -> Row<'r, E, L> {
+        Row::new(row)
     }
 }
 
 impl Sources for () {
     type Raw = ();
+    type Rows<'r> = ();
     #[inline(always)]
     fn raw(self) {}
+    #[inline(always)]
+    fn rows<'r>((): ()) -> Self::Rows<'r> {}
 }
 
-impl<E: Element, A: Access, const R: usize, const C: usize> Results for TaskTile<E, A, R, C> {
+impl<E: Element, K, L, A: Access, const R: usize, const C: usize> Results for TaskTile<E, (K, L), A, R, C> {
     type Raw = Tile<E, R, C>;
-    type Written = TaskTile<E, Written, R, C>;
+    type Rows<'r> = RowMut<'r, E, L>;
+    type Written = TaskTile<E, (K, L), Written<A::Origin>, R, C>;
+    type Region = (K, L);
+    type Accesses = A;
     #[inline(always)]
-    fn split(self) -> (Tile<E, R, C>, TaskTile<E, Written, R, C>) {
+    fn split(self) -> (Tile<E, R, C>, Self::Written) {
         (self.0, self.written())
+    }
+    #[inline(always)]
+    fn rows<'r>(row: RowView<E>) -> RowMut<'r, E, L> {
+        RowMut::new(row)
     }
 }
 
 macro_rules! tuples {
-    ($($name:ident $n:tt),+) => {
-        impl<$($name: AllReadable),+> AllReadable for ($($name,)+) {}
-        impl<$($name: AllWritable),+> AllWritable for ($($name,)+) {}
-        impl<$($name: Sources),+> Sources for ($($name,)+) {
-            type Raw = ($($name::Raw,)+);
+    ($first:ident $zero:tt $(, $name:ident $n:tt)*) => {
+        impl<$first: AllReadable $(, $name: AllReadable)*> AllReadable for ($first, $($name,)*) {}
+        impl<$first: AllWritable $(, $name: AllWritable)*> AllWritable for ($first, $($name,)*) {}
+        impl<T, $first: AllApartFrom<T> $(, $name: AllApartFrom<T>)*> AllApartFrom<T> for ($first, $($name,)*) {}
+        // Of several results, all.
+        impl<T: Access, $first $(, $name)*> ApartFrom<($first, $($name,)*)> for T where T: ApartFrom<$first> $(+ ApartFrom<$name>)* {}
+        impl<$first: Sources $(, $name: Sources)*> Sources for ($first, $($name,)*) {
+            type Raw = ($first::Raw, $($name::Raw,)*);
+            type Rows<'r> = ($first::Rows<'r>, $($name::Rows<'r>,)*);
             #[inline(always)]
             fn raw(self) -> Self::Raw {
-                ($(self.$n.raw(),)+)
+                (self.$zero.raw(), $(self.$n.raw(),)*)
+            }
+            #[inline(always)]
+            fn rows<'r>(rows: <Self::Raw as RowInputs>::Rows) -> Self::Rows<'r> {
+                ($first::rows(rows.$zero), $($name::rows(rows.$n),)*)
             }
         }
-        impl<$($name: Results),+> Results for ($($name,)+) {
-            type Raw = ($($name::Raw,)+);
-            type Written = ($($name::Written,)+);
+        impl<$first: Results $(, $name: Results)*> Results for ($first, $($name,)*) {
+            type Raw = ($first::Raw, $($name::Raw,)*);
+            type Rows<'r> = ($first::Rows<'r>, $($name::Rows<'r>,)*);
+            type Written = ($first::Written, $($name::Written,)*);
+            type Region = $first::Region;
+            type Accesses = ($first::Accesses, $($name::Accesses,)*);
             #[inline(always)]
             fn split(self) -> (Self::Raw, Self::Written) {
-                let all = ($(self.$n.split(),)+);
-                (($(all.$n.0,)+), ($(all.$n.1,)+))
+                let all = (self.$zero.split(), $(self.$n.split(),)*);
+                ((all.$zero.0, $(all.$n.0,)*), (all.$zero.1, $(all.$n.1,)*))
+            }
+            #[inline(always)]
+            fn rows<'r>(rows: <Self::Raw as RowOutputs>::Rows) -> Self::Rows<'r> {
+                ($first::rows(rows.$zero), $($name::rows(rows.$n),)*)
             }
         }
     };

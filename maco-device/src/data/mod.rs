@@ -9,6 +9,7 @@ pub mod inputs;
 pub mod lane_pairs;
 pub mod operand_type;
 pub mod reader;
+pub mod region;
 pub mod rmsnorm;
 pub mod row;
 pub mod split_k;

@@ -4,12 +4,12 @@
 //! lane, then the lanes. So both make the same bits.
 
 use crate::data::element::Element;
-use crate::data::row::{Row, RowMut};
+use crate::data::row::RowView;
 use crate::math::rsqrt;
 
 /// `y = x / √(mean(x²) + epsilon) · weight`, of one row.
 #[inline(always)]
-pub fn row<E: Element<Value = f32>>(x: Row<E>, weight: Row<E>, y: &mut RowMut<E>, epsilon: f32) {
+pub fn row<E: Element<Value = f32>>(x: RowView<E>, weight: RowView<E>, y: RowView<E>, epsilon: f32) {
     let scale = scale(x.sum(square), x.len(), epsilon);
     y.zip((x, weight), |(v, w)| scaled(v, w, scale));
 }

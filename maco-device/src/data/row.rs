@@ -9,17 +9,20 @@ mod tiles;
 mod values;
 
 pub use tiles::{RowInputs, RowOutputs};
-pub use values::RowValues;
+pub use values::{FirstRow, RowValues, Rows};
+
+use core::marker::PhantomData;
 
 use crate::data::argmax::{Entry, largest_across, largest_of, next};
 use crate::data::element::Element;
 use crate::data::exchange::{Exchange, across, eight};
-use crate::hardware::fence;
+use crate::data::region::RowsBeside;
+use crate::hardware::{fence, warp};
 use crate::math;
 
-/// A row of an input, inside a closure of [`crate::Cta::rows`].
+/// Where a row lies, and how its lanes share it: what [`Row`] and [`RowMut`] are made of.
 #[derive(Clone, Copy)]
-pub struct Row<E> {
+pub struct RowView<E> {
     base: *mut E,
     /// Where in shared memory it is; 0: it is not.
     near: u32,
@@ -31,19 +34,29 @@ pub struct Row<E> {
     wide: bool,
 }
 
+/// A row of an input, inside a closure of [`crate::Cta::rows`]; `I` is the index of its columns.
+///
+/// It cannot leave the call of the closure: elsewhere another warp may write what it shows.
+pub struct Row<'r, E, I>(RowView<E>, PhantomData<(&'r (), fn() -> I)>);
+
 /// A row of the result.
-pub struct RowMut<E>(Row<E>);
+pub struct RowMut<'r, E, I> {
+    row: RowView<E>,
+    /// Whether lanes may still read what others of them have written: they meet before it is overwritten.
+    shown: bool,
+    of: PhantomData<(&'r mut (), fn() -> I)>,
+}
 
 /// What closures that are called element by element may hold of a row: its elements, and no reductions. Made by [`Row::elements`].
 #[derive(Clone, Copy)]
-pub struct Elements<E>(Row<E>);
+pub struct Elements<'r, E>(RowView<E>, PhantomData<&'r ()>);
 
 // SAFETY: elements are read, wherever the thread is.
-unsafe impl<E: Element> Sync for Elements<E> {}
+unsafe impl<E: Element> Sync for Elements<'_, E> {}
 // SAFETY: as above.
-unsafe impl<E: Element> Send for Elements<E> {}
+unsafe impl<E: Element> Send for Elements<'_, E> {}
 
-impl<E: Element> Elements<E> {
+impl<E: Element> Elements<'_, E> {
     /// Element `j`; zero at and after the end.
     #[inline(always)]
     pub fn at(&self, j: u32) -> E::Value {
@@ -51,30 +64,97 @@ impl<E: Element> Elements<E> {
     }
 }
 
-impl<E: Element> Row<E> {
+impl<E: Element, I> Row<'_, E, I> {
+    #[inline(always)]
+    pub(crate) fn new(view: RowView<E>) -> Self {
+        Row(view, PhantomData)
+    }
+
+    #[inline(always)]
+    pub(crate) fn view(&self) -> RowView<E> {
+        self.0
+    }
+
     /// Number of elements.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.len
+        self.0.len
     }
 
     /// Whether the row has no element.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.0.len == 0
     }
 
     /// Element `j`; zero at and after the end.
     #[inline(always)]
     pub fn at(&self, j: u32) -> E::Value {
-        // SAFETY: if so, inside the row, which lies inside a live tensor of the plan or has arrived.
-        unsafe { E::read_any_if(j < self.len, self.base.wrapping_add(j as usize * self.stride as usize)) }.value()
+        self.0.at(j)
     }
 
     /// The elements alone, for closures of [`RowMut::set`] and its like.
     #[inline(always)]
-    pub fn elements(self) -> Elements<E> {
-        Elements(self)
+    pub fn elements(&self) -> Elements<'_, E> {
+        Elements(self.0, PhantomData)
+    }
+
+    /// Combines `f(element)` over the row; `combine` must be associative and commutative, and give the same bits whichever of two comes
+    /// first. Every lane gets the result. `S` is a number, or several: a maximum with the sum of exponentials below it, a mean with the
+    /// squares around it. By shuffles of the whole warp (PTX ISA §9.7.9.6 `shfl.sync`), five for each word of `S`.
+    ///
+    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
+    #[inline(always)]
+    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
+        self.0.fold(start, f, combine)
+    }
+
+    /// Sum of `f(element)`.
+    #[inline(always)]
+    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.0.sum(f)
+    }
+
+    /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
+    #[inline(always)]
+    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.0.fold(f32::NEG_INFINITY, f, math::max)
+    }
+
+    /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
+    #[inline(always)]
+    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+        self.0.fold(f32::INFINITY, f, math::min)
+    }
+}
+
+impl<E: Element<Value = f32>, I> Row<'_, E, I> {
+    /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
+    #[inline(always)]
+    pub fn largest(&self) -> Entry {
+        largest_across(largest(self.0))
+    }
+
+    /// Calls `each` with the numbers from 0 to `count` and the entries in descending order, as [`Row::largest`] has them; [`Entry::NONE`] where there
+    /// are no more. The first takes a pass over the row; each further one, what the lane has that had the one before, searched by all lanes.
+    #[inline(always)]
+    pub fn descending(&self, count: u32, each: impl FnMut(u32, Entry)) {
+        self.0.descending(count, each);
+    }
+}
+
+impl<E: Element> RowView<E> {
+    /// See [`Row::at`].
+    #[inline(always)]
+    pub(crate) fn at(&self, j: u32) -> E::Value {
+        // SAFETY: if so, inside the row, which lies inside a live tensor of the plan or has arrived.
+        unsafe { E::read_any_if(j < self.len, self.base.wrapping_add(j as usize * self.stride as usize)) }.value()
+    }
+
+    /// Number of elements.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u32 {
+        self.len
     }
 
     #[inline(always)]
@@ -112,46 +192,65 @@ impl<E: Element> Row<E> {
         })
     }
 
-    /// Combines `f(element)` over the row; `combine` must be associative and commutative, and give the same bits whichever of two comes
-    /// first. Every lane gets the result. `S` is a number, or several: a maximum with the sum of exponentials below it, a mean with the
-    /// squares around it. By shuffles of the whole warp (PTX ISA §9.7.9.6 `shfl.sync`), five for each word of `S`.
-    ///
-    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
+    /// See [`Row::fold`].
     #[inline(always)]
-    pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
+    fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
         across(fold(*self, start, &f, &combine), &combine)
     }
 
-    /// Sum of `f(element)`.
+    /// See [`Row::sum`].
     #[inline(always)]
-    pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
+    pub(crate) fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
         self.fold(0.0, f, |a, b| a + b)
     }
 
-    /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
+    /// See [`RowMut::zip`].
     #[inline(always)]
-    pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
-        self.fold(f32::NEG_INFINITY, f, math::max)
+    pub(crate) fn zip<X: RowValues>(self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) {
+        each_block(&inputs, self, |j, blocks| {
+            self.made::<X>(j, blocks, &f);
+        });
+        for j in self.tail() {
+            self.put_own(j, f(inputs.value(j)));
+        }
     }
 
-    /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
+    /// Writes the whole block at `j`, and gives it.
     #[inline(always)]
-    pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
-        self.fold(f32::INFINITY, f, math::min)
+    fn made<X: RowValues>(self, j: u32, blocks: X::Blocks, f: &impl Fn(X::Values) -> E::Value) -> E::Eight {
+        let v = X::open(blocks);
+        let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
+        // SAFETY: (of both) inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
+        unsafe {
+            if self.wide {
+                E::put(self.base.wrapping_add(j as usize), made);
+            } else {
+                E::scatter::<false>(self.base.wrapping_add(j as usize * self.stride as usize), self.stride, 8, made);
+            }
+        }
+        made
+    }
+
+    /// Writes an element of this lane, which `tail` names.
+    #[inline(always)]
+    fn put_own(self, j: u32, value: E::Value) {
+        // SAFETY: `tail` stays inside the row, and is each lane's own.
+        unsafe { self.write(j, value) };
+    }
+
+    /// # Safety
+    /// `j` is inside the row, and no other lane writes it.
+    #[inline(always)]
+    unsafe fn write(self, j: u32, value: E::Value) {
+        // SAFETY: inside the row, which lies inside a live tensor of the plan; tiles of one grid do not overlap.
+        unsafe { self.base.add(j as usize * self.stride as usize).write(E::element(value)) };
     }
 }
 
-impl<E: Element<Value = f32>> Row<E> {
-    /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
+impl<E: Element<Value = f32>> RowView<E> {
+    /// See [`Row::descending`].
     #[inline(always)]
-    pub fn largest(&self) -> Entry {
-        largest_across(largest(*self))
-    }
-
-    /// Calls `each` with the numbers from 0 to `count` and the entries in descending order, as [`Row::largest`] has them; [`Entry::NONE`] where there
-    /// are no more. The first takes a pass over the row; each further one, what the lane has that had the one before, searched by all lanes.
-    #[inline(always)]
-    pub fn descending(&self, count: u32, mut each: impl FnMut(u32, Entry)) {
+    fn descending(&self, count: u32, mut each: impl FnMut(u32, Entry)) {
         let whole = self.whole();
         let mut own = largest(*self);
         let mut k = 0;
@@ -187,7 +286,7 @@ impl<E: Element<Value = f32>> Row<E> {
 /// Calls `f` for each of this lane's whole blocks, with the place of its first element: as many at once as [`RowValues::GROUP`] says, whose loads are
 /// on their way before the first is needed.
 #[inline(always)]
-pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: Row<E>, mut f: impl FnMut(u32, X::Blocks)) {
+pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: RowView<E>, mut f: impl FnMut(u32, X::Blocks)) {
     let (step, whole) = (row.step(), row.whole());
     let mut j = row.first();
     if values.wide(whole) {
@@ -213,7 +312,7 @@ pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: Row<E>, mut 
 
 /// This lane's total of a row.
 #[inline(always)]
-fn fold<E: Element, S: Exchange>(row: Row<E>, start: S, f: &impl Fn(E::Value) -> S, combine: &impl Fn(S, S) -> S) -> S {
+fn fold<E: Element, S: Exchange>(row: RowView<E>, start: S, f: &impl Fn(E::Value) -> S, combine: &impl Fn(S, S) -> S) -> S {
     let mut total = start;
     each_block(&row, row, |_, block| total = combine(total, eight(E::open(block), f, combine)));
     for j in row.tail() {
@@ -224,7 +323,7 @@ fn fold<E: Element, S: Exchange>(row: Row<E>, start: S, f: &impl Fn(E::Value) ->
 
 /// This lane's largest entry.
 #[inline(always)]
-fn largest<E: Element<Value = f32>>(row: Row<E>) -> Entry {
+fn largest<E: Element<Value = f32>>(row: RowView<E>) -> Entry {
     let mut best = Entry::NONE;
     each_block(&row, row, |j, block| best = largest_of(best, E::open(block), j));
     for j in row.tail() {
@@ -233,27 +332,50 @@ fn largest<E: Element<Value = f32>>(row: Row<E>) -> Entry {
     best
 }
 
-impl<E: Element> RowMut<E> {
+impl<'r, E: Element, I> RowMut<'r, E, I> {
+    #[inline(always)]
+    pub(crate) fn new(row: RowView<E>) -> Self {
+        RowMut { row, shown: false, of: PhantomData }
+    }
+
     /// Number of elements.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.0.len
+        self.row.len
     }
 
     /// Whether the row has no element.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.row.len == 0
+    }
+
+    /// The row as it is, for updates in place. Lanes meet: what one has written, all see.
+    #[inline(always)]
+    pub fn read(&mut self) -> Row<'_, E, I> {
+        warp::sync();
+        self.shown = true;
+        Row::new(self.row)
+    }
+
+    /// The row to write to: nobody reads it any more.
+    #[inline(always)]
+    fn mine(&mut self) -> RowView<E> {
+        if self.shown {
+            warp::sync();
+        }
+        self.shown = false;
+        self.row
     }
 
     /// Writes `f(j)` to every element `j`.
     #[inline(always)]
     pub fn set(&mut self, f: impl Fn(u32) -> E::Value + Sync) {
-        let row = self.0;
+        let row = self.mine();
         let mut j = row.lane;
         while j < row.len {
             // SAFETY: `j` is inside the row; no other lane or task writes this element.
-            unsafe { self.write(j, f(j)) };
+            unsafe { row.write(j, f(j)) };
             j += row.lanes;
         }
     }
@@ -261,49 +383,43 @@ impl<E: Element> RowMut<E> {
     /// Writes one element, the same for all lanes; outside the row nothing.
     #[inline(always)]
     pub fn put(&mut self, j: u32, value: E::Value) {
-        if j < self.0.len && j % self.0.lanes == self.0.lane {
+        let row = self.mine();
+        if j < row.len && j % row.lanes == row.lane {
             // SAFETY: `j` is inside the row; one lane writes.
-            unsafe { self.write(j, value) };
+            unsafe { row.write(j, value) };
         }
     }
 
-    /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place; zero after an input's end.
+    /// Writes `f(element)` to every element: in place.
     #[inline(always)]
-    pub fn zip<X: RowValues>(&mut self, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) {
-        let row = self.0;
-        each_block(&inputs, row, |j, blocks| {
-            self.made::<X>(j, blocks, &f);
-        });
-        for j in row.tail() {
-            self.put_own(j, f(inputs.value(j)));
-        }
+    pub fn map(&mut self, f: impl Fn(E::Value) -> E::Value + Sync) {
+        let row = self.mine();
+        // Each block is read and written by one lane.
+        row.zip(row, f);
     }
 
-    /// Writes the whole block at `j`, and gives it.
+    /// Writes `f(values)` to every element, where `values` are those of `inputs` at the same place: a row, a reference to one, or a tuple.
     #[inline(always)]
-    fn made<X: RowValues>(&self, j: u32, blocks: X::Blocks, f: &impl Fn(X::Values) -> E::Value) -> E::Eight {
-        let row = self.0;
-        let v = X::open(blocks);
-        let made = E::close([f(v[0]), f(v[1]), f(v[2]), f(v[3]), f(v[4]), f(v[5]), f(v[6]), f(v[7])]);
-        // SAFETY: (of both) inside the row, which lies inside a live tensor, and this lane's; `wide` promises the alignment.
-        unsafe {
-            if row.wide {
-                E::put(row.base.wrapping_add(j as usize), made);
-            } else {
-                E::scatter::<false>(row.base.wrapping_add(j as usize * row.stride as usize), row.stride, 8, made);
-            }
-        }
-        made
+    pub fn zip<X: Rows + RowsBeside<I>>(&mut self, inputs: X, f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync) {
+        self.mine().zip(inputs.views(), f);
     }
 
-    /// [`RowMut::zip`], and what was written, as rounded, to be read again. It is `kept` in the place of a row that is not read any more, if that is in
-    /// shared memory.
+    /// [`RowMut::zip`], and what was written, as rounded, to be read again. Where the first of `inputs` is in shared memory, it is kept in its place.
     #[inline(always)]
-    pub fn zip_kept<X: RowValues>(&mut self, kept: Row<E>, inputs: X, f: impl Fn(X::Values) -> E::Value + Sync) -> Row<E> {
-        let row = self.0;
+    pub fn zip_kept<X: Rows + RowsBeside<I> + FirstRow<E>>(
+        &mut self,
+        inputs: X,
+        f: impl Fn(<X::Views as RowValues>::Values) -> E::Value + Sync,
+    ) -> Row<'_, E, I> {
+        let row = self.mine();
+        let (kept, inputs) = (inputs.first(), inputs.views());
         let near = kept.near != 0 && row.wide && kept.len >= row.len;
+        if near {
+            // Other lanes may still read elements of the kept row.
+            warp::sync();
+        }
         each_block(&inputs, row, |j, blocks| {
-            let made = self.made::<X>(j, blocks, &f);
+            let made = row.made::<X::Views>(j, blocks, &f);
             if near {
                 // SAFETY: inside the kept row, and this lane's, which alone has read the block.
                 unsafe { E::put_near(kept.near + j * E::BYTES, made) };
@@ -311,38 +427,19 @@ impl<E: Element> RowMut<E> {
         });
         for j in row.tail() {
             let value = f(inputs.value(j));
-            self.put_own(j, value);
+            row.put_own(j, value);
             if near {
                 // SAFETY: as above.
                 unsafe { kept.base.add(j as usize).write(E::element(value)) };
             }
         }
+        warp::sync();
         if !near {
-            return row;
+            self.shown = true;
+            return Row::new(row);
         }
         // The stage's next bytes come through the other proxy.
         fence::proxy_async_shared();
-        Row { len: row.len, ..kept }
-    }
-
-    /// Writes an element of this lane, which `tail` names.
-    #[inline(always)]
-    pub(crate) fn put_own(&mut self, j: u32, value: E::Value) {
-        // SAFETY: `tail` stays inside the row, and is each lane's own.
-        unsafe { self.write(j, value) };
-    }
-
-    /// # Safety
-    /// `j` is inside the row, and no other lane writes it.
-    #[inline(always)]
-    unsafe fn write(&mut self, j: u32, value: E::Value) {
-        // SAFETY: inside the row, which lies inside a live tensor of the plan; tiles of one grid do not overlap.
-        unsafe { self.0.base.add(j as usize * self.0.stride as usize).write(E::element(value)) };
-    }
-
-    /// The row as it is, for in-place updates.
-    #[inline(always)]
-    pub fn read(&self) -> Row<E> {
-        self.0
+        Row::new(RowView { len: row.len, ..kept })
     }
 }

@@ -150,10 +150,10 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         }
     }
 
-    /// Names step `k` of the contraction: 64 columns, 32 of `f32`, or as many rows when the columns are the tile (see [`crate::Cta::mma`]).
+    /// See [`crate::access::TaskTile::tile`].
     #[inline(always)]
-    pub fn tile(self, k: u32) -> Operand<E, R, C> {
-        Operand { tile: self, k }
+    pub(crate) fn step<G>(self, k: u32) -> Operand<E, G, R, C> {
+        Operand { tile: self, k, region: PhantomData }
     }
 
     /// Length of the contracted axis: the one that is not tiled.
@@ -225,19 +225,20 @@ fn clip(extent: u32, origin: i32, size: usize) -> u32 {
     if size == 0 || left < size as u32 { left } else { size as u32 }
 }
 
-/// One step of a contraction, named by [`Tile::tile`].
-pub struct Operand<E, const R: usize, const C: usize> {
-    pub(crate) tile: Tile<E, R, C>,
-    pub(crate) k: u32,
+/// One step of a contraction, named by [`crate::access::TaskTile::tile`], of a tile of region `G`.
+pub struct Operand<E, G, const R: usize, const C: usize> {
+    tile: Tile<E, R, C>,
+    k: u32,
+    region: PhantomData<fn() -> G>,
 }
 
-impl<E, const R: usize, const C: usize> Clone for Operand<E, R, C> {
+impl<E, G, const R: usize, const C: usize> Clone for Operand<E, G, R, C> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<E, const R: usize, const C: usize> Copy for Operand<E, R, C> {}
+impl<E, G, const R: usize, const C: usize> Copy for Operand<E, G, R, C> {}
 
 /// Marker: the contraction runs along the columns (row-major `[rows, K]`).
 pub enum AlongColumns {}
@@ -252,6 +253,8 @@ pub enum AlongRows {}
 pub trait MmaOperand<const N: usize, Major> {
     /// Element type.
     type Element: Element;
+    /// The index along which it is contracted.
+    type Contracted;
     #[doc(hidden)]
     fn operand_tile(self) -> OperandTile;
 }
@@ -283,8 +286,9 @@ impl OperandTile {
     }
 }
 
-impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0> {
+impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, (R, C), N, 0> {
     type Element = E;
+    type Contracted = C;
     #[inline(always)]
     fn operand_tile(self) -> OperandTile {
         let t = self.tile;
@@ -298,8 +302,9 @@ impl<E: Element, const N: usize> MmaOperand<N, AlongColumns> for Operand<E, N, 0
     }
 }
 
-impl<E: Element, const N: usize> MmaOperand<N, AlongRows> for Operand<E, 0, N> {
+impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongRows> for Operand<E, (R, C), 0, N> {
     type Element = E;
+    type Contracted = R;
     #[inline(always)]
     fn operand_tile(self) -> OperandTile {
         let t = self.tile;

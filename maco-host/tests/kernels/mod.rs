@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use maco_device::access::{Read, TaskTile, Update, Write};
+use maco_device::region::{At, Size, Whole};
 use maco_device::{Cpu, Cta, Identity, Task, bf16};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, ScalarType, TaskKind, TaskSpec, TensorParam};
@@ -93,8 +94,12 @@ pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STR
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     let mut cta = Cta::<Cpu, Identity>::new(cpu, task);
     let (i, j) = (task.coord(0), task.coord(1));
-    let tile = |operand| TaskTile::<f32, Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
-    let rows = |operand| TaskTile::<f32, Update, 2, 0>::new(task.tile(operand, 0, i * 2, 0));
+    // Axes and dimensions by number.
+    type I = At<Size<0>, Size<0>>;
+    type J = At<Size<1>, Size<1>>;
+    type K = Whole<Size<2>>;
+    let tile = |operand| TaskTile::<f32, (I, J), Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
+    let row = |operand| task.tile(operand, 0, i * 2, 0);
     match slot {
         0 => {
             let by = task.scalar::<f32>(0);
@@ -104,20 +109,21 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
             cta.map(tile(0), |x| 2.0 * x);
         }
         2 => {
-            cta.rows(rows(0), rows(1), |x, y| {
+            let (x, y) = (TaskTile::<f32, (I, K), Read, 2, 0>::new(row(0)), TaskTile::<f32, (I, K), Write, 2, 0>::new(row(1)));
+            cta.rows(x, y, |x, y| {
                 let sum = x.sum(|v| v);
                 let x = x.elements();
                 y.set(|column| x.at(column) - sum);
             });
         }
         3 => {
-            let x = TaskTile::<bf16, Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
-            let w = TaskTile::<bf16, Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
-            let mut acc = cta.accumulator::<64, 128>();
+            let x = TaskTile::<bf16, (I, K), Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
+            let w = TaskTile::<bf16, (J, K), Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
+            let mut acc = cta.accumulator::<_, 64, 128>();
             for k in cta.steps(x, w) {
                 cta.mma(&mut acc, x.tile(k), w.tile(k));
             }
-            cta.store(acc, TaskTile::<bf16, Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
+            cta.store(acc, TaskTile::<bf16, (I, J), Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
         }
         4 => {
             std::thread::sleep(Duration::from_secs_f32(task.scalar::<f32>(0) / 1e3));

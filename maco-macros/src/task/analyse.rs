@@ -6,6 +6,7 @@ use maco_graph::spec::{Access, Code};
 use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 use syn::LitInt;
 
+use super::names::Names;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::errors::Errors;
@@ -86,6 +87,8 @@ pub struct Model {
     pub kind: Kind,
     pub symbols: Symbols,
     pub equal: Vec<(u8, u8)>,
+    /// Of tiled bodies.
+    pub names: Names,
     /// In the order of the tensor parameters.
     pub staged: Vec<bool>,
     /// Names in the calls that store accumulators.
@@ -152,7 +155,8 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     });
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && body.stages(&tensor.name)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
-    let model = Model { kind, symbols, equal, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
+    let names = Names::of(task, &symbols, &equal);
+    let model = Model { kind, symbols, equal, names, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
     if !errors.any() {
         budget(task, &model, errors);
         accumulators(task, &model, body.pairs, errors);

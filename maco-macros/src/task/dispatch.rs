@@ -200,7 +200,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     }
 }
 
-/// `TaskTile<E, Read, I, 0>`; of SIMT bodies, which are not `safe`, `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
+/// `TaskTile<E, (At<i, M>, Whole<K>), Read, I, 0>`; of SIMT bodies, which are not `safe`, `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
 fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream, safe: bool) -> TokenStream {
     let element = task.arguments.element_type(&tensor.element);
     let extents: Vec<TokenStream> = last_two(tensor)
@@ -225,7 +225,8 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
                 Access::Write => quote! { Write },
                 Access::Update | Access::Reduce => quote! { Update },
             };
-            quote! { #p::access::TaskTile<#element, #p::access::#access, #(#extents),*> }
+            let region = model.names.region(task, &model.symbols, tensor, p);
+            quote! { #p::access::TaskTile<#element, #region, #p::access::#access, #(#extents),*> }
         }
         None => quote! { #p::Tile<#element, #(#extents),*> },
     }

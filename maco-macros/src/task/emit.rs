@@ -22,6 +22,8 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let maps = matches!(model.kind, Kind::Unary { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
     let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.unary_instances(); });
     let products = products(task, model, &p);
+    // SIMT bodies see tiles without a region.
+    let names = (!matches!(model.kind, Kind::Simt { .. })).then(|| model.names.items(task, &p));
     quote! {
         #documentation
         #conditions
@@ -30,6 +32,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 
         #groups
         #gemv
+        #names
 
         #conditions
         #[automatically_derived]

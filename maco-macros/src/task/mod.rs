@@ -5,6 +5,7 @@ mod check;
 mod dispatch;
 mod elementwise;
 mod emit;
+mod names;
 mod operations;
 mod parse;
 mod region;

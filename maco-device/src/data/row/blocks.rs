@@ -1,10 +1,10 @@
 //! A row as one of several that a closure reads together.
 
-use super::Row;
+use super::RowView;
 use super::values::RowValues;
 use crate::data::element::Element;
 
-impl<E: Element> RowValues for Row<E> {
+impl<E: Element> RowValues for RowView<E> {
     type Values = E::Value;
     type Blocks = E::Eight;
     // With a second row beside it these are eight loads of 16 bytes.

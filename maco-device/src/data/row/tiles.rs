@@ -1,6 +1,6 @@
 //! Tiles that a closure gets row by row, read and written.
 
-use super::{Row, RowMut};
+use super::RowView;
 use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
 use crate::data::tile::{BY_ELEMENT, Tile};
@@ -54,7 +54,7 @@ pub trait RowInputs: Copy {
 /// Tiles written row by row, all with as many rows as the first.
 pub trait RowOutputs: Copy {
     /// What the closure gets.
-    type Rows;
+    type Rows: Copy;
     #[doc(hidden)]
     fn count(self) -> u32;
     /// Whether all their rows are side by side from 16-byte boundaries on.
@@ -76,18 +76,18 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
 
     /// A row. `WIDE`: its elements are known to be side by side, from a 16-byte boundary on.
     #[inline(always)]
-    fn row_view<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
+    fn row_view<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> RowView<E> {
         let row = if R == 1 { 0 } else { row };
         let (base, stride) = (self.pointer(row as i32, 0), if WIDE { 1 } else { self.view.col_stride });
         let near = if self.near <= BY_ELEMENT { 0 } else { self.near + row * self.view.row_stride * E::BYTES };
-        Row { base, near, len: self.cols(), stride, lane, lanes, wide: WIDE || stride == 1 && base as usize & 15 == 0 }
+        RowView { base, near, len: self.cols(), stride, lane, lanes, wide: WIDE || stride == 1 && base as usize & 15 == 0 }
     }
 }
 
 impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
-    type Rows = Row<E>;
+    type Rows = RowView<E>;
     #[inline(always)]
-    fn row<const NEAR: bool>(self, row: u32, lane: u32, lanes: u32) -> Row<E> {
+    fn row<const NEAR: bool>(self, row: u32, lane: u32, lanes: u32) -> RowView<E> {
         let view = self.row_view::<NEAR>(row, lane, lanes);
         // SAFETY: it is in a page of the ring then, and these do not begin where shared memory does.
         unsafe { core::hint::assert_unchecked(!NEAR || view.near != 0) };
@@ -133,7 +133,7 @@ impl<E: Element, const R: usize, const C: usize> RowInputs for Tile<E, R, C> {
 }
 
 impl<E: Element, const R: usize, const C: usize> RowOutputs for Tile<E, R, C> {
-    type Rows = RowMut<E>;
+    type Rows = RowView<E>;
     #[inline(always)]
     fn count(self) -> u32 {
         self.rows()
@@ -143,8 +143,8 @@ impl<E: Element, const R: usize, const C: usize> RowOutputs for Tile<E, R, C> {
         Tile::wide(self)
     }
     #[inline(always)]
-    fn row<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> RowMut<E> {
-        RowMut(self.row_view::<WIDE>(row, lane, lanes))
+    fn row<const WIDE: bool>(self, row: u32, lane: u32, lanes: u32) -> RowView<E> {
+        self.row_view::<WIDE>(row, lane, lanes)
     }
 }
 
