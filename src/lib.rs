@@ -8,8 +8,8 @@
 pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
     Elementwise, Entry, Exchange, Fragments, HalfOperandType, Mapped, Mbarrier, Mbarriers, MmaElement, OperandA, OperandType, Pipeline,
-    Producer, Products, Queue, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile,
-    U8, Warp, Warpgroup, bf16, f16, math, prepared,
+    Producer, Products, Queue, ReadTile, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles,
+    Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
 pub use maco_macros::{graph, megakernel, task, task_set};
 
@@ -41,8 +41,8 @@ pub mod prelude {
 pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile, WithScalar,
-        WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
+        MmaElement, NO_AXIS, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile,
+        WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
     pub use maco_device::{access, region};
     pub use maco_graph::spec;

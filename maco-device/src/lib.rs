@@ -48,7 +48,7 @@ pub use data::reader::OutsideRegion;
 pub use data::reader::Reader;
 pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowValues, RowView, Rows};
 pub use data::task::Task;
-pub use data::tile::{Operand, Tile};
+pub use data::tile::{Operand, ReadTile, Tile};
 pub use data::{access, element, region, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;

@@ -1,6 +1,6 @@
 //! Routing of a mixture of experts: sorts tokens by expert into groups of rows with one expert each, on the device.
 
-use crate::{Scratch, Simt, Smem, Tile, Warp, bf16};
+use crate::{ReadTile, Scratch, Simt, Smem, Tile, Warp, bf16};
 
 /// Threads that count, each a run of ids.
 const RUNS: usize = 256;
@@ -63,7 +63,7 @@ pub unsafe fn group_rows(
 }
 
 #[cfg(not(target_arch = "nvptx64"))]
-fn alone(ids: Tile<u32, 0, 0>, counts: Tile<u32, 1, 0>, expert: Tile<u32, 1, 0>, rows: Tile<u32, 1, 0>, place: Tile<u32, 0, 0>) {
+fn alone(ids: ReadTile<u32, 0, 0>, counts: Tile<u32, 1, 0>, expert: Tile<u32, 1, 0>, rows: Tile<u32, 1, 0>, place: Tile<u32, 0, 0>) {
     // SAFETY: the executor gives the task its own tiles; one thread is all.
     unsafe { sort(&mut Simt::alone_with(&mut Scratch::new()), ids, counts, expert, rows, place) }
 }
@@ -161,8 +161,8 @@ impl Ids {
 
     /// Whether a tile of all ids, or of their rows, is made of aligned fours that lie one behind the other, and a piece of whole ones.
     #[inline(always)]
-    fn is_flat(self, tile: Tile<u32, 0, 0>, piece: Piece) -> bool {
-        let (first, right, down) = (tile.pointer(0, 0) as u64, tile.pointer(0, 1) as u64, tile.pointer(1, 0) as u64);
+    fn is_flat(self, address: impl Fn(i32, i32) -> u64, piece: Piece) -> bool {
+        let (first, right, down) = (address(0, 0), address(0, 1), address(1, 0));
         (right == first + 4) & (down == first + 4 * self.each as u64) & (first & 15 == 0) & piece.count.is_multiple_of(4)
     }
 
@@ -179,19 +179,19 @@ impl Ids {
 
     /// Calls `f` with eight positions at a time, those of all threads side by side, and with where each lies in the tile; what is behind the last id as well.
     #[inline(always)]
-    fn eights(self, tile: Tile<u32, 0, 0>, piece: Piece, thread: u32, f: impl Fn([(u32, u64); 8])) {
+    fn eights(self, address_of: impl Fn(i32, i32) -> u64, piece: Piece, thread: u32, f: impl Fn([(u32, u64); 8])) {
         if piece.run == 0 {
             return;
         }
         let (token, number) = self.after(piece.first, thread);
         let (down, right) = ((self.threads / self.each) as i32, self.threads % self.each);
-        let base = tile.pointer(0, 0) as u64;
+        let base = address_of(0, 0);
         // A step is so far, or to the beginning of the token behind it.
         let (near, far) = (
-            (tile.pointer(down, right as i32) as u64).wrapping_sub(base),
-            (tile.pointer(down + 1, (right as i32).wrapping_sub(self.each as i32)) as u64).wrapping_sub(base),
+            address_of(down, right as i32).wrapping_sub(base),
+            address_of(down + 1, (right as i32).wrapping_sub(self.each as i32)).wrapping_sub(base),
         );
-        let (mut position, mut number, mut address) = (thread, number, tile.pointer(token as i32, number as i32) as u64);
+        let (mut position, mut number, mut address) = (thread, number, address_of(token as i32, number as i32));
         while position < piece.run * self.threads {
             let mut next = || {
                 let here = (position, address);
@@ -212,14 +212,14 @@ impl Ids {
     #[inline(always)]
     unsafe fn fetch(
         self,
-        ids: Tile<u32, 0, 0>,
+        ids: ReadTile<u32, 0, 0>,
         piece: Piece,
         thread: u32,
         numbers: Smem<'_, u32, { RUNS * RUN_STRIDE }>,
         short: impl Fn(u32) -> u32,
     ) {
         let first = ids.pointer(piece.first.0 as i32, piece.first.1 as i32);
-        if self.is_flat(ids, piece) {
+        if self.is_flat(|row, col| ids.pointer(row, col) as u64, piece) {
             self.fours(piece, thread, |[a, b, c, d]| {
                 // Loaded whether they are there or not: the use of what a branch loads would wait in the branch. The first are there.
                 // SAFETY: four ids of the piece, at a multiple of 16 bytes because the tile is flat.
@@ -237,26 +237,31 @@ impl Ids {
             });
             return;
         }
-        self.eights(ids, piece, thread, |places| {
-            let load = |n: usize| {
-                let (position, address) = places[n];
-                let address = if position < piece.count { address as *const u32 } else { first };
-                // SAFETY: as above.
-                unsafe { address.read() }
-            };
-            let loaded = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
-            let put = |n: usize| {
-                numbers.write(within(piece.slot(places[n].0), 1), short(if places[n].0 < piece.count { loaded[n] } else { NOWHERE }))
-            };
-            put(0);
-            put(1);
-            put(2);
-            put(3);
-            put(4);
-            put(5);
-            put(6);
-            put(7);
-        });
+        self.eights(
+            |row, col| ids.pointer(row, col) as u64,
+            piece,
+            thread,
+            |places| {
+                let load = |n: usize| {
+                    let (position, address) = places[n];
+                    let address = if position < piece.count { address as *const u32 } else { first };
+                    // SAFETY: as above.
+                    unsafe { address.read() }
+                };
+                let loaded = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+                let put = |n: usize| {
+                    numbers.write(within(piece.slot(places[n].0), 1), short(if places[n].0 < piece.count { loaded[n] } else { NOWHERE }))
+                };
+                put(0);
+                put(1);
+                put(2);
+                put(3);
+                put(4);
+                put(5);
+                put(6);
+                put(7);
+            },
+        );
     }
 
     /// Copies the rows of a piece's ids from scratch to `place`, but for those that are elsewhere.
@@ -272,7 +277,7 @@ impl Ids {
         numbers: Smem<'_, u32, { RUNS * RUN_STRIDE }>,
         all_here: bool,
     ) {
-        if all_here && self.is_flat(place, piece) {
+        if all_here && self.is_flat(|row, col| place.pointer(row, col) as u64, piece) {
             let first = place.pointer(piece.first.0 as i32, piece.first.1 as i32);
             self.fours(piece, thread, |[a, b, c, d]| {
                 let put = |at: u32| {
@@ -289,24 +294,29 @@ impl Ids {
             });
             return;
         }
-        self.eights(place, piece, thread, |places| {
-            let put = |n: usize| {
-                let (position, address) = places[n];
-                let row = numbers.read(within(piece.slot(position), 1));
-                if (position < piece.count) & (row != ELSEWHERE) {
-                    // SAFETY: the row of one of the piece's ids.
-                    unsafe { (address as *mut u32).write(row) };
-                }
-            };
-            put(0);
-            put(1);
-            put(2);
-            put(3);
-            put(4);
-            put(5);
-            put(6);
-            put(7);
-        });
+        self.eights(
+            |row, col| place.pointer(row, col) as u64,
+            piece,
+            thread,
+            |places| {
+                let put = |n: usize| {
+                    let (position, address) = places[n];
+                    let row = numbers.read(within(piece.slot(position), 1));
+                    if (position < piece.count) & (row != ELSEWHERE) {
+                        // SAFETY: the row of one of the piece's ids.
+                        unsafe { (address as *mut u32).write(row) };
+                    }
+                };
+                put(0);
+                put(1);
+                put(2);
+                put(3);
+                put(4);
+                put(5);
+                put(6);
+                put(7);
+            },
+        );
     }
 }
 
@@ -315,7 +325,7 @@ impl Ids {
 #[inline(always)]
 unsafe fn sort(
     cta: &mut Simt<'_, SCRATCH>,
-    ids: Tile<u32, 0, 0>,
+    ids: ReadTile<u32, 0, 0>,
     counts: Tile<u32, 1, 0>,
     expert: Tile<u32, 1, 0>,
     rows: Tile<u32, 1, 0>,

@@ -2,7 +2,7 @@
 //!
 //! Phases cannot be merged: the row that a tile needs is known only when its number arrives.
 
-use maco::Tile;
+use maco::{ReadTile, Tile};
 
 #[cfg(target_arch = "nvptx64")]
 use {super::body, maco_device::ptx::memory};
@@ -23,7 +23,7 @@ pub const fn salt(phase: u32, seed: u32) -> u32 {
 pub const CHUNK: u32 = super::plain::TILE / 8;
 
 /// y = mix(x\[ids\]), a chunk of columns from each of the rows in turn.
-fn gather_reference<const C: usize>(ids: Tile<u32, 1, C>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, add: u32, salt: u32) {
+fn gather_reference<const C: usize>(ids: ReadTile<u32, 1, C>, x: ReadTile<u32, 0, 0>, y: Tile<u32, 1, 0>, add: u32, salt: u32) {
     for column in 0..y.cols() {
         let row = word(ids, column / CHUNK % ids.cols());
         // SAFETY: the numbers of rows are rows of `x`; the tensors are live and have as many columns.
@@ -34,12 +34,12 @@ fn gather_reference<const C: usize>(ids: Tile<u32, 1, C>, x: Tile<u32, 0, 0>, y:
     }
 }
 
-fn word<const C: usize>(tile: Tile<u32, 1, C>, column: u32) -> u32 {
+fn word<const C: usize>(tile: ReadTile<u32, 1, C>, column: u32) -> u32 {
     // SAFETY: the columns of a tile lie in a live tensor.
     unsafe { tile.pointer(0, column as i32).read() }
 }
 
-fn identity_reference(ids: Tile<u32, 1, 1>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, salt: u32) {
+fn identity_reference(ids: ReadTile<u32, 1, 1>, x: ReadTile<u32, 0, 0>, y: Tile<u32, 1, 0>, salt: u32) {
     gather_reference(ids, x, y, 0, salt);
 }
 
@@ -65,7 +65,7 @@ pub unsafe fn identity(
     }
 }
 
-fn halo_reference(ids: Tile<u32, 1, 0>, x: Tile<u32, 0, 0>, y: Tile<u32, 1, 0>, salt: u32) {
+fn halo_reference(ids: ReadTile<u32, 1, 0>, x: ReadTile<u32, 0, 0>, y: Tile<u32, 1, 0>, salt: u32) {
     gather_reference(ids, x, y, 0, salt);
 }
 
@@ -98,11 +98,18 @@ fn part_reference(y: Tile<u32, 1, 0>, part: Tile<u32, 1, 1>) {
     unsafe { part.pointer(0, 0).write(y.pointer(0, 0).read()) };
 }
 
-fn sum(parts: Tile<u32, 1, 0>) -> u32 {
+fn sum(parts: ReadTile<u32, 1, 0>) -> u32 {
     (0..parts.cols()).map(|column| word(parts, column)).fold(0, u32::wrapping_add)
 }
 
-fn all_reference(ids: Tile<u32, 1, 1>, x: Tile<u32, 0, 0>, parts: Tile<u32, 1, 0>, y: Tile<u32, 1, 0>, part: Tile<u32, 1, 1>, salt: u32) {
+fn all_reference(
+    ids: ReadTile<u32, 1, 1>,
+    x: ReadTile<u32, 0, 0>,
+    parts: ReadTile<u32, 1, 0>,
+    y: Tile<u32, 1, 0>,
+    part: Tile<u32, 1, 1>,
+    salt: u32,
+) {
     gather_reference(ids, x, y, sum(parts), salt);
     part_reference(y, part);
 }
@@ -132,10 +139,10 @@ pub unsafe fn all(
 }
 
 fn weights_reference(
-    ids: Tile<u32, 1, 1>,
-    x: Tile<u32, 0, 0>,
-    w: Tile<u32, 1, 0>,
-    parts: Tile<u32, 1, 0>,
+    ids: ReadTile<u32, 1, 1>,
+    x: ReadTile<u32, 0, 0>,
+    w: ReadTile<u32, 1, 0>,
+    parts: ReadTile<u32, 1, 0>,
     y: Tile<u32, 1, 0>,
     part: Tile<u32, 1, 1>,
     salt: u32,

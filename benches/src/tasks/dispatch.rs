@@ -1,6 +1,6 @@
 //! Tasks that do next to nothing, tasks that only take time, and tasks that only move bytes.
 
-use maco::Tile;
+use maco::{ReadTile, Tile};
 
 #[cfg(target_arch = "nvptx64")]
 use super::body;
@@ -88,7 +88,7 @@ pub unsafe fn relay(cta: &mut Cta, #[update(i)] x: Tensor<u32, N>) {
     }
 }
 
-fn busy_reference(cycles: Tile<u32, 1, 1>, done: Tile<u32, 1, 1>) {
+fn busy_reference(cycles: ReadTile<u32, 1, 1>, done: Tile<u32, 1, 1>) {
     // SAFETY: one tile is one word of a live tensor.
     unsafe { done.pointer(0, 0).write(cycles.pointer(0, 0).read()) };
 }
@@ -103,7 +103,7 @@ pub unsafe fn busy(cta: &mut Cta, #[read(i)] cycles: Tensor<u32, N>, #[write(i)]
     unsafe { body::busy(cta.thread, cycles.pointer(0, 0), done.pointer(0, 0)) }
 }
 
-fn transfer_reference(x: Tile<u32, 1, 0>, y: Tile<u32, 1, 0>) {
+fn transfer_reference(x: ReadTile<u32, 1, 0>, y: Tile<u32, 1, 0>) {
     for column in 0..y.cols() as i32 {
         // SAFETY: rows of live tensors with as many columns.
         unsafe { y.pointer(0, column).write(super::boundary::mix(x.pointer(0, column).read(), 0)) };

@@ -1,7 +1,7 @@
 //! A gated unit with a loss behind it, and a product of numbers of eight bits with their scales: tasks that the library does not have.
 use maco::math::{exp, ln};
 use maco::prelude::*;
-use maco::{Acc, E4M3, Mapped, Scratch, Simt, Tile};
+use maco::{Acc, E4M3, Mapped, ReadTile, Scratch, Simt};
 
 /// y\[M, N\] = gelu(x\[M, K\] · gate\[N, K\]ᵀ) · (x · up\[N, K\]ᵀ), summed in `f32` and rounded once (GEGLU: Shazeer, 2020).
 ///
@@ -98,7 +98,7 @@ unsafe fn scaled_by(
     threads: &mut Simt<'_, SCALED>,
     x: &Mapped<i8, 128, 0, 128>,
     w: &Mapped<i8, 128, 0, 128>,
-    (scale_x, scale_w): (Tile<f32, 1, 128>, Tile<f32, 1, 128>),
+    (scale_x, scale_w): (ReadTile<f32, 1, 128>, ReadTile<f32, 1, 128>),
     y: &Mapped<bf16, 128, 128, 64>,
 ) {
     let a = threads.swizzled_tiles::<E4M3, 0, STAGES, 128, STEP>();
@@ -149,8 +149,9 @@ unsafe fn scaled_by(
         acc.map(&warpgroup, |row, col, sum| {
             // Beyond the tile nobody asks for the result.
             // SAFETY: inside the tiles of the scales.
-            let at =
-                |scale: Tile<f32, 1, 128>, at: u32, end: u32| if at < end { unsafe { scale.pointer(0, at as i32).read() } } else { 0.0 };
+            let at = |scale: ReadTile<f32, 1, 128>, at: u32, end: u32| {
+                if at < end { unsafe { scale.pointer(0, at as i32).read() } } else { 0.0 }
+            };
             sum * at(scale_x, rows + row, y.rows()) * at(scale_w, col, y.cols())
         });
         // Nobody reads the stages any more.
@@ -167,8 +168,8 @@ unsafe fn scaled_by(
 fn scaled_reference(
     x: Mapped<i8, 128, 0, 128>,
     w: Mapped<i8, 128, 0, 128>,
-    scale_x: Tile<f32, 1, 128>,
-    scale_w: Tile<f32, 1, 128>,
+    scale_x: ReadTile<f32, 1, 128>,
+    scale_w: ReadTile<f32, 1, 128>,
     y: Mapped<bf16, 128, 128, 64>,
 ) {
     // SAFETY: this thread is all there are.

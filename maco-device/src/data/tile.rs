@@ -174,6 +174,50 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     }
 }
 
+/// The region of a parameter that a SIMT body only reads: [`Tile`], of which nothing can be written.
+pub struct ReadTile<E, const R: usize, const C: usize>(Tile<E, R, C>);
+
+impl<E, const R: usize, const C: usize> Clone for ReadTile<E, R, C> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E, const R: usize, const C: usize> Copy for ReadTile<E, R, C> {}
+
+impl<E: Element, const R: usize, const C: usize> ReadTile<E, R, C> {
+    /// For generated code: of a `#[read(..)]` parameter.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn new(tile: Tile<E, R, C>) -> Self {
+        ReadTile(tile)
+    }
+
+    /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
+    #[inline(always)]
+    pub fn rows(self) -> u32 {
+        self.0.rows()
+    }
+
+    /// Columns inside the tensor, counted from the tile's origin.
+    #[inline(always)]
+    pub fn cols(self) -> u32 {
+        self.0.cols()
+    }
+
+    /// Elements from one row to the next.
+    #[inline(always)]
+    pub fn row_stride(self) -> u32 {
+        self.0.row_stride()
+    }
+
+    /// Address of an element relative to the tile's origin. Dereferencing it is for `unsafe` SIMT tasks.
+    #[inline(always)]
+    pub fn pointer(self, row: i32, col: i32) -> *const E {
+        self.0.pointer(row, col)
+    }
+}
+
 /// Blocks of eight elements at equal distances: addresses in bytes, of shared memory or of any.
 pub struct Place<E> {
     first: u64,

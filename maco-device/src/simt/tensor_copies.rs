@@ -4,7 +4,6 @@
 
 #[cfg(target_arch = "nvptx64")]
 use core::cell::Cell;
-use core::ops::Deref;
 
 use crate::data::element::Element;
 use crate::data::operand_type::OperandType;
@@ -18,7 +17,7 @@ use crate::simt::swizzle::Swizzled;
 const MOST: usize = 256;
 
 /// A [`Tile`] that a body with `boxes(..)` in its attribute copies in boxes of `ROWS` rows and `SWIZZLE` bytes: what [`Swizzled::load`] loads
-/// from and [`Swizzled::store`] stores to. It is a tile too: `x.rows()`, `x.pointer(..)`, `*x`.
+/// from and [`Swizzled::store`] stores to.
 ///
 /// Each thread has its own, which remembers whether the thread has acquired the tensor map, so it is passed on by reference.
 pub struct Mapped<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize = 128> {
@@ -60,14 +59,23 @@ impl<E: Element, const R: usize, const C: usize, const ROWS: usize, const SWIZZL
         #[cfg(not(target_arch = "nvptx64"))]
         Mapped::new(tile)
     }
-}
 
-impl<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize> Deref for Mapped<E, R, C, ROWS, SWIZZLE> {
-    type Target = Tile<E, R, C>;
-
+    /// Rows inside the tensor, counted from the tile's origin; none of a plane that is not there.
     #[inline(always)]
-    fn deref(&self) -> &Tile<E, R, C> {
-        &self.tile
+    pub fn rows(&self) -> u32 {
+        self.tile.rows()
+    }
+
+    /// Columns inside the tensor, counted from the tile's origin.
+    #[inline(always)]
+    pub fn cols(&self) -> u32 {
+        self.tile.cols()
+    }
+
+    /// Address of an element relative to the tile's origin, to be read.
+    #[inline(always)]
+    pub fn pointer(&self, row: i32, col: i32) -> *const E {
+        self.tile.pointer(row, col)
     }
 }
 

@@ -200,7 +200,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     }
 }
 
-/// `TaskTile<E, (At<i, M>, Whole<K>), Read, I, 0>`; of SIMT bodies, which are not `safe`, `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
+/// `TaskTile<E, (At<i, M>, Whole<K>), Read, I, 0>`; of SIMT bodies, which are not `safe`, `ReadTile<E, I, 0>` or `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
 fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream, safe: bool) -> TokenStream {
     let element = task.arguments.element_type(&tensor.element);
     let extents: Vec<TokenStream> = last_two(tensor)
@@ -228,6 +228,7 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
             let region = model.names.region(task, &model.symbols, tensor, p);
             quote! { #p::access::TaskTile<#element, #region, #p::access::#access, #(#extents),*> }
         }
+        None if tensor.access == Access::Read => quote! { #p::ReadTile<#element, #(#extents),*> },
         None => quote! { #p::Tile<#element, #(#extents),*> },
     }
 }
@@ -267,6 +268,7 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
                 match task.boxes(tensor) {
                     Some(_) => quote! { #p::Mapped::of_task(#descriptor, #n, #plane, #row, #column) },
                     None if safe => quote! { #p::access::TaskTile::new(#descriptor.tile(#n, #plane, #row, #column)) },
+                    None if tensor.access == Access::Read => quote! { #p::ReadTile::new(#descriptor.tile(#n, #plane, #row, #column)) },
                     None => quote! { #descriptor.tile(#n, #plane, #row, #column) },
                 }
             }

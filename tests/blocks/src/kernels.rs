@@ -96,7 +96,7 @@ pub fn moments_f32(x: In<f32, M, N>, count: Out<u32, M, 1>, mean: Out<f32, M, 1>
 ///
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
-unsafe fn spread_by(threads: &mut maco::Simt, x: maco::Tile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
+unsafe fn spread_by(threads: &mut maco::Simt, x: maco::ReadTile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
     let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
     // SAFETY: inside the tile's row, which nobody writes.
     let value = |at: u32| unsafe { x.pointer(0, at as i32).read() };
@@ -122,7 +122,7 @@ unsafe fn spread_by(threads: &mut maco::Simt, x: maco::Tile<f32, 1, 0>, y: maco:
 }
 
 /// One thread.
-fn spread_reference(x: maco::Tile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
+fn spread_reference(x: maco::ReadTile<f32, 1, 0>, y: maco::Tile<f32, 1, 0>) {
     // SAFETY: this thread is all there are.
     unsafe { spread_by(&mut maco::Simt::alone(), x, y) }
 }
@@ -154,7 +154,7 @@ const BLOCK: usize = 4096;
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
-unsafe fn reverse_by(threads: &mut maco::Simt<'_, REVERSE>, x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+unsafe fn reverse_by(threads: &mut maco::Simt<'_, REVERSE>, x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     const HALF: u32 = BLOCK as u32 / 2;
     let cols = x.cols();
     let block = threads.shared::<bf16, 0, BLOCK>();
@@ -207,7 +207,7 @@ unsafe fn reverse_by(threads: &mut maco::Simt<'_, REVERSE>, x: maco::Tile<bf16, 
     }
 }
 
-fn reverse_reference(x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+fn reverse_reference(x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     // SAFETY: this thread is all there are.
     unsafe { reverse_by(&mut maco::Simt::alone_with(&mut maco::Scratch::new()), x, y) }
 }
@@ -232,7 +232,7 @@ const STAGE: usize = 8192;
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
-unsafe fn double_by(threads: &mut maco::Simt<'_, DOUBLE>, x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+unsafe fn double_by(threads: &mut maco::Simt<'_, DOUBLE>, x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
     let twice = |v: bf16| bf16::from_f32(2.0 * v.to_f32());
     let aligned = (x.pointer(0, 0) as u64 | y.pointer(0, 0) as u64).is_multiple_of(16) && cols.is_multiple_of(8);
@@ -279,7 +279,7 @@ unsafe fn double_by(threads: &mut maco::Simt<'_, DOUBLE>, x: maco::Tile<bf16, 1,
     }
 }
 
-fn double_reference(x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+fn double_reference(x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     // SAFETY: this thread is all there are.
     unsafe { double_by(&mut maco::Simt::alone_with(&mut maco::Scratch::new()), x, y) }
 }
@@ -294,7 +294,7 @@ pub unsafe fn double(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, N>, #[writ
     unsafe { double_by(cta, x, y) }
 }
 
-fn flip_reference(x: maco::Tile<bf16, 16, 16>, y: maco::Tile<bf16, 16, 16>) {
+fn flip_reference(x: maco::ReadTile<bf16, 16, 16>, y: maco::Tile<bf16, 16, 16>) {
     for row in 0..x.rows() as i32 {
         for col in 0..x.cols() as i32 {
             // SAFETY: inside both tiles.
@@ -378,7 +378,7 @@ const PART: u32 = 2048;
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
-unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     const STAGES: usize = 4;
     let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
     let aligned = (x.pointer(0, 0) as u64).is_multiple_of(16) && cols.is_multiple_of(8);
@@ -427,7 +427,7 @@ unsafe fn negate_by(threads: &mut maco::Simt<'_, NEGATE>, x: maco::Tile<bf16, 1,
     }
 }
 
-fn negate_reference(x: maco::Tile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
+fn negate_reference(x: maco::ReadTile<bf16, 1, 0>, y: maco::Tile<bf16, 1, 0>) {
     // SAFETY: this thread is all there are.
     unsafe { negate_by(&mut maco::Simt::alone_with(&mut maco::Scratch::new()), x, y) }
 }

@@ -1,6 +1,8 @@
 //! Products that bodies ask the tensor cores for themselves: every type, every width, every way in which operands may lie.
 use maco::prelude::*;
-use maco::{Acc, AccElement, E4M3, E5M2, Fragments, HalfOperandType, OperandType, Products, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup};
+use maco::{
+    Acc, AccElement, E4M3, E5M2, Fragments, HalfOperandType, OperandType, Products, ReadTile, S8, Simt, Swizzled, Tf32, Tile, U8, Warpgroup,
+};
 
 /// Bytes of scratch: 128 rows of 128 bytes of operand A, 256 of operand B.
 const SHARED: usize = 49152;
@@ -15,7 +17,7 @@ const SECOND: usize = 16384;
 unsafe fn fill<T: OperandType, const ROWS: usize, const COLS: usize, const SWIZZLE: usize, const ACROSS: bool, const R: usize>(
     threads: &Simt<'_, SHARED>,
     tile: Swizzled<'_, T, ROWS, COLS, SWIZZLE>,
-    from: Tile<T::Element, R, 0>,
+    from: ReadTile<T::Element, R, 0>,
     k: u32,
 ) {
     let mut at = threads.thread;
@@ -83,7 +85,7 @@ unsafe fn along<
     const REGISTERS: bool,
 >(
     threads: &mut Simt<'_, SHARED>,
-    (x, w): (Tile<A::Element, 128, 0>, Tile<B::Element, 0, 0>),
+    (x, w): (ReadTile<A::Element, 128, 0>, ReadTile<B::Element, 0, 0>),
     y: Tile<V, 128, 0>,
     at: u32,
     element: impl Fn(T::Value) -> V,
@@ -130,7 +132,7 @@ unsafe fn across<
     const BOTH: bool,
 >(
     threads: &mut Simt<'_, SHARED>,
-    (x, w): (Tile<E::Element, 128, 0>, Tile<E::Element, 0, 0>),
+    (x, w): (ReadTile<E::Element, 128, 0>, ReadTile<E::Element, 0, 0>),
     y: Tile<V, 128, 0>,
     at: u32,
     element: impl Fn(T::Value) -> V,
@@ -189,13 +191,13 @@ macro_rules! every {
         /// # Safety
         /// Called by all threads of a body, whose tiles these are.
         #[inline(always)]
-        unsafe fn $by($threads: &mut Simt<'_, SHARED>, x: Tile<$x, 128, 0>, w: Tile<$x, 0, 0>, $out: Tile<$y, 128, 0>) {
+        unsafe fn $by($threads: &mut Simt<'_, SHARED>, x: ReadTile<$x, 128, 0>, w: ReadTile<$x, 0, 0>, $out: Tile<$y, 128, 0>) {
             let $xw = (x, w);
             // SAFETY: all threads come here.
             unsafe { $body }
         }
 
-        fn $reference(x: Tile<$x, 128, 0>, w: Tile<$x, 0, 0>, y: Tile<$y, 128, 0>) {
+        fn $reference(x: ReadTile<$x, 128, 0>, w: ReadTile<$x, 0, 0>, y: Tile<$y, 128, 0>) {
             // SAFETY: this thread is all there are.
             unsafe { $by(&mut Simt::alone_with(&mut maco::Scratch::new()), x, w, y) }
         }
@@ -310,7 +312,7 @@ every! {
 #[inline(always)]
 unsafe fn widths<const A: usize, const B: usize, const C: usize, const D: usize>(
     threads: &mut Simt<'_, SHARED>,
-    (x, w): (Tile<bf16, 128, 0>, Tile<bf16, 0, 0>),
+    (x, w): (ReadTile<bf16, 128, 0>, ReadTile<bf16, 0, 0>),
     y: Tile<f32, 128, 0>,
 ) {
     let a = threads.swizzled::<bf16, 0, 128, 64>();
@@ -350,7 +352,7 @@ unsafe fn widths<const A: usize, const B: usize, const C: usize, const D: usize>
 macro_rules! every_width {
     ($($kernel:ident $task:ident $reference:ident: $($n:literal)*;)*) => {
         $(
-            fn $reference(x: Tile<bf16, 128, 0>, w: Tile<bf16, 0, 0>, y: Tile<f32, 128, 0>) {
+            fn $reference(x: ReadTile<bf16, 128, 0>, w: ReadTile<bf16, 0, 0>, y: Tile<f32, 128, 0>) {
                 // SAFETY: this thread is all there are.
                 unsafe { widths::<$($n),*>(&mut Simt::alone_with(&mut maco::Scratch::new()), (x, w), y) }
             }

@@ -62,7 +62,11 @@ pub unsafe fn level(cta: &mut Cta, #[update(i, ..)] x: Tensor<bf16, M, N>) {
     }
 }
 
-fn pick_reference<const R: usize, const C: usize>(ids: maco::Tile<u32, 1, R>, x: maco::Tile<bf16, 0, 0>, y: maco::Tile<bf16, R, C>) {
+fn pick_reference<const R: usize, const C: usize>(
+    ids: maco::ReadTile<u32, 1, R>,
+    x: maco::ReadTile<bf16, 0, 0>,
+    y: maco::Tile<bf16, R, C>,
+) {
     for row in 0..y.rows() as i32 {
         for col in 0..y.cols() as i32 {
             // SAFETY: `ids` are rows of `x`, which has as many columns as `y`.

@@ -1,6 +1,6 @@
 //! Bodies of threads that tests break: with copies in bulk, with boxes and tensor cores, with a prologue.
 use maco::prelude::*;
-use maco::{Acc, Mapped, Scratch, Simt, Tile};
+use maco::{Acc, Mapped, ReadTile, Scratch, Simt, Tile};
 
 /// Most elements of a row of [`double`].
 const ROW: usize = 512;
@@ -12,7 +12,7 @@ const DOUBLE: usize = 2 * ROW + 8;
 /// # Safety
 /// Called by all threads of a body, whose tiles these are.
 #[inline(always)]
-unsafe fn double_by(threads: &mut Simt<'_, DOUBLE>, x: Tile<bf16, 1, 0>, y: Tile<bf16, 1, 0>) {
+unsafe fn double_by(threads: &mut Simt<'_, DOUBLE>, x: ReadTile<bf16, 1, 0>, y: Tile<bf16, 1, 0>) {
     let (cols, first, step) = (x.cols(), threads.thread, threads.threads);
     let row = threads.shared::<bf16, 0, ROW>();
     // SAFETY: all threads come here, and to the end; copies are inside the rows, at multiples of 16 bytes, and each is waited for.
@@ -38,7 +38,7 @@ unsafe fn double_by(threads: &mut Simt<'_, DOUBLE>, x: Tile<bf16, 1, 0>, y: Tile
     }
 }
 
-fn double_reference(x: Tile<bf16, 1, 0>, y: Tile<bf16, 1, 0>) {
+fn double_reference(x: ReadTile<bf16, 1, 0>, y: Tile<bf16, 1, 0>) {
     // SAFETY: this thread is all there are.
     unsafe { double_by(&mut Simt::alone_with(&mut Scratch::new()), x, y) }
 }
@@ -147,7 +147,7 @@ pub unsafe fn through(
 }
 
 /// What the bodies below do, one element after another.
-fn shift_reference<const I: usize, const J: usize>(by: Tile<bf16, 1, J>, x: Tile<bf16, I, J>, y: Tile<bf16, I, J>) {
+fn shift_reference<const I: usize, const J: usize>(by: ReadTile<bf16, 1, J>, x: ReadTile<bf16, I, J>, y: Tile<bf16, I, J>) {
     for r in 0..I as i32 {
         for c in 0..J as i32 {
             // SAFETY: the task's author promises whole tiles, so every element lies inside the tensors.

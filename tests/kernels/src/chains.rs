@@ -9,7 +9,7 @@ pub static ENDED: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32:
 
 /// What `stamp` does, on the CPU.
 #[allow(unused_variables, reason = "the device never calls it, and has no such order")]
-fn stamp_reference<const I: usize>(x: maco::Tile<u32, 1, 0>, y: maco::Tile<u32, 1, I>, nanoseconds: u32) {
+fn stamp_reference<const I: usize>(x: maco::ReadTile<u32, 1, 0>, y: maco::Tile<u32, 1, I>, nanoseconds: u32) {
     #[cfg(not(target_arch = "nvptx64"))]
     {
         let begin = std::time::Instant::now();

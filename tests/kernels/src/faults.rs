@@ -30,7 +30,7 @@ pub fn lookup(
 }
 
 /// What `mirror` does, one element after another.
-fn mirror_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+fn mirror_reference<const I: usize, const J: usize>(x: maco::ReadTile<f32, I, J>, y: maco::Tile<f32, I, J>) {
     for r in 0..I as i32 {
         for c in 0..J as i32 {
             // SAFETY: the task's author promises whole tiles, so every element lies inside the tensors.
@@ -55,7 +55,7 @@ pub unsafe fn mirror(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[write(
 }
 
 /// What `negate` does, one element after another.
-fn negate_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+fn negate_reference<const I: usize, const J: usize>(x: maco::ReadTile<f32, I, J>, y: maco::Tile<f32, I, J>) {
     for r in 0..I as i32 {
         for c in 0..J as i32 {
             // SAFETY: as for `mirror_reference`.
@@ -126,7 +126,7 @@ pub fn experts(expert: In<u32, G>, x: In<bf16, R, K>, up: In<bf16, X, H, K>, dow
 }
 
 /// What `until` does, on the CPU.
-fn until_reference<const I: usize>(flag: maco::Tile<u32, 1, 0>, x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
+fn until_reference<const I: usize>(flag: maco::ReadTile<u32, 1, 0>, x: maco::ReadTile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
     let cta = maco::Simt::alone();
     // SAFETY: the flag is one element; the task's author promises whole tiles.
     unsafe {

@@ -9,7 +9,7 @@ pub fn halved(x: In<f32, M, N>, y: Out<f32, M, { N / 2 }>) {
 
 /// What `stall` does, on the CPU.
 #[allow(unused_variables, reason = "the device never calls it, and cannot sleep")]
-fn stall_reference<const I: usize>(x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>, milliseconds: u32) {
+fn stall_reference<const I: usize>(x: maco::ReadTile<f32, 1, I>, y: maco::Tile<f32, 1, I>, milliseconds: u32) {
     #[cfg(not(target_arch = "nvptx64"))]
     std::thread::sleep(std::time::Duration::from_millis(milliseconds.into()));
     for c in 0..I as i32 {

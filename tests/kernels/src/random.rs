@@ -92,7 +92,7 @@ pub fn pick(cta: &mut Cta, #[read(i)] ids: Tensor<u32, M>, #[read(ids[i], ..)] x
     cta.generate((ids, x), y, |(ids, x), r, c| x.at(ids.at(0, r) as i32, c))
 }
 
-fn negate_reference<const I: usize, const J: usize>(x: maco::Tile<f32, I, J>, y: maco::Tile<f32, I, J>) {
+fn negate_reference<const I: usize, const J: usize>(x: maco::ReadTile<f32, I, J>, y: maco::Tile<f32, I, J>) {
     for row in 0..y.rows() as i32 {
         for col in 0..y.cols() as i32 {
             // SAFETY: the position lies in both tiles.

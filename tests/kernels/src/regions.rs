@@ -59,7 +59,7 @@ pub fn embedded(ids: In<u32, M>, table: In<f32, V, N>, by: f32, y: Out<f32, M, N
 }
 
 /// What `reverse` does, one element after another.
-fn reverse_reference<const I: usize>(x: maco::Tile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
+fn reverse_reference<const I: usize>(x: maco::ReadTile<f32, 1, I>, y: maco::Tile<f32, 1, I>) {
     for c in 0..I as i32 {
         // SAFETY: the task's author promises whole tiles, so every element lies inside the tensors.
         unsafe { y.pointer(0, I as i32 - 1 - c).write(x.pointer(0, c).read()) };

@@ -4,7 +4,7 @@ use maco::prelude::*;
 /// Steps of [`chain`].
 pub const LINKS: usize = 64;
 
-fn work_reference<const I: usize>(x: maco::Tile<u32, 1, 0>, y: maco::Tile<u32, 1, I>, nanoseconds: u32) {
+fn work_reference<const I: usize>(x: maco::ReadTile<u32, 1, 0>, y: maco::Tile<u32, 1, I>, nanoseconds: u32) {
     let _ = x;
     #[cfg(not(target_arch = "nvptx64"))]
     {
