@@ -83,7 +83,7 @@ pub unsafe fn halo(
 ) {
     // SAFETY: as for `identity`.
     unsafe {
-        let row = |n: i32| x.pointer(memory::load(ids.pointer(0, n)) as i32, 0).cast_const();
+        let row = |n: i32| x.pointer(memory::load(ids.pointer(0, n)) as i32, 0);
         let rows = [row(0), row(1), row(2)];
         if !cta.wait_for_inputs() {
             return;
