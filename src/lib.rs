@@ -11,7 +11,17 @@ pub use maco_device::{
     Producer, Products, Queue, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles, Tf32, Tile,
     U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
-pub use maco_macros::{graph, megakernel, task, task_set};
+pub use maco_macros::{graph, megakernel, task};
+
+/// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear<bf16>, relu<bf16, f32>, mylib::scale }`.
+///
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with the instances of these tasks: for the elements in `<..>`, or for all
+/// that the task has. GEMMs are the larger part of most sets: naming their element makes a set a third as large. GEMV forms are left out: a
+/// set lists such a task by its own name.
+#[macro_export]
+macro_rules! task_set {
+    ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
+}
 
 pub use maco_device::access;
 
@@ -46,6 +56,7 @@ pub mod __private {
         WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
     pub use maco_graph::spec;
+    pub use maco_macros::task_set;
 
     #[cfg(target_arch = "nvptx64")]
     pub use maco_device::{abi::Launch, megakernel};

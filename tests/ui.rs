@@ -6,6 +6,9 @@
 //!
 //! Takes a minute: rustc compiles each case by itself.
 
+#[path = "ui/names.rs"]
+mod names;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -43,6 +46,25 @@ fn what_compiles() {
     // Other compilers warn of other things.
     let pinned = version().contains(PINNED);
     compare("accepted", &accepted, |_| pinned);
+}
+
+#[test]
+fn names_of_the_macros_own() {
+    let folder = target();
+    fs::create_dir_all(&folder).expect("cannot make the folder");
+    let programs = [
+        ("everything", names::of_everything()),
+        ("constants", names::beside("const NAME: u8 = 0;")),
+        ("statics", names::beside("static NAME: u8 = 0;")),
+        ("structs", names::beside("struct NAME;")),
+    ];
+    let files = programs.map(|(name, text)| {
+        let file = folder.join(format!("names_of_{name}.rs"));
+        fs::write(&file, text).expect("cannot write the program");
+        file
+    });
+    let (output, _) = check("names", &files);
+    assert!(!output.contains("error"), "{output}");
 }
 
 /// Checks the cases, and compares the places of those diagnostics that `counts` is about with the `.stderr` files.
@@ -102,11 +124,17 @@ fn rendered_places(rendered: &str) -> Vec<Place> {
     places
 }
 
+/// Where packages of cases are built.
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild")
+}
+
 /// Checks all cases as programs of one package of this name, which costs one resolution and one check of `maco`: what the compiler printed, and the
 /// places of its diagnostics, by case.
 fn check(name: &str, cases: &[PathBuf]) -> (String, BTreeMap<PathBuf, Vec<Place>>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild");
+    let target = target();
     let package = target.join(name);
     fs::create_dir_all(&package).expect("cannot make the package");
     let mut manifest = format!(

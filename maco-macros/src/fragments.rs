@@ -91,7 +91,10 @@ mod tests {
             ("let h = x", "let h = x;"),
             ("", ""),
         ] {
-            assert_eq!(seen("a", fragment, "b").split_whitespace().collect::<String>(), format!("{{a{text}b}}").split_whitespace().collect::<String>());
+            assert_eq!(
+                seen("a", fragment, "b").split_whitespace().collect::<String>(),
+                format!("{{a{text}b}}").split_whitespace().collect::<String>()
+            );
         }
     }
 

@@ -68,11 +68,7 @@ pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
     kernel::expand_graph(visible(attribute.into()), visible(item.into())).into()
 }
 
-/// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear<bf16>, relu<bf16, f32>, mylib::scale }`.
-///
-/// Makes a function `ops() -> maco::TaskSet`, and a device entry with the instances of these tasks: for the elements in `<..>`, or for all
-/// that the task has. GEMMs are the larger part of most sets: naming their element makes a set a third as large. GEMV forms are left out: a
-/// set lists such a task by its own name.
+/// What `maco::task_set! { pub ops: linear<bf16>, relu }` becomes, with the path of the crate before it: `$crate; pub ops: linear<bf16>, relu`.
 #[proc_macro]
 pub fn task_set(input: TokenStream) -> TokenStream {
     task_set::expand(visible(input.into())).into()

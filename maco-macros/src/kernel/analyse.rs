@@ -2,7 +2,7 @@
 //!
 //! `for` becomes `while`, calls go to the recorder, dimensions become operations on interned ones; everything else stays the user's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use maco_graph::spec::{Code, FusedOperand};
 use proc_macro2::{Ident, TokenStream};
@@ -60,6 +60,8 @@ pub(super) struct Replay<'a> {
     pub(super) arrays: HashMap<String, Option<Ident>>,
     /// Variables that hold a tensor, and its element.
     pub(super) tensors: HashMap<String, Option<Ident>>,
+    /// Parameters that are scalars.
+    pub(super) scalars: HashSet<String>,
 }
 
 pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
@@ -71,8 +73,16 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
         }
     }
     let equal = symbols.equal(&kernel.arguments.equal, errors);
-    let mut replay =
-        Replay { p, symbols, errors, sites: Vec::new(), operations: Vec::new(), arrays: HashMap::new(), tensors: HashMap::new() };
+    let mut replay = Replay {
+        p,
+        symbols,
+        errors,
+        sites: Vec::new(),
+        operations: Vec::new(),
+        arrays: HashMap::new(),
+        tensors: HashMap::new(),
+        scalars: HashSet::new(),
+    };
     for param in &kernel.params {
         replay.site(&param.name);
         match &param.kind {
@@ -82,7 +92,7 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
             ParamKind::Tensor { element, .. } => {
                 replay.tensors.insert(param.name.to_string(), element_variant(element));
             }
-            ParamKind::Scalar { .. } => {}
+            ParamKind::Scalar { .. } => drop(replay.scalars.insert(param.name.to_string())),
         }
     }
     let ranges = replay.ranges(kernel);

@@ -7,7 +7,7 @@ use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
 
 use super::analyse::{Elements, FusedOp, Replay, recorder, strip, unsupported};
 use crate::errors::error;
-use crate::spans::{Site, hidden};
+use crate::spans::{Site, hidden, plain};
 
 /// What the options of a call say.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Replay<'_> {
             None => quote! { ::core::option::Option::None },
         };
         let fused_ops = ops.iter().map(|FusedOp { path, operand, on_operand_a }| {
-            let name = path.segments.last().map(|last| last.ident.to_string());
+            let name = path.segments.last().map(|last| plain(&last.ident));
             let operand = match operand {
                 FusedOperand::Nothing => quote! { Nothing },
                 FusedOperand::Tensor(element) => {
