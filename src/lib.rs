@@ -41,6 +41,9 @@ pub use host::*;
 
 /// What a file of kernels imports: `use maco::prelude::*;`
 pub mod prelude {
+    /// Also what every file has: one whose tasks are all its own uses the prelude by them, and its import is not "unused".
+    pub use core::primitive::{f32, i8, i32, u32};
+
     pub use crate::math;
     pub use crate::tasks::*;
     pub use maco_device::{Combine, Element, Elementwise, MmaElement, bf16, f16};

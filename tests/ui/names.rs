@@ -82,7 +82,8 @@ fn is_name(word: &str) -> bool {
 
 /// Tasks, graphs and megakernels whose parameters, dimensions and grid axes are called like eight names at a time, and items that are called like each.
 pub fn of_everything() -> String {
-    let names: Vec<String> = emitted().into_iter().filter(|name| !PATTERNS.contains(&name.as_str())).collect();
+    let own = |name: &String| !PATTERNS.contains(&name.as_str()) && !BUILT_IN.contains(&name.as_str());
+    let names: Vec<String> = emitted().into_iter().filter(own).collect();
     let mut text = format!("#![allow(non_snake_case, non_camel_case_types, uncommon_codepoints, mixed_script_confusables)]\n{PLAIN}");
     for (number, start) in (0..names.len()).step_by(8).enumerate() {
         // The last group takes names from the front.
@@ -115,8 +116,8 @@ pub fn of_everything() -> String {
             }}"
         );
     }
-    // Types like these are Rust's own, or the crate's; names with two underscores are MACO's.
-    let possible = |name: &&String| !BUILT_IN.contains(&name.as_str()) && !name.starts_with("__") && *name != "maco";
+    // Names with two underscores are MACO's.
+    let possible = |name: &&String| !name.starts_with("__") && *name != "maco";
     for (number, name) in names.iter().filter(possible).enumerate() {
         let item = match number % 4 {
             0 => PLAIN.replace("plain", name),

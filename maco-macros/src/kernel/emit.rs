@@ -113,6 +113,11 @@ fn callable(
     });
     let declarations = kernel.params.iter().enumerate().map(|(n, param)| declaration(n, param, model));
     let values = (0..kernel.params.len()).map(|n| hidden(&format!("parameter{n}")));
+    let elements = kernel.params.iter().filter_map(|param| match &param.kind {
+        // A wrong element has been reported.
+        ParamKind::Tensor { element, .. } => element_variant(element).map(|_| element),
+        ParamKind::Scalar { ty } => Some(ty),
+    });
     let (ranges, body) = (&model.ranges, &model.replay);
     let operations = model.operations.len();
     let bases = (0..operations).map(|n| {
@@ -152,6 +157,8 @@ fn callable(
             #[allow(clippy::too_many_arguments)]
             const fn __replay(#recorder: &mut #p::spec::Recorder<'_>, #dims: &[#p::spec::Dim; #count], #(#params),*) {
                 let _ = (&#recorder, #dims);
+                // The elements are what they are in the user's file, and imports of them are used.
+                let _: ::core::option::Option<(#(#elements,)*)> = ::core::option::Option::None;
                 #body
             }
 

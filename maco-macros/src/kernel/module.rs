@@ -131,11 +131,6 @@ pub fn planning(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStr
         }
         _ => None,
     });
-    let elements = kernel.params.iter().filter_map(|param| match &param.kind {
-        // A wrong element has been reported.
-        ParamKind::Tensor { element, .. } => element_variant(element).map(|_| element),
-        ParamKind::Scalar { ty } => Some(ty),
-    });
     quote! {
         #conditions
         #[cfg(not(target_arch = "nvptx64"))]
@@ -143,15 +138,11 @@ pub fn planning(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStr
         impl #program {
             #(#lengths)*
 
-            /// The elements as the user's file names them.
-            const __ELEMENTS: ::core::marker::PhantomData<(#(#elements,)*)> = ::core::marker::PhantomData;
-
             fn __plan(
                 #device: &#p::Device,
                 #sizes: &[u64; #count],
                 #options: &#p::PlanOptions,
             ) -> ::core::result::Result<#p::Plan, #p::Error> {
-                let _ = Self::__ELEMENTS;
                 let #graph = Self::__RECORDING.resolve(#text, #sizes)?;
                 let #program_of = #p::Program {
                     name: #text,

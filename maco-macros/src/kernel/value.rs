@@ -33,6 +33,7 @@ impl Replay<'_> {
             Expr::MethodCall(call) => self.method(call, name),
             Expr::Index(index) => match strip(&index.expr) {
                 Expr::Path(path) if self.arrays.contains_key(&path.path.to_token_stream().to_string()) => {
+                    self.constant(&index.index, "an index")?;
                     let (recorder, site) = (recorder(), self.site(expression));
                     let (array, at, name) = (&index.expr, &index.index, path.path.get_ident().map(plain));
                     Ok(quote! { #recorder.at(&#array, #name, #at, #site) })
@@ -47,7 +48,13 @@ impl Replay<'_> {
                 Err(unsupported(expression, "this would be one tensor many times", "make each one by a call of its own, in a loop"))
             }
             Expr::If(branch) => self.choice(branch, name),
-            other => Ok(other.to_token_stream()),
+            Expr::Macro(call) => {
+                Err(unsupported(call, "macros cannot stand in a body", "a value is a tensor, a temp, a view or a constant"))
+            }
+            other => {
+                self.constant_value(other, "a computed value")?;
+                Ok(other.to_token_stream())
+            }
         }
     }
 
@@ -63,6 +70,7 @@ impl Replay<'_> {
         let Some((_, other)) = &branch.else_branch else {
             return Err(unsupported(branch, "this `if` has no value without `else`", "write `if layer == 0 { x } else { h }`"));
         };
+        self.constant(&branch.cond, "a condition")?;
         let (condition, then) = (&branch.cond, self.value(then, name)?);
         let other = match &**other {
             Expr::Block(block) => match block.block.stmts.as_slice() {
@@ -290,7 +298,7 @@ impl Replay<'_> {
     }
 
     /// Whether an expression is a tensor, an array of them or a scalar parameter.
-    fn is_variable(&self, expression: &Expr) -> bool {
+    pub(super) fn is_variable(&self, expression: &Expr) -> bool {
         let scalar = matches!(strip(expression), Expr::Path(path) if self.scalars.contains(&path.path.to_token_stream().to_string()));
         scalar || self.is_tensor(expression) || self.is_array(expression)
     }

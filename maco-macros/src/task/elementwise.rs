@@ -16,6 +16,7 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
     function.check("an elementwise task", &mut errors);
     function.not_unsafe("an elementwise task", "it sees values only; a raw body is `#[task(simt)] unsafe fn`", &mut errors);
     check(arguments, function, &mut errors);
+    super::no_std::check(function.body.stream(), &mut errors);
     let mut inner = Errors::new();
     let task = task(arguments, function, &mut inner);
     let (p, name, conditions) = (arguments.private(), &function.signature.ident, function.conditions());
