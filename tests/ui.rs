@@ -48,6 +48,27 @@ fn what_compiles() {
     compare("accepted", &accepted, |_| pinned);
 }
 
+/// README says what happens to one wrong call in its program.
+#[test]
+fn the_readme_shows_the_error_that_appears() {
+    let readme = include_str!("../README.md");
+    let between = |text: &'static str, start: &str, end: &str| text.split_once(start)?.1.split_once(end).map(|(part, _)| part);
+    let program = between(readme, "```rust\n// src/kernels.rs", "```").expect("README's kernels");
+    let (wrong, shown) = (
+        between(readme, "appears. `", "` does not compile").expect("README's mistake"),
+        between(readme, "```text\nerror", "```").expect("README's error"),
+    );
+    let program = format!("// {}fn main() {{}}\n", program.replace("linear(h, down, y)", wrong));
+    assert!(program.contains(wrong), "{program}");
+    let file = target().join("readme.rs");
+    fs::create_dir_all(target()).expect("cannot make the folder");
+    fs::write(&file, program).expect("cannot write the program");
+    let (output, _) = check("readme", &[file]);
+    for line in format!("error{shown}").lines() {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+}
+
 #[test]
 fn names_of_the_macros_own() {
     let folder = target();

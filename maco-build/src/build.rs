@@ -8,7 +8,6 @@ use crate::cargo::{self, Variant};
 use crate::dependencies;
 use crate::device_crate::DeviceCrate;
 use crate::embed::{self, Device};
-use crate::error::Diagnostic;
 use crate::expansion;
 use crate::files::{lock, write};
 use crate::package::Package;
@@ -96,12 +95,14 @@ impl Build {
             }
             Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) => Err(error),
             Err(error) => {
-                if let Error::Device(diagnostics) = &error {
-                    show(&package, diagnostics)?;
+                let faults = error.faults();
+                if let Error::Device(_) = &error {
+                    write(&package.workshop().join(ERRORS), faults.join("\n"))?;
                 }
-                let faults: Vec<String> =
-                    error.faults().iter().map(|fault| format!("the GPU half of `{}` does not build: {fault}", package.name)).collect();
-                embed::write(&package.out, Device::Broken(&faults))
+                let broken = format!("the GPU half of `{}` does not build", package.name);
+                let faults: Vec<String> = faults.iter().map(|fault| format!("MACO: {broken}: {fault}")).collect();
+                // rustc shows them where the megakernels are compiled, once: a warning of the build script would be shown with each of cargo's commands.
+                embed::write(&package.out, Device::Broken(&format!("{broken}: {error}"), &faults))
             }
         }
     }
@@ -207,11 +208,4 @@ pub fn is_only_checked(package: &str) -> bool {
 
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// rustc's own text, for a terminal; the host build usually repeats it, but some errors exist only on the device.
-fn show(package: &Package, diagnostics: &[Diagnostic]) -> Result<(), Error> {
-    let text = diagnostics.iter().map(|diagnostic| diagnostic.rendered.as_str()).collect::<Vec<_>>().join("\n");
-    report::warning(&text);
-    write(&package.workshop().join(ERRORS), text)
 }

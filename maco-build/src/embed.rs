@@ -19,8 +19,8 @@ pub(crate) enum Device<'a> {
     Code(&'a Code, Option<&'a Code>),
     /// None, and the host build is right without; why, and what to do.
     Missing(&'a str),
-    /// None, and the host build must fail: one text for each fault.
-    Broken(&'a [String]),
+    /// None, and the host build must fail: why in a line, and one text for each fault, as long as it takes.
+    Broken(&'a str, &'a [String]),
 }
 
 /// Writes `maco.rs` into `out`, and with device code a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
@@ -52,7 +52,17 @@ pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
         }
     }
     write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
-    write_file(&out.join("maco.rs"), text(device))
+    let mut stop = String::new();
+    if let Device::Broken(_, faults) = device {
+        create_dir(&folder)?;
+        for (number, fault) in faults.iter().enumerate() {
+            // In a file of its own: rustc shows the line of the error too, which would be all of it once more.
+            let file = folder.join(format!("fault{number}.txt"));
+            write_file(&file, fault)?;
+            stop.push_str(&format!("::core::compile_error!(::core::include_str!({:?}));\n", file.to_string_lossy()));
+        }
+    }
+    write_file(&out.join("maco.rs"), text(device, &stop))
 }
 
 /// How the names of the entries begin that MACO's macros make.
@@ -93,14 +103,12 @@ fn expression(modules: &str, profiled: &str, error: &str) -> String {
 }
 
 /// What a megakernel without an entry gets.
-fn text(device: Device<'_>) -> String {
+fn text(device: Device<'_>, stop: &str) -> String {
     let error = match device {
         Device::Code(..) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
         Device::Missing(why) => why.to_owned(),
-        Device::Broken(faults) => faults.join("; "),
+        Device::Broken(why, _) => why.to_owned(),
     };
-    let faults = if let Device::Broken(faults) = device { faults } else { &[] };
-    let stop: String = faults.iter().map(|fault| format!("::core::compile_error!({:?});\n", format!("MACO: {fault}"))).collect();
     let expression = expression("", "", &format!("::core::option::Option::Some({error:?})"));
     if stop.is_empty() { expression } else { format!("{{\n{stop}{expression}}}\n") }
 }
@@ -116,11 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_device_half_is_an_error_and_still_a_constant() {
-        let text = text(Device::Broken(&["src/kernels.rs:3:1: \"no\"".to_owned()]));
+    fn a_broken_device_half_is_an_error_and_still_an_expression() {
+        let out = env::temp_dir().join(format!("maco-broken-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        write(&out, Device::Broken("no", &["src/kernels.rs:3:1: \"no\"".to_owned()])).unwrap();
+        let text = fs::read_to_string(out.join("maco.rs")).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], r#"::core::compile_error!("MACO: src/kernels.rs:3:1: \"no\"");"#);
+        assert!(lines[1].starts_with("::core::compile_error!(::core::include_str!(") && lines[1].contains("fault0.txt"), "{text}");
         assert!(lines[3].contains("[&[], &[]]") && lines[4].contains("Embedded {"), "{text}");
+        assert_eq!(fs::read_to_string(out.join("maco/fault0.txt")).unwrap(), "src/kernels.rs:3:1: \"no\"");
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]

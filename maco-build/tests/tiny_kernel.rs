@@ -166,6 +166,7 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
     let broken = user.run(&[]).unwrap_err();
     assert!(broken.contains("user/src/kernels.rs:5:") && broken.contains("cannot add `char` to `u32`"), "{broken}");
     assert!(!broken.contains("failed to run custom build command"), "{broken}");
+    assert_eq!(broken.matches("cannot add `char` to `u32`").count(), 1, "an error is shown once: {broken}");
 
     // No code is made to find them.
     let checked = user.run(&[("MACO_DEVICE", "check")]).unwrap_err();
