@@ -11,7 +11,17 @@ pub use maco_device::{
     Producer, Products, Queue, ReadTile, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles,
     Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
-pub use maco_macros::{graph, megakernel, task, task_set};
+pub use maco_macros::{graph, megakernel, task};
+
+/// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear<bf16>, relu<bf16, f32>, mylib::scale }`.
+///
+/// Makes a function `ops() -> maco::TaskSet`, and a device entry with the instances of these tasks: for the elements in `<..>`, or for all
+/// that the task has. GEMMs are the larger part of most sets: naming their element makes a set a third as large. GEMV forms are left out: a
+/// set lists such a task by its own name.
+#[macro_export]
+macro_rules! task_set {
+    ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
+}
 
 pub use maco_device::{access, region};
 
@@ -31,6 +41,9 @@ pub use host::*;
 
 /// What a file of kernels imports: `use maco::prelude::*;`
 pub mod prelude {
+    /// Also what every file has: one whose tasks are all its own uses the prelude by them, and its import is not "unused".
+    pub use core::primitive::{f32, i8, i32, u32};
+
     pub use crate::math;
     pub use crate::tasks::*;
     pub use maco_device::{Combine, Element, Elementwise, MmaElement, bf16, f16};
@@ -46,6 +59,7 @@ pub mod __private {
     };
     pub use maco_device::{access, region};
     pub use maco_graph::spec;
+    pub use maco_macros::task_set;
 
     #[cfg(target_arch = "nvptx64")]
     pub use maco_device::{abi::Launch, megakernel};

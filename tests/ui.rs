@@ -6,6 +6,9 @@
 //!
 //! Takes a minute: rustc compiles each case by itself.
 
+#[path = "ui/names.rs"]
+mod names;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,7 +28,7 @@ const FLAGS: (&str, &str) = ("CARGO_ENCODED_RUSTFLAGS", "--verbose\x1f-Adead_cod
 #[test]
 fn diagnostics() {
     let rejected = cases(|topic| topic != PASS);
-    assert!(rejected.len() >= 166, "only {} cases found", rejected.len());
+    assert!(rejected.len() >= 168, "only {} cases found", rejected.len());
     if version().contains(PINNED) {
         // SAFETY: only the standard library reads the environment here, and it locks it.
         unsafe { env::set_var(FLAGS.0, FLAGS.1) };
@@ -39,10 +42,50 @@ fn diagnostics() {
 #[test]
 fn what_compiles() {
     let accepted = cases(|topic| topic == PASS);
-    assert!(accepted.len() >= 9, "only {} cases found", accepted.len());
+    assert!(accepted.len() >= 11, "only {} cases found", accepted.len());
     // Other compilers warn of other things.
     let pinned = version().contains(PINNED);
     compare("accepted", &accepted, |_| pinned);
+}
+
+/// README says what happens to one wrong call in its program.
+#[test]
+fn the_readme_shows_the_error_that_appears() {
+    let readme = include_str!("../README.md");
+    let between = |text: &'static str, start: &str, end: &str| text.split_once(start)?.1.split_once(end).map(|(part, _)| part);
+    let program = between(readme, "```rust\n// src/kernels.rs", "```").expect("README's kernels");
+    let (wrong, shown) = (
+        between(readme, "appears. `", "` does not compile").expect("README's mistake"),
+        between(readme, "```text\nerror", "```").expect("README's error"),
+    );
+    let program = format!("// {}fn main() {{}}\n", program.replace("linear(h, down, y)", wrong));
+    assert!(program.contains(wrong), "{program}");
+    let file = target().join("readme.rs");
+    fs::create_dir_all(target()).expect("cannot make the folder");
+    fs::write(&file, program).expect("cannot write the program");
+    let (output, _) = check("readme", &[file]);
+    for line in format!("error{shown}").lines() {
+        assert!(output.contains(line), "{line}\n{output}");
+    }
+}
+
+#[test]
+fn names_of_the_macros_own() {
+    let folder = target();
+    fs::create_dir_all(&folder).expect("cannot make the folder");
+    let programs = [
+        ("everything", names::of_everything()),
+        ("constants", names::beside("const NAME: u8 = 0;")),
+        ("statics", names::beside("static NAME: u8 = 0;")),
+        ("structs", names::beside("struct NAME;")),
+    ];
+    let files = programs.map(|(name, text)| {
+        let file = folder.join(format!("names_of_{name}.rs"));
+        fs::write(&file, text).expect("cannot write the program");
+        file
+    });
+    let (output, _) = check("names", &files);
+    assert!(!output.contains("error"), "{output}");
 }
 
 /// Checks the cases, and compares the places of those diagnostics that `counts` is about with the `.stderr` files.
@@ -102,11 +145,17 @@ fn rendered_places(rendered: &str) -> Vec<Place> {
     places
 }
 
+/// Where packages of cases are built.
+fn target() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild")
+}
+
 /// Checks all cases as programs of one package of this name, which costs one resolution and one check of `maco`: what the compiler printed, and the
 /// places of its diagnostics, by case.
 fn check(name: &str, cases: &[PathBuf]) -> (String, BTreeMap<PathBuf, Vec<Place>>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild");
+    let target = target();
     let package = target.join(name);
     fs::create_dir_all(&package).expect("cannot make the package");
     let mut manifest = format!(

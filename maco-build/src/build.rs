@@ -8,7 +8,6 @@ use crate::cargo::{self, Variant};
 use crate::dependencies;
 use crate::device_crate::DeviceCrate;
 use crate::embed::{self, Device};
-use crate::error::Diagnostic;
 use crate::expansion;
 use crate::files::{lock, write};
 use crate::package::Package;
@@ -20,7 +19,6 @@ use crate::{Error, core_cache, report, toolchain};
 #[derive(Clone, Debug)]
 pub struct Build {
     kernels: Vec<PathBuf>,
-    crate_path: String,
     rules: Rules,
     profiled: bool,
     delayed: bool,
@@ -30,13 +28,7 @@ impl Build {
     /// The files of kernels, relative to the package.
     pub fn new<P: AsRef<Path>>(kernels: impl IntoIterator<Item = P>) -> Build {
         let kernels = kernels.into_iter().map(|path| path.as_ref().to_owned()).collect();
-        Build { kernels, crate_path: "::maco".to_owned(), rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false }
-    }
-
-    /// What `maco` is called where the kernels are: `::maco` by default, `crate` inside maco itself.
-    pub fn crate_path(mut self, path: &str) -> Build {
-        path.clone_into(&mut self.crate_path);
-        self
+        Build { kernels, rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false }
     }
 
     /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
@@ -79,11 +71,7 @@ impl Build {
         }
         // docs.rs shows the host half, on a machine without a network.
         if device_setting()? == DeviceSetting::Skip || env::var_os("DOCS_RS").is_some() {
-            return embed::write(
-                &package.out,
-                &self.crate_path,
-                Device::Missing("this program was built with MACO_DEVICE=skip; build it again without"),
-            );
+            return embed::write(&package.out, Device::Missing("this program was built with MACO_DEVICE=skip; build it again without"));
         }
         let mut sources = Sources::new(&package, &self.kernels)?;
         let result = self.device_half(&package, &mut sources);
@@ -91,29 +79,30 @@ impl Build {
         match result {
             Ok(None) => embed::write(
                 &package.out,
-                &self.crate_path,
                 Device::Missing(
                     "this program was built with MACO_DEVICE=check or MACO_ONLY_CHECK, which look for errors alone; build it again without",
                 ),
             ),
             Ok(Some(code)) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
-                embed::write(&package.out, &self.crate_path, Device::Code(&code.ordinary, code.profiled.as_ref()))
+                embed::write(&package.out, Device::Code(&code.ordinary, code.profiled.as_ref()))
             }
             Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
                 report::warning(&format!("built for the CPU only: {text}"));
                 toolchain::signs_of_change().iter().for_each(|path| report::rerun_if_changed(path));
-                embed::write(&package.out, &self.crate_path, Device::Missing(&text))
+                embed::write(&package.out, Device::Missing(&text))
             }
             Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) => Err(error),
             Err(error) => {
-                if let Error::Device(diagnostics) = &error {
-                    show(&package, diagnostics)?;
+                let faults = error.faults();
+                if let Error::Device(_) = &error {
+                    write(&package.workshop().join(ERRORS), faults.join("\n"))?;
                 }
-                let faults: Vec<String> =
-                    error.faults().iter().map(|fault| format!("the GPU half of `{}` does not build: {fault}", package.name)).collect();
-                embed::write(&package.out, &self.crate_path, Device::Broken(&faults))
+                let broken = format!("the GPU half of `{}` does not build", package.name);
+                let faults: Vec<String> = faults.iter().map(|fault| format!("MACO: {broken}: {fault}")).collect();
+                // rustc shows them where the megakernels are compiled, once: a warning of the build script would be shown with each of cargo's commands.
+                embed::write(&package.out, Device::Broken(&format!("{broken}: {error}"), &faults))
             }
         }
     }
@@ -131,7 +120,7 @@ impl Build {
         let _held = lock(&package.workshop().join("lock"))?;
         let workspace = Workspace::find(&toolchain, package)?;
         sources.files.extend(workspace.manifest.iter().chain(&workspace.lock).cloned());
-        let dependencies = dependencies::find(&toolchain, package, &workspace, self.crate_path == "crate")?;
+        let dependencies = dependencies::find(&toolchain, package, &workspace)?;
         sources.files.extend(dependencies.manifests.iter().cloned());
         let device = DeviceCrate::write(package, &workspace, &dependencies, &sources.kernels)?;
         if is_only_checked(&package.name) {
@@ -219,11 +208,4 @@ pub fn is_only_checked(package: &str) -> bool {
 
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
-/// rustc's own text, for a terminal; the host build usually repeats it, but some errors exist only on the device.
-fn show(package: &Package, diagnostics: &[Diagnostic]) -> Result<(), Error> {
-    let text = diagnostics.iter().map(|diagnostic| diagnostic.rendered.as_str()).collect::<Vec<_>>().join("\n");
-    report::warning(&text);
-    write(&package.workshop().join(ERRORS), text)
 }

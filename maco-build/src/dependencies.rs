@@ -111,9 +111,7 @@ struct Kind {
 }
 
 /// Asks cargo about the user's package.
-///
-/// `itself`: the package is `maco` (or stands for it), and its own kernels need it as a dependency.
-pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace, itself: bool) -> Result<Dependencies, Error> {
+pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace) -> Result<Dependencies, Error> {
     let manifest = user.root.join("Cargo.toml");
     let metadata = if has_library(&manifest)? { ask_as_dependent(toolchain, user, workspace) } else { ask(toolchain, &manifest, user) }?;
     let misses = |what: &str| Error::Format { what: ANSWER.to_owned(), why: format!("no {what} of {}", manifest.display()) };
@@ -136,10 +134,6 @@ pub(crate) fn find(toolchain: &Toolchain, user: &User, workspace: &Workspace, it
             found.manifests.push(library.manifest_path.clone());
         }
         libraries.push(&*library.id);
-    }
-    if itself {
-        libraries.push(&*package.id);
-        found.table.insert(package.name.clone(), by_path(&user.root, &user.features).into());
     }
     found.sources = metadata.sources(libraries);
     found.manifests.push(manifest);

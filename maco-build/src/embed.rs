@@ -1,4 +1,7 @@
-//! `$OUT_DIR/maco.rs`: the constant that the megakernel macro includes.
+//! `$OUT_DIR/maco.rs`: the expression that the macros of megakernels and task sets include.
+//!
+//! It names `Embedded` and `DeviceModule`, which the macros bring into scope: what the crate is called where the kernels are, only they know. It is compiled under
+//! the lint levels of the user's crate, so it must please all of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,18 +19,17 @@ pub(crate) enum Device<'a> {
     Code(&'a Code, Option<&'a Code>),
     /// None, and the host build is right without; why, and what to do.
     Missing(&'a str),
-    /// None, and the host build must fail: one text for each fault.
-    Broken(&'a [String]),
+    /// None, and the host build must fail: why in a line, and one text for each fault, as long as it takes.
+    Broken(&'a str, &'a [String]),
 }
 
 /// Writes `maco.rs` into `out`, and with device code a file for each entry: `maco/ENTRY.rs`, which includes `maco/ENTRY.ptx`, and
 /// `maco/profile/ENTRY.ptx` where there is code that records; beside each, `ENTRY.cubin` if there was an assembler. The macro of a
-/// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none. `crate_path` is what `maco` is
-/// called there.
+/// megakernel takes its entry's file if there is one, else `maco.rs`, which says why there is none.
 ///
 /// `maco_plain.rs` is a slice of the names and the PTX of all plain kernels: entries that no macro of MACO made. Programs that launch
 /// such kernels themselves include it; without device code it is empty.
-pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<(), Error> {
+pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
     let folder = out.join("maco");
     let _ = fs::remove_dir_all(&folder); // entries of the last time
     let mut plain = String::new();
@@ -36,21 +38,31 @@ pub(crate) fn write(out: &Path, crate_path: &str, device: Device<'_>) -> Result<
         write_file(&out.join("maco.ptx"), &code.ptx)?;
         let mut recording = BTreeMap::new();
         for embeddable in profiled.into_iter().flat_map(|code| &code.entries) {
-            recording.insert(&*embeddable.entry.name, module(crate_path, &folder.join("profile"), embeddable)?);
+            recording.insert(&*embeddable.entry.name, module(&folder.join("profile"), embeddable)?);
         }
         for embeddable in &code.entries {
             let name = &*embeddable.entry.name;
-            let module = module(crate_path, &folder, embeddable)?;
+            let module = module(&folder, embeddable)?;
             if !name.starts_with(GENERATED) {
                 let file = folder.join(format!("{name}.ptx"));
                 plain.push_str(&format!("    ({name:?}, include_str!({:?})),\n", file.to_string_lossy()));
             }
             let recording = recording.get(name).map_or("", |module| module);
-            write_file(&folder.join(format!("{name}.rs")), constant(crate_path, &module, recording, "None"))?;
+            write_file(&folder.join(format!("{name}.rs")), expression(&module, recording, NONE))?;
         }
     }
     write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
-    write_file(&out.join("maco.rs"), text(crate_path, device))
+    let mut stop = String::new();
+    if let Device::Broken(_, faults) = device {
+        create_dir(&folder)?;
+        for (number, fault) in faults.iter().enumerate() {
+            // In a file of its own: rustc shows the line of the error too, which would be all of it once more.
+            let file = folder.join(format!("fault{number}.txt"));
+            write_file(&file, fault)?;
+            stop.push_str(&format!("::core::compile_error!(::core::include_str!({:?}));\n", file.to_string_lossy()));
+        }
+    }
+    write_file(&out.join("maco.rs"), text(device, &stop))
 }
 
 /// How the names of the entries begin that MACO's macros make.
@@ -62,41 +74,43 @@ pub(crate) fn empty(out: &Path) -> Result<(), Error> {
 }
 
 /// One module: PTX, and machine code if there is any and it is wanted, in files in `folder`, with the hash of the text.
-fn module(crate_path: &str, folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<String, Error> {
+fn module(folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<String, Error> {
     let file = |extension| folder.join(format!("{}.{extension}", entry.name));
     let ptx = file("ptx");
     write_file(&ptx, &entry.ptx)?;
-    let mut machine = "None".to_owned();
+    let mut machine = NONE.to_owned();
     if let Some(made) = cubin
         && env::var_os("MACO_SASS").is_none_or(|value| value != "0")
     {
         let cubin = file("cubin");
         write_file(&cubin, made)?;
-        machine = format!("Some(include_bytes!({:?}))", cubin.to_string_lossy());
+        machine = format!("::core::option::Option::Some(::core::include_bytes!({:?}))", cubin.to_string_lossy());
     }
     let (hash, ptx) = (fingerprint([&entry.ptx]), ptx.to_string_lossy());
+    let [a, b, c, d] = [48, 32, 16, 0].map(|shift| hash >> shift & 0xffff);
     Ok(format!(
-        "{crate_path}::__private::DeviceModule {{ target: {CPU:?}, ptx: include_str!({ptx:?}), cubin: {machine}, hash: 0x{hash:016x} }}"
+        "DeviceModule {{ target: {CPU:?}, ptx: ::core::include_str!({ptx:?}), cubin: {machine}, hash: 0x{a:04x}_{b:04x}_{c:04x}_{d:04x} }}"
     ))
 }
 
-fn constant(crate_path: &str, modules: &str, profiled: &str, error: &str) -> String {
-    let private = format!("{crate_path}::__private");
+const NONE: &str = "::core::option::Option::None";
+
+fn expression(modules: &str, profiled: &str, error: &str) -> String {
     format!(
-        "pub const EMBEDDED: {private}::Embedded = {private}::Embedded {{ modules: &[{modules}], profiled: &[{profiled}], error: {error} }};\n"
+        "{{\n    const MODULES: [&[DeviceModule]; 2] = [&[{modules}], &[{profiled}]];\n    \
+         Embedded {{ modules: MODULES[0], profiled: MODULES[1], error: {error} }}\n}}\n"
     )
 }
 
 /// What a megakernel without an entry gets.
-fn text(crate_path: &str, device: Device<'_>) -> String {
+fn text(device: Device<'_>, stop: &str) -> String {
     let error = match device {
         Device::Code(..) => "the build script compiled other files; name this megakernel's file in `maco_build::compile(..)`".to_owned(),
         Device::Missing(why) => why.to_owned(),
-        Device::Broken(faults) => faults.join("; "),
+        Device::Broken(why, _) => why.to_owned(),
     };
-    let faults = if let Device::Broken(faults) = device { faults } else { &[] };
-    let stop: String = faults.iter().map(|fault| format!("compile_error!({:?});\n", format!("MACO: {fault}"))).collect();
-    format!("{stop}{}", constant(crate_path, "", "", &format!("Some({error:?})")))
+    let expression = expression("", "", &format!("::core::option::Option::Some({error:?})"));
+    if stop.is_empty() { expression } else { format!("{{\n{stop}{expression}}}\n") }
 }
 
 #[cfg(test)]
@@ -110,11 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_device_half_is_an_error_and_still_a_constant() {
-        let text = text("::maco", Device::Broken(&["src/kernels.rs:3:1: \"no\"".to_owned()]));
-        let mut lines = text.lines();
-        assert_eq!(lines.next(), Some(r#"compile_error!("MACO: src/kernels.rs:3:1: \"no\"");"#));
-        assert!(lines.next().is_some_and(|line| line.starts_with("pub const EMBEDDED") && line.contains("modules: &[]")));
+    fn a_broken_device_half_is_an_error_and_still_an_expression() {
+        let out = env::temp_dir().join(format!("maco-broken-{}", std::process::id()));
+        fs::create_dir_all(&out).unwrap();
+        write(&out, Device::Broken("no", &["src/kernels.rs:3:1: \"no\"".to_owned()])).unwrap();
+        let text = fs::read_to_string(out.join("maco.rs")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].starts_with("::core::compile_error!(::core::include_str!(") && lines[1].contains("fault0.txt"), "{text}");
+        assert!(lines[3].contains("[&[], &[]]") && lines[4].contains("Embedded {"), "{text}");
+        assert_eq!(fs::read_to_string(out.join("maco/fault0.txt")).unwrap(), "src/kernels.rs:3:1: \"no\"");
+        fs::remove_dir_all(&out).unwrap();
     }
 
     #[test]
@@ -123,10 +142,10 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
         let listed = || fs::read_to_string(out.join("maco_plain.rs")).unwrap();
-        write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
+        write(&out, Device::Code(&code(ptx), None)).unwrap();
         let text = listed();
         assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
-        write(&out, "crate", Device::Missing("no toolchain")).unwrap();
+        write(&out, Device::Missing("no toolchain")).unwrap();
         assert_eq!(listed(), "&[\n]\n");
         fs::remove_dir_all(&out).unwrap();
     }
@@ -136,13 +155,13 @@ mod tests {
         let out = env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         let ptx = |body| code(&format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n"));
-        write(&out, "crate", Device::Code(&ptx("ret"), Some(&ptx("exit")))).unwrap();
+        write(&out, Device::Code(&ptx("ret"), Some(&ptx("exit")))).unwrap();
         let read = |name: &str| fs::read_to_string(out.join("maco").join(name)).unwrap();
         assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
-        let (modules, profiled) = read("a.rs").split_once("profiled: &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        let (modules, profiled) = read("a.rs").split_once("], &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
-        write(&out, "crate", Device::Code(&ptx("ret"), None)).unwrap();
-        assert!(read("a.rs").contains("profiled: &[]") && !out.join("maco/profile/a.ptx").exists());
+        write(&out, Device::Code(&ptx("ret"), None)).unwrap();
+        assert!(read("a.rs").contains("], &[]]") && !out.join("maco/profile/a.ptx").exists());
         fs::remove_dir_all(&out).unwrap();
     }
 
@@ -152,9 +171,9 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let mut code = code(".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n");
         code.entries[0].cubin = Some(vec![0, 159, 146, 150]);
-        write(&out, "crate", Device::Code(&code, Some(&code))).unwrap();
+        write(&out, Device::Code(&code, Some(&code))).unwrap();
         let text = fs::read_to_string(out.join("maco/a.rs")).unwrap();
-        assert_eq!(text.matches("cubin: Some(include_bytes!(").count(), 2, "{text}");
+        assert_eq!(text.matches("cubin: ::core::option::Option::Some(::core::include_bytes!(").count(), 2, "{text}");
         for file in ["maco/a.cubin", "maco/profile/a.cubin"] {
             assert!(text.contains(file) && fs::read(out.join(file)).unwrap() == [0, 159, 146, 150], "{text}");
         }
@@ -166,15 +185,17 @@ mod tests {
         let out = env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
-        write(&out, "crate", Device::Code(&code(ptx), None)).unwrap();
+        write(&out, Device::Code(&code(ptx), None)).unwrap();
         let a = fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert!(
-            a.contains("crate::__private::DeviceModule { target: \"sm_90a\"") && a.contains("a.ptx") && a.ends_with("error: None };\n"),
+            a.contains("[DeviceModule { target: \"sm_90a\"")
+                && a.contains("a.ptx")
+                && a.ends_with("error: ::core::option::Option::None }\n}\n"),
             "{a}"
         );
         assert!(!fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
-        write(&out, "crate", Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None)).unwrap();
+        write(&out, Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None)).unwrap();
         assert!(!out.join("maco/b.rs").exists());
         fs::remove_dir_all(&out).unwrap();
     }

@@ -78,10 +78,10 @@ pub enum Error {
 }
 
 impl Error {
-    /// One text for each fault, for the user's editor.
+    /// One text for each fault, as rustc shows it in a terminal.
     pub(crate) fn faults(&self) -> Vec<String> {
         match self {
-            Error::Device(errors) => errors.iter().map(|error| error.line.clone()).collect(),
+            Error::Device(errors) => errors.iter().map(|error| error.rendered.trim_end().to_owned()).collect(),
             Error::Lint(findings) => findings.iter().map(ToString::to_string).collect(),
             other => vec![other.to_string()],
         }

@@ -14,10 +14,15 @@ const KERNEL: &str = r#"
 pub unsafe extern "ptx-kernel" fn tiny(out: *mut u32) {
     unsafe { *out.add(core::arch::nvptx::_thread_idx_x() as usize) = library::ANSWER }
 }
-#[cfg(all(not(target_arch = "nvptx64"), entry))]
-include!(concat!(env!("OUT_DIR"), "/maco/tiny.rs"));
-#[cfg(all(not(target_arch = "nvptx64"), not(entry)))]
-include!(concat!(env!("OUT_DIR"), "/maco.rs"));
+#[cfg(not(target_arch = "nvptx64"))]
+pub const EMBEDDED: maco::__private::Embedded = {
+    use maco::__private::{DeviceModule, Embedded};
+    #[cfg(entry)]
+    const HERE: Embedded = include!(concat!(env!("OUT_DIR"), "/maco/tiny.rs"));
+    #[cfg(not(entry))]
+    const HERE: Embedded = include!(concat!(env!("OUT_DIR"), "/maco.rs"));
+    HERE
+};
 "#;
 
 /// A build script that tells the kernels which file to include, as the megakernel macro finds out by looking.
@@ -161,6 +166,7 @@ fn a_kernel_is_embedded_checked_and_rebuilt() {
     let broken = user.run(&[]).unwrap_err();
     assert!(broken.contains("user/src/kernels.rs:5:") && broken.contains("cannot add `char` to `u32`"), "{broken}");
     assert!(!broken.contains("failed to run custom build command"), "{broken}");
+    assert_eq!(broken.matches("cannot add `char` to `u32`").count(), 1, "an error is shown once: {broken}");
 
     // No code is made to find them.
     let checked = user.run(&[("MACO_DEVICE", "check")]).unwrap_err();

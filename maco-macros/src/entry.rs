@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::quote;
+use syn::ext::IdentExt;
 
 /// The directory of the user's package, where device code is compiled in another one: set by `maco-build`.
 const PACKAGE: &str = "MACO_PACKAGE_DIR";
@@ -16,6 +17,8 @@ pub fn entry_name(name: &Ident, item: TokenStream) -> String {
     hash.tokens(item);
     hash.bytes(file(name.span()).as_os_str().as_encoded_bytes());
     hash.bytes(&(name.span().unwrap().line() as u64).to_le_bytes());
+    // PTX knows no other letters; the hash tells names apart.
+    let name = name.unraw().to_string().replace(|letter: char| !letter.is_ascii(), "_");
     format!("maco_{name}_{:016x}", hash.0)
 }
 
@@ -31,14 +34,20 @@ fn file(span: Span) -> PathBuf {
     }
 }
 
-/// `include!` of what `maco_build::compile` left in `OUT_DIR` for `entry`, as the value of an `Embedded`; without it, no device code.
-pub fn embedded(p: &TokenStream, entry: &str) -> (TokenStream, TokenStream) {
+/// What `maco_build::compile` left in `OUT_DIR` for `entry`, as an `Embedded`; without it, no device code. The included text is an expression that names
+/// two types: what their crate is called only the macro knows.
+pub fn embedded(p: &TokenStream, entry: &str) -> TokenStream {
     let files = [format!("/maco/{entry}.rs"), "/maco.rs".to_owned()];
     let built =
         env::var("OUT_DIR").ok().and_then(|out| files.into_iter().find(|file| std::path::Path::new(&format!("{out}{file}")).exists()));
     match built {
-        Some(file) => (quote! { ::core::include!(::core::concat!(::core::env!("OUT_DIR"), #file)); }, quote! { EMBEDDED }),
-        None => (TokenStream::new(), quote! { #p::Embedded::NONE }),
+        Some(file) => quote! {
+            {
+                use #p::{DeviceModule, Embedded};
+                ::core::include!(::core::concat!(::core::env!("OUT_DIR"), #file))
+            }
+        },
+        None => quote! { #p::Embedded::NONE },
     }
 }
 

@@ -7,6 +7,7 @@
 mod attribute;
 mod entry;
 mod errors;
+mod fragments;
 mod item;
 mod kernel;
 mod shape;
@@ -14,6 +15,7 @@ mod spans;
 mod task;
 mod task_set;
 
+use fragments::visible;
 use proc_macro::TokenStream;
 
 /// A function that makes one tile: `#[maco::task(tile(i = 64 | 128, j = 128 | 256), E in [bf16, f16])]`.
@@ -39,7 +41,7 @@ use proc_macro::TokenStream;
 /// A scalar is `by: f32`, `u32` or `i32`. A bare name is a dimension, a number or `{2 * H}` is a constant or arithmetic.
 #[proc_macro_attribute]
 pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    task::expand(attribute.into(), item.into()).into()
+    task::expand(visible(attribute.into()), visible(item.into())).into()
 }
 
 /// A program of calls that becomes one persistent kernel: `#[maco::megakernel] pub fn mlp(x: In<bf16, M, K>, y: Out<bf16, M, K>) { … }`.
@@ -55,7 +57,7 @@ pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 #[proc_macro_attribute]
 pub fn megakernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    kernel::expand_megakernel(attribute.into(), item.into()).into()
+    kernel::expand_megakernel(visible(attribute.into()), visible(item.into())).into()
 }
 
 /// A group of calls that megakernels and other graphs can call like a task.
@@ -63,15 +65,11 @@ pub fn megakernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Arguments: `where M == N`, `crate = path`, as for [`macro@megakernel`].
 #[proc_macro_attribute]
 pub fn graph(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    kernel::expand_graph(attribute.into(), item.into()).into()
+    kernel::expand_graph(visible(attribute.into()), visible(item.into())).into()
 }
 
-/// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear<bf16>, relu<bf16, f32>, mylib::scale }`.
-///
-/// Makes a function `ops() -> maco::TaskSet`, and a device entry with the instances of these tasks: for the elements in `<..>`, or for all
-/// that the task has. GEMMs are the larger part of most sets: naming their element makes a set a third as large. GEMV forms are left out: a
-/// set lists such a task by its own name.
+/// What `maco::task_set! { pub ops: linear<bf16>, relu }` becomes, with the path of the crate before it: `$crate; pub ops: linear<bf16>, relu`.
 #[proc_macro]
 pub fn task_set(input: TokenStream) -> TokenStream {
-    task_set::expand(input.into()).into()
+    task_set::expand(visible(input.into())).into()
 }

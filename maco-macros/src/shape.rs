@@ -5,6 +5,7 @@
 use maco_graph::spec::Code;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
+use syn::ext::IdentExt;
 use syn::{BinOp, Expr, GenericArgument, Lit, LitInt, PathArguments, Stmt, Type};
 
 use crate::errors::{Errors, error};
@@ -107,7 +108,7 @@ impl Symbols {
     }
 
     pub fn index(&self, name: &Ident) -> Option<usize> {
-        self.names.iter().position(|known| known == name)
+        self.names.iter().position(|known| known.unraw() == name.unraw())
     }
 
     /// Indices of the `where` pairs.

@@ -2,6 +2,7 @@
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
+use syn::ext::IdentExt;
 
 /// The first and last span of the user's tokens.
 #[derive(Clone, Copy)]
@@ -44,9 +45,21 @@ impl Site {
     }
 }
 
-/// A local variable of generated code, which the user's tokens cannot mean.
+/// A local variable of generated code, which the user's tokens cannot mean. Hygiene alone does not do: a pattern of this name would still be the user's
+/// constant or static, if there is one.
 pub fn hidden(name: &str) -> Ident {
+    Ident::new(&format!("__{name}"), Span::mixed_site())
+}
+
+/// A parameter of generated code that users read of. Only for a module of its own, where no constant of the user's is in scope.
+pub fn shown(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
+}
+
+/// A name as users read it at run time: without the `r#` of a raw identifier, and without what [`hidden`] adds.
+pub fn plain(name: &Ident) -> String {
+    let text = name.unraw().to_string();
+    text.strip_prefix("__").map_or_else(|| text.clone(), str::to_owned)
 }
 
 fn start(token: &TokenTree) -> Span {

@@ -10,8 +10,11 @@ use crate::attribute::element_variant;
 use crate::entry::{embedded, entry_name};
 use crate::spans::hidden;
 
-/// `/// docs pub ops: linear<bf16>, relu, mylib::scale`
+/// `$crate; /// docs pub ops: linear<bf16>, relu, mylib::scale`
 struct TaskSet {
+    krate: Path,
+    /// What the user wrote.
+    tokens: TokenStream,
     attributes: Vec<Attribute>,
     visibility: Visibility,
     name: Ident,
@@ -49,6 +52,9 @@ impl Parse for Member {
 
 impl Parse for TaskSet {
     fn parse(input: ParseStream<'_>) -> syn::Result<TaskSet> {
+        let krate = input.call(Path::parse_mod_style)?;
+        input.parse::<Token![;]>()?;
+        let tokens = input.fork().parse()?;
         let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
         let name: Ident = input.parse()?;
@@ -58,16 +64,17 @@ impl Parse for TaskSet {
             let text = "MACO0012: a task set names at least one task\nhelp: write `maco::task_set! { pub ops: linear<bf16>, gelu }`";
             return Err(syn::Error::new(name.span(), text));
         }
-        Ok(TaskSet { attributes, visibility, name, tasks: tasks.into_iter().collect() })
+        Ok(TaskSet { krate, tokens, attributes, visibility, name, tasks: tasks.into_iter().collect() })
     }
 }
 
 pub fn expand(input: TokenStream) -> TokenStream {
-    let set: TaskSet = match syn::parse2(input.clone()) {
+    let set: TaskSet = match syn::parse2(input) {
         Ok(set) => set,
         Err(error) => return error.to_compile_error(),
     };
-    let p = quote! { ::maco::__private };
+    let krate = &set.krate;
+    let p = quote! { #krate::__private };
     let (attributes, visibility, name) = (&set.attributes, &set.visibility, &set.name);
     let tasks: Vec<&Path> = set.tasks.iter().map(|member| &member.path).collect();
     let elements = set.tasks.iter().map(|member| {
@@ -84,11 +91,12 @@ pub fn expand(input: TokenStream) -> TokenStream {
         })
     });
     let program = format_ident!("__maco_{}", name);
-    let entry = entry_name(name, input);
+    let entry = entry_name(name, set.tokens.clone());
     let entry_ident = Ident::new(&entry, name.span());
-    let (include, embedded) = embedded(&p, &entry);
+    let embedded = embedded(&p, &entry);
     let count = tasks.len();
     let index: Vec<usize> = (0..count).collect();
+    let [base, mask, launch] = ["base", "mask", "launch"].map(hidden);
     let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));
     quote! {
         #[doc(hidden)]
@@ -97,10 +105,10 @@ pub fn expand(input: TokenStream) -> TokenStream {
 
         impl #program {
             const BASE: [u32; #count + 1] = {
-                let mut base = [0; #count + 1];
+                let mut #base = [0; #count + 1];
                 // A set links all its instances, so GEMV forms are left out.
-                #(base[#index + 1] = base[#index] + <#tasks>::SPEC.instances();)*
-                base
+                #(#base[#index + 1] = #base[#index] + <#tasks>::SPEC.instances();)*
+                #base
             };
         }
 
@@ -110,11 +118,11 @@ pub fn expand(input: TokenStream) -> TokenStream {
         #[automatically_derived]
         impl #p::Filter for #program {
             const MASK: u128 = {
-                let mut mask = 0;
+                let mut #mask = 0;
                 #(if #program::BASE[#index] < u128::BITS {
-                    mask |= <#tasks>::SPEC.instances_with(#elements) << #program::BASE[#index];
+                    #mask |= <#tasks>::SPEC.instances_with(#elements) << #program::BASE[#index];
                 })*
-                mask
+                #mask
             };
         }
 
@@ -141,18 +149,14 @@ pub fn expand(input: TokenStream) -> TokenStream {
         #(#attributes)*
         #[cfg(not(target_arch = "nvptx64"))]
         #visibility fn #name() -> #p::TaskSet {
-            mod embedded {
-                #include
-                pub(super) const CODE: #p::Embedded = #embedded;
-            }
-            const TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC.own(), #program::BASE[#index])),*];
+            const __TASKS: &[(&#p::spec::TaskSpec, u32)] = &[#((&<#tasks>::SPEC.own(), #program::BASE[#index])),*];
             #p::TaskSet {
-                tasks: TASKS,
+                tasks: __TASKS,
                 instances: <#program as #p::Filter>::MASK,
                 cpu: <#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, #program>,
                 entry: #entry,
                 fuse_elementwise: #p::fuses_elementwise_prologues::<#program>(<#program as #p::Filter>::MASK),
-                embedded: embedded::CODE,
+                embedded: const { #embedded },
             }
         }
 
@@ -163,9 +167,9 @@ pub fn expand(input: TokenStream) -> TokenStream {
             /// Launched by the host with a valid `Launch` in device memory.
             #[cfg(maco_root)]
             #[unsafe(no_mangle)]
-            pub unsafe extern "ptx-kernel" fn #entry_ident(launch: *const #p::Launch) {
+            pub unsafe extern "ptx-kernel" fn #entry_ident(#launch: *const #p::Launch) {
                 // SAFETY: passed on from the host, which launches this kernel.
-                unsafe { #p::megakernel::<#program, #program>(launch) }
+                unsafe { #p::megakernel::<#program, #program>(#launch) }
             }
         };
     }

@@ -66,6 +66,10 @@ pub enum Code {
     Operations = 68,
     /// A body that hands a `#[write]` parameter to no operation.
     NeverWritten = 74,
+    /// A condition, a bound or a number of a megakernel that is no constant.
+    NotConstant = 80,
+    /// What a task's body uses of the standard library, which a GPU has not.
+    Std = 81,
 }
 
 impl Code {

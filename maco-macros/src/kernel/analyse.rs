@@ -2,7 +2,7 @@
 //!
 //! `for` becomes `while`, calls go to the recorder, dimensions become operations on interned ones; everything else stays the user's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use maco_graph::spec::{Code, FusedOperand};
 use proc_macro2::{Ident, TokenStream};
@@ -60,6 +60,10 @@ pub(super) struct Replay<'a> {
     pub(super) arrays: HashMap<String, Option<Ident>>,
     /// Variables that hold a tensor, and its element.
     pub(super) tensors: HashMap<String, Option<Ident>>,
+    /// Parameters that are scalars.
+    pub(super) scalars: HashSet<String>,
+    /// Constants, loop variables and variables of the body that are none of these.
+    pub(super) locals: HashSet<String>,
 }
 
 pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
@@ -71,8 +75,17 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
         }
     }
     let equal = symbols.equal(&kernel.arguments.equal, errors);
-    let mut replay =
-        Replay { p, symbols, errors, sites: Vec::new(), operations: Vec::new(), arrays: HashMap::new(), tensors: HashMap::new() };
+    let mut replay = Replay {
+        p,
+        symbols,
+        errors,
+        sites: Vec::new(),
+        operations: Vec::new(),
+        arrays: HashMap::new(),
+        tensors: HashMap::new(),
+        scalars: HashSet::new(),
+        locals: HashSet::new(),
+    };
     for param in &kernel.params {
         replay.site(&param.name);
         match &param.kind {
@@ -82,7 +95,7 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
             ParamKind::Tensor { element, .. } => {
                 replay.tensors.insert(param.name.to_string(), element_variant(element));
             }
-            ParamKind::Scalar { .. } => {}
+            ParamKind::Scalar { .. } => drop(replay.scalars.insert(param.name.to_string())),
         }
     }
     let ranges = replay.ranges(kernel);
@@ -143,7 +156,10 @@ impl Replay<'_> {
     fn statement(&mut self, statement: &Stmt) -> TokenStream {
         let translated = match statement {
             Stmt::Local(local) => self.local(local),
-            Stmt::Item(Item::Const(item)) => Ok(item.to_token_stream()),
+            Stmt::Item(Item::Const(item)) => {
+                self.locals.insert(item.ident.to_string());
+                Ok(item.to_token_stream())
+            }
             Stmt::Item(item) => Err(unsupported(item, "this item cannot stand in a body", "move it out of the function")),
             Stmt::Macro(call) => {
                 Err(unsupported(call, "macros cannot stand in a body", "write the calls out, or put them into a `#[maco::graph]`"))
@@ -175,12 +191,19 @@ impl Replay<'_> {
         // Before the name means something else: `let mut x = x;`.
         let (array, tensor) = (self.is_array(&init.expr), self.is_tensor(&init.expr));
         let element = self.holds(&init.expr);
+        let scalar = matches!(strip(&init.expr), Expr::Path(path) if self.scalars.contains(&path.path.to_token_stream().to_string()));
         self.tensors.remove(&name);
         self.arrays.remove(&name);
-        if array {
+        self.scalars.remove(&name);
+        self.locals.remove(&name);
+        if scalar {
+            self.scalars.insert(name);
+        } else if array {
             self.arrays.insert(name, element);
         } else if tensor {
             self.tensors.insert(name, element);
+        } else {
+            self.locals.insert(name);
         }
         let attributes = &local.attrs;
         Ok(quote! { #(#attributes)* let #pattern = #value; })
@@ -230,6 +253,11 @@ impl Replay<'_> {
         let (Some(start), Some(end)) = (&range.start, &range.end) else {
             return Err(unsupported(range, "a loop needs both bounds", LOOP));
         };
+        self.constant(start, "a bound of a loop")?;
+        self.constant(end, "a bound of a loop")?;
+        if let Pat::Ident(pattern) = &*four.pat {
+            self.locals.insert(pattern.ident.to_string());
+        }
         let end = match range.limits {
             RangeLimits::HalfOpen(_) => quote! { #end },
             RangeLimits::Closed(_) => quote! { (#end) + 1 },
@@ -268,6 +296,7 @@ impl Replay<'_> {
         if let Expr::Let(condition) = &*branch.cond {
             return Err(unsupported(condition, "`if let` cannot stand in a body", "conditions are constants: `if layer == 0`"));
         }
+        self.constant(&branch.cond, "a condition")?;
         let (condition, then) = (&branch.cond, self.block(&branch.then_branch));
         let otherwise = match &branch.else_branch {
             None => TokenStream::new(),

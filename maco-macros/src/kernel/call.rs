@@ -7,7 +7,7 @@ use syn::{Expr, ExprCall, ExprMethodCall, Path, PathArguments};
 
 use super::analyse::{Elements, FusedOp, Replay, recorder, strip, unsupported};
 use crate::errors::error;
-use crate::spans::{Site, hidden};
+use crate::spans::{Site, hidden, plain};
 
 /// What the options of a call say.
 #[derive(Default)]
@@ -60,6 +60,9 @@ impl Replay<'_> {
             }
         }
         let arguments_site = first.first().copied().unwrap_or(path_site);
+        if self.numbers_are_wrong(options) {
+            return Ok(TokenStream::new());
+        }
         let mut site_of = |ops: &[(Path, Option<Expr>)]| match ops.first() {
             Some((path, _)) => self.site(path),
             None => path_site,
@@ -95,7 +98,7 @@ impl Replay<'_> {
             None => quote! { ::core::option::Option::None },
         };
         let fused_ops = ops.iter().map(|FusedOp { path, operand, on_operand_a }| {
-            let name = path.segments.last().map(|last| last.ident.to_string());
+            let name = path.segments.last().map(|last| plain(&last.ident));
             let operand = match operand {
                 FusedOperand::Nothing => quote! { Nothing },
                 FusedOperand::Tensor(element) => {
@@ -149,6 +152,19 @@ impl Replay<'_> {
                 },
             }
         })
+    }
+}
+
+impl Replay<'_> {
+    /// Reports numbers of options that are no constants.
+    fn numbers_are_wrong(&mut self, options: &Options) -> bool {
+        let tile = options.tile.iter().flatten().map(|size| (size, "a tile size"));
+        let split = options.split.iter().map(|parts| (parts, "a number of parts"));
+        let priority = options.priority.iter().map(|level| (level, "a priority"));
+        let wrong: Vec<syn::Error> =
+            tile.chain(split).chain(priority).filter_map(|(number, what)| self.constant(number, what).err()).collect();
+        wrong.iter().for_each(|error| self.errors.extend(error));
+        !wrong.is_empty()
     }
 }
 

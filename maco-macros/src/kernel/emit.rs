@@ -10,7 +10,7 @@ use super::analyse::{FusedOp, Model, Operation, dimensions, recorder};
 use super::call::held;
 use super::parse::{Kernel, Param, ParamKind};
 use crate::attribute::{element_variant, scalar_variant};
-use crate::spans::{Site, hidden};
+use crate::spans::{Site, hidden, plain};
 
 /// A megakernel: a hidden type for the program, a module for its users, an entry for the device.
 pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
@@ -18,6 +18,7 @@ pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStr
     let program = format_ident!("__maco_{}", kernel.name());
     let conditions = kernel.function.conditions();
     let callable = callable(kernel, &program, model, &quote! { pub(crate) }, &TokenStream::new(), reports);
+    let planning = super::module::planning(kernel, model, &program);
     let module = super::module::module(kernel, model, &program);
     let entry = super::module::entry(kernel, model, &program);
     let reports = if reports { self::reports(kernel, model, &program) } else { TokenStream::new() };
@@ -30,6 +31,7 @@ pub fn megakernel(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStr
             const MASK: u128 = #program::__RECORDING.mask();
         }
 
+        #planning
         #module
         #entry
         #reports
@@ -43,7 +45,8 @@ pub fn graph(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
     let documentation = kernel.function.documentation();
     let callable = callable(kernel, name, model, &kernel.function.visibility.to_token_stream(), &documentation, reports);
     let spec = graph_spec(kernel, model);
-    let (recorder, arguments, enclosing) = (recorder(), hidden("arguments"), hidden("enclosing"));
+    let (recorder, dims, site) = (recorder(), dimensions(), hidden("site"));
+    let (arguments, enclosing) = (hidden("arguments"), hidden("enclosing"));
     let count = model.symbols.names.len();
     let symbols = 0..count as u8;
     let values = kernel.params.iter().enumerate().map(|(n, param)| match &param.kind {
@@ -65,14 +68,14 @@ pub fn graph(kernel: &Kernel<'_>, model: &Model, reports: bool) -> TokenStream {
             #[doc(hidden)]
             pub const fn __maco_call(
                 #recorder: &mut #p::spec::Recorder<'_>,
-                site: &#p::spec::CallSite<'_>,
+                #site: &#p::spec::CallSite<'_>,
                 #arguments: &[#p::spec::Argument<'_>],
             ) {
                 if let ::core::option::Option::Some(#enclosing) =
-                    #recorder.enter(&Self::__SPEC, Self::__RECORDING.clean(), site, #arguments)
+                    #recorder.enter(&Self::__SPEC, Self::__RECORDING.clean(), #site, #arguments)
                 {
-                    let dims: [#p::spec::Dim; #count] = [#(#enclosing.dim(#symbols)),*];
-                    Self::__replay(#recorder, &dims, #(#values),*);
+                    let #dims: [#p::spec::Dim; #count] = [#(#enclosing.dim(#symbols)),*];
+                    Self::__replay(#recorder, &#dims, #(#values),*);
                     #recorder.leave(#enclosing);
                 }
             }
@@ -96,7 +99,8 @@ fn callable(
     let (recorder, dims) = (recorder(), dimensions());
     let count = model.symbols.names.len();
     let sites = model.sites.len();
-    let symbols = model.symbols.names.iter().map(Ident::to_string);
+    let symbols = model.symbols.names.iter().map(plain);
+    let (base, storage) = (hidden("base"), hidden("storage"));
     let equal = model.equal.iter().map(|(left, right)| quote! { (#left, #right) });
     let params = kernel.params.iter().map(|param| {
         let pattern = &param.pattern;
@@ -109,11 +113,16 @@ fn callable(
     });
     let declarations = kernel.params.iter().enumerate().map(|(n, param)| declaration(n, param, model));
     let values = (0..kernel.params.len()).map(|n| hidden(&format!("parameter{n}")));
+    let elements = kernel.params.iter().filter_map(|param| match &param.kind {
+        // A wrong element has been reported.
+        ParamKind::Tensor { element, .. } => element_variant(element).map(|_| element),
+        ParamKind::Scalar { ty } => Some(ty),
+    });
     let (ranges, body) = (&model.ranges, &model.replay);
     let operations = model.operations.len();
     let bases = (0..operations).map(|n| {
         let path = &model.operations[n].path;
-        quote! { base[#n + 1] = base[#n] + <#path as #p::Callable>::SLOTS; }
+        quote! { #base[#n + 1] = #base[#n] + <#path as #p::Callable>::SLOTS; }
     });
     let callees: Vec<_> = model.operations.iter().map(|operation| &operation.path).collect();
     let numbers: Vec<usize> = (0..operations).collect();
@@ -137,9 +146,9 @@ fn callable(
             /// First slot of each callee; the last entry is the number of slots.
             const __BASE: [u32; #operations + 1] = {
                 #[allow(unused_mut)]
-                let mut base = [0; #operations + 1];
+                let mut #base = [0; #operations + 1];
                 #(#bases)*
-                base
+                #base
             };
 
             /// The user's body.
@@ -148,6 +157,8 @@ fn callable(
             #[allow(clippy::too_many_arguments)]
             const fn __replay(#recorder: &mut #p::spec::Recorder<'_>, #dims: &[#p::spec::Dim; #count], #(#params),*) {
                 let _ = (&#recorder, #dims);
+                // The elements are what they are in the user's file, and imports of them are used.
+                let _: ::core::option::Option<(#(#elements,)*)> = ::core::option::Option::None;
                 #body
             }
 
@@ -161,15 +172,15 @@ fn callable(
             }
 
             const __COUNTS: #p::spec::Counts = {
-                let mut storage = #p::spec::Storage::counting(Self::__SYMBOLS);
-                let mut recorder = storage.recorder();
-                Self::__record(&mut recorder);
-                recorder.counts()
+                let mut #storage = #p::spec::Storage::counting(Self::__SYMBOLS);
+                let mut #recorder = #storage.recorder();
+                Self::__record(&mut #recorder);
+                #recorder.counts()
             };
 
             #[doc(hidden)]
             pub const __RECORDING: #p::spec::Recording<'static> = {
-                const STORAGE: &#p::spec::Storage<
+                const __STORAGE: &#p::spec::Storage<
                     { #name::__COUNTS.dims },
                     { #name::__COUNTS.tensors },
                     { #name::__COUNTS.scalars },
@@ -178,11 +189,11 @@ fn callable(
                     { #name::__COUNTS.values },
                     #sites,
                 > = &{
-                    let mut storage = #p::spec::Storage::new(#name::__SYMBOLS);
-                    #name::__record(&mut storage.recorder());
-                    storage
+                    let mut #storage = #p::spec::Storage::new(#name::__SYMBOLS);
+                    #name::__record(&mut #storage.recorder());
+                    #storage
                 };
-                STORAGE.recording()
+                __STORAGE.recording()
             };
         }
 
@@ -201,7 +212,7 @@ fn callable(
 fn declaration(n: usize, param: &Param, model: &Model) -> TokenStream {
     let p = &model.p;
     let (recorder, dims, variable) = (recorder(), dimensions(), hidden(&format!("parameter{n}")));
-    let (name, site) = (param.name.to_string(), n as u32);
+    let (name, site, local) = (plain(&param.name), n as u32, hidden("shape"));
     match &param.kind {
         ParamKind::Scalar { ty } => {
             let ty = scalar_variant(ty);
@@ -221,9 +232,9 @@ fn declaration(n: usize, param: &Param, model: &Model) -> TokenStream {
             };
             quote! {
                 let #variable = {
-                    let shape = [#(#shape),*];
+                    let #local = [#(#shape),*];
                     let _ = &#dims;
-                    #recorder.#method(#name, #p::spec::Kind::#word, #p::spec::Element::#element, &shape, #p::spec::Placement::#placement, #site)
+                    #recorder.#method(#name, #p::spec::Kind::#word, #p::spec::Element::#element, &#local, #p::spec::Placement::#placement, #site)
                 };
             }
         }
@@ -248,11 +259,11 @@ fn runtime_dimension(dimension: &crate::shape::Dimension, model: &Model, site: u
 
 fn graph_spec(kernel: &Kernel<'_>, model: &Model) -> TokenStream {
     let p = &model.p;
-    let name = kernel.name().to_string();
-    let dims = model.symbols.names.iter().map(Ident::to_string);
+    let name = plain(kernel.name());
+    let dims = model.symbols.names.iter().map(plain);
     let equal = model.equal.iter().map(|(left, right)| quote! { (#left, #right) });
     let params = kernel.params.iter().map(|param| {
-        let name = param.name.to_string();
+        let name = plain(&param.name);
         match &param.kind {
             ParamKind::Scalar { ty } => {
                 let ty = scalar_variant(ty);

@@ -3,6 +3,7 @@
 mod analyse;
 mod call;
 mod check;
+mod constant;
 mod emit;
 mod module;
 mod parse;

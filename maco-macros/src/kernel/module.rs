@@ -2,41 +2,50 @@
 
 use maco_graph::spec::Access;
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{format_ident, quote};
 
 use super::analyse::Model;
 use super::emit::access;
 use super::parse::{Kernel, ParamKind};
 use crate::attribute::element_variant;
 use crate::entry::{embedded, entry_name};
+use crate::spans::{hidden, plain, shown};
 
 /// `pub mod mlp { pub struct Dims { … } pub fn plan(…) … }`
+///
+/// Nothing of the user's is in scope in it: its parameters may be called like the user's constants. What the user has written, lengths of arrays and the numbers
+/// of the attribute, stands in `plan` of [`planning`].
 pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStream {
-    let p = &model.p;
-    let (name, visibility) = (kernel.name(), &kernel.function.visibility);
+    let (name, visibility, text) = (kernel.name(), &kernel.function.visibility, plain(kernel.name()));
     let (conditions, documentation) = (kernel.function.conditions(), kernel.function.documentation());
-    let text = name.to_string();
+    let private = format_ident!("__maco_private_{}", name);
+    let (path, p) = (&model.p, quote! { super::#private });
     let symbols = &model.symbols.names;
-    let field_docs = symbols.iter().map(|symbol| format!("Size of dimension `{symbol}`."));
-    let entry = entry_text(kernel);
-    let (include, embedded) = embedded(p, &entry);
-    let number = |expression: &Option<syn::Expr>| match expression {
-        Some(expression) => quote! { ::core::option::Option::Some((#expression) as u32) },
-        None => quote! { ::core::option::Option::None },
-    };
-    let (workers, schedulers) = (number(&kernel.arguments.workers), number(&kernel.arguments.schedulers));
-    let (params, pushes) = (parameters(kernel, p, None), pushes(kernel));
-    let (borrowed, borrowed_pushes) = (parameters(kernel, p, Some(quote! { 'a })), &pushes);
+    let field_docs = symbols.iter().map(|symbol| format!("Size of dimension `{}`.", plain(symbol)));
+    let [sizes, one, planned, with_options] = [
+        format!("Sizes of the dimensions of `{text}`."),
+        format!("A plan of `{text}` for one device and one choice of sizes."),
+        format!("Plans `{text}`: tiles, events and lists for these sizes."),
+        format!("Plans `{text}` with options."),
+    ];
+    let [device, dims, options, stream] = ["device", "dims", "options", "stream"].map(shown);
+    let (params, pushes) = (parameters(kernel, program, &p, None), pushes(kernel));
+    let (borrowed, borrowed_pushes) = (parameters(kernel, program, &p, Some(quote! { 'a })), &pushes);
     quote! {
+        // What the crate is called here it need not be in the module.
+        #conditions
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[doc(hidden)]
+        use #path as #private;
+
         #documentation
         #conditions
         #[cfg(not(target_arch = "nvptx64"))]
         #visibility mod #name {
-            #[allow(unused_imports)]
-            use super::*;
-
-            #[doc = concat!("Sizes of the dimensions of `", #text, "`.")]
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[doc = #sizes]
+            #[derive(
+                ::core::clone::Clone, ::core::marker::Copy, ::core::fmt::Debug, ::core::cmp::PartialEq, ::core::cmp::Eq
+            )]
             #[allow(non_snake_case)]
             pub struct Dims {
                 #(
@@ -45,40 +54,29 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
                 )*
             }
 
-            #[doc = concat!("A plan of `", #text, "` for one device and one choice of sizes.")]
-            pub struct Plan(#p::Plan);
-
-            mod embedded {
-                #include
-                pub(super) const CODE: #p::Embedded = #embedded;
+            #[doc = #one]
+            pub struct Plan {
+                plan: #p::Plan,
             }
 
-            #[doc = concat!("Plans `", #text, "`: tiles, events and lists for these sizes.")]
+            #[doc = #planned]
             ///
             /// # Errors
             /// Sizes the megakernel cannot have, or a device that cannot run it.
-            pub fn plan(device: &#p::Device, dims: Dims) -> ::core::result::Result<Plan, #p::Error> {
-                plan_with(device, dims, &#p::PlanOptions::default())
+            pub fn plan(#device: &#p::Device, #dims: Dims) -> ::core::result::Result<Plan, #p::Error> {
+                plan_with(#device, #dims, &#p::PlanOptions::default())
             }
 
-            #[doc = concat!("Plans `", #text, "` with options.")]
+            #[doc = #with_options]
             ///
             /// # Errors
             /// As for [`plan`].
-            pub fn plan_with(device: &#p::Device, dims: Dims, options: &#p::PlanOptions) -> ::core::result::Result<Plan, #p::Error> {
-                let Dims { #(#symbols),* } = dims;
-                let graph = super::#program::__RECORDING.resolve(#text, &[#(#symbols),*])?;
-                let program = #p::Program {
-                    name: #text,
-                    graph,
-                    entry: #entry,
-                    embedded: embedded::CODE,
-                    cpu: <super::#program as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, super::#program>,
-                    fuse_elementwise: #p::fuses_elementwise_prologues::<super::#program>(<super::#program as #p::Filter>::MASK),
-                    workers: #workers,
-                    schedulers: #schedulers,
-                };
-                ::core::result::Result::Ok(Plan(#p::Plan::build(device, program, options)?))
+            pub fn plan_with(
+                #device: &#p::Device,
+                #dims: Dims,
+                #options: &#p::PlanOptions,
+            ) -> ::core::result::Result<Plan, #p::Error> {
+                ::core::result::Result::Ok(Plan { plan: super::#program::__plan(#device, &[#(#dims.#symbols),*], #options)? })
             }
 
             #[allow(non_snake_case, clippy::too_many_arguments)]
@@ -88,26 +86,83 @@ pub fn module(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStrea
                 /// # Errors
                 /// Arguments that do not fit the plan, or a launch that fails.
                 pub fn run(&self, #params) -> ::core::result::Result<#p::Report, #p::Error> {
-                    self.0.run(#p::Arguments::new() #pushes)
+                    self.plan.run(#p::Arguments::new() #pushes)
                 }
 
                 /// Starts the plan on a stream; the arguments stay borrowed until it is done.
                 ///
                 /// # Errors
                 /// Arguments that do not fit the plan, or a launch that fails.
-                pub fn run_on<'a>(&'a self, stream: &'a #p::Stream, #borrowed) -> ::core::result::Result<#p::Pending, #p::Error> {
-                    self.0.run_on(stream, #p::Arguments::new() #borrowed_pushes)
+                pub fn run_on<'a>(
+                    &'a self,
+                    #stream: &'a #p::Stream,
+                    #borrowed
+                ) -> ::core::result::Result<#p::Pending, #p::Error> {
+                    self.plan.run_on(#stream, #p::Arguments::new() #borrowed_pushes)
                 }
             }
 
             impl ::core::ops::Deref for Plan {
                 type Target = #p::Plan;
                 fn deref(&self) -> &#p::Plan {
-                    &self.0
+                    &self.plan
                 }
             }
         }
     }
+}
+
+/// What planning needs of the user's: beside the function, where their names mean what they say.
+pub fn planning(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStream {
+    let (p, conditions, text) = (&model.p, kernel.function.conditions(), plain(kernel.name()));
+    let entry = entry_text(kernel);
+    let embedded = embedded(p, &entry);
+    let number = |expression: &Option<syn::Expr>| match expression {
+        Some(expression) => quote! { ::core::option::Option::Some((#expression) as u32) },
+        None => quote! { ::core::option::Option::None },
+    };
+    let (workers, schedulers) = (number(&kernel.arguments.workers), number(&kernel.arguments.schedulers));
+    let [device, sizes, options, graph, program_of] = ["device", "sizes", "options", "graph", "program"].map(hidden);
+    let count = model.symbols.names.len();
+    let lengths = kernel.params.iter().enumerate().filter_map(|(n, param)| match &param.kind {
+        ParamKind::Tensor { array: Some(length), .. } => {
+            let name = length_name(n);
+            Some(quote! { const #name: usize = #length; })
+        }
+        _ => None,
+    });
+    quote! {
+        #conditions
+        #[cfg(not(target_arch = "nvptx64"))]
+        #[automatically_derived]
+        impl #program {
+            #(#lengths)*
+
+            fn __plan(
+                #device: &#p::Device,
+                #sizes: &[u64; #count],
+                #options: &#p::PlanOptions,
+            ) -> ::core::result::Result<#p::Plan, #p::Error> {
+                let #graph = Self::__RECORDING.resolve(#text, #sizes)?;
+                let #program_of = #p::Program {
+                    name: #text,
+                    graph: #graph,
+                    entry: #entry,
+                    embedded: const { #embedded },
+                    cpu: <Self as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, Self>,
+                    fuse_elementwise: #p::fuses_elementwise_prologues::<Self>(<Self as #p::Filter>::MASK),
+                    workers: #workers,
+                    schedulers: #schedulers,
+                };
+                #p::Plan::build(#device, #program_of, #options)
+            }
+        }
+    }
+}
+
+/// The constant with the length of an array, the `n`th parameter.
+fn length_name(n: usize) -> Ident {
+    format_ident!("__LENGTH_{n}")
 }
 
 /// The kernel that the device runs, in the last crate only: a library with a megakernel leaves no entry in its users' code.
@@ -115,6 +170,7 @@ pub fn entry(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStream
     let p = &model.p;
     let conditions = kernel.function.conditions();
     let name = Ident::new(&entry_text(kernel), kernel.name().span());
+    let launch = hidden("launch");
     quote! {
         #conditions
         #[cfg(target_arch = "nvptx64")]
@@ -124,9 +180,9 @@ pub fn entry(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStream
             /// Launched by the host with a valid `Launch` in device memory.
             #[cfg(maco_root)]
             #[unsafe(no_mangle)]
-            pub unsafe extern "ptx-kernel" fn #name(launch: *const #p::Launch) {
+            pub unsafe extern "ptx-kernel" fn #name(#launch: *const #p::Launch) {
                 // SAFETY: passed on from the host, which launches this kernel.
-                unsafe { #p::megakernel::<#program, #program>(launch) }
+                unsafe { #p::megakernel::<#program, #program>(#launch) }
             }
         };
     }
@@ -139,20 +195,25 @@ fn entry_text(kernel: &Kernel<'_>) -> String {
 }
 
 /// Parameters of `run`, with one lifetime for `run_on`.
-fn parameters(kernel: &Kernel<'_>, p: &TokenStream, lifetime: Option<TokenStream>) -> TokenStream {
-    let params = kernel.params.iter().map(|param| {
+fn parameters(kernel: &Kernel<'_>, program: &Ident, p: &TokenStream, lifetime: Option<TokenStream>) -> TokenStream {
+    let params = kernel.params.iter().enumerate().map(|(n, param)| {
         let name = &param.name;
         match &param.kind {
-            ParamKind::Scalar { ty } => quote! { #name: #ty },
+            ParamKind::Scalar { ty } => quote! { #name: ::core::primitive::#ty },
             ParamKind::Tensor { word, element, array, .. } => {
-                let element = match element_variant(element) {
-                    Some(_) => element.to_token_stream(),
-                    None => quote! { ::core::primitive::f32 },
+                let element = match element.to_string().as_str() {
+                    "bf16" | "f16" => quote! { #p::#element },
+                    _ if element_variant(element).is_some() => quote! { ::core::primitive::#element },
+                    // A wrong element has been reported.
+                    _ => quote! { ::core::primitive::f32 },
                 };
                 let mutable = (access(word) != Access::Read).then(|| quote! { mut });
                 let tensor = quote! { #p::Tensor<#element> };
                 let ty = match array {
-                    Some(length) => quote! { [#tensor; #length] },
+                    Some(_) => {
+                        let length = length_name(n);
+                        quote! { [#tensor; super::#program::#length] }
+                    }
                     None => tensor,
                 };
                 quote! { #name: &#lifetime #mutable #ty }

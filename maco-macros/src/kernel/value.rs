@@ -11,7 +11,7 @@ use super::analyse::{Replay, dimensions, recorder, strip, unsupported};
 use crate::attribute::element_variant;
 use crate::errors::error;
 use crate::shape::{Arithmetic, Dimension, Symbols, not_arithmetic, operation, shape};
-use crate::spans::{Site, hidden};
+use crate::spans::{Site, hidden, plain};
 
 impl Replay<'_> {
     /// An expression where a tensor, an array of them or a constant may stand. `name` is the variable it is bound to.
@@ -33,8 +33,9 @@ impl Replay<'_> {
             Expr::MethodCall(call) => self.method(call, name),
             Expr::Index(index) => match strip(&index.expr) {
                 Expr::Path(path) if self.arrays.contains_key(&path.path.to_token_stream().to_string()) => {
+                    self.constant(&index.index, "an index")?;
                     let (recorder, site) = (recorder(), self.site(expression));
-                    let (array, at, name) = (&index.expr, &index.index, path.path.to_token_stream().to_string());
+                    let (array, at, name) = (&index.expr, &index.index, path.path.get_ident().map(plain));
                     Ok(quote! { #recorder.at(&#array, #name, #at, #site) })
                 }
                 _ => Ok(expression.to_token_stream()),
@@ -47,7 +48,13 @@ impl Replay<'_> {
                 Err(unsupported(expression, "this would be one tensor many times", "make each one by a call of its own, in a loop"))
             }
             Expr::If(branch) => self.choice(branch, name),
-            other => Ok(other.to_token_stream()),
+            Expr::Macro(call) => {
+                Err(unsupported(call, "macros cannot stand in a body", "a value is a tensor, a temp, a view or a constant"))
+            }
+            other => {
+                self.constant_value(other, "a computed value")?;
+                Ok(other.to_token_stream())
+            }
         }
     }
 
@@ -63,6 +70,7 @@ impl Replay<'_> {
         let Some((_, other)) = &branch.else_branch else {
             return Err(unsupported(branch, "this `if` has no value without `else`", "write `if layer == 0 { x } else { h }`"));
         };
+        self.constant(&branch.cond, "a condition")?;
         let (condition, then) = (&branch.cond, self.value(then, name)?);
         let other = match &**other {
             Expr::Block(block) => match block.block.stmts.as_slice() {
@@ -97,7 +105,7 @@ impl Replay<'_> {
             return Err(error(Code::Limit, extra, message, "fold some of them, and use `x.split(axis, n)`"));
         }
         let (site, word) = match name {
-            Some(name) => (self.site(name), name.to_string()),
+            Some(name) => (self.site(name), plain(name)),
             None => (self.site(call), "temp".to_owned()),
         };
         let mut dims = Vec::new();
@@ -242,7 +250,8 @@ impl Replay<'_> {
         if let Some(number) = literal(expression) {
             return Ok(scalar(number));
         }
-        if self.symbols.mentioned(expression) && !self.is_tensor(expression) {
+        // A parameter may be called like a dimension.
+        if self.symbols.mentioned(expression) && !self.is_variable(expression) {
             let dim = self.dim(expression, site)?;
             return Ok(scalar(quote! { Dimension(#dim) }));
         }
@@ -286,6 +295,12 @@ impl Replay<'_> {
             Expr::Repeat(repeat) => self.is_tensor(&repeat.expr),
             _ => false,
         }
+    }
+
+    /// Whether an expression is a tensor, an array of them or a scalar parameter.
+    pub(super) fn is_variable(&self, expression: &Expr) -> bool {
+        let scalar = matches!(strip(expression), Expr::Path(path) if self.scalars.contains(&path.path.to_token_stream().to_string()));
+        scalar || self.is_tensor(expression) || self.is_array(expression)
     }
 
     /// What a tensor, or an array of them, holds, as far as its tokens tell: a variant of `spec::Element`.

@@ -13,6 +13,7 @@ use crate::spans::hidden;
 pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let body = body(task, model, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
+    let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
     let elements: Vec<Option<&Ident>> = match &task.arguments.elements {
         Some(elements) => elements.list.iter().map(Some).collect(),
         None => vec![None],
@@ -49,7 +50,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                 true => {
                     let coord = hidden("coord");
                     quote! {{
-                        let #coord = [0, 1, 2].map(|axis| #p::Role::coord(#role, #descriptor, axis));
+                        let #coord = [0, 1, 2].map(|#axis| #p::Role::coord(#role, #descriptor, #axis));
                         #call
                     }}
                 }
@@ -60,10 +61,10 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                     #[cfg(target_arch = "nvptx64")]
                     #n #guard => if const { __R::CALLS } {
                         #[inline(never)]
-                        fn __apart(#descriptor: #p::Task, __ring: u64) -> u64 {
-                            let mut __consumer = #p::SimtConsumer::consumers(__ring);
-                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(&mut #p::Cta::new(&mut __consumer, #descriptor), #(#arguments),*);
-                            #p::Role::ring(&__consumer)
+                        fn __apart(#descriptor: #p::Task, #ring: u64) -> u64 {
+                            let mut #consumer = #p::SimtConsumer::consumers(#ring);
+                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(&mut #p::Cta::new(&mut #consumer, #descriptor), #(#arguments),*);
+                            #p::Role::ring(&#consumer)
                         }
                         #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
                     } else {
@@ -167,6 +168,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         quote! { ::<#element #(#consts),*> }
     };
     let early = task.arguments.prologue.is_some();
+    let [outer, inner] = ["cta", "simt"].map(hidden);
     let shared = Literal::u32_unsuffixed(shared);
     // Who runs it, and how.
     let (threads, simt) = match warp {
@@ -174,22 +176,22 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         false => (quote! { #p::Simt<'_, #shared> }, quote! { simt::<#shared> }),
     };
     let on_host = match &task.arguments.cpu {
-        Some(reference) => quote! { #p::Cta::#simt(__cta, #early, |_| #reference(#(#names),*)); },
+        Some(reference) => quote! { #p::Cta::#simt(#outer, #early, |_| #reference(#(#names),*)); },
         // The CPU device refuses the task when a plan is made.
-        None => quote! { let _ = (__cta, #(#names),*); },
+        None => quote! { let _ = (#outer, #(#names),*); },
     };
     quote! {
         #[inline(always)]
         #[allow(clippy::too_many_arguments)]
-        fn __body #head (__cta: &mut #p::Cta<'_, __R, __T>, #(#names: #types),*) {
+        fn __body #head (#outer: &mut #p::Cta<'_, __R, __T>, #(#names: #types),*) {
             #[cfg(target_arch = "nvptx64")]
             {
                 #lints
                 #[inline(always)]
                 unsafe fn __device #device_head (#cta: &mut #threads, #(#params),*) #user
-                #p::Cta::#simt(__cta, #early, |__simt| {
+                #p::Cta::#simt(#outer, #early, |#inner| {
                     // SAFETY: the task's author has promised that it stays inside its regions; `unsafe fn` says so.
-                    unsafe { __device #turbofish (__simt, #(#names),*) }
+                    unsafe { __device #turbofish (#inner, #(#names),*) }
                 });
             }
             #[cfg(not(target_arch = "nvptx64"))]

@@ -10,17 +10,20 @@ use super::analyse::Kind;
 use crate::attribute::{Arguments, TASK};
 use crate::errors::Errors;
 use crate::item::Function;
+use crate::spans::hidden;
 
 pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) -> TokenStream {
     function.check("an elementwise task", &mut errors);
     function.not_unsafe("an elementwise task", "it sees values only; a raw body is `#[task(simt)] unsafe fn`", &mut errors);
     check(arguments, function, &mut errors);
+    super::no_std::check(function.body.stream(), &mut errors);
     let mut inner = Errors::new();
     let task = task(arguments, function, &mut inner);
     let (p, name, conditions) = (arguments.private(), &function.signature.ident, function.conditions());
-    let values: &[TokenStream] = if two(function) { &[quote! { value }, quote! { operand }] } else { &[quote! { value }] };
+    let [value, operand] = ["value", "operand"].map(hidden);
+    let values: &[TokenStream] = if two(function) { &[quote! { #value }, quote! { #operand }] } else { &[quote! { #value }] };
     let apply = if errors.any() {
-        quote! { value }
+        quote! { #value }
     } else {
         let (input, output, body, lints) = (&function.signature.inputs, &function.signature.output, &function.body, function.lints());
         quote! {
@@ -34,7 +37,7 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
         quote! {
             impl #p::Combine for #name {
                 #[inline(always)]
-                fn combine(value: f32, operand: f32) -> f32 {
+                fn combine(#value: f32, #operand: f32) -> f32 {
                     #apply
                 }
             }
@@ -43,7 +46,7 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
         quote! {
             impl #p::Elementwise for #name {
                 #[inline(always)]
-                fn apply(value: f32) -> f32 {
+                fn apply(#value: f32) -> f32 {
                     #apply
                 }
             }
@@ -126,15 +129,19 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
     let (documentation, conditions) = (function.documentation(), function.conditions());
     let mut task_arguments = Arguments::parse(quote! { tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32] }, &TASK, errors);
     task_arguments.made_from(arguments);
+    let [cta, x, r, y, v] = ["cta", "x", "r", "y", "v"].map(hidden);
     let (operand, body) = if two(function) {
-        (quote! { #[read(i, j)] r: Tensor<E, M, N>, }, quote! { cta.zip((x, r), y, |(v, r)| <#name as #p::Combine>::combine(v, r)) })
+        (
+            quote! { #[read(i, j)] #r: Tensor<E, M, N>, },
+            quote! { #cta.zip((#x, #r), #y, |(#v, #r)| <#name as #p::Combine>::combine(#v, #r)) },
+        )
     } else {
-        (TokenStream::new(), quote! { cta.zip(x, y, |v| <#name as #p::Elementwise>::apply(v)) })
+        (TokenStream::new(), quote! { #cta.zip(#x, #y, |#v| <#name as #p::Elementwise>::apply(#v)) })
     };
     let item = quote! {
         #documentation
         #conditions
-        #visibility fn #name(cta: &mut Cta, #[read(i, j)] x: Tensor<E, M, N>, #operand #[write(i, j)] y: Tensor<E, M, N>) {
+        #visibility fn #name(#cta: &mut Cta, #[read(i, j)] #x: Tensor<E, M, N>, #operand #[write(i, j)] #y: Tensor<E, M, N>) {
             #body
         }
     };

@@ -1,14 +1,14 @@
 //! Step 4: the type of the task's name, its spec, `on_cpu`. Its code is in `dispatch.rs`.
 
 use maco_graph::spec::Access;
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::analyse::{Kind, Model, extent};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::element_variant;
-use crate::spans::Site;
+use crate::spans::{Site, hidden, plain};
 
 pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let p = task.arguments.private();
@@ -24,6 +24,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let products = products(task, model, &p);
     // SIMT bodies see tiles without a region.
     let names = (!matches!(model.kind, Kind::Simt { .. })).then(|| model.names.items(task, &p));
+    let [recorder, site, arguments] = ["recorder", "site", "arguments"].map(hidden);
     quote! {
         #documentation
         #conditions
@@ -53,11 +54,11 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 
             #[doc(hidden)]
             pub const fn __maco_call(
-                recorder: &mut #p::spec::Recorder<'_>,
-                site: &#p::spec::CallSite<'_>,
-                arguments: &[#p::spec::Argument<'_>],
+                #recorder: &mut #p::spec::Recorder<'_>,
+                #site: &#p::spec::CallSite<'_>,
+                #arguments: &[#p::spec::Argument<'_>],
             ) {
-                recorder.call(&Self::SPEC, site, arguments);
+                #recorder.call(&Self::SPEC, #site, #arguments);
             }
 
             #on_cpu
@@ -81,6 +82,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
     let name = &task.function.signature.ident;
     let (visibility, conditions) = (&task.function.visibility, task.function.conditions());
     let on_cpu = on_cpu(task, None, &p);
+    let [recorder, arguments, value] = ["recorder", "arguments", "value"].map(hidden);
     quote! {
         #conditions
         #[allow(non_camel_case_types, missing_docs)]
@@ -90,22 +92,22 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
         #[automatically_derived]
         impl #p::Callable for #name {
             const SLOTS: u32 = 1;
-            fn dispatch<R: #p::Role, T: #p::Epilogue, F: #p::Filter>(_: &mut R, _: #p::Task, _: u32) {}
+            fn dispatch<__R: #p::Role, __T: #p::Epilogue, __F: #p::Filter>(_: &mut __R, _: #p::Task, _: u32) {}
         }
 
         #conditions
         #[automatically_derived]
         impl #p::Elementwise for #name {
-            fn apply(value: f32) -> f32 {
-                value
+            fn apply(#value: f32) -> f32 {
+                #value
             }
         }
 
         #conditions
         #[automatically_derived]
         impl #p::Combine for #name {
-            fn combine(value: f32, _: f32) -> f32 {
-                value
+            fn combine(#value: f32, _: f32) -> f32 {
+                #value
             }
         }
 
@@ -126,11 +128,11 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
 
             #[doc(hidden)]
             pub const fn __maco_call(
-                recorder: &mut #p::spec::Recorder<'_>,
+                #recorder: &mut #p::spec::Recorder<'_>,
                 _: &#p::spec::CallSite<'_>,
-                arguments: &[#p::spec::Argument<'_>],
+                #arguments: &[#p::spec::Argument<'_>],
             ) {
-                recorder.excuse(arguments);
+                #recorder.excuse(#arguments);
             }
 
             #on_cpu
@@ -139,7 +141,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
 }
 
 fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
-    let name = task.function.signature.ident.to_string();
+    let name = plain(&task.function.signature.ident);
     let kind = match model.kind {
         Kind::Gemm { splits_k } => quote! { Gemm { splits_k: #splits_k } },
         Kind::Direct => quote! { Direct },
@@ -165,17 +167,17 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
         Kind::Elementwise => quote! { Elementwise },
     };
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {
-        let name = axis.name.to_string();
+        let name = plain(&axis.name);
         quote! { #p::spec::Axis { name: #name, tiles: &[#(#tiles),*] } }
     });
-    let dims = model.symbols.names.iter().map(Ident::to_string);
+    let dims = model.symbols.names.iter().map(plain);
     let equal = model.equal.iter().map(|(left, right)| quote! { (#left, #right) });
     let elements = task.arguments.elements.iter().flat_map(|elements| &elements.list).filter_map(element_variant);
     let mut staged = model.staged.iter();
     let params = task.params.iter().map(|param| match param {
         Param::Tensor(tensor) => tensor_spec(task, model, tensor, *staged.next().expect("one flag per tensor"), p),
         Param::Scalar { name, ty, .. } => {
-            let (name, ty) = (name.to_string(), crate::attribute::scalar_variant(ty));
+            let (name, ty) = (plain(name), crate::attribute::scalar_variant(ty));
             quote! { #p::spec::Param::Scalar { name: #name, ty: #p::spec::ScalarType::#ty } }
         }
     });
@@ -199,7 +201,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
 }
 
 fn tensor_spec(task: &Task<'_>, model: &Model, tensor: &TensorParam, staged: bool, p: &TokenStream) -> TokenStream {
-    let name = tensor.name.to_string();
+    let name = plain(&tensor.name);
     let access = match tensor.access {
         Access::Read => quote! { Read },
         Access::Write => quote! { Write },

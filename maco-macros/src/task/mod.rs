@@ -6,6 +6,7 @@ mod dispatch;
 mod elementwise;
 mod emit;
 mod names;
+mod no_std;
 mod operations;
 mod parse;
 mod region;
@@ -41,6 +42,7 @@ fn one(arguments: &Arguments, function: &Function, kind: Option<analyse::Kind>, 
     let task = parse::parse(arguments, function, errors);
     check::check(&task, errors);
     operations::check(&task, errors);
+    no_std::check(function.body.stream(), errors);
     let model = analyse::analyse(&task, kind, errors);
     let output = match model {
         Some(model) if !errors.any() => emit::emit(&task, &model),

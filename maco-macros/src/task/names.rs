@@ -4,6 +4,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::{BinOp, Expr};
 
 use super::parse::{Task, TensorParam};
@@ -44,8 +45,8 @@ impl Names {
 
     fn index(&mut self, index: &Index) {
         match &index.kind {
-            IndexKind::Data(by) => by.iter().for_each(|by| self.add(Of::Data, by.to_string(), by.clone())),
-            _ => index.name().into_iter().for_each(|name| self.add(Of::Axis, name.to_string(), name.clone())),
+            IndexKind::Data(by) => by.iter().for_each(|by| self.add(Of::Data, by.unraw().to_string(), by.clone())),
+            _ => index.name().into_iter().for_each(|name| self.add(Of::Axis, name.unraw().to_string(), name.clone())),
         }
     }
 
@@ -53,14 +54,13 @@ impl Names {
         match dimension {
             Dimension::Expression(expression) if symbols.mentioned(expression) => {
                 let text = self.text(expression, symbols);
-                let words: Vec<String> = text.split(' ').map(|word| word.trim_start_matches("r#").to_owned()).collect();
-                let spelled: Vec<&str> = words.iter().map(|word| spelled(word)).filter(|word| !word.is_empty()).collect();
-                self.add(Of::Dimension, text, format_ident!("_{}", spelled.join("_")));
+                let words: Vec<&str> = text.split(' ').map(spelled).filter(|word| !word.is_empty()).collect();
+                self.add(Of::Dimension, text, format_ident!("_{}", words.join("_")));
             }
             Dimension::Name(name) => {
                 let Some(symbol) = symbols.index(name) else { return };
                 let root = symbols.names[self.roots[symbol]].clone();
-                self.add(Of::Dimension, root.to_string(), root);
+                self.add(Of::Dimension, root.unraw().to_string(), root);
             }
             Dimension::Number(_) | Dimension::Expression(_) => {}
         }
@@ -72,7 +72,7 @@ impl Names {
             Expr::Paren(inner) => self.text(&inner.expr, symbols),
             Expr::Group(inner) => self.text(&inner.expr, symbols),
             Expr::Path(path) => match path.path.get_ident().and_then(|name| symbols.index(name)) {
-                Some(symbol) => symbols.names[self.roots[symbol]].to_string(),
+                Some(symbol) => symbols.names[self.roots[symbol]].unraw().to_string(),
                 None => quote! { #path }.to_string(),
             },
             Expr::Binary(binary) => {
@@ -130,7 +130,7 @@ impl Names {
         let index = |index: Option<(&Index, &Dimension)>| {
             let Some((index, dimension)) = index else { return one() };
             let dimension = self.dimension_type(task, symbols, dimension, p);
-            let of = |of, text: &Ident| self.name(task, of, &text.to_string(), p);
+            let of = |of, text: &Ident| self.name(task, of, &text.unraw().to_string(), p);
             match &index.kind {
                 IndexKind::All => quote! { #p::region::Whole<#dimension> },
                 IndexKind::Tile(axis) => {
@@ -165,7 +165,7 @@ impl Names {
             Dimension::Expression(expression) => quote! { #p::region::Size<{ (#expression) as u64 }> },
             Dimension::Name(name) => {
                 let root = symbols.index(name).map_or(name, |symbol| &symbols.names[self.roots[symbol]]);
-                self.name(task, Of::Dimension, &root.to_string(), p)
+                self.name(task, Of::Dimension, &root.unraw().to_string(), p)
             }
         }
     }

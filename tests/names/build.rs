@@ -1,0 +1,3 @@
+fn main() {
+    maco_build::compile_all(["src/renamed.rs", "src/through.rs"]);
+}
