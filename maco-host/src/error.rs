@@ -194,6 +194,14 @@ pub enum Error {
         /// What needs it.
         what: Box<str>,
     },
+    /// The driver library lacks a function.
+    #[error(
+        "MACO0091: the CUDA driver that was found has no function `{function}`\nhelp: libcuda is not NVIDIA's, or is incomplete: see LD_LIBRARY_PATH, and install the driver again; or use `Device::cpu()`"
+    )]
+    DriverFunction {
+        /// The function.
+        function: &'static str,
+    },
     /// No device code that this GPU runs.
     #[error("MACO0043: megakernel `{megakernel}` has no device code for {device}: {reason}\nhelp: {help}")]
     NoDeviceCode {
@@ -381,6 +389,14 @@ pub enum Error {
         /// The megakernel.
         megakernel: Box<str>,
     },
+    /// In a capture, something that is done at once and not by the graph.
+    #[error(
+        "MACO0090: {what} cannot be a part of a CUDA graph\nhelp: do it before the capture or after it; a capture takes `launch_on` of bound arguments"
+    )]
+    NotRecorded {
+        /// What was asked for.
+        what: Box<str>,
+    },
     /// A run-time graph calls a task on an element that its set leaves out.
     #[error(
         "MACO0061: graph `{graph}` calls task `{task}` on `{element}`, which its task set leaves out\nhelp: write `{task}<{element}>`, or `{task}` for all elements, in `maco::task_set! {{ .. }}`"
@@ -550,6 +566,8 @@ impl Error {
             Error::NoCommunicator { .. } => 72,
             Error::ForeignNode { .. } => 70,
             Error::Output { .. } => 71,
+            Error::NotRecorded { .. } => 90,
+            Error::DriverFunction { .. } => 91,
             Error::File(error) => error.code(),
         }
     }

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode};
 
+use super::capture::refuse_while_recording;
 use super::driver;
 use super::events::EventHandle;
 use super::module::Modules;
@@ -59,15 +60,56 @@ impl Drop for Primary {
     }
 }
 
-/// While it lives, the context is this thread's; then the one before is again, such as another library's.
+/// While it lives, the context is this thread's, and captures of others forbid it nothing; then context and mode are again what they were before, such as
+/// another library's.
+///
+/// A library that captures in global mode, as PyTorch does, forbids calls that could be meant for its graph to all threads: to allocate, free, load
+/// code, and to wait. Calls of MACO are never meant for it but launches on its streams, so the relaxed mode says the truth: they are for streams of
+/// MACO's own, which do not synchronise with the default stream, or for none.
 #[must_use]
-pub(super) struct Entered(PhantomData<*mut ()>);
+pub(super) struct Entered {
+    // Dropped first.
+    mode: CaptureMode,
+    _current: Current,
+}
 
-impl Drop for Entered {
+impl Entered {
+    /// While it lives, the thread's mode is what it was before: for work of somebody else.
+    pub(super) fn strict(&self) -> CaptureMode {
+        CaptureMode::exchange(self.mode.before)
+    }
+}
+
+/// The context is this thread's; then the one before is again.
+struct Current(PhantomData<*mut ()>);
+
+impl Drop for Current {
     fn drop(&mut self) {
         let mut popped = std::ptr::null_mut();
         // SAFETY: the value is not sent to other threads, so this thread pushed the context.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+    }
+}
+
+/// What captures forbid this thread; then what they did before.
+pub(super) struct CaptureMode {
+    before: CUstreamCaptureMode,
+    _of_this_thread: PhantomData<*mut ()>,
+}
+
+impl CaptureMode {
+    fn exchange(mut mode: CUstreamCaptureMode) -> CaptureMode {
+        // SAFETY: `mode` is a mode, and writable. The call fails for bad values only.
+        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        CaptureMode { before: mode, _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for CaptureMode {
+    fn drop(&mut self) {
+        let mut mode = self.before;
+        // SAFETY: as above; the value is not sent to other threads.
+        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     }
 }
 
@@ -154,7 +196,7 @@ impl Context {
         let memory_bits = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
         // SAFETY: retained above.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
-        let _entered = Entered(PhantomData);
+        let _current = Current(PhantomData);
         let mut context = Context {
             ordinal,
             primary,
@@ -248,7 +290,8 @@ impl Context {
         }
         // SAFETY: the primary context is retained while `self` lives; `Entered` pops it.
         self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.primary.raw) })?;
-        Ok(Entered(PhantomData))
+        let _current = Current(PhantomData);
+        Ok(Entered { mode: CaptureMode::exchange(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED), _current })
     }
 
     /// The result of a call of the driver as an error.
@@ -312,6 +355,7 @@ impl Context {
     }
 
     unsafe fn copy(self: &Arc<Context>, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
+        refuse_while_recording(direction)?;
         let _entered = self.enter()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let staging = match &mut *staging {

@@ -17,12 +17,20 @@ use crate::plan_core::PlanCore;
 /// Added to the deadline between two looks of the watchdog.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter.
+/// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter. A `dependent` launch may begin before the kernel in
+/// front of it has ended.
 ///
 /// # Safety
 /// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
 /// the launch has ended.
-pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, core: &PlanCore, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
+pub(super) unsafe fn enqueue(
+    context: &Context,
+    kernel: &Kernel,
+    core: &PlanCore,
+    dependent: bool,
+    launch: u64,
+    stream: sys::CUstream,
+) -> Result<(), Error> {
     // Unused bytes of the union are zero, as the driver's headers ask.
     // SAFETY: plain integers, valid when zero.
     let mut attributes = unsafe { MaybeUninit::<[CUlaunchAttribute; 2]>::zeroed().assume_init() };
@@ -32,7 +40,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, core: &PlanCore
         attributes[count].value.cooperative = 1;
         count += 1;
     }
-    if core.dependent {
+    if dependent {
         attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
         count += 1;

@@ -3,6 +3,7 @@
 //! Every CUDA call of MACO is in this folder. What a kernel does does not belong here.
 
 mod binding;
+mod capture;
 mod context;
 mod driver;
 mod events;

@@ -128,11 +128,8 @@ impl Kernel {
             )));
         }
         // Loading lazily while another persistent kernel spins would deadlock.
-        if context.driver() >= 12_040 {
-            // SAFETY: a live function of the current context.
-            context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.function) })?;
-        }
-        Ok(())
+        // SAFETY: a live function of the current context.
+        context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.function) })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Copies between pageable host memory and the GPU, through two pinned buffers in turn.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
@@ -67,6 +68,15 @@ fn pieces(rows: Rows, limit: usize) -> impl Iterator<Item = Piece> {
             bytes: wide.min(rows.bytes - part * wide),
         })
     })
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Upload => "an upload",
+            Direction::Download => "a download",
+        })
+    }
 }
 
 impl Staging {
