@@ -259,7 +259,7 @@ pub enum Error {
     },
     /// The GPU does not answer, or its context is destroyed.
     #[error(
-        "MACO0049: {device} is lost: {reason}\nhelp: restart the process; an `unsafe` SIMT body that spins or writes out of bounds does this"
+        "MACO0049: {device} is lost: {reason}\nhelp: restart the process. A loop in the body of a task that does not end does this, and an `unsafe` body that writes out of bounds"
     )]
     DeviceLost {
         /// The GPU.
@@ -388,6 +388,17 @@ pub enum Error {
     Capturing {
         /// The megakernel.
         megakernel: Box<str>,
+    },
+    /// The body of a task does not end on the CPU. Its thread is left alone with the plan and the tensors of the run.
+    #[error(
+        "MACO0092: {}\nhelp: look for a loop in the body that may not end; if it only takes long, raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE). The plan and the tensors of the run cannot be used any more, since the body goes on", .0.what()
+    )]
+    Endless(Box<Hang>),
+    /// A tensor that the body of a task uses which did not end.
+    #[error("MACO0092: the tensor is lost: {user}\nhelp: the body goes on, and may write it; make another tensor")]
+    LostTensor {
+        /// Megakernel, task and tile.
+        user: Box<str>,
     },
     /// In a capture, something that is done at once and not by the graph.
     #[error(
@@ -568,6 +579,7 @@ impl Error {
             Error::Output { .. } => 71,
             Error::NotRecorded { .. } => 90,
             Error::DriverFunction { .. } => 91,
+            Error::Endless(_) | Error::LostTensor { .. } => 92,
             Error::File(error) => error.code(),
         }
     }

@@ -3,11 +3,11 @@
 mod kernels;
 
 use std::env;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, BY, Builder, CENTRE, LINEAR, RAW, SCHEDULES, SLOW, STRICT, chain};
+use kernels::{ADD, BY, Builder, CENTRE, FOREVER, LINEAR, RAW, SCHEDULES, SLOW, STRICT, chain};
 use maco_graph::ir::TensorKind::{In, InOut, Out, State, Temp};
 use maco_graph::ir::{ScalarSource, View, ViewAxis};
 use maco_graph::spec::Element::{Bf16, F32};
@@ -515,4 +515,61 @@ fn a_debug_build_says_that_it_is_slow() {
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).matches("note: this is a debug build").count();
     assert_eq!(said, usize::from(cfg!(debug_assertions)));
+}
+
+/// A body that never ends is named, whichever worker has it. What it goes on to use is lost, everything else goes on, and the process ends.
+#[test]
+fn a_body_that_does_not_end_is_an_error() {
+    const INNER: &str = "MACO_TEST_ENDLESS";
+    let Ok(inner) = env::var(INNER) else {
+        // In processes of their own, since threads stay behind.
+        let start = |inner: &str| {
+            let mut command = Command::new(env::current_exe().unwrap());
+            command.args(["--exact", "a_body_that_does_not_end_is_an_error", "--nocapture"]).env(INNER, inner);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for child in ["plain", "pipelined"].map(start) {
+            let begin = Instant::now();
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("lost as expected"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+            assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", begin.elapsed());
+        }
+        return;
+    };
+    let device = Device::cpu_with(2);
+    let builder = Builder::new("hang")
+        .tensor("x", In, F32, &[8, 8])
+        .tensor("y", Out, F32, &[8, 8])
+        .tensor("h", Temp, F32, &[8, 8])
+        .call(&FOREVER, &["x", "h"], &[])
+        .call(&CENTRE, &["h", "y"], &[]);
+    let options = PlanOptions::new().deadline(Duration::from_millis(100)).pipelined(inner == "pipelined");
+    let plan = build(&device, builder, options);
+    let other = build(&device, chain(&ADD, 8, 8), PlanOptions::new());
+    let data: Vec<f32> = integers(64, 3).into_iter().map(f32::abs).collect();
+    let mut bad = data.clone();
+    bad[8 * 5 + 3] = -1.0;
+    let mut x = device.upload(&data, [8, 8]).unwrap();
+    let [mut y, mut z] = [(); 2].map(|()| device.zeros::<f32>([8, 8]).unwrap());
+    plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
+    x.upload_from(&bad).unwrap();
+    let error = plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(error.code(), 92);
+    assert!(error.to_string().contains("megakernel `hang`: task `forever` tile [1, 0] (call #0) did not end within"), "{error}");
+    // The plan, and the tensors of the run.
+    let again = plan.run(Arguments::new().tensor(&z).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
+    for result in [plan.recover(), plan.check(), plan.fill_temporaries(0), plan.inject(None)] {
+        assert_eq!(result.unwrap_err().code(), 92);
+    }
+    let lost = y.download().unwrap_err();
+    assert!(lost.code() == 92 && lost.to_string().contains("task `forever` tile [1, 0]"), "{lost}");
+    assert_eq!(x.upload_from(&data).unwrap_err().code(), 92);
+    assert_eq!(other.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut z)).unwrap_err().code(), 92);
+    // Other plans and other tensors of the device.
+    let x = device.upload(&data, [8, 8]).unwrap();
+    other.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut z)).unwrap();
+    assert_eq!(z.download().unwrap(), chain_expected(&data, 8, 1.0));
+    println!("lost as expected");
 }
