@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode};
 
@@ -39,7 +38,8 @@ pub(crate) struct Context {
     staging: Mutex<Option<Staging>>,
     modules: Mutex<Modules>,
     spare_events: Mutex<Vec<SpareEvent>>,
-    lost: AtomicBool,
+    /// Why, once it is lost.
+    lost: OnceLock<Box<str>>,
 }
 
 // SAFETY: the driver's handles may be used from any thread (driver API, "Stream synchronization behavior" and cuCtxSetCurrent).
@@ -51,12 +51,17 @@ unsafe impl Sync for Context {}
 struct Primary {
     device: sys::CUdevice,
     raw: sys::CUcontext,
+    /// A kernel in it may run for ever.
+    abandoned: bool,
 }
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        // SAFETY: retained once when this was made.
-        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        // The last release would wait for what runs. The process ends without.
+        if !self.abandoned {
+            // SAFETY: retained once when this was made.
+            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        }
     }
 }
 
@@ -176,7 +181,7 @@ impl Context {
             check("cuDeviceGet", sys::cuDeviceGet(&mut device, ordinal as i32))?;
             check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device))?;
             check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut raw, device))?;
-            Primary { device, raw }
+            Primary { device, raw, abandoned: false }
         };
         let attribute = |attribute| {
             let mut value = 0;
@@ -214,7 +219,7 @@ impl Context {
             staging: Mutex::default(),
             modules: Mutex::default(),
             spare_events: Mutex::default(),
-            lost: AtomicBool::new(false),
+            lost: OnceLock::new(),
         };
         for stream in [&mut context.copies, &mut context.launches, &mut context.probe] {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -285,8 +290,8 @@ impl Context {
 
     /// Makes the context this thread's until the value is dropped, or says that the device is lost.
     pub(super) fn enter(&self) -> Result<Entered, Error> {
-        if self.is_lost() {
-            return Err(self.lost_because("an earlier launch destroyed its context or never ended"));
+        if let Some(reason) = self.lost.get() {
+            return Err(self.lost_because(reason));
         }
         // SAFETY: the primary context is retained while `self` lives; `Entered` pops it.
         self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.primary.raw) })?;
@@ -306,14 +311,9 @@ impl Context {
         }
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    /// Gives the device up: its memory is leaked from now on, because freeing it could wait for ever.
+    /// Gives the device up: its memory is leaked from now on, because freeing it could wait for ever. Every later call ends with the first reason.
     pub(super) fn lose(&self, reason: &str) -> Error {
-        self.lost.store(true, Ordering::Relaxed);
-        self.lost_because(reason)
+        self.lost_because(self.lost.get_or_init(|| reason.into()))
     }
 
     fn lost_because(&self, reason: &str) -> Error {
@@ -435,6 +435,7 @@ impl Drop for Context {
         let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Ok(_entered) = self.enter() else {
             std::mem::forget(staging);
+            self.primary.abandoned = true;
             return;
         };
         // Without its context a handle does not destroy its event.

@@ -182,7 +182,12 @@ impl Executor {
     }
 
     fn wait(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<(), Error> {
-        launch::wait(&self.context, &flight.begin, &flight.end, core.deadline_ns(), || self.memory.fingerprint(&self.context))
+        let fingerprint = || self.memory.fingerprint(&self.context);
+        let report = || match Cause::of(&self.memory.report()?, &core.plan, true) {
+            Cause::Hang(hang) => Some(hang),
+            _ => None,
+        };
+        launch::wait(&self.context, core, (&flight.begin, &flight.end), fingerprint, report)
     }
 
     fn finish(&self, core: &PlanCore, turn: &mut LaunchState, flight: &QueuedLaunch) -> Result<Report, Error> {
