@@ -417,3 +417,19 @@ fn gpu_a_task_that_does_not_end_is_named_and_left_alone() {
     drop((x, other, plan, device));
     println!("lost as expected");
 }
+
+/// A GPU for which the program has no code is not taken, and it is said why.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_the_best_device_has_code() {
+    let code = gpu().to_string().contains("sm_90,") && !matches!(option_env!("MACO_DEVICE"), Some("skip" | "check"));
+    assert_eq!(Device::best().unwrap().is_gpu(), code);
+    if std::env::var_os("MACO_TEST_BEST").is_none() {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "gpu_the_best_device_has_code", "--include-ignored", "--nocapture"]).env("MACO_TEST_BEST", "1");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.matches("note: the CPU is used, since this program has no code for GPU 0").count(), usize::from(!code), "{said}");
+    }
+}

@@ -24,3 +24,4 @@ pub use stream::Stream;
 pub(crate) use context::Context;
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
 pub(crate) use memory::DeviceMemory;
+pub(crate) use module::has_no_code;
