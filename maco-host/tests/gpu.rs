@@ -409,9 +409,15 @@ fn gpu_a_task_that_does_not_end_is_named_and_left_alone() {
     let plan = Plan::build(&device, program(endless, "maco_endless"), &options).unwrap();
     let mut x = device.zeros::<f32>([4, 8]).unwrap();
     let other = device.zeros::<f32>([4, 8]).unwrap();
+    // Behind the launch from another thread, which stops waiting too.
+    let (copied, late) = (device.zeros::<f32>([4, 8]).unwrap(), Duration::from_millis(200));
+    let waiting = std::thread::spawn(move || {
+        std::thread::sleep(late);
+        copied.download().unwrap_err()
+    });
     let error = plan.run(Arguments::new().tensor_mut(&mut x).scalar(0f32).scalar(0u32)).unwrap_err();
     let told = "hang in megakernel `hang`: task `spin` tile [0, 0] (call #0) did not end within 50.0ms (worker 0";
-    for error in [error, x.download().unwrap_err(), other.download().unwrap_err(), plan.check().unwrap_err()] {
+    for error in [error, waiting.join().unwrap(), x.download().unwrap_err(), other.download().unwrap_err(), plan.check().unwrap_err()] {
         assert!(error.code() == 49 && error.to_string().contains(told), "{error}");
     }
     drop((x, other, plan, device));

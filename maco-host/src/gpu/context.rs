@@ -290,9 +290,7 @@ impl Context {
 
     /// Makes the context this thread's until the value is dropped, or says that the device is lost.
     pub(super) fn enter(&self) -> Result<Entered, Error> {
-        if let Some(reason) = self.lost.get() {
-            return Err(self.lost_because(reason));
-        }
+        self.alive()?;
         // SAFETY: the primary context is retained while `self` lives; `Entered` pops it.
         self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.primary.raw) })?;
         let _current = Current(PhantomData);
@@ -309,6 +307,11 @@ impl Context {
             }
             code => Err(driver::failed(call, &self.to_string(), code)),
         }
+    }
+
+    /// An error if the device is lost: MACO0049.
+    pub(super) fn alive(&self) -> Result<(), Error> {
+        self.lost.get().map_or(Ok(()), |reason| Err(self.lost_because(reason)))
     }
 
     /// Gives the device up: its memory is leaked from now on, because freeing it could wait for ever. Every later call ends with the first reason.

@@ -58,8 +58,9 @@ impl EventHandle {
         context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream) })
     }
 
-    /// Whether the stream has passed the point.
+    /// Whether the stream has passed the point. Behind a launch that never ends it never has: an error once another thread has found that.
     pub(super) fn done(&self, context: &Context) -> Result<bool, Error> {
+        context.alive()?;
         // SAFETY: a live event.
         match unsafe { sys::cuEventQuery(self.raw) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),

@@ -43,13 +43,12 @@ impl OpenCapture<'_> {
 
 impl Drop for OpenCapture<'_> {
     fn drop(&mut self) {
-        if self.active {
-            if let Ok(graph) = self.end()
-                && !graph.is_null()
-            {
-                // SAFETY: the graph was made by this capture and nobody has it.
-                let _ = unsafe { sys::cuGraphDestroy(graph) };
-            }
+        if self.active
+            && let Ok(graph) = self.end()
+            && !graph.is_null()
+        {
+            // SAFETY: the graph was made by this capture and nobody has it.
+            let _ = unsafe { sys::cuGraphDestroy(graph) };
         }
     }
 }

@@ -106,8 +106,8 @@ impl Staging {
     ) -> Result<(), Error> {
         // SAFETY: passed on from the caller.
         let result = unsafe { self.pipeline(context, direction, device, rows, host) };
-        if result.is_err() {
-            // Copies that were queued before the failure still use the buffers.
+        if result.is_err() && context.alive().is_ok() {
+            // Copies that were queued before the failure still use the buffers; those of a lost device keep them.
             // SAFETY: the stream is the context's.
             let _ = unsafe { sys::cuStreamSynchronize(context.copies()) };
         }
