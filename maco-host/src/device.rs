@@ -1,11 +1,11 @@
 //! Devices: one GPU, or threads of this machine. What runs on them does not belong here.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
 use crate::cpu::Pool;
 use crate::error::Error;
-use crate::gpu::Context;
+use crate::gpu::{Context, has_no_code};
 use crate::tensor::{IntoShape, Tensor, TensorElement};
 
 /// A GPU, or threads of this machine. Cloning gives the same device; tensors and plans must agree on it.
@@ -22,15 +22,22 @@ enum Kind {
 static CPU: Mutex<Weak<Pool>> = Mutex::new(Weak::new());
 
 impl Device {
-    /// GPU 0 if there is one that can run megakernels, else the CPU.
+    /// GPU 0 if there is one for which this program has code, else the CPU. If there is one without, standard error says once why it is not used.
     ///
     /// # Errors
     /// What [`Device::gpu`] returns when there is a GPU that does not work.
     pub fn best() -> Result<Device, Error> {
         match Device::gpu(0) {
             Err(Error::NoDriver | Error::NoGpu { .. }) => Ok(Device::cpu()),
-            Ok(device) if device.context().is_some_and(|context| context.capability() < (9, 0)) => Ok(Device::cpu()),
-            found => found,
+            Err(error) => Err(error),
+            Ok(device) => match device.context().and_then(|context| has_no_code(context.capability(), option_env!("MACO_DEVICE"))) {
+                None => Ok(device),
+                Some(reason) => {
+                    static SAID: Once = Once::new();
+                    SAID.call_once(|| eprintln!("note: the CPU is used, since this program has no code for {device}: {reason}"));
+                    Ok(Device::cpu())
+                }
+            },
         }
     }
 
@@ -176,7 +183,7 @@ mod tests {
     fn best_always_finds_something_and_gpu_says_why_not() {
         let best = Device::best();
         match Device::gpu(0) {
-            Ok(gpu) => assert!(gpu.is_gpu()),
+            Ok(gpu) => assert!(gpu.is_gpu() && best.is_ok()),
             Err(error @ (Error::NoDriver | Error::NoGpu { .. })) => {
                 assert_eq!(error.code(), 40);
                 assert_eq!(best.unwrap(), Device::cpu());

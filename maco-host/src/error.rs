@@ -194,6 +194,14 @@ pub enum Error {
         /// What needs it.
         what: Box<str>,
     },
+    /// The driver library lacks a function.
+    #[error(
+        "MACO0091: the CUDA driver that was found has no function `{function}`\nhelp: libcuda is not NVIDIA's, or is incomplete: see LD_LIBRARY_PATH, and install the driver again; or use `Device::cpu()`"
+    )]
+    DriverFunction {
+        /// The function.
+        function: &'static str,
+    },
     /// No device code that this GPU runs.
     #[error("MACO0043: megakernel `{megakernel}` has no device code for {device}: {reason}\nhelp: {help}")]
     NoDeviceCode {
@@ -251,7 +259,7 @@ pub enum Error {
     },
     /// The GPU does not answer, or its context is destroyed.
     #[error(
-        "MACO0049: {device} is lost: {reason}\nhelp: restart the process; an `unsafe` SIMT body that spins or writes out of bounds does this"
+        "MACO0049: {device} is lost: {reason}\nhelp: restart the process. A loop in the body of a task that does not end does this, and an `unsafe` body that writes out of bounds"
     )]
     DeviceLost {
         /// The GPU.
@@ -401,6 +409,25 @@ pub enum Error {
     Capturing {
         /// The megakernel.
         megakernel: Box<str>,
+    },
+    /// The body of a task does not end on the CPU. Its thread is left alone with the plan and the tensors of the run.
+    #[error(
+        "MACO0092: {}\nhelp: look for a loop in the body that may not end; if it only takes long, raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE). The plan and the tensors of the run cannot be used any more, since the body goes on", .0.what()
+    )]
+    Endless(Box<Hang>),
+    /// A tensor that the body of a task uses which did not end.
+    #[error("MACO0092: the tensor is lost: {user}\nhelp: the body goes on, and may write it; make another tensor")]
+    LostTensor {
+        /// Megakernel, task and tile.
+        user: Box<str>,
+    },
+    /// In a capture, something that is done at once and not by the graph.
+    #[error(
+        "MACO0090: {what} cannot be a part of a CUDA graph\nhelp: do it before the capture or after it; a capture takes `launch_on` of bound arguments"
+    )]
+    NotRecorded {
+        /// What was asked for.
+        what: Box<str>,
     },
     /// A run-time graph calls a task on an element that its set leaves out.
     #[error(
@@ -578,6 +605,9 @@ impl Error {
             Error::NoCommunicator { .. } => 72,
             Error::ForeignNode { .. } => 70,
             Error::Output { .. } => 71,
+            Error::NotRecorded { .. } => 90,
+            Error::DriverFunction { .. } => 91,
+            Error::Endless(_) | Error::LostTensor { .. } => 92,
             Error::File(error) => error.code(),
         }
     }

@@ -136,28 +136,45 @@ pub(crate) fn tile(plan: &Plan, node: &maco_graph::plan::TaskNode) -> Vec<u32> {
     node.coord[..axes.min(node.coord.len())].to_vec()
 }
 
-impl fmt::Display for Hang {
+impl Hang {
+    /// What happened, without code and help.
+    pub(crate) fn what(&self) -> impl fmt::Display + '_ {
+        What(self)
+    }
+}
+
+struct What<'a>(&'a Hang);
+
+impl fmt::Display for What<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MACO0047: hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", self.megakernel, self.task, self.tile, self.call)?;
-        match self.symptom {
-            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} ({}", self.waited, self.executor)?,
+        let What(this) = *self;
+        write!(f, "hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", this.megakernel, this.task, this.tile, this.call)?;
+        match this.symptom {
+            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} ({}", this.waited, this.executor)?,
             Symptom::Waited => {
-                write!(f, "waited {:.1?}", self.waited)?;
-                if let Some(dependency) = &self.dependency {
+                write!(f, "waited {:.1?}", this.waited)?;
+                if let Some(dependency) = &this.dependency {
                     write!(
                         f,
                         " for `{}` from task `{}` (call #{}, {})",
                         dependency.tensor, dependency.producer, dependency.call, dependency.hazard
                     )?;
                 }
-                write!(f, ": counter {} has {} of {} signals ({}", self.counter, self.seen, self.expected, self.executor)?;
+                write!(f, ": counter {} has {} of {} signals ({}", this.counter, this.seen, this.expected, this.executor)?;
             }
         }
-        if let Some(multiprocessor) = self.multiprocessor {
+        if let Some(multiprocessor) = this.multiprocessor {
             write!(f, ", multiprocessor {multiprocessor}")?;
         }
+        f.write_str(")")
+    }
+}
+
+impl fmt::Display for Hang {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MACO0047: {}", self.what())?;
         f.write_str(
-            ")\nhelp: call `recover()` on the plan, then run again; raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE) \
+            "\nhelp: call `recover()` on the plan, then run again; raise the deadline (`PlanOptions::deadline`, MACO_DEADLINE_SCALE) \
              if the work before it is slow or the GPU is shared, else report the graph (`plan.graph().json()`)",
         )
     }

@@ -168,7 +168,9 @@ impl PlanOptions {
         self
     }
 
-    /// How long one wait may last before the launch is aborted as hung; `MACO_DEADLINE_SCALE` multiplies it.
+    /// How long one wait may last before the launch is aborted as hung; `MACO_DEADLINE_SCALE` multiplies it. On a CPU, time in
+    /// which a task computes does not count; but a task that computes for twenty deadlines, and for five seconds at least, is taken for one that never ends
+    /// (MACO0092).
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> PlanOptions {
         self.deadline = deadline;

@@ -146,7 +146,7 @@ impl Plan {
     /// # Errors
     /// MACO0030 to MACO0036 and MACO0053, MACO0055 for wrong arguments, MACO0046 while another thread runs the plan, MACO0047
     /// when a wait passes the deadline, MACO0066 when a launch that is not cooperative does not get room for all its CTAs, MACO0048 from then
-    /// until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail.
+    /// until [`Plan::recover`], MACO0049 to MACO0051 when GPU or task fail, MACO0092 when the body of a task does not end on a CPU.
     pub fn run<'a>(&self, arguments: impl Borrow<Arguments<'a>>) -> Result<Report, Error> {
         match &self.0.executor {
             Executor::Cpu(cpu) => cpu.run(&self.0.core, arguments.borrow()),
@@ -200,13 +200,10 @@ impl Plan {
     /// left.
     ///
     /// # Errors
-    /// MACO0049 or MACO0050 when the GPU fails.
+    /// MACO0049 or MACO0050 when the GPU fails, MACO0092 while the body of a task goes on that did not end.
     pub fn recover(&self) -> Result<(), Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => {
-                cpu.recover(&self.0.core);
-                Ok(())
-            }
+            Executor::Cpu(cpu) => cpu.recover(&self.0.core),
             Executor::Gpu(gpu) => gpu.recover(&self.0.core),
         }
     }
@@ -263,10 +260,7 @@ impl Plan {
     #[doc(hidden)]
     pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => {
-                cpu.inject(&self.0.core, fault);
-                Ok(())
-            }
+            Executor::Cpu(cpu) => cpu.inject(&self.0.core, fault),
             Executor::Gpu(gpu) => gpu.inject(&self.0.core, fault),
         }
     }
@@ -288,10 +282,7 @@ impl Plan {
     #[doc(hidden)]
     pub fn fill_temporaries(&self, byte: u8) -> Result<(), Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => {
-                cpu.fill_temporaries(&self.0.core, byte);
-                Ok(())
-            }
+            Executor::Cpu(cpu) => cpu.fill_temporaries(&self.0.core, byte),
             Executor::Gpu(gpu) => gpu.fill_temporaries(&self.0.core, byte),
         }
     }
@@ -300,10 +291,7 @@ impl Plan {
     #[doc(hidden)]
     pub fn launched(&self, launches: u32) -> Result<(), Error> {
         match &self.0.executor {
-            Executor::Cpu(cpu) => {
-                cpu.launched(&self.0.core, launches);
-                Ok(())
-            }
+            Executor::Cpu(cpu) => cpu.launched(&self.0.core, launches),
             Executor::Gpu(gpu) => gpu.launched(&self.0.core, launches),
         }
     }

@@ -64,6 +64,7 @@ impl Key {
 impl PlanCore {
     pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<PlanCore, Error> {
         let lowered = Lowered::new(&plan, options.look_ahead)?;
+        lowered.check(&plan.graph)?;
         let signature = Signature::new(&plan.graph)?;
         let staging = device.is_gpu() || options.pipelined;
         let (cooperative, dependent) = (options.cooperative, options.dependent_launch);

@@ -3,11 +3,11 @@
 mod kernels;
 
 use std::env;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use half::bf16;
-use kernels::{ADD, BY, Builder, CENTRE, LINEAR, RAW, SCHEDULES, SLOW, STRICT, chain};
+use kernels::{ADD, BY, Builder, CENTRE, FOREVER, LINEAR, RAW, SCHEDULES, SLOW, STRICT, chain};
 use maco_graph::ir::TensorKind::{In, InOut, Out, State, Temp};
 use maco_graph::ir::{ScalarSource, View, ViewAxis};
 use maco_graph::spec::Element::{Bf16, F32};
@@ -515,4 +515,129 @@ fn a_debug_build_says_that_it_is_slow() {
     assert!(output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).matches("note: this is a debug build").count();
     assert_eq!(said, usize::from(cfg!(debug_assertions)));
+}
+
+/// A body that never ends is named, whichever worker has it. What it goes on to use is lost, everything else goes on, and the process ends.
+#[test]
+fn a_body_that_does_not_end_is_an_error() {
+    const INNER: &str = "MACO_TEST_ENDLESS";
+    let Ok(inner) = env::var(INNER) else {
+        // In processes of their own, since threads stay behind.
+        let start = |inner: &str| {
+            let mut command = Command::new(env::current_exe().unwrap());
+            command.args(["--exact", "a_body_that_does_not_end_is_an_error", "--nocapture"]).env(INNER, inner);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        for child in ["plain", "pipelined"].map(start) {
+            let begin = Instant::now();
+            let output = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("lost as expected"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+            assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", begin.elapsed());
+        }
+        return;
+    };
+    let device = Device::cpu_with(2);
+    let builder = Builder::new("hang")
+        .tensor("x", In, F32, &[8, 8])
+        .tensor("y", Out, F32, &[8, 8])
+        .tensor("h", Temp, F32, &[8, 8])
+        .call(&FOREVER, &["x", "h"], &[])
+        .call(&CENTRE, &["h", "y"], &[]);
+    let options = PlanOptions::new().deadline(Duration::from_millis(100)).pipelined(inner == "pipelined");
+    let plan = build(&device, builder, options);
+    let other = build(&device, chain(&ADD, 8, 8), PlanOptions::new());
+    let data: Vec<f32> = integers(64, 3).into_iter().map(f32::abs).collect();
+    let mut bad = data.clone();
+    bad[8 * 5 + 3] = -1.0;
+    let mut x = device.upload(&data, [8, 8]).unwrap();
+    let [mut y, mut z] = [(); 2].map(|()| device.zeros::<f32>([8, 8]).unwrap());
+    plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
+    x.upload_from(&bad).unwrap();
+    let error = plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(error.code(), 92);
+    assert!(error.to_string().contains("megakernel `hang`: task `forever` tile [1, 0] (call #0) did not end within"), "{error}");
+    // The plan, and the tensors of the run.
+    let again = plan.run(Arguments::new().tensor(&z).tensor_mut(&mut y)).unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
+    for result in [plan.recover(), plan.check(), plan.fill_temporaries(0), plan.inject(None)] {
+        assert_eq!(result.unwrap_err().code(), 92);
+    }
+    let lost = y.download().unwrap_err();
+    assert!(lost.code() == 92 && lost.to_string().contains("task `forever` tile [1, 0]"), "{lost}");
+    assert_eq!(x.upload_from(&data).unwrap_err().code(), 92);
+    assert_eq!(other.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut z)).unwrap_err().code(), 92);
+    // Other plans and other tensors of the device.
+    let x = device.upload(&data, [8, 8]).unwrap();
+    other.run(Arguments::new().tensor(&x).scalar(1f32).tensor_mut(&mut z)).unwrap();
+    assert_eq!(z.download().unwrap(), chain_expected(&data, 8, 1.0));
+    println!("lost as expected");
+}
+
+/// What a GPU would refuse is refused on the CPU: when the plan is made, as far as that does not depend on arguments.
+#[test]
+fn slices_that_tma_cannot_copy_are_refused() {
+    let linear = |first: u64, last: u64| {
+        let builder =
+            Builder::new("part").tensor("x", In, Bf16, &[64, 72]).tensor("w", In, Bf16, &[128, 64]).tensor("y", Out, Bf16, &[64, 128]);
+        let graph = builder.clone().graph();
+        let mut views: Vec<View> = (0..3).map(|at| View::whole(at, &graph.tensors[at as usize])).collect();
+        views[0].offset[1] = first;
+        views[0].axes[1].extent = last - first;
+        builder.call_views(&LINEAR, views, &[])
+    };
+    let device = Device::cpu_with(1);
+    for options in [PlanOptions::new(), PlanOptions::new().pipelined(true)] {
+        let error = Plan::build(&device, linear(1, 65).program(), &options).unwrap_err();
+        assert_eq!(error.code(), 53, "{error}");
+        assert!(
+            error.to_string().contains("`x`, passed to task `linear` as `x`, cannot be copied by TMA: its first element is 2 bytes"),
+            "{error}"
+        );
+        // Eight columns are 16 bytes.
+        let plan = build(&device, linear(8, 72), options);
+        let x = device.zeros::<bf16>([64, 72]).unwrap();
+        let w = device.zeros::<bf16>([128, 64]).unwrap();
+        let mut y = device.zeros::<bf16>([64, 128]).unwrap();
+        plan.run(Arguments::new().tensor(&x).tensor(&w).tensor_mut(&mut y)).unwrap();
+        // Of memory that is borrowed, only the run knows.
+        let mut memory = vec![bf16::ZERO; 64 * 73 + 8];
+        // SAFETY: memory with these rows that outlives the tensor and is not used meanwhile.
+        let odd = unsafe { Tensor::from_raw(&device, memory.as_mut_ptr(), [64, 72], 73) }.unwrap();
+        let error = plan.run(Arguments::new().tensor(&odd).tensor(&w).tensor_mut(&mut y)).unwrap_err();
+        assert!(error.code() == 53, "{error}");
+    }
+}
+
+/// A driver library that lacks functions is an error that names one, and no panic.
+#[test]
+fn a_driver_without_a_function_is_an_error() {
+    const INNER: &str = "MACO_TEST_DRIVER";
+    if env::var_os(INNER).is_some() {
+        let error = Device::gpu(0).unwrap_err();
+        assert_eq!(error.code(), 91, "{error}");
+        assert!(error.to_string().contains("the CUDA driver that was found has no function `cuCtx"), "{error}");
+        assert_eq!(Device::best().unwrap_err().code(), 91);
+        return;
+    }
+    let directory = env::temp_dir().join(format!("maco-driver-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let source = directory.join("driver.rs");
+    let texts = ["cuGetErrorName", "cuGetErrorString"]
+        .map(|name| format!("#[unsafe(no_mangle)] pub extern \"C\" fn {name}(_: u32, _: *mut *const u8) -> u32 {{ 1 }}\n"));
+    let driver = "#[unsafe(no_mangle)] pub extern \"C\" fn cuInit(_: u32) -> u32 { 0 }\n\
+        #[unsafe(no_mangle)] pub unsafe extern \"C\" fn cuDriverGetVersion(to: *mut i32) -> u32 { unsafe { *to = 13000 }; 0 }\n";
+    std::fs::write(&source, format!("{driver}{}", texts.concat())).unwrap();
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--edition=2024", "--crate-type=cdylib", "-o"]).arg(directory.join("libcuda.so")).arg(&source);
+    // Where the tests are run without a compiler, there is nothing to try.
+    if let Ok(output) = rustc.output() {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::copy(directory.join("libcuda.so"), directory.join("libcuda.so.1")).unwrap();
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["--exact", "a_driver_without_a_function_is_an_error"]).env(INNER, "1").env("LD_LIBRARY_PATH", &directory);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
 }

@@ -358,30 +358,84 @@ fn gpu_watchdog_accepts_a_launch_with_progress() {
     assert!(report.elapsed >= Duration::from_millis(2490), "{report:?}");
 }
 
+/// Runs a test of this program again in a process of its own, since the device stays lost for the rest of it. How long it took, to its very end.
+fn in_a_process(test: &str, variable: &str) -> Duration {
+    let begin = Instant::now();
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    // The emulated GPU's time is not the host's.
+    command.args(["--exact", test, "--include-ignored", "--nocapture"]).env(variable, "1").env("EMU_LIMIT_MS", "1000000000");
+    let output = command.env_remove("MACO_DEADLINE_SCALE").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("lost as expected"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    begin.elapsed()
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_a_launch_without_progress_loses_the_device() {
     const INNER: &str = "MACO_TEST_LOSE_DEVICE";
     if std::env::var_os(INNER).is_none() {
-        // In a process of its own: the device stays lost for the rest of it.
-        let output = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "gpu_a_launch_without_progress_loses_the_device", "--include-ignored", "--nocapture"])
-            .env(INNER, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && text.contains("lost as expected"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+        in_a_process("gpu_a_launch_without_progress_loses_the_device", INNER);
         return;
     }
     let device = gpu();
     let plan = spin(&device, Duration::from_millis(50));
     let mut x = device.zeros::<f32>([4, 8]).unwrap();
     let begin = Instant::now();
-    let error = plan.run(Arguments::new().tensor_mut(&mut x).scalar(4000f32).scalar(0u32)).unwrap_err();
-    assert_eq!(error.code(), 49, "{error}");
+    let error = plan.run(Arguments::new().tensor_mut(&mut x).scalar(60_000f32).scalar(0u32)).unwrap_err();
+    assert!(error.code() == 49 && error.to_string().contains("a launch of megakernel `spin` made no progress"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(3), "the watchdog took {:?}", begin.elapsed());
     assert_eq!(x.download().unwrap_err().code(), 49);
     assert_eq!(plan.recover().unwrap_err().code(), 49);
     assert_eq!(device.zeros::<f32>([1]).unwrap_err().code(), 49);
     println!("lost as expected");
+}
+
+/// The task that does not end is named, from then on, and nothing waits for it, nor does the process.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_a_task_that_does_not_end_is_named_and_left_alone() {
+    const INNER: &str = "MACO_TEST_ENDLESS";
+    if std::env::var_os(INNER).is_none() {
+        // The kernel takes a minute.
+        let took = in_a_process("gpu_a_task_that_does_not_end_is_named_and_left_alone", INNER);
+        assert!(took < Duration::from_secs(30), "the process took {took:?}");
+        return;
+    }
+    let device = gpu();
+    let scalars = [ScalarSource::Parameter(0), ScalarSource::Parameter(1)];
+    let endless = Builder::new("hang").tensor("x", InOut, F32, &[4, 8]).scalar("ms").scalar("count").call(&SPIN, &["x"], &scalars);
+    let options = PlanOptions::new().workers(1).deadline(Duration::from_millis(50));
+    let plan = Plan::build(&device, program(endless, "maco_endless"), &options).unwrap();
+    let mut x = device.zeros::<f32>([4, 8]).unwrap();
+    let other = device.zeros::<f32>([4, 8]).unwrap();
+    // Behind the launch from another thread, which stops waiting too.
+    let (copied, late) = (device.zeros::<f32>([4, 8]).unwrap(), Duration::from_millis(200));
+    let waiting = std::thread::spawn(move || {
+        std::thread::sleep(late);
+        copied.download().unwrap_err()
+    });
+    let error = plan.run(Arguments::new().tensor_mut(&mut x).scalar(0f32).scalar(0u32)).unwrap_err();
+    let told = "hang in megakernel `hang`: task `spin` tile [0, 0] (call #0) did not end within 50.0ms (worker 0";
+    for error in [error, waiting.join().unwrap(), x.download().unwrap_err(), other.download().unwrap_err(), plan.check().unwrap_err()] {
+        assert!(error.code() == 49 && error.to_string().contains(told), "{error}");
+    }
+    drop((x, other, plan, device));
+    println!("lost as expected");
+}
+
+/// A GPU for which the program has no code is not taken, and it is said why.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_the_best_device_has_code() {
+    let code = gpu().to_string().contains("sm_90,") && !matches!(option_env!("MACO_DEVICE"), Some("skip" | "check"));
+    assert_eq!(Device::best().unwrap().is_gpu(), code);
+    if std::env::var_os("MACO_TEST_BEST").is_none() {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "gpu_the_best_device_has_code", "--include-ignored", "--nocapture"]).env("MACO_TEST_BEST", "1");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert_eq!(said.matches("note: the CPU is used, since this program has no code for GPU 0").count(), usize::from(!code), "{said}");
+    }
 }

@@ -19,7 +19,12 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 23] = [
+const PROGRAMS: [(&str, &str, &str); 28] = [
+    ("maco-host", "captures", "gpu"),
+    ("maco-host", "gpu", "gpu_a_launch_without_progress"),
+    ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
+    ("maco-host", "gpu", "gpu_captured"),
+    ("maco-host", "gpu", "gpu_the_best_device"),
     ("kernels", "dense", "gpu"),
     ("kernels", "inputs", "gpu_no_device_code"),
     ("kernels", "launches", "gpu_ten_thousand"),
@@ -60,15 +65,20 @@ const SETTINGS: [(&str, &str); 7] = [
 /// failed.
 pub fn run_chosen(suites: &[Suite]) -> Result<(usize, Vec<String>), Failure> {
     let library = library(suites)?;
-    let suite = find(suites, "tests")?;
+    let suites = [find(suites, "maco")?, find(suites, "tests")?];
     // Not by `cargo test` each: cargo would look at all packages every time, and only one of its commands can do that at a time.
-    let built = executables(&capture(cargo(&["test", "--no-run", "--message-format=json"]).args(suite.arguments()))?);
+    let mut built = Vec::new();
+    for suite in suites {
+        built.extend(executables(&capture(cargo(&["test", "--no-run", "--message-format=json"]).args(suite.arguments()))?));
+    }
     let one = |&(package, program, tests): &(&str, &str, &str)| {
         let missing = || Failure::Text(format!("no test program `{program}` in a package `{package}`"));
         let wanted = Some((package.to_owned(), program.to_owned()));
         let found = built.iter().find(|built| built.integration_test == wanted).ok_or_else(missing)?;
         let mut command = Command::new(&found.program);
-        command.args(["--ignored", tests]).current_dir(&suite.package(package).ok_or_else(missing)?.directory);
+        command
+            .args(["--ignored", tests])
+            .current_dir(&suites.iter().find_map(|suite| suite.package(package)).ok_or_else(missing)?.directory);
         command.envs(SETTINGS).env("LD_LIBRARY_PATH", &library);
         let begin = Instant::now();
         let output = command.output().map_err(|source| Failure::Start { program: shown(&command), source })?;

@@ -3,8 +3,8 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use maco_device::abi::{
     self, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
@@ -15,48 +15,64 @@ use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
 use maco_device::{Cpu, OutsideRegion, Slot, Task};
 use maco_graph::spec::TaskKind;
 
-use super::machine::{Bodies, Worker};
+use super::machine::{Bodies, Endless, Watch, Worker};
 use super::pipeline::Pipeline;
-use super::pool::Pool;
+use super::pool::{Ended, Pool};
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
-use crate::hang::{parameter, task_name, tile};
-use crate::lower::{BoxShape, Fault, Image, Lowered, Tables, TensorMapRequest};
+use crate::hang::{Hang, parameter, task_name, tile};
+use crate::lower::{BoxShape, Fault, Image, Tables, TensorMapRequest};
 use crate::plan_core::{Key, PlanCore};
 use crate::profile::Profile;
 use crate::profile::record::{Recorded, Shape};
 use crate::program::Dispatch;
 use crate::report::Report;
-use crate::tensor::HostMemory;
+use crate::tensor::{Buffer, HostMemory};
 
 /// Polls of a wait before its deadline counts; the clock is looked at every 64.
 const DEADLINE_POLLS: u32 = 256;
 /// [`State::abort`] after a panic: no protocol value.
 pub(super) const ABORT_PANIC: u32 = 1 << 16;
 
-/// A plan's memory on the host.
+/// A body computes for so many deadlines until it counts as endless, and for [`PATIENCE`] at least: a task may take long on a CPU.
+const ENDLESS: u32 = 20;
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A plan on the threads of a CPU device.
 pub(crate) struct Executor {
     pool: Arc<Pool>,
     dispatch: Dispatch,
+    memory: Arc<PlanMemory>,
+    turn: Mutex<LaunchState>,
+}
+
+/// A plan's memory on the host.
+struct PlanMemory {
     arena: HostMemory,
     /// Partial sums of split-K, not initialised.
     partials: HostMemory,
     /// [`State`], two counter banks, the rings, then arrival counts of split-K parts.
     state: HostMemory,
     black_box: HostMemory,
-    turn: Mutex<LaunchState>,
 }
 
 struct LaunchState {
-    bound: Option<(Key, Tables)>,
-    code: TaskTables,
-    pipeline: Option<Pipeline>,
+    bound: Option<(Key, Arc<Bound>)>,
+    code: Arc<TaskTables>,
+    pipeline: Option<Arc<Pipeline>>,
+    aborted: Option<Cause>,
+    /// The body that never ended. Its thread uses all that the plan has, so the plan is of no use any more.
+    lost: Option<Hang>,
+    /// What launches record.
+    recording: Option<Arc<LaunchRecords>>,
+}
+
+/// The tables of one set of arguments.
+struct Bound {
+    tables: Tables,
     /// What copies read and write, in the order of the tables.
     maps: Vec<TensorMap>,
-    aborted: Option<Cause>,
-    /// What launches record.
-    recording: Option<LaunchRecords>,
 }
 
 /// Memory of a plan's records.
@@ -69,24 +85,70 @@ struct LaunchRecords {
 struct TaskTables {
     descriptors: Vec<Descriptor>,
     overflow: Vec<u32>,
+    starts: Vec<u32>,
     images: Vec<Image>,
     /// Memory of the schedulers.
-    memory: Vec<Vec<u32>>,
+    memory: Vec<HostMemory>,
     shares: Vec<abi::SchedulerPartition>,
 }
 
 impl TaskTables {
-    fn new(lowered: &Lowered, fault: Option<Fault>) -> TaskTables {
-        let (descriptors, overflow, images) = lowered.with(fault);
-        let mut memory: Vec<Vec<u32>> = images.iter().map(|image| image.words.clone()).collect();
-        let share = |(image, memory): (&Image, &mut Vec<u32>)| abi::SchedulerPartition {
+    fn new(core: &PlanCore, fault: Option<Fault>) -> Result<TaskTables, Error> {
+        let (descriptors, overflow, images) = core.lowered.with(fault);
+        let what = format!("the schedulers of megakernel `{}`", core.megakernel());
+        let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
+        let memory = memory.collect::<Result<Vec<_>, Error>>()?;
+        let share = |(image, memory): (&Image, &HostMemory)| abi::SchedulerPartition {
             image: image.words.as_ptr() as u64,
-            memory: memory.as_mut_ptr() as u64,
+            memory: memory.address(),
             names: image.names.as_ptr() as u64,
             ..image.header
         };
-        let shares = images.iter().zip(&mut memory).map(share).collect();
-        TaskTables { descriptors, overflow, images, memory, shares }
+        let shares = images.iter().zip(&memory).map(share).collect();
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, memory, shares })
+    }
+}
+
+/// A launch, with all that its threads use: a thread that never ends keeps it.
+pub(super) struct Flight {
+    pub(super) launch: Launch,
+    pub(super) dispatch: Dispatch,
+    pub(super) bodies: Bodies,
+    pub(super) panicked: Panicked,
+    pipeline: Option<Arc<Pipeline>>,
+    /// What the addresses in `launch` are of.
+    _memory: Arc<PlanMemory>,
+    _code: Arc<TaskTables>,
+    _bound: Arc<Bound>,
+    _recording: Option<Arc<LaunchRecords>>,
+    _arguments: Vec<Arc<Buffer>>,
+}
+
+impl Flight {
+    fn threads(&self) -> u32 {
+        let workers = self.launch.workers;
+        self.launch.schedulers + if self.pipeline.is_some() { Pipeline::threads(workers) } else { workers }
+    }
+
+    /// What one thread of the launch does.
+    ///
+    /// # Safety
+    /// The plan filled the memory that the launch names for its dispatch. Nobody else launches it, and each thread calls once.
+    unsafe fn run_thread(&self, number: u32, cpu: &mut Cpu) {
+        // SAFETY: passed on from the caller; the memory lives as long as the flight.
+        unsafe {
+            match (number.checked_sub(self.threads() - self.launch.schedulers), &self.pipeline) {
+                (Some(scheduler), _) => run_scheduler(&self.launch, scheduler, &self.bodies),
+                (None, Some(pipeline)) => pipeline.run_thread(self, number),
+                (None, None) => run_worker(self, number, cpu),
+            }
+        }
+    }
+
+    /// Has all threads leave that still look.
+    fn abort(&self) {
+        // SAFETY: the memory begins with the state, and lives.
+        unsafe { Worker::new(&self.bodies).compare_exchange(&raw mut (*(self.launch.state as *mut State)).abort, 0, REPORT_STUCK) };
     }
 }
 
@@ -106,16 +168,18 @@ impl Executor {
         Ok(Executor {
             pool: pool.clone(),
             dispatch,
-            arena: HostMemory::zeroed(core.lowered.arena.bytes, &what("temps"))?,
-            partials: HostMemory::zeroed(lowered.partial_bytes(), &what("partial sums"))?,
-            state: HostMemory::zeroed(words, &what("counters"))?,
-            black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
+            memory: Arc::new(PlanMemory {
+                arena: HostMemory::zeroed(core.lowered.arena.bytes, &what("temps"))?,
+                partials: HostMemory::zeroed(lowered.partial_bytes(), &what("partial sums"))?,
+                state: HostMemory::zeroed(words, &what("counters"))?,
+                black_box: HostMemory::zeroed(size_of::<BlackBox>() as u64, &what("black box"))?,
+            }),
             turn: Mutex::new(LaunchState {
                 bound: None,
-                code: TaskTables::new(lowered, None),
-                pipeline: core.staging.then(|| Pipeline::new(lowered.workers)),
-                maps: Vec::new(),
+                code: Arc::new(TaskTables::new(core, None)?),
+                pipeline: core.staging.then(|| Arc::new(Pipeline::new(lowered.workers))),
                 aborted: None,
+                lost: None,
                 recording: None,
             }),
         })
@@ -127,35 +191,37 @@ impl Executor {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(Error::InFlight { megakernel: core.megakernel().into() }),
         };
+        turn.usable()?;
         if let Some(cause) = &turn.aborted {
             return Err(cause.aborted(core.megakernel()));
         }
-        if !turn.bound.as_ref().is_some_and(|(key, _)| key.matches(core, arguments)) {
-            let (key, tables) = core.bind(arguments, self.arena.address())?;
-            turn.maps = tables.maps.iter().map(modelled).collect();
-            turn.bound = Some((key, tables));
-        }
-        let LaunchState { bound: Some((_, tables)), code, pipeline, maps, .. } = &mut *turn else { unreachable!("bound above") };
-        for (memory, image) in code.memory.iter_mut().zip(&code.images) {
-            memory.copy_from_slice(&image.words);
-        }
-        let launch = self.launch(core, tables, maps, code);
-        let panicked = Panicked::default();
+        arguments.tensors.iter().try_for_each(|argument| argument.buffer.usable())?;
+        let bound = match &turn.bound {
+            Some((key, bound)) if key.matches(core, arguments) => bound.clone(),
+            _ => {
+                let (key, tables) = core.bind(arguments, self.memory.arena.address())?;
+                let bound = Arc::new(Bound { maps: tables.maps.iter().map(modelled).collect(), tables });
+                turn.bound.insert((key, bound)).1.clone()
+            }
+        };
+        let flight = Arc::new(self.flight(core, &mut turn, bound, arguments));
+        let theirs = flight.clone();
+        // SAFETY: the flight keeps what its launch names; the caller has the arguments borrowed, or else they are lost (below); the
+        // lock keeps other launches of this plan away, and the pool gives every thread its own number.
+        let job = Arc::new(move |number: u32, cpu: &mut Cpu| unsafe { theirs.run_thread(number, cpu) });
+        let mut watch = Watch::new(PATIENCE.max(Duration::from_nanos(core.deadline_ns()).saturating_mul(ENDLESS)));
+        let mut endless = None;
         let begin = Instant::now();
-        match pipeline {
-            // SAFETY: `launch` names memory of this plan and its arguments, which the caller keeps borrowed; the lock keeps other
-            // launches of this plan away, and the pool gives every worker and scheduler its own number.
-            None => self.pool.run(launch.workers + launch.schedulers, &|number, cpu| unsafe {
-                match number.checked_sub(launch.workers) {
-                    None => run_worker(&launch, number, cpu, self.pool.bodies(), self.dispatch, &panicked),
-                    Some(scheduler) => run_scheduler(&launch, scheduler, self.pool.bodies()),
-                }
-            })?,
-            // SAFETY: as above.
-            Some(pipeline) => unsafe { pipeline.run(&self.pool, &launch, self.dispatch, &panicked)? },
-        }
+        let ended = self.pool.run(flight.threads(), job, || {
+            endless = watch.look(&flight.bodies);
+            endless.is_some()
+        })?;
         let elapsed = begin.elapsed();
-        let panicked = panicked.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let (Ended::GivenUp, Some(endless)) = (ended, endless) {
+            flight.abort();
+            return Err(turn.lose(core, arguments, endless));
+        }
+        let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
         match self.cause(core, panicked) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
@@ -166,19 +232,49 @@ impl Executor {
         }
     }
 
+    /// A launch that is about to begin.
+    fn flight(&self, core: &PlanCore, turn: &mut LaunchState, bound: Arc<Bound>, arguments: &Arguments<'_>) -> Flight {
+        let code = turn.code.clone();
+        for (memory, image) in code.memory.iter().zip(&code.images) {
+            // SAFETY: the memory has the size of the image, and no launch of the plan runs.
+            unsafe { memory.pointer().cast::<u32>().copy_from_nonoverlapping(image.words.as_ptr(), image.words.len()) };
+        }
+        let launch = self.launch(core, &bound, &code);
+        if let Some(pipeline) = &mut turn.pipeline {
+            // The launch before has ended, and nobody has its flight.
+            let pipeline = Arc::get_mut(pipeline).expect("a plan of which a launch goes on is lost");
+            // SAFETY: the launch names memory of the plan.
+            unsafe { pipeline.begin(&launch) };
+        }
+        let pipeline = turn.pipeline.clone();
+        let threads = if pipeline.is_some() { Pipeline::threads(launch.workers) } else { launch.workers };
+        Flight {
+            launch,
+            dispatch: self.dispatch,
+            bodies: Bodies::new(threads),
+            panicked: Panicked::default(),
+            pipeline,
+            _memory: self.memory.clone(),
+            _code: code,
+            _bound: bound,
+            _recording: turn.recording.clone(),
+            _arguments: arguments.tensors.iter().map(|argument| argument.buffer.clone()).collect(),
+        }
+    }
+
     /// What a worker reads.
-    fn launch(&self, core: &PlanCore, tables: &Tables, maps: &[TensorMap], code: &TaskTables) -> Launch {
-        let lowered = &core.lowered;
-        let rings = self.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
+    fn launch(&self, core: &PlanCore, Bound { tables, maps }: &Bound, code: &TaskTables) -> Launch {
+        let (lowered, memory) = (&core.lowered, &self.memory);
+        let rings = memory.state.address() + size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64;
         Launch {
             descriptors: code.descriptors.as_ptr() as u64,
-            starts: lowered.starts.as_ptr() as u64,
+            starts: code.starts.as_ptr() as u64,
             views: tables.views.as_ptr() as u64,
             maps: maps.as_ptr() as u64,
             scalars: tables.scalars.as_ptr() as u64,
             overflow: code.overflow.as_ptr() as u64,
-            state: self.state.address(),
-            black_box: self.black_box.address(),
+            state: memory.state.address(),
+            black_box: memory.black_box.address(),
             partitions: code.shares.as_ptr() as u64,
             rings,
             counters: lowered.counters,
@@ -194,10 +290,10 @@ impl Executor {
             profile: core.profile().0,
             records: core.profile().1,
             executors: lowered.workers + code.shares.len() as u32,
-            partials: self.partials.address(),
+            partials: memory.partials.address(),
             arrived: rings + 4 * lowered.ring_words(),
-            in_band: self.arena.address(),
-            in_band_words: self.arena.address() + lowered.arena.words.start,
+            in_band: memory.arena.address(),
+            in_band_words: memory.arena.address() + lowered.arena.words.start,
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
         }
@@ -225,13 +321,13 @@ impl Executor {
             });
         }
         // SAFETY: the workers have left, and the memory holds a black box.
-        let report = unsafe { self.black_box.pointer().cast::<BlackBox>().read() };
+        let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
         (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false))
     }
 
     /// Later launches record so much; without room for any, none do.
     pub(crate) fn profile(&self, core: &PlanCore, shape: Shape) -> Result<(), Error> {
-        let mut turn = self.wait_for_turn();
+        let mut turn = self.wait_for_turn()?;
         if shape.room == 0 {
             core.set_profile(0, 0);
             return Ok(());
@@ -239,13 +335,13 @@ impl Executor {
         let what = format!("the profile of megakernel `{}`", core.megakernel());
         let memory = HostMemory::zeroed(shape.bytes(), &what)?;
         core.set_profile(memory.address(), shape.room);
-        turn.recording = Some(LaunchRecords { memory, shape });
+        turn.recording = Some(Arc::new(LaunchRecords { memory, shape }));
         Ok(())
     }
 
     /// What the last launch recorded.
     pub(crate) fn recorded(&self, core: &PlanCore) -> Result<Profile, Error> {
-        let turn = self.wait_for_turn();
+        let turn = self.wait_for_turn()?;
         let mut profile = Profile::of(&core.plan, core.device.to_string(), None);
         let filled = turn.recording.as_ref().is_some_and(|recording| {
             let shape = recording.shape;
@@ -261,22 +357,23 @@ impl Executor {
 
     /// The error that a run would return at once.
     pub(crate) fn check(&self, core: &PlanCore) -> Result<(), Error> {
-        match &self.wait_for_turn().aborted {
+        match &self.wait_for_turn()?.aborted {
             Some(cause) => Err(cause.aborted(core.megakernel())),
             None => Ok(()),
         }
     }
 
     /// Clears an abort: counters, state, in-band flags and black box are as new.
-    pub(crate) fn recover(&self, core: &PlanCore) {
-        let mut turn = self.wait_for_turn();
+    pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
+        let mut turn = self.wait_for_turn()?;
         // SAFETY: the lock keeps launches away.
         unsafe {
-            self.state.clear();
-            self.black_box.clear();
+            self.memory.state.clear();
+            self.memory.black_box.clear();
             self.write_words(core, 0);
         }
         turn.aborted = None;
+        Ok(())
     }
 
     /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
@@ -286,48 +383,80 @@ impl Executor {
     unsafe fn write_words(&self, core: &PlanCore, launches: u32) {
         let arena = &core.lowered.arena;
         let words = arena.words_behind(launches);
+        let at = self.memory.arena.pointer().wrapping_add(arena.words.start as usize).cast::<u32>();
         // SAFETY: the words are a part of the arena, at a multiple of its alignment; the caller promises exclusive access.
-        unsafe { self.arena.pointer().add(arena.words.start as usize).cast::<u32>().copy_from_nonoverlapping(words.as_ptr(), words.len()) };
+        unsafe { at.copy_from_nonoverlapping(words.as_ptr(), words.len()) };
     }
 
     /// See [`crate::Plan::launched`].
-    pub(crate) fn launched(&self, core: &PlanCore, launches: u32) {
-        self.recover(core);
-        let _turn = self.wait_for_turn();
+    pub(crate) fn launched(&self, core: &PlanCore, launches: u32) -> Result<(), Error> {
+        self.recover(core)?;
+        let _turn = self.wait_for_turn()?;
         // SAFETY: the lock keeps launches away, and the memory begins with the state.
         unsafe {
-            let state = self.state.pointer().cast::<State>();
+            let state = self.memory.state.pointer().cast::<State>();
             state.write(State { left: launches.wrapping_mul(LAUNCH), begun: launches.wrapping_mul(LAUNCH), ..state.read() });
             self.write_words(core, launches);
         }
+        Ok(())
     }
 
     /// See [`crate::Plan::fill_temporaries`].
-    pub(crate) fn fill_temporaries(&self, core: &PlanCore, byte: u8) {
-        let mut turn = self.wait_for_turn();
-        // SAFETY: temps lie before the words of in-band flags, partial sums have all of their memory, and the lock keeps launches away.
+    pub(crate) fn fill_temporaries(&self, core: &PlanCore, byte: u8) -> Result<(), Error> {
+        let turn = self.wait_for_turn()?;
+        // SAFETY: temps lie before the words of in-band flags, partial sums and images have all of their memory, and the lock keeps launches away.
         unsafe {
-            self.arena.fill(core.lowered.arena.words.start, byte);
-            self.partials.fill(core.lowered.partial_bytes(), byte);
+            self.memory.arena.fill(core.lowered.arena.words.start, byte);
+            self.memory.partials.fill(core.lowered.partial_bytes(), byte);
+            for (memory, image) in turn.code.memory.iter().zip(&turn.code.images) {
+                memory.fill(size_of_val(&*image.words) as u64, byte);
+            }
         }
-        turn.code.memory.iter_mut().for_each(|memory| memory.fill(u32::from_ne_bytes([byte; 4])));
+        Ok(())
     }
 
     /// Injects a fault into every launch from now on, or none.
-    pub(crate) fn inject(&self, core: &PlanCore, fault: Option<Fault>) {
-        self.wait_for_turn().code = TaskTables::new(&core.lowered, fault);
+    pub(crate) fn inject(&self, core: &PlanCore, fault: Option<Fault>) -> Result<(), Error> {
+        self.wait_for_turn()?.code = Arc::new(TaskTables::new(core, fault)?);
+        Ok(())
     }
 
-    fn wait_for_turn(&self) -> std::sync::MutexGuard<'_, LaunchState> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state of the plan while no launch of it runs.
+    ///
+    /// # Errors
+    /// MACO0092 if one runs for ever.
+    fn wait_for_turn(&self) -> Result<MutexGuard<'_, LaunchState>, Error> {
+        let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        turn.usable()?;
+        Ok(turn)
+    }
+}
+
+impl LaunchState {
+    fn usable(&self) -> Result<(), Error> {
+        self.lost.as_ref().map_or(Ok(()), |hang| Err(Error::Endless(Box::new(hang.clone()))))
+    }
+
+    /// Gives up the plan and the tensors that a thread goes on to use.
+    fn lose(&mut self, core: &PlanCore, arguments: &Arguments<'_>, endless: Endless) -> Error {
+        let Endless { worker, task, ran } = endless;
+        // The threads of a pipelined worker are numbered through.
+        let worker = worker / (self.pipeline.as_ref().map_or(1, |_| Pipeline::threads(1)));
+        let elapsed_ns = ran.as_nanos() as u64;
+        let report = BlackBox { report: REPORT_STUCK, task, worker, elapsed_ns, ..BlackBox::EMPTY };
+        let hang = Hang::new(&core.plan, &report, false);
+        arguments.tensors.iter().for_each(|argument| argument.buffer.lose(&hang));
+        self.lost = Some(hang.clone());
+        Error::Endless(Box::new(hang))
     }
 }
 
 /// Runs one worker of a launch.
 ///
 /// # Safety
-/// `launch` names live memory that the plan filled for `dispatch`; each worker of the launch calls once.
-unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodies, dispatch: Dispatch, panicked: &Panicked) {
+/// The launch names live memory that the plan filled for its dispatch; each worker of it calls once.
+unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
+    let Flight { launch, bodies, panicked, .. } = flight;
     let machine = Worker::new(bodies);
     let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
@@ -348,8 +477,8 @@ unsafe fn run_worker(launch: &Launch, worker: u32, cpu: &mut Cpu, bodies: &Bodie
                     patience.set(waited);
                     look == Look::Abort
                 };
-                let body = || maco_device::giving_up(&give_up, || dispatch(cpu, task, slot.descriptor.op as u32));
-                if let Err(payload) = bodies.run(worker, || catch_unwind(AssertUnwindSafe(body))) {
+                let body = || maco_device::giving_up(&give_up, || (flight.dispatch)(cpu, task, slot.descriptor.op as u32));
+                if let Err(payload) = bodies.run(worker, slot.descriptor.task, || catch_unwind(AssertUnwindSafe(body))) {
                     *cpu = Cpu::new();
                     panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((slot.descriptor.task, payload));
                     machine.compare_exchange(&raw mut (*run.state).abort, 0, ABORT_PANIC);
@@ -477,24 +606,25 @@ mod tests {
             let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
             let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
-            executor.fill_temporaries(&core, 0xa5);
+            executor.fill_temporaries(&core, 0xa5).unwrap();
             let lowered = &core.lowered;
             let held = |memory: &HostMemory, bytes: u64| {
                 // SAFETY: the memory was sized so, and no launch runs.
                 unsafe { std::slice::from_raw_parts(memory.pointer(), bytes as usize) }.to_vec()
             };
-            let arena = held(&executor.arena, lowered.arena.bytes);
+            let memory = &executor.memory;
+            let arena = held(&memory.arena, lowered.arena.bytes);
             let (temps, words) = arena.split_at(lowered.arena.words.start as usize);
             assert!(temps.len() >= 128 && temps.iter().all(|&byte| byte == 0xa5));
             assert_eq!((words.len() as u64, words.is_empty()), (2 * u64::from(lowered.arena.in_band_bytes), schedule != Schedule::Static));
             assert!(words.iter().all(|&byte| byte == 0));
             let counted = size_of::<State>() as u64 + 8 * u64::from(lowered.counters) + 4 * lowered.ring_words();
-            assert!(held(&executor.state, counted).iter().all(|&byte| byte == 0));
-            assert!(held(&executor.black_box, size_of::<BlackBox>() as u64).iter().all(|&byte| byte == 0));
-            let turn = executor.wait_for_turn();
+            assert!(held(&memory.state, counted).iter().all(|&byte| byte == 0));
+            assert!(held(&memory.black_box, size_of::<BlackBox>() as u64).iter().all(|&byte| byte == 0));
+            let turn = executor.wait_for_turn().unwrap();
             assert_eq!(turn.code.memory.len() as u32, schedule.schedulers());
-            assert!(turn.code.memory.iter().flatten().all(|&word| word == 0xa5a5_a5a5));
-            for (image, planned) in turn.code.images.iter().zip(&lowered.images) {
+            for ((memory, image), planned) in turn.code.memory.iter().zip(&turn.code.images).zip(&lowered.images) {
+                assert!(held(memory, size_of_val(&*image.words) as u64).iter().all(|&byte| byte == 0xa5));
                 assert_eq!(image.words, planned.words);
             }
         }

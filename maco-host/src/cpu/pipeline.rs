@@ -10,20 +10,13 @@ use maco_device::abi::{Launch, State};
 use maco_device::modelled::{Cta, CtaThread, Surroundings};
 use maco_device::protocol::Machine;
 
-use super::executor::{ABORT_PANIC, Panicked, run_scheduler};
+use super::executor::{ABORT_PANIC, Flight};
 use super::machine::{Bodies, Worker};
-use super::pool::Pool;
-use crate::error::Error;
-use crate::program::Dispatch;
 
 const THREADS: u32 = CtaThread::ALL.len() as u32;
 
 /// The CTAs of a plan.
-pub(super) struct Pipeline {
-    ctas: Vec<Cta>,
-    /// Which threads compute, and do not wait.
-    bodies: Bodies,
-}
+pub(super) struct Pipeline(Vec<Cta>);
 
 /// What a thread of a CTA knows of its launch.
 struct Thread<'a> {
@@ -48,44 +41,43 @@ impl Surroundings for Thread<'_> {
 
 impl Pipeline {
     pub(super) fn new(workers: u32) -> Pipeline {
-        Pipeline { ctas: (0..workers).map(Cta::new).collect(), bodies: Bodies::new(workers * THREADS) }
+        Pipeline((0..workers).map(Cta::new).collect())
     }
 
-    /// Runs a launch and waits for all of it.
+    /// How many threads a launch of so many workers takes.
+    pub(super) fn threads(workers: u32) -> u32 {
+        workers * THREADS
+    }
+
+    /// Makes the CTAs ready for a launch.
     ///
     /// # Safety
-    /// `launch` names live memory that the plan filled for `dispatch`, and nobody else launches it.
-    pub(super) unsafe fn run(&mut self, pool: &Pool, launch: &Launch, dispatch: Dispatch, panicked: &Panicked) -> Result<(), Error> {
-        for cta in &mut self.ctas {
+    /// `launch` names live memory.
+    pub(super) unsafe fn begin(&mut self, launch: &Launch) {
+        for cta in &mut self.0 {
             cta.begin(launch.delays);
             // SAFETY: passed on from the caller.
             unsafe { cta.note(launch) };
         }
-        let this = &*self;
-        // SAFETY: passed on from the caller; the pool gives every number once.
-        pool.run(launch.workers * THREADS + launch.schedulers, &|number, _| unsafe {
-            match number.checked_sub(launch.workers * THREADS) {
-                None => this.run_thread(launch, number, dispatch, panicked),
-                Some(scheduler) => run_scheduler(launch, scheduler, &this.bodies),
-            }
-        })
     }
 
     /// One thread's part of a launch.
     ///
     /// # Safety
-    /// As [`Pipeline::run`]; called once for each number.
-    unsafe fn run_thread(&self, launch: &Launch, number: u32, dispatch: Dispatch, panicked: &Panicked) {
-        let (cta, part) = (&self.ctas[(number / THREADS) as usize], CtaThread::ALL[(number % THREADS) as usize]);
-        let machine = Worker::new(&self.bodies);
-        let thread = Thread { machine: &machine, bodies: &self.bodies, number, counts: part != CtaThread::Control };
+    /// Behind [`Pipeline::begin`]; called once for each number. The launch names live memory that the plan filled for its dispatch, and nobody else
+    /// launches it.
+    pub(super) unsafe fn run_thread(&self, flight: &Flight, number: u32) {
+        let Flight { launch, bodies, .. } = flight;
+        let (cta, part) = (&self.0[(number / THREADS) as usize], CtaThread::ALL[(number % THREADS) as usize]);
+        let machine = Worker::new(bodies);
+        let thread = Thread { machine: &machine, bodies, number, counts: part != CtaThread::Control };
         let current = Cell::new(None);
         let result = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: passed on from the caller.
             unsafe {
                 cta.play(part, &machine, &thread, launch, |cpu, task, op| {
                     current.set(Some(task.index()));
-                    dispatch(cpu, task, op);
+                    bodies.named(number, task.index(), || (flight.dispatch)(cpu, task, op));
                     current.set(None);
                 });
             }
@@ -96,7 +88,7 @@ impl Pipeline {
             unsafe { machine.compare_exchange(&raw mut (*(launch.state as *mut State)).abort, 0, ABORT_PANIC) };
             cta.let_through();
             if let Some(task) = current.get() {
-                let mut first = panicked.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut first = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(payload) = payload.take() {
                     first.get_or_insert((task, payload));
                 }

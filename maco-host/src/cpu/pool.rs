@@ -1,41 +1,45 @@
 //! A pool of parked threads: a launch wakes them instead of starting them. What they run does not belong here.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
 
 use maco_device::Cpu;
 
-use super::machine::Bodies;
 use crate::error::Error;
 
 /// Looks at its mailbox that a thread makes before it yields, and before it parks.
 const SPINS: u32 = 200;
 const YIELDS: u32 = 20;
+/// How often the thread that launches looks whether the launch should be given up.
+const WATCH: Duration = Duration::from_millis(10);
 
-/// What every worker of a launch runs: `job(worker, scratch)`.
-type Job<'a> = dyn Fn(u32, &mut Cpu) + Sync + 'a;
+/// What every worker of a launch runs: `job(worker, scratch)`. It owns what it uses, since a worker may never end.
+pub(crate) type Job = dyn Fn(u32, &mut Cpu) + Send + Sync;
 
-/// Threads for up to `workers` workers. Worker 0 is the thread that launches; the others are started by the first launch that needs them.
+/// Threads for up to `workers` workers, started by the first launch that needs them. The thread that launches is none of them: it waits, and may stop
+/// waiting.
 pub(crate) struct Pool {
     /// How many pools of the program were made before: devices of equally many workers are told apart by it.
     number: u32,
     workers: u32,
-    bodies: Bodies,
     /// One launch at a time: plans of one device never overlap.
-    turn: Mutex<Turn>,
+    helpers: Mutex<Vec<Helper>>,
 }
 
-struct Turn {
-    scratch: Cpu,
-    helpers: Vec<Helper>,
-    panic: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+/// How a launch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All workers have.
+    All,
+    /// Not all workers have, and nobody waits for them any more.
+    GivenUp,
 }
 
-/// A thread that runs worker `n + 1`.
+/// A thread that runs a worker.
 struct Helper {
     mailbox: Arc<Mailbox>,
     thread: JoinHandle<()>,
@@ -44,25 +48,30 @@ struct Helper {
 /// Where a helper finds its next launch.
 #[derive(Default)]
 struct Mailbox {
-    /// Null while there is nothing to do; the helper takes it.
-    launch: AtomicPtr<Launch>,
+    /// A boxed part, null while there is nothing to do; the helper takes it.
+    part: AtomicPtr<Part>,
     stop: AtomicBool,
 }
 
-/// One launch, on the stack of the thread that makes it.
-struct Launch {
-    job: UnsafeCell<*const Job<'static>>,
+/// A worker's part of a launch.
+struct Part {
+    job: Arc<Job>,
+    end: Arc<End>,
+}
+
+/// Where a launch ends.
+struct End {
     /// Helpers that have not finished.
     pending: AtomicU32,
+    /// The first panic.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
     caller: Thread,
 }
 
 impl Pool {
     pub(crate) fn new(workers: u32) -> Pool {
-        let turn = Turn { scratch: Cpu::new(), helpers: Vec::new(), panic: Arc::default() };
         static POOLS: AtomicU32 = AtomicU32::new(0);
-        let number = POOLS.fetch_add(1, Ordering::Relaxed);
-        Pool { number, workers, bodies: Bodies::new(workers), turn: Mutex::new(turn) }
+        Pool { number: POOLS.fetch_add(1, Ordering::Relaxed), workers, helpers: Mutex::default() }
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -73,62 +82,61 @@ impl Pool {
         self.workers
     }
 
-    /// Which workers are in a task body.
-    pub(crate) fn bodies(&self) -> &Bodies {
-        &self.bodies
-    }
-
-    /// Runs `job` as workers `0..workers` at once and waits for all of them. A panic of any of them continues here.
-    pub(crate) fn run(&self, workers: u32, job: &Job<'_>) -> Result<(), Error> {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = &mut *turn;
-        turn.start(workers)?;
-        let helpers = &turn.helpers[..workers.saturating_sub(1) as usize];
-        // SAFETY: only the lifetime changes; `job` outlives the launch, because this function waits for every helper below.
-        let job_pointer = unsafe { std::mem::transmute::<*const Job<'_>, *const Job<'static>>(job) };
-        let launch = Launch { job: UnsafeCell::new(job_pointer), pending: AtomicU32::new(helpers.len() as u32), caller: thread::current() };
-        for helper in helpers {
-            helper.mailbox.launch.store((&raw const launch).cast_mut(), Ordering::Release);
+    /// Runs `job` as workers `0..workers` at once and waits for all of them, or until `give_up` says so. A panic of any of them continues here. When all have
+    /// ended, none of them has `job` any more.
+    pub(crate) fn run(&self, workers: u32, job: Arc<Job>, mut give_up: impl FnMut() -> bool) -> Result<Ended, Error> {
+        let mut helpers = self.helpers.lock().unwrap_or_else(PoisonError::into_inner);
+        start(&mut helpers, workers)?;
+        let end = Arc::new(End { pending: AtomicU32::new(workers), panic: Mutex::default(), caller: thread::current() });
+        for helper in &helpers[..workers as usize] {
+            let part = Box::new(Part { job: job.clone(), end: end.clone() });
+            helper.mailbox.part.store(Box::into_raw(part), Ordering::Release);
             helper.thread.thread().unpark();
         }
-        let own = catch_unwind(AssertUnwindSafe(|| job(0, &mut turn.scratch)));
+        drop(job);
         let mut looks = 0;
-        while launch.pending.load(Ordering::Acquire) != 0 {
-            idle(&mut looks);
+        while end.pending.load(Ordering::Acquire) != 0 {
+            if !idle(&mut looks, || thread::park_timeout(WATCH)) && give_up() {
+                // Those that can will end by themselves; the next launch starts others.
+                helpers.drain(..).for_each(|helper| helper.stop());
+                return Ok(Ended::GivenUp);
+            }
         }
-        let others = turn.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(panic) = own.err().or(others) {
-            turn.scratch = Cpu::new();
-            resume_unwind(panic);
+        let panic = end.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match panic {
+            Some(panic) => resume_unwind(panic),
+            None => Ok(Ended::All),
         }
-        Ok(())
     }
 }
 
-impl Turn {
-    /// Starts the helpers that `workers` workers need.
-    fn start(&mut self, workers: u32) -> Result<(), Error> {
-        for worker in self.helpers.len() as u32 + 1..workers {
-            let mailbox = Arc::new(Mailbox::default());
-            let (theirs, panic) = (mailbox.clone(), self.panic.clone());
-            let thread = thread::Builder::new()
-                .name(format!("maco-worker-{worker}"))
-                .spawn(move || help(worker, &theirs, &panic))
-                .map_err(|source| Error::Threads { worker, workers, source })?;
-            self.helpers.push(Helper { mailbox, thread });
-        }
-        Ok(())
+/// Starts the helpers that `workers` workers need.
+fn start(helpers: &mut Vec<Helper>, workers: u32) -> Result<(), Error> {
+    for worker in helpers.len() as u32..workers {
+        let mailbox = Arc::new(Mailbox::default());
+        let theirs = mailbox.clone();
+        let thread = thread::Builder::new()
+            .name(format!("maco-worker-{worker}"))
+            .spawn(move || help(worker, &theirs))
+            .map_err(|source| Error::Threads { worker, workers, source })?;
+        helpers.push(Helper { mailbox, thread });
+    }
+    Ok(())
+}
+
+impl Helper {
+    /// Has the thread end, once it has nothing to do.
+    fn stop(&self) {
+        self.mailbox.stop.store(true, Ordering::Release);
+        self.thread.thread().unpark();
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let turn = self.turn.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for helper in &turn.helpers {
-            helper.mailbox.stop.store(true, Ordering::Release);
-            helper.thread.thread().unpark();
-        }
-        for helper in turn.helpers.drain(..) {
+        let helpers = self.helpers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        helpers.iter().for_each(Helper::stop);
+        for helper in helpers.drain(..) {
             // A helper catches every panic, so there is nothing to pass on.
             let _ = helper.thread.join();
         }
@@ -136,44 +144,46 @@ impl Drop for Pool {
 }
 
 /// A helper's life.
-fn help(worker: u32, mailbox: &Mailbox, panic: &Mutex<Option<Box<dyn Any + Send>>>) {
+fn help(worker: u32, mailbox: &Mailbox) {
     let mut scratch = Cpu::new();
     let mut looks = 0;
-    while !mailbox.stop.load(Ordering::Acquire) {
-        let launch = mailbox.launch.swap(std::ptr::null_mut(), Ordering::Acquire);
-        if launch.is_null() {
-            idle(&mut looks);
+    loop {
+        let part = mailbox.part.swap(std::ptr::null_mut(), Ordering::Acquire);
+        if part.is_null() {
+            if mailbox.stop.load(Ordering::Acquire) {
+                return;
+            }
+            idle(&mut looks, thread::park);
             continue;
         }
         looks = 0;
-        // SAFETY: the launching thread keeps the launch and its job alive until `pending` is 0, and wrote `job` before it
-        // published the pointer.
-        let result = unsafe {
-            let job = &**(*launch).job.get();
-            catch_unwind(AssertUnwindSafe(|| job(worker, &mut scratch)))
-        };
+        // SAFETY: only `run` fills the mailbox, with a box, and the swap has taken it.
+        let Part { job, end } = *unsafe { Box::from_raw(part) };
+        let result = catch_unwind(AssertUnwindSafe(|| job(worker, &mut scratch)));
+        // Who sees `pending` go to 0 is the only one that has what the job uses.
+        drop(job);
         if let Err(payload) = result {
             scratch = Cpu::new();
-            panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+            end.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
         }
-        // SAFETY: as above; after the subtraction the launch may be gone, so the caller's handle is cloned before it.
-        unsafe {
-            let caller = (*launch).caller.clone();
-            if (*launch).pending.fetch_sub(1, Ordering::Release) == 1 {
-                caller.unpark();
-            }
+        if end.pending.fetch_sub(1, Ordering::Release) == 1 {
+            end.caller.unpark();
         }
     }
 }
 
-/// Waits a little: spins, then yields, then parks until somebody unparks the thread.
-fn idle(looks: &mut u32) {
+/// Waits a little: spins, then yields, then `park`s until somebody unparks the thread. Whether it has not parked.
+fn idle(looks: &mut u32, park: impl FnOnce()) -> bool {
     *looks = looks.saturating_add(1);
     match *looks {
         0..=SPINS => std::hint::spin_loop(),
         looks if looks <= SPINS + YIELDS => thread::yield_now(),
-        _ => thread::park(),
+        _ => {
+            park();
+            return false;
+        }
     }
+    true
 }
 
 #[cfg(test)]
@@ -181,16 +191,20 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
+    fn run(pool: &Pool, workers: u32, job: impl Fn(u32) + Send + Sync + 'static) {
+        assert_eq!(pool.run(workers, Arc::new(move |worker, _: &mut Cpu| job(worker)), || false).unwrap(), Ended::All);
+    }
+
     #[test]
     fn every_worker_runs_once_per_launch() {
         let pool = Pool::new(8);
         for workers in [1, 8, 3, 8, 1, 2] {
-            let runs: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
-            pool.run(workers, &|worker, _| {
-                runs[worker as usize].fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
-            let runs: Vec<usize> = runs.into_iter().map(AtomicUsize::into_inner).collect();
+            let runs: Arc<Vec<AtomicUsize>> = Arc::new((0..8).map(|_| AtomicUsize::new(0)).collect());
+            let counted = runs.clone();
+            run(&pool, workers, move |worker| {
+                counted[worker as usize].fetch_add(1, Ordering::Relaxed);
+            });
+            let runs: Vec<usize> = Arc::into_inner(runs).expect("nobody has the job").into_iter().map(AtomicUsize::into_inner).collect();
             assert_eq!(runs, (0..8).map(|worker| usize::from(worker < workers as usize)).collect::<Vec<_>>());
         }
     }
@@ -200,13 +214,12 @@ mod tests {
         let pool = Pool::new(6);
         for _ in 0..200 {
             let here = AtomicUsize::new(0);
-            pool.run(6, &|_, _| {
+            run(&pool, 6, move |_| {
                 here.fetch_add(1, Ordering::Relaxed);
                 while here.load(Ordering::Relaxed) < 6 {
                     thread::yield_now();
                 }
-            })
-            .unwrap();
+            });
         }
     }
 
@@ -214,14 +227,42 @@ mod tests {
     fn a_panic_continues_in_the_caller_and_the_pool_goes_on() {
         let pool = Pool::new(4);
         for bad in 0..4 {
-            let result = catch_unwind(AssertUnwindSafe(|| pool.run(4, &|worker, _| assert_ne!(worker, bad, "as asked"))));
+            let result = catch_unwind(AssertUnwindSafe(|| run(&pool, 4, move |worker| assert_ne!(worker, bad, "as asked"))));
             assert!(result.is_err(), "worker {bad}");
-            let runs = AtomicUsize::new(0);
-            pool.run(4, &|_, _| {
-                runs.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
-            assert_eq!(runs.into_inner(), 4);
+            let runs = Arc::new(AtomicUsize::new(0));
+            let counted = runs.clone();
+            run(&pool, 4, move |_| {
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(runs.load(Ordering::Relaxed), 4);
+        }
+    }
+
+    /// Who never ends is left alone, with all that the job has; later launches and the pool's end do not wait.
+    #[test]
+    fn a_worker_that_does_not_end_is_given_up() {
+        let pool = Pool::new(3);
+        for stuck in 0..3 {
+            let (go, held) = (Arc::new(AtomicBool::new(false)), Arc::new(()));
+            let (theirs, uses) = (go.clone(), held.clone());
+            let job: Arc<Job> = Arc::new(move |worker, _: &mut Cpu| {
+                let _uses = &uses;
+                while worker == stuck && !theirs.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+            });
+            let mut looks = 0;
+            let give_up = || {
+                looks += 1;
+                looks == 3
+            };
+            assert_eq!(pool.run(3, job, give_up).unwrap(), Ended::GivenUp);
+            run(&pool, 3, |_| {});
+            assert!(Arc::strong_count(&held) > 1, "worker {stuck} still has it");
+            go.store(true, Ordering::Relaxed);
+            while Arc::strong_count(&held) > 1 {
+                thread::yield_now();
+            }
         }
     }
 }

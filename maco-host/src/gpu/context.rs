@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMode};
 
+use super::capture::refuse_while_recording;
 use super::driver;
 use super::events::EventHandle;
 use super::module::Modules;
@@ -38,7 +38,8 @@ pub(crate) struct Context {
     staging: Mutex<Option<Staging>>,
     modules: Mutex<Modules>,
     spare_events: Mutex<Vec<SpareEvent>>,
-    lost: AtomicBool,
+    /// Why, once it is lost.
+    lost: OnceLock<Box<str>>,
 }
 
 // SAFETY: the driver's handles may be used from any thread (driver API, "Stream synchronization behavior" and cuCtxSetCurrent).
@@ -50,24 +51,70 @@ unsafe impl Sync for Context {}
 struct Primary {
     device: sys::CUdevice,
     raw: sys::CUcontext,
+    /// A kernel in it may run for ever.
+    abandoned: bool,
 }
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        // SAFETY: retained once when this was made.
-        let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        // The last release would wait for what runs. The process ends without.
+        if !self.abandoned {
+            // SAFETY: retained once when this was made.
+            let _ = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        }
     }
 }
 
-/// While it lives, the context is this thread's; then the one before is again, such as another library's.
+/// While it lives, the context is this thread's, and captures of others forbid it nothing; then context and mode are again what they were before, such as
+/// another library's.
+///
+/// A library that captures in global mode, as PyTorch does, forbids calls that could be meant for its graph to all threads: to allocate, free, load
+/// code, and to wait. Calls of MACO are never meant for it but launches on its streams, so the relaxed mode says the truth: they are for streams of
+/// MACO's own, which do not synchronise with the default stream, or for none.
 #[must_use]
-pub(super) struct Entered(PhantomData<*mut ()>);
+pub(super) struct Entered {
+    // Dropped first.
+    mode: CaptureMode,
+    _current: Current,
+}
 
-impl Drop for Entered {
+impl Entered {
+    /// While it lives, the thread's mode is what it was before: for work of somebody else.
+    pub(super) fn strict(&self) -> CaptureMode {
+        CaptureMode::exchange(self.mode.before)
+    }
+}
+
+/// The context is this thread's; then the one before is again.
+struct Current(PhantomData<*mut ()>);
+
+impl Drop for Current {
     fn drop(&mut self) {
         let mut popped = std::ptr::null_mut();
         // SAFETY: the value is not sent to other threads, so this thread pushed the context.
         let _ = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
+    }
+}
+
+/// What captures forbid this thread; then what they did before.
+pub(super) struct CaptureMode {
+    before: CUstreamCaptureMode,
+    _of_this_thread: PhantomData<*mut ()>,
+}
+
+impl CaptureMode {
+    fn exchange(mut mode: CUstreamCaptureMode) -> CaptureMode {
+        // SAFETY: `mode` is a mode, and writable. The call fails for bad values only.
+        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+        CaptureMode { before: mode, _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for CaptureMode {
+    fn drop(&mut self) {
+        let mut mode = self.before;
+        // SAFETY: as above; the value is not sent to other threads.
+        let _ = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
     }
 }
 
@@ -134,7 +181,7 @@ impl Context {
             check("cuDeviceGet", sys::cuDeviceGet(&mut device, ordinal as i32))?;
             check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, device))?;
             check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut raw, device))?;
-            Primary { device, raw }
+            Primary { device, raw, abandoned: false }
         };
         let attribute = |attribute| {
             let mut value = 0;
@@ -154,7 +201,7 @@ impl Context {
         let memory_bits = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
         // SAFETY: retained above.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
-        let _entered = Entered(PhantomData);
+        let _current = Current(PhantomData);
         let mut context = Context {
             ordinal,
             primary,
@@ -172,7 +219,7 @@ impl Context {
             staging: Mutex::default(),
             modules: Mutex::default(),
             spare_events: Mutex::default(),
-            lost: AtomicBool::new(false),
+            lost: OnceLock::new(),
         };
         for stream in [&mut context.copies, &mut context.launches, &mut context.probe] {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
@@ -243,12 +290,11 @@ impl Context {
 
     /// Makes the context this thread's until the value is dropped, or says that the device is lost.
     pub(super) fn enter(&self) -> Result<Entered, Error> {
-        if self.is_lost() {
-            return Err(self.lost_because("an earlier launch destroyed its context or never ended"));
-        }
+        self.alive()?;
         // SAFETY: the primary context is retained while `self` lives; `Entered` pops it.
         self.check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(self.primary.raw) })?;
-        Ok(Entered(PhantomData))
+        let _current = Current(PhantomData);
+        Ok(Entered { mode: CaptureMode::exchange(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED), _current })
     }
 
     /// The result of a call of the driver as an error.
@@ -263,14 +309,14 @@ impl Context {
         }
     }
 
-    pub(super) fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+    /// An error if the device is lost: MACO0049.
+    pub(super) fn alive(&self) -> Result<(), Error> {
+        self.lost.get().map_or(Ok(()), |reason| Err(self.lost_because(reason)))
     }
 
-    /// Gives the device up: its memory is leaked from now on, because freeing it could wait for ever.
+    /// Gives the device up: its memory is leaked from now on, because freeing it could wait for ever. Every later call ends with the first reason.
     pub(super) fn lose(&self, reason: &str) -> Error {
-        self.lost.store(true, Ordering::Relaxed);
-        self.lost_because(reason)
+        self.lost_because(self.lost.get_or_init(|| reason.into()))
     }
 
     fn lost_because(&self, reason: &str) -> Error {
@@ -312,6 +358,7 @@ impl Context {
     }
 
     unsafe fn copy(self: &Arc<Context>, direction: Direction, device: u64, rows: Rows, host: *mut u8) -> Result<(), Error> {
+        refuse_while_recording(direction)?;
         let _entered = self.enter()?;
         let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         let staging = match &mut *staging {
@@ -391,6 +438,7 @@ impl Drop for Context {
         let staging = self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Ok(_entered) = self.enter() else {
             std::mem::forget(staging);
+            self.primary.abandoned = true;
             return;
         };
         // Without its context a handle does not destroy its event.

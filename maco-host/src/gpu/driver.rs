@@ -7,8 +7,79 @@ use cudarc::driver::sys::{self, CUresult};
 
 use crate::error::Error;
 
-/// First driver with tensor maps: CUDA 12.0.
-const OLDEST: u32 = 12_000;
+/// First driver with all that MACO calls: CUDA 12.4. Device code needs a newer one.
+const OLDEST: u32 = 12_040;
+
+/// The functions of the driver that MACO calls. cudarc looks for one when it is first called, and panics if it is not there.
+const FUNCTIONS: [&str; 55] = [
+    "cuCtxPopCurrent_v2",
+    "cuCtxPushCurrent_v2",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuFuncLoad",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuGraphRetainUserObject",
+    "cuGraphUpload",
+    "cuInit",
+    "cuLaunchKernelEx",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetAddressRange_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemHostGetDevicePointer_v2",
+    "cuMemcpy2DAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleUnload",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuPointerGetAttribute",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamGetCaptureInfo_v3",
+    "cuStreamSynchronize",
+    "cuStreamUpdateCaptureDependencies_v2",
+    "cuStreamWaitEvent",
+    "cuTensorMapEncodeTiled",
+    "cuThreadExchangeStreamCaptureMode",
+    "cuUserObjectCreate",
+    "cuUserObjectRelease",
+];
+
+/// Whether the library has a function.
+///
+/// # Errors
+/// MACO0091 if it has not.
+fn find(function: &'static str) -> Result<(), Error> {
+    // SAFETY: the callers found the library; only the address is looked up, and nothing is called through it.
+    match unsafe { sys::culib().get::<*const ()>(function.as_bytes()) } {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::DriverFunction { function }),
+    }
+}
 
 /// Loads and initialises the driver; its version, as 1000 × major + 10 × minor.
 pub(super) fn initialise() -> Result<u32, Error> {
@@ -17,6 +88,9 @@ pub(super) fn initialise() -> Result<u32, Error> {
     // SAFETY: loading libcuda runs its initialisers, which have no requirements.
     if !*FOUND.get_or_init(|| unsafe { sys::is_culib_present() }) {
         return Err(Error::NoDriver);
+    }
+    for function in ["cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString"] {
+        find(function)?;
     }
     // SAFETY: no requirements; the flags must be 0.
     match unsafe { sys::cuInit(0) } {
@@ -35,7 +109,11 @@ pub(super) fn initialise() -> Result<u32, Error> {
     if version < OLDEST {
         return Err(Error::DriverTooOld { found: version, needed: OLDEST, what: "MACO".into() });
     }
-    Ok(version)
+    static COMPLETE: OnceLock<Option<&'static str>> = OnceLock::new();
+    match *COMPLETE.get_or_init(|| FUNCTIONS.into_iter().find(|function| find(function).is_err())) {
+        None => Ok(version),
+        Some(function) => Err(Error::DriverFunction { function }),
+    }
 }
 
 /// The error of a call that did not succeed.
@@ -93,4 +171,30 @@ pub(super) fn destroys_context(code: CUresult) -> bool {
             | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
             | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    /// What is called and not in the list would be a panic on a driver without it.
+    #[test]
+    fn all_functions_that_are_called_are_looked_for() {
+        // Not there where only the test program is.
+        let Ok(files) = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gpu").read_dir() else { return };
+        let mut called = BTreeSet::from(["cuEventElapsedTime".to_owned()]);
+        for file in files {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            for rest in text.split("sys::").skip(1) {
+                let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if name.starts_with("cu") && name != "culib" {
+                    called.insert(name);
+                }
+            }
+        }
+        assert_eq!(called, FUNCTIONS.into_iter().map(str::to_owned).collect());
+    }
 }

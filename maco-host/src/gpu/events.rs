@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::capture::refuse_while_recording;
 use super::context::{Context, SpareEvent};
 use super::driver;
 use super::stream::Stream;
@@ -57,8 +58,9 @@ impl EventHandle {
         context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream) })
     }
 
-    /// Whether the stream has passed the point.
+    /// Whether the stream has passed the point. Behind a launch that never ends it never has: an error once another thread has found that.
     pub(super) fn done(&self, context: &Context) -> Result<bool, Error> {
+        context.alive()?;
         // SAFETY: a live event.
         match unsafe { sys::cuEventQuery(self.raw) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
@@ -144,8 +146,9 @@ impl Event {
     /// Waits on the host until the point is passed; at once when never recorded.
     ///
     /// # Errors
-    /// MACO0049 or MACO0050 when the GPU fails.
+    /// MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture.
     pub fn synchronize(&self) -> Result<(), Error> {
+        refuse_while_recording("waiting for an event")?;
         let _entered = self.context.enter()?;
         self.handle.synchronize(&self.context)
     }

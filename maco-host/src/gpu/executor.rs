@@ -1,6 +1,5 @@
 //! Launches of a plan on a GPU. How arguments and descriptors get there is in the files beside this one.
 
-use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
@@ -8,6 +7,7 @@ use maco_device::abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;
+use super::capture::{Capture, CapturedLaunch, Kept, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
 use super::launch;
@@ -38,6 +38,8 @@ pub(crate) struct Executor {
     /// Tables of `run` and `run_on`.
     own: Binding,
     turn: Mutex<LaunchState>,
+    /// The last launch that was captured. Two in one graph must not run at once.
+    captured: Mutex<Option<CapturedLaunch>>,
 }
 
 #[derive(Default)]
@@ -88,16 +90,19 @@ pub(crate) struct BoundArguments {
 
 impl Executor {
     pub(crate) fn new(context: &Arc<Context>, program: &Program, core: &PlanCore) -> Result<Executor, Error> {
+        refuse_while_recording(format_args!("planning megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
         let kernel = Kernel::load(context, program, core.lowered.grid())?;
         let memory = PlanMemory::new(context, core.megakernel(), &core.lowered)?;
         let own = Binding::new(context, core)?;
         let program = Program { graph: Graph::default(), ..*program };
-        Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), memory, own, turn: Mutex::default() })
+        let (turn, captured) = (Mutex::default(), Mutex::default());
+        Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), memory, own, turn, captured })
     }
 
     /// Launches and waits.
     pub(crate) fn run(&self, core: &PlanCore, arguments: &Arguments<'_>) -> Result<Report, Error> {
+        self.refuse_run(core)?;
         let _entered = self.context.enter()?;
         let mut turn = self.turn(core)?;
         let (stream, id) = self.context.launches();
@@ -110,9 +115,7 @@ impl Executor {
     pub(crate) fn run_on(&self, core: &PlanCore, arguments: &Arguments<'_>, stream: &Stream) -> Result<QueuedLaunch, Error> {
         let raw = stream.of(&self.context)?;
         let _entered = self.context.enter()?;
-        if stream.capturing(&self.context)? {
-            return Err(Error::Capturing { megakernel: core.megakernel().into() });
-        }
+        self.refuse_uploads(core, raw)?;
         let mut turn = self.turn(core)?;
         let flight = self.start(core, &mut turn, arguments, raw, stream.id())?;
         turn.kept.add(&self.context, &flight.end, buffers(arguments))?;
@@ -130,6 +133,20 @@ impl Executor {
     pub(crate) fn ended(&self, flight: &QueuedLaunch) -> Result<bool, Error> {
         let _entered = self.context.enter()?;
         flight.end.done(&self.context)
+    }
+
+    /// Refuses a run that no graph would repeat.
+    fn refuse_run(&self, core: &PlanCore) -> Result<(), Error> {
+        refuse_while_recording(format_args!("a run of megakernel `{}`", core.megakernel()))
+    }
+
+    /// Refuses new arguments on a stream that is captured, or where it would seem so. The context is entered.
+    fn refuse_uploads(&self, core: &PlanCore, stream: sys::CUstream) -> Result<(), Error> {
+        // SAFETY: the callers have a live stream of this context.
+        match unsafe { Capture::of(&self.context, stream)? } {
+            Some(_) => Err(Error::Capturing { megakernel: core.megakernel().into() }),
+            None => self.refuse_run(core),
+        }
     }
 
     /// The context is entered.
@@ -157,7 +174,7 @@ impl Executor {
                 turn.key = Some(key);
             }
             flight.begin.record(context, stream)?;
-            launch::enqueue(context, self.kernel(core), core, self.own.launch(), stream)?;
+            launch::enqueue(context, self.kernel(core), core, core.dependent, self.own.launch(), stream)?;
             flight.end.record(context, stream)?;
         }
         order.end(&flight.end);
@@ -165,7 +182,12 @@ impl Executor {
     }
 
     fn wait(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<(), Error> {
-        launch::wait(&self.context, &flight.begin, &flight.end, core.deadline_ns(), || self.memory.fingerprint(&self.context))
+        let fingerprint = || self.memory.fingerprint(&self.context);
+        let report = || match Cause::of(&self.memory.report()?, &core.plan, true) {
+            Cause::Hang(hang) => Some(hang),
+            _ => None,
+        };
+        launch::wait(&self.context, core, (&flight.begin, &flight.end), fingerprint, report)
     }
 
     fn finish(&self, core: &PlanCore, turn: &mut LaunchState, flight: &QueuedLaunch) -> Result<Report, Error> {
@@ -211,6 +233,7 @@ impl Executor {
 
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
+        refuse_while_recording(format_args!("`recover` of megakernel `{}`", core.megakernel()))?;
         let mut turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
@@ -292,6 +315,7 @@ impl Executor {
     /// Tables of their own for `arguments`, on the GPU when this returns.
     pub(crate) fn bind(&self, core: &PlanCore, arguments: &Arguments<'_>) -> Result<BoundArguments, Error> {
         let context = &self.context;
+        refuse_while_recording(format_args!("binding arguments of megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
         let (_, tables) = core.bind(arguments, self.memory.arena())?;
         let binding = Binding::new(context, core)?;
@@ -307,9 +331,7 @@ impl Executor {
         let context = &self.context;
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
-        if stream.capturing(context)? {
-            return Err(Error::Capturing { megakernel: core.megakernel().into() });
-        }
+        self.refuse_uploads(core, raw)?;
         let (_, tables) = core.bind(arguments, self.memory.arena())?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
@@ -326,28 +348,30 @@ impl Executor {
     }
 
     /// Launches bound arguments on `stream`; in a capture, records nothing but the kernel and keeps `owner` for the graph.
-    pub(crate) fn launch_bound(
-        &self,
-        core: &PlanCore,
-        bound: &BoundArguments,
-        stream: &Stream,
-        owner: Arc<dyn Any + Send + Sync>,
-    ) -> Result<(), Error> {
+    pub(crate) fn launch_bound(&self, core: &PlanCore, bound: &BoundArguments, stream: &Stream, owner: Kept) -> Result<(), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
-        if stream.capturing(context)? {
-            // SAFETY: a live stream of this context; the graph keeps `owner`, and with it plan, tables and arguments.
-            unsafe { launch::enqueue(context, self.kernel(core), core, bound.binding.launch(), raw)? };
-            stream.keep(owner);
+        // SAFETY: a live stream of this context.
+        if let Some(capture) = unsafe { Capture::of(context, raw)? } {
+            let mut last = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
+            capture.keep(context, owner)?;
+            // SAFETY: as above, asked just now; the graph keeps `owner`, and with it plan, tables and arguments.
+            unsafe {
+                let ordered = capture.order(context, raw, *last)?;
+                // A launch behind one of another branch waits for all of it.
+                launch::enqueue(context, self.kernel(core), core, core.dependent && !ordered, bound.binding.launch(), raw)?;
+                *last = Capture::of(context, raw)?.and_then(|capture| capture.last());
+            }
             return Ok(());
         }
+        self.refuse_run(core)?;
         let _turn = self.turn(core)?;
         let end = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
-            launch::enqueue(context, self.kernel(core), core, bound.binding.launch(), raw)?;
+            launch::enqueue(context, self.kernel(core), core, core.dependent, bound.binding.launch(), raw)?;
             end.record(context, raw)?;
         }
         order.end(&end);

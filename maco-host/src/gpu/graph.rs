@@ -1,22 +1,21 @@
 //! CUDA graphs: capture once, replay often. MACO's own task graphs are in `maco-graph`.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cudarc::driver::sys;
 
+use super::capture::{Capture, Recording, not_recorded, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
 use super::stream::Stream;
 use crate::error::Error;
 
-/// A CUDA graph that can be replayed. It keeps the plans and arguments that were launched in its capture.
+/// A CUDA graph that can be replayed. It keeps the plans and arguments that were launched in its capture, on whichever stream.
 pub struct CudaGraph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
-    kept: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: executable graphs may be used from any thread, one at a time: `launch` holds the launch order.
@@ -25,13 +24,13 @@ unsafe impl Send for CudaGraph {}
 unsafe impl Sync for CudaGraph {}
 
 /// Ends a capture that `work` left by an error or a panic.
-struct Capture<'a> {
+struct OpenCapture<'a> {
     context: &'a Context,
     stream: &'a Stream,
     active: bool,
 }
 
-impl Capture<'_> {
+impl OpenCapture<'_> {
     fn end(&mut self) -> Result<sys::CUgraph, Error> {
         self.active = false;
         let mut graph = std::ptr::null_mut();
@@ -42,37 +41,40 @@ impl Capture<'_> {
     }
 }
 
-impl Drop for Capture<'_> {
+impl Drop for OpenCapture<'_> {
     fn drop(&mut self) {
-        if self.active {
-            if let Ok(graph) = self.end()
-                && !graph.is_null()
-            {
-                // SAFETY: the graph was made by this capture and nobody has it.
-                let _ = unsafe { sys::cuGraphDestroy(graph) };
-            }
-            self.stream.take_kept();
+        if self.active
+            && let Ok(graph) = self.end()
+            && !graph.is_null()
+        {
+            // SAFETY: the graph was made by this capture and nobody has it.
+            let _ = unsafe { sys::cuGraphDestroy(graph) };
         }
     }
 }
 
 impl CudaGraph {
-    /// Captures what `work` queues on `stream`: [`crate::Bound::launch_on`], and work of other libraries.
+    /// Captures what `work` queues on `stream`, and on streams that it forks to: [`crate::Bound::launch_on`], and work of other libraries. Launches of one
+    /// plan come one after another in the graph, also on several streams: they share the plan's memory.
+    ///
+    /// What would be done at once and not by the graph is refused in `work` (MACO0090): copies, allocations, plans, runs that are waited for.
     ///
     /// # Errors
     /// What `work` returns; MACO0056 on a CPU device; MACO0049 or MACO0050 when the GPU fails.
     pub fn capture<E: From<Error>>(stream: &Stream, work: impl FnOnce(&Stream) -> Result<(), E>) -> Result<CudaGraph, E> {
         let device = stream.device();
         let context = device.context().ok_or_else(|| Error::NeedsGpu { what: "a CUDA graph", device: device.to_string().into() })?;
-        let _entered = context.enter()?;
-        stream.take_kept();
+        let entered = context.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream of the context, which is current.
         context.check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.as_raw().cast(), mode) })?;
-        let mut capture = Capture { context, stream, active: true };
-        work(stream)?;
+        let mut capture = OpenCapture { context, stream, active: true };
+        {
+            let _recording = Recording::begin();
+            let _strict = entered.strict();
+            work(stream)?;
+        }
         let graph = capture.end()?;
-        let kept = stream.take_kept();
         let mut raw = std::ptr::null_mut();
         // SAFETY: the graph was just captured; the executable one does not need it.
         unsafe {
@@ -80,7 +82,7 @@ impl CudaGraph {
             let _ = sys::cuGraphDestroy(graph);
             context.check("cuGraphInstantiate", code)?;
         }
-        let made = CudaGraph { context: context.clone(), raw, kept };
+        let made = CudaGraph { context: context.clone(), raw };
         // The first launch would otherwise do it.
         // SAFETY: a live graph and a live stream of the context.
         context.check("cuGraphUpload", unsafe { sys::cuGraphUpload(made.raw, stream.as_raw().cast()) })?;
@@ -91,7 +93,7 @@ impl CudaGraph {
     /// [`crate::Plan::check`] once the stream is synchronised.
     ///
     /// # Errors
-    /// MACO0033 when the stream is another device's, MACO0049 or MACO0050 when the GPU fails.
+    /// MACO0033 when the stream is another device's, MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture.
     pub fn launch(&self, stream: &Stream) -> Result<(), Error> {
         self.replay(stream, 1).map(|_| ())
     }
@@ -110,7 +112,12 @@ impl CudaGraph {
     fn replay(&self, stream: &Stream, replays: u32) -> Result<(Arc<EventHandle>, Arc<EventHandle>), Error> {
         let context = &self.context;
         let raw = stream.of(context)?;
+        refuse_while_recording("replaying a CUDA graph")?;
         let _entered = context.enter()?;
+        // SAFETY: a live stream of the context.
+        if unsafe { Capture::of(context, raw)? }.is_some() {
+            return Err(not_recorded("replaying a CUDA graph"));
+        }
         let (begin, end) = (EventHandle::new(context)?, EventHandle::new(context)?);
         let order = context.turn(raw, stream.id())?;
         // SAFETY: a live graph and a live stream of the context; the graph keeps what its kernels use, and dropping it waits.
@@ -138,6 +145,6 @@ impl Drop for CudaGraph {
 
 impl fmt::Debug for CudaGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaGraph(of {}, keeps {})", self.context, self.kept.len())
+        write!(f, "CudaGraph(of {})", self.context)
     }
 }

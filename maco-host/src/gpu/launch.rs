@@ -12,17 +12,26 @@ use super::context::Context;
 use super::events::{EventHandle, Patience};
 use super::module::Kernel;
 use crate::error::Error;
+use crate::hang::Hang;
 use crate::plan_core::PlanCore;
 
 /// Added to the deadline between two looks of the watchdog.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter.
+/// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter. A `dependent` launch may begin before the kernel in
+/// front of it has ended.
 ///
 /// # Safety
 /// `stream` is a live stream of `context`; `launch` is the address of a launch record made for the kernel, whose memory lives until
 /// the launch has ended.
-pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, core: &PlanCore, launch: u64, stream: sys::CUstream) -> Result<(), Error> {
+pub(super) unsafe fn enqueue(
+    context: &Context,
+    kernel: &Kernel,
+    core: &PlanCore,
+    dependent: bool,
+    launch: u64,
+    stream: sys::CUstream,
+) -> Result<(), Error> {
     // Unused bytes of the union are zero, as the driver's headers ask.
     // SAFETY: plain integers, valid when zero.
     let mut attributes = unsafe { MaybeUninit::<[CUlaunchAttribute; 2]>::zeroed().assume_init() };
@@ -32,7 +41,7 @@ pub(super) unsafe fn enqueue(context: &Context, kernel: &Kernel, core: &PlanCore
         attributes[count].value.cooperative = 1;
         count += 1;
     }
-    if core.dependent {
+    if dependent {
         attributes[count].id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
         attributes[count].value.programmaticStreamSerializationAllowed = 1;
         count += 1;
@@ -72,12 +81,12 @@ fn no_room(code: CUresult, megakernel: &str, ctas: u32, device: &impl Display) -
 /// run, for whatever else has the multiprocessors: the first ones know how long to wait for the others.
 pub(super) fn wait(
     context: &Context,
-    begin: &EventHandle,
-    end: &EventHandle,
-    deadline_ns: u64,
+    core: &PlanCore,
+    (begin, end): (&EventHandle, &EventHandle),
     mut fingerprint: impl FnMut() -> Result<Option<u64>, Error>,
+    report: impl FnOnce() -> Option<Hang>,
 ) -> Result<(), Error> {
-    let period = Duration::from_nanos(deadline_ns).saturating_add(GRACE);
+    let period = Duration::from_nanos(core.deadline_ns()).saturating_add(GRACE);
     let mut patience = Patience::new();
     // Set once the launch has reached the GPU: queueing behind other work is not waiting.
     let mut looked: Option<Instant> = None;
@@ -88,7 +97,7 @@ pub(super) fn wait(
             Some(at) if at.elapsed() > period => {
                 let now = fingerprint()?;
                 if now.is_some() && before == now && !end.done(context)? {
-                    return Err(context.lose(&format!("a launch made no progress for {period:.1?} and did not abort itself")));
+                    return Err(context.lose(&no_progress(core.megakernel(), period, report())));
                 }
                 (looked, before) = (Some(Instant::now()), now);
             }
@@ -97,6 +106,14 @@ pub(super) fn wait(
         patience.wait();
     }
     Ok(())
+}
+
+/// Why a device is given up. A launch that found a task which does not end, or waits for one, has said so before it hung.
+fn no_progress(megakernel: &str, period: Duration, report: Option<Hang>) -> String {
+    match report {
+        Some(hang) => format!("a launch did not end after this: {}", hang.what()),
+        None => format!("a launch of megakernel `{megakernel}` made no progress for {period:.1?} and did not abort itself"),
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{self, CUresult};
 
+use super::capture::refuse_while_recording;
 use super::context::Context;
 use crate::error::Error;
 
@@ -19,6 +20,7 @@ pub(crate) struct DeviceMemory {
 impl DeviceMemory {
     /// Zeroed memory of at least one byte; the driver aligns it to 256 bytes or more. `what` names it in the error message.
     pub(crate) fn zeroed(context: &Arc<Context>, bytes: u64, what: &str) -> Result<DeviceMemory, Error> {
+        refuse_while_recording(format_args!("allocating {what}"))?;
         let _entered = context.enter()?;
         let bytes = bytes.max(256);
         let mut address = 0;

@@ -3,6 +3,7 @@
 //! Every CUDA call of MACO is in this folder. What a kernel does does not belong here.
 
 mod binding;
+mod capture;
 mod context;
 mod driver;
 mod events;
@@ -23,3 +24,4 @@ pub use stream::Stream;
 pub(crate) use context::Context;
 pub(crate) use executor::{BoundArguments, Executor, QueuedLaunch};
 pub(crate) use memory::DeviceMemory;
+pub(crate) use module::has_no_code;

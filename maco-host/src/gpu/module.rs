@@ -128,11 +128,8 @@ impl Kernel {
             )));
         }
         // Loading lazily while another persistent kernel spins would deadlock.
-        if context.driver() >= 12_040 {
-            // SAFETY: a live function of the current context.
-            context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.function) })?;
-        }
-        Ok(())
+        // SAFETY: a live function of the current context.
+        context.check("cuFuncLoad", unsafe { sys::cuFuncLoad(self.function) })
     }
 }
 
@@ -147,10 +144,7 @@ fn choose<'a>(context: &Context, program: &'a Program) -> Result<&'a DeviceModul
     let embedded = &program.embedded;
     if embedded.modules.is_empty() {
         return Err(match embedded.error {
-            Some(reason) => none(
-                reason,
-                "install a device toolchain (`cargo xtask setup`) and build again; MACO_REQUIRE_GPU=1 makes this a build error",
-            ),
+            Some(reason) => none(reason, "MACO_REQUIRE_GPU=1 makes this a build error; or use `Device::cpu()`"),
             None => none(
                 "the package has no build script that makes it",
                 "write `fn main() { maco_build::compile(\"src/kernels.rs\") }` in build.rs, or use `Device::cpu()`",
@@ -161,6 +155,19 @@ fn choose<'a>(context: &Context, program: &'a Program) -> Result<&'a DeviceModul
         let targets: Vec<_> = embedded.modules.iter().map(|module| module.target).collect();
         none(&format!("it was built for {}", targets.join(", ")), "use a GPU of that kind, or build for this one")
     })
+}
+
+/// What device code is compiled for (`maco-build`, `core_cache`).
+const TARGET: &str = "sm_90a";
+
+/// Why no program, or this one, has code for a GPU of this capability; `built` is the `MACO_DEVICE` of its build. A package that could not be compiled for
+/// the device is not known here: its plans say so.
+pub(crate) fn has_no_code(capability: (u32, u32), built: Option<&str>) -> Option<String> {
+    match built.map(str::trim) {
+        Some(built @ ("skip" | "check")) => Some(format!("it was built with MACO_DEVICE={built}; build it again without")),
+        _ if !fits(TARGET, capability) => Some(format!("device code is compiled for {TARGET}")),
+        _ => None,
+    }
 }
 
 /// Of code for several targets, the one for this GPU.
@@ -298,6 +305,18 @@ mod tests {
             assert_eq!(fits(name, capability), expected, "{name} on {capability:?}");
         }
         assert!(target("sm_90a") > target("sm_90"), "code for the architecture alone is preferred");
+    }
+
+    #[test]
+    fn a_gpu_without_code_is_known_before_a_plan() {
+        assert_eq!(has_no_code((9, 0), None), None);
+        assert_eq!(has_no_code((9, 0), Some("")), None);
+        for capability in [(8, 0), (8, 9), (10, 0), (12, 0)] {
+            assert!(has_no_code(capability, None).unwrap().contains("sm_90a"), "{capability:?}");
+        }
+        for built in ["skip", "check"] {
+            assert!(has_no_code((9, 0), Some(built)).unwrap().contains(&format!("MACO_DEVICE={built}")));
+        }
     }
 
     #[test]

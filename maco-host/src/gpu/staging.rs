@@ -1,5 +1,6 @@
 //! Copies between pageable host memory and the GPU, through two pinned buffers in turn.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cudarc::driver::sys;
@@ -69,6 +70,15 @@ fn pieces(rows: Rows, limit: usize) -> impl Iterator<Item = Piece> {
     })
 }
 
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::Upload => "an upload",
+            Direction::Download => "a download",
+        })
+    }
+}
+
 impl Staging {
     /// The context is current.
     pub(super) fn new(context: &Arc<Context>) -> Result<Staging, Error> {
@@ -96,8 +106,8 @@ impl Staging {
     ) -> Result<(), Error> {
         // SAFETY: passed on from the caller.
         let result = unsafe { self.pipeline(context, direction, device, rows, host) };
-        if result.is_err() {
-            // Copies that were queued before the failure still use the buffers.
+        if result.is_err() && context.alive().is_ok() {
+            // Copies that were queued before the failure still use the buffers; those of a lost device keep them.
             // SAFETY: the stream is the context's.
             let _ = unsafe { sys::cuStreamSynchronize(context.copies()) };
         }

@@ -1,13 +1,13 @@
 //! Streams: queues of work of one GPU, owned or borrowed. On a CPU device a stream is a formality: work runs at once.
 
-use std::any::Any;
 use std::ffi::c_void;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUresult, CUstreamCaptureStatus};
+use cudarc::driver::sys;
 
+use super::capture::refuse_while_recording;
 use super::context::{Context, FIRST_STREAM, UNKNOWN_STREAM};
 use crate::device::Device;
 use crate::error::Error;
@@ -18,8 +18,6 @@ pub struct Stream {
     raw: sys::CUstream,
     /// Number among all streams of the process, or [`UNKNOWN_STREAM`] when borrowed.
     id: u64,
-    /// What a capture in progress must keep alive.
-    captured: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: streams may be used from any thread.
@@ -42,27 +40,28 @@ impl Stream {
             context.check("cuStreamCreate", unsafe { sys::cuStreamCreate(&mut raw, flags) })?;
         }
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(Stream { device: device.clone(), raw, id, captured: Mutex::default() })
+        Ok(Stream { device: device.clone(), raw, id })
     }
 
     /// The default stream of `device`, the legacy one, whose `CUstream` is null. No CUDA graph can be captured from it.
     pub fn default_of(device: &Device) -> Stream {
-        Stream { device: device.clone(), raw: std::ptr::null_mut(), id: UNKNOWN_STREAM, captured: Mutex::default() }
+        Stream { device: device.clone(), raw: std::ptr::null_mut(), id: UNKNOWN_STREAM }
     }
 
-    /// A stream of another library, as a `CUstream`; it is not destroyed.
+    /// A stream of another library, as a `CUstream`; it is not destroyed. That library may capture it into a CUDA graph, which then keeps the plans and
+    /// arguments that were launched in the capture. Copies, runs that are waited for, and allocations are not on any stream of that library: they are
+    /// done at once, also during its capture.
     ///
     /// # Errors
     /// MACO0056 on a CPU device.
     ///
     /// # Safety
-    /// `raw` is a stream of the primary context of `device`, or one of CUDA's handles of default streams, and lives as long as the value. If it is captured into a CUDA graph
-    /// by other means than [`crate::CudaGraph`], everything launched in the capture must outlive that graph.
+    /// `raw` is a stream of the primary context of `device`, or one of CUDA's handles of default streams, and lives as long as the value.
     pub unsafe fn from_raw(device: &Device, raw: *mut c_void) -> Result<Stream, Error> {
         if !device.is_gpu() {
             return Err(Error::NeedsGpu { what: "a borrowed stream", device: device.to_string().into() });
         }
-        Ok(Stream { device: device.clone(), raw: raw.cast(), id: UNKNOWN_STREAM, captured: Mutex::default() })
+        Ok(Stream { device: device.clone(), raw: raw.cast(), id: UNKNOWN_STREAM })
     }
 
     /// The `CUstream`; null on a CPU device, and of the default stream.
@@ -78,9 +77,10 @@ impl Stream {
     /// Waits on the host until everything queued so far has ended.
     ///
     /// # Errors
-    /// MACO0049 or MACO0050 when the GPU fails.
+    /// MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture.
     pub fn synchronize(&self) -> Result<(), Error> {
         let Some(context) = self.device.context() else { return Ok(()) };
+        refuse_while_recording("waiting for a stream")?;
         let _entered = context.enter()?;
         // SAFETY: a live stream of the context.
         context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
@@ -100,25 +100,6 @@ impl Stream {
 
     pub(super) fn id(&self) -> u64 {
         self.id
-    }
-
-    /// Whether what is queued now is recorded instead of run.
-    pub(super) fn capturing(&self, context: &Context) -> Result<bool, Error> {
-        let mut status = CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
-        // SAFETY: a live stream of the context; `status` is writable.
-        let code: CUresult = unsafe { sys::cuStreamIsCapturing(self.raw, &mut status) };
-        context.check("cuStreamIsCapturing", code)?;
-        Ok(status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
-    }
-
-    /// Keeps `value` for the graph that the capture in progress becomes.
-    pub(super) fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
-        self.captured.lock().unwrap_or_else(PoisonError::into_inner).push(value);
-    }
-
-    /// What was kept since the last call.
-    pub(super) fn take_kept(&self) -> Vec<Arc<dyn Any + Send + Sync>> {
-        std::mem::take(&mut *self.captured.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

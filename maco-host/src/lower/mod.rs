@@ -22,6 +22,7 @@ pub(crate) use view::Tables;
 
 use crate::arguments::{Placed, ScalarArgument};
 use crate::error::Error;
+use crate::tensor::{BASE_ALIGN, Layout, Shape};
 use partials::Partials;
 use view::{Bound, Views};
 
@@ -135,6 +136,16 @@ impl Lowered {
         let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
         tables.scalars = self.scalars.iter().map(scalar).collect();
         Ok(tables)
+    }
+
+    /// Refuses views that no arguments fit: of tensors as the device makes them.
+    pub(crate) fn check(&self, graph: &ir::Graph) -> Result<(), Error> {
+        let made = |tensor: &ir::Tensor| {
+            let layout = Layout::padded(Shape::new(&tensor.shape)?, tensor.element.bytes() as u64)?;
+            Ok(Placed { address: BASE_ALIGN, layout, element: tensor.element, writable: true })
+        };
+        let parameters = graph.tensors.iter().filter(|tensor| tensor.kind != TensorKind::Temp).map(made);
+        self.bind(graph, BASE_ALIGN, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
     }
 
     /// How many views, tensor maps and scalars [`Lowered::bind`] makes.

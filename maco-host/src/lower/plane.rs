@@ -189,7 +189,8 @@ impl Plane {
             });
         }
         if !address.is_multiple_of(MAP_ALIGN) {
-            let reason = format!("its first element is at {address:#x}, which is not a multiple of {MAP_ALIGN}").into();
+            let past = address % MAP_ALIGN;
+            let reason = format!("its first element is {past} bytes past a multiple of {MAP_ALIGN}").into();
             return Err(ViewError::Staging {
                 reason,
                 help: "begin slices at multiples of 16 bytes (8 columns of two-byte elements), and borrow memory at such",

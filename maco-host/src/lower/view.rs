@@ -165,7 +165,8 @@ impl Views {
         self.maps
     }
 
-    /// Views at the tensors' addresses and, where tiles are copied by TMA or its model (`staging`), requests for their tensor maps.
+    /// Views at the tensors' addresses and, where tiles are copied by TMA or its model (`staging`), requests for their tensor maps. What TMA could not copy is
+    /// refused anyhow, so that a graph that runs on a CPU runs on a GPU.
     pub(super) fn resolve(
         &self,
         graph: &ir::Graph,
@@ -197,9 +198,11 @@ impl Views {
                 // Whole eights, as strides of what is read 16 bytes at a time.
                 view.plane_stride = 8 * number;
             }
+            let needed = (template.needed && template.boxes.pieces == 0).then(|| plane.map(tensor.address, element, template.boxes));
+            let needed = needed.transpose().map_err(fault)?;
             if let Some(map) = template.map.filter(|_| staging) {
                 let request = match template.boxes.pieces {
-                    0 if template.needed => Some(plane.map(tensor.address, element, template.boxes).map_err(fault)?),
+                    0 if needed.is_some() => needed,
                     0 => plane.map(tensor.address, element, template.boxes).ok().filter(|map| !map.empty()),
                     _ => plane.pieces(tensor.address, element),
                 };

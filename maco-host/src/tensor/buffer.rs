@@ -1,10 +1,12 @@
 //! Memory behind a tensor: owned on the host, owned on a GPU, or borrowed from the user.
 
 use std::alloc;
+use std::sync::OnceLock;
 
 use crate::device::Device;
 use crate::error::Error;
 use crate::gpu;
+use crate::hang::Hang;
 
 /// Alignment of every tensor: a line of the L2 cache and more than a tensor map asks for.
 pub(crate) const BASE_ALIGN: u64 = 256;
@@ -80,6 +82,8 @@ enum Memory {
 pub(crate) struct Buffer {
     device: Device,
     memory: Memory,
+    /// Who uses it for ever.
+    lost: OnceLock<Box<str>>,
 }
 
 impl Buffer {
@@ -89,12 +93,22 @@ impl Buffer {
             None => Memory::Host(HostMemory::zeroed(bytes, what)?),
             Some(context) => Memory::Gpu(gpu::DeviceMemory::zeroed(context, bytes, what)?),
         };
-        Ok(Buffer { device: device.clone(), memory })
+        Ok(Buffer { device: device.clone(), memory, lost: OnceLock::new() })
     }
 
     /// Memory that the user keeps alive.
     pub(crate) fn borrowed(device: &Device, address: u64) -> Buffer {
-        Buffer { device: device.clone(), memory: Memory::Borrowed(address) }
+        Buffer { device: device.clone(), memory: Memory::Borrowed(address), lost: OnceLock::new() }
+    }
+
+    /// A thread goes on to use it, and nobody else may.
+    pub(crate) fn lose(&self, hang: &Hang) {
+        let _ = self.lost.set(hang.what().to_string().into());
+    }
+
+    /// An error if it was lost: MACO0092.
+    pub(crate) fn usable(&self) -> Result<(), Error> {
+        self.lost.get().map_or(Ok(()), |user| Err(Error::LostTensor { user: user.clone() }))
     }
 
     pub(crate) fn device(&self) -> &Device {

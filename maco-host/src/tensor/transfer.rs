@@ -32,6 +32,7 @@ impl Rows {
 /// # Safety
 /// `from` holds every element, and nobody else accesses the tensor on the host meanwhile.
 pub(crate) unsafe fn write(buffer: &Buffer, layout: &Layout, element_bytes: usize, from: *const u8) -> Result<(), Error> {
+    buffer.usable()?;
     if layout.elements() == 0 {
         return Ok(());
     }
@@ -56,6 +57,7 @@ pub(crate) unsafe fn write(buffer: &Buffer, layout: &Layout, element_bytes: usiz
 /// # Safety
 /// `to` has room for every element.
 pub(crate) unsafe fn read(buffer: &Buffer, layout: &Layout, element_bytes: usize, to: *mut u8) -> Result<(), Error> {
+    buffer.usable()?;
     if layout.elements() == 0 {
         return Ok(());
     }

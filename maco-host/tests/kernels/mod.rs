@@ -84,12 +84,15 @@ pub static SPIN: TaskSpec = task(
         Param::Scalar { name: "count", ty: ScalarType::U32 },
     ],
 );
+/// y = x, but a tile whose first element is negative never ends.
+pub static FOREVER: TaskSpec =
+    task("forever", GRID, &[tensor("x", Access::Read, Element::F32, MN, TILE), tensor("y", Access::Write, Element::F32, MN, TILE)]);
 /// Raw device code without a CPU reference.
 pub static RAW: TaskSpec =
     TaskSpec { kind: TaskKind::Simt { cpu: false, early_start: false, warp: false, shared: 0, boxes: &[] }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
-pub static TASKS: [&TaskSpec; 8] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN];
+pub static TASKS: [&TaskSpec; 9] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN, &FOREVER];
 
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     let mut cta = Cta::<Cpu, Identity>::new(cpu, task);
@@ -132,6 +135,14 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
         5 => {
             cta.zip(tile(0), tile(1), |x| {
                 assert!(x >= 0.0, "{x} is negative");
+                x
+            });
+        }
+        8 => {
+            cta.zip(tile(0), tile(1), |x| {
+                while std::hint::black_box(x) < 0.0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 x
             });
         }

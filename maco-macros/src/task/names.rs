@@ -55,7 +55,8 @@ impl Names {
             Dimension::Expression(expression) if symbols.mentioned(expression) => {
                 let text = self.text(expression, symbols);
                 let words: Vec<&str> = text.split(' ').map(spelled).filter(|word| !word.is_empty()).collect();
-                self.add(Of::Dimension, text, format_ident!("_{}", words.join("_")));
+                let name = format_ident!("_{}", words.join("_"));
+                self.add(Of::Dimension, text, name);
             }
             Dimension::Name(name) => {
                 let Some(symbol) = symbols.index(name) else { return };

@@ -16,7 +16,10 @@ pub const OPT_IN: u32 = 227 * 1024;
 /// What stands for the primary context.
 static CONTEXT: u64 = 0x4354_5854;
 
-fn primary() -> *mut c_void {
+/// How often the primary context is retained.
+static RETAINED: AtomicU32 = AtomicU32::new(0);
+
+pub fn primary() -> *mut c_void {
     (&raw const CONTEXT).cast_mut().cast()
 }
 
@@ -134,13 +137,18 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, attribute: u32, _d
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(to: *mut *mut c_void, _device: c_int) -> Status {
     healthy!();
+    RETAINED.fetch_add(1, Ordering::Relaxed);
     // SAFETY: promised by the caller.
     unsafe { *to = primary() };
     SUCCESS
 }
 
+/// The last release destroys the context, which waits for all that runs in it.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_device: c_int) -> Status {
+    if RETAINED.fetch_sub(1, Ordering::Relaxed) == 1 {
+        super::streams::settle_all();
+    }
     SUCCESS
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use super::graphs::permitted;
 use super::*;
 use crate::memory;
 
@@ -11,6 +12,7 @@ use crate::memory;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Status {
     healthy!();
+    permitted!();
     if bytes == 0 {
         return INVALID_VALUE;
     }
@@ -26,6 +28,7 @@ pub unsafe extern "C" fn cuMemAlloc_v2(to: *mut u64, bytes: usize) -> Status {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFree_v2(address: u64) -> Status {
+    permitted!();
     if address == 0 || memory::free(address) { fault() } else { INVALID_VALUE }
 }
 
@@ -34,6 +37,7 @@ pub extern "C" fn cuMemFree_v2(address: u64) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _flags: u32) -> Status {
     healthy!();
+    permitted!();
     match memory::allocate(bytes.max(1) as u64, true) {
         Some(address) => {
             // SAFETY: promised by the caller.
@@ -46,6 +50,7 @@ pub unsafe extern "C" fn cuMemHostAlloc(to: *mut *mut c_void, bytes: usize, _fla
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
+    permitted!();
     if memory::free(pointer as u64) { fault() } else { INVALID_VALUE }
 }
 
@@ -99,7 +104,7 @@ pub unsafe extern "C" fn cuPointerGetAttribute(to: *mut c_void, attribute: u32, 
     // SAFETY: the attribute's type is what the driver says.
     unsafe {
         match attribute {
-            1 => return super::context::cuDevicePrimaryCtxRetain(to.cast(), 0),
+            1 => *to.cast::<*mut c_void>() = super::context::primary(),
             2 => *to.cast::<u32>() = if found.host { 1 } else { 2 },
             3 | 4 => *to.cast::<u64>() = address,
             8 => *to.cast::<u32>() = 0,

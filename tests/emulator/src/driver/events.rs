@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::streams::{self, Capture};
+use super::graphs::{Captured, permitted};
+use super::streams;
 use super::*;
 
 #[derive(Default)]
@@ -11,7 +12,7 @@ struct State {
     recorded: u64,
     done: u64,
     time: u64,
-    capture: Option<Arc<Capture>>,
+    captured: Option<Captured>,
 }
 
 #[derive(Default)]
@@ -55,14 +56,14 @@ pub unsafe extern "C" fn cuEventRecord(handle: *mut c_void, stream: *mut c_void)
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
-    if let Some(capture) = &*stream.capture.lock().unwrap() {
-        event.state.lock().unwrap().capture = Some(capture.clone());
+    if let Some(captured) = &*stream.capture.lock().unwrap() {
+        event.state.lock().unwrap().captured = Some(captured.clone());
         return SUCCESS;
     }
     let number = {
         let mut state = event.state.lock().unwrap();
         state.recorded += 1;
-        state.capture = None;
+        state.captured = None;
         state.recorded
     };
     stream.push_now(Arc::new(move || {
@@ -87,9 +88,13 @@ pub unsafe extern "C" fn cuEventRecordWithFlags(handle: *mut c_void, stream: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
     healthy!();
+    permitted!();
     // SAFETY: promised by the caller.
     let event = unsafe { of(handle) };
     let state = event.state.lock().unwrap();
+    if state.captured.is_some() {
+        return CAPTURED_EVENT;
+    }
     if state.done >= state.recorded { SUCCESS } else { NOT_READY }
 }
 
@@ -97,9 +102,13 @@ pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
+    permitted!();
     // SAFETY: promised by the caller.
     let event = unsafe { of(handle) };
     let mut state = event.state.lock().unwrap();
+    if state.captured.is_some() {
+        return CAPTURED_EVENT;
+    }
     let number = state.recorded;
     while state.done < number {
         state = event.changed.wait(state).unwrap();
@@ -145,16 +154,18 @@ pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_v
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
-    let (number, capture) = {
+    let (number, captured) = {
         let state = event.state.lock().unwrap();
-        (state.recorded, state.capture.clone())
+        (state.recorded, state.captured.clone())
     };
     let mut own = stream.capture.lock().unwrap();
-    match (&*own, capture) {
-        // What is captured keeps the order in which it was queued.
-        (Some(_), Some(_)) => return SUCCESS,
-        (None, Some(capture)) => {
-            *own = Some(capture);
+    match (&mut *own, captured) {
+        (Some(own), Some(other)) => {
+            own.join(&other.behind);
+            return SUCCESS;
+        }
+        (None, Some(other)) => {
+            *own = Some(other);
             return SUCCESS;
         }
         (Some(_), None) if number > 0 => return CAPTURE_ISOLATION,

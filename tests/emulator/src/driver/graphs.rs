@@ -1,26 +1,129 @@
-//! Graphs: lists of captured work. Edges are not kept; the order of capture is one that they allow.
+//! Captures and graphs: captured work with what it comes behind. A replay does it in the order of capture, which is one that the edges allow.
 
+use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
-use super::streams::{self, Capture, Task};
+use super::streams::{self, Task};
 use super::*;
+
+/// A piece of captured work; its handle is the address.
+pub struct Node {
+    task: Task,
+    /// Handles of what it comes behind.
+    behind: Vec<usize>,
+}
+
+/// `CUgraph`.
+#[derive(Default)]
+pub struct Graph {
+    nodes: Mutex<Vec<Arc<Node>>>,
+    objects: Mutex<Vec<Arc<UserObject>>>,
+}
+
+/// `CUgraphExec`.
+struct Executable {
+    tasks: Vec<Task>,
+    objects: Vec<Arc<UserObject>>,
+}
+
+/// `CUuserObject`; the strong counts of its `Arc` are its references.
+pub struct UserObject {
+    pointer: usize,
+    destroy: unsafe extern "C" fn(*mut c_void),
+}
+
+impl Drop for UserObject {
+    fn drop(&mut self) {
+        // SAFETY: promised by who made the object; this is the last reference.
+        unsafe { (self.destroy)(std::ptr::with_exposed_provenance_mut(self.pointer)) }
+    }
+}
+
+/// Work that is recorded instead of done, and where its streams are.
+pub struct Capture {
+    id: u64,
+    mode: u32,
+    thread: ThreadId,
+    graph: Arc<Graph>,
+}
+
+/// A stream in a capture.
+#[derive(Clone)]
+pub struct Captured {
+    pub capture: Arc<Capture>,
+    /// Handles of what the next piece of work comes behind.
+    pub behind: Vec<usize>,
+}
+
+impl Captured {
+    /// Records a piece of work.
+    pub fn push(&mut self, task: Task) {
+        let node = Arc::new(Node { task, behind: std::mem::take(&mut self.behind) });
+        self.behind = vec![Arc::as_ptr(&node) as usize];
+        self.capture.graph.nodes.lock().unwrap().push(node);
+    }
+
+    /// The next piece of work comes behind these too.
+    pub fn join(&mut self, others: &[usize]) {
+        for other in others {
+            if !self.behind.contains(other) {
+                self.behind.push(*other);
+            }
+        }
+    }
+}
+
+const GLOBAL: u32 = 0;
+const RELAXED: u32 = 2;
+
+thread_local! {
+    /// What captures forbid this thread.
+    static MODE: Cell<u32> = const { Cell::new(GLOBAL) };
+}
+
+/// Captures that go on: number, mode, and the thread that began it.
+static OPEN: Mutex<Vec<(u64, u32, ThreadId)>> = Mutex::new(Vec::new());
+
+/// Whether a call that could be meant for a graph is forbidden to this thread (driver API, `cuThreadExchangeStreamCaptureMode`).
+pub fn forbidden() -> bool {
+    let mode = MODE.get();
+    let own = thread::current().id();
+    let forbids = |&(_, capture, thread): &(u64, u32, ThreadId)| thread == own && capture != RELAXED || mode == GLOBAL && capture == GLOBAL;
+    mode != RELAXED && OPEN.lock().unwrap().iter().any(forbids)
+}
+
+/// Returns the error of a call that a capture forbids.
+macro_rules! permitted {
+    () => {
+        if $crate::driver::graphs::forbidden() {
+            return CAPTURE_UNSUPPORTED;
+        }
+    };
+}
+pub(crate) use permitted;
 
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: *mut c_void, _mode: u32) -> Status {
+pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: *mut c_void, mode: u32) -> Status {
     healthy!();
     if stream.is_null() {
         return CAPTURE_UNSUPPORTED;
     }
+    static NEXT: AtomicU64 = AtomicU64::new(1);
     // SAFETY: promised by the caller.
     let stream = unsafe { streams::of(stream) };
-    let mut capture = stream.capture.lock().unwrap();
-    if capture.is_some() {
+    let mut captured = stream.capture.lock().unwrap();
+    if captured.is_some() {
         return CAPTURE_UNMATCHED;
     }
-    *capture = Some(Arc::new(Capture::default()));
+    let (id, thread) = (NEXT.fetch_add(1, Ordering::Relaxed), thread::current().id());
+    let capture = Arc::new(Capture { id, mode, thread, graph: Arc::default() });
+    *captured = Some(Captured { capture, behind: Vec::new() });
+    OPEN.lock().unwrap().push((id, mode, thread));
     SUCCESS
 }
 
@@ -30,10 +133,14 @@ pub unsafe extern "C" fn cuStreamBeginCapture_v2(stream: *mut c_void, _mode: u32
 pub unsafe extern "C" fn cuStreamEndCapture(stream: *mut c_void, to: *mut *mut c_void) -> Status {
     // SAFETY: promised by the caller.
     let stream = unsafe { streams::of(stream) };
-    let Some(capture) = stream.capture.lock().unwrap().take() else { return CAPTURE_UNMATCHED };
-    let tasks: Vec<Task> = std::mem::take(&mut capture.tasks.lock().unwrap());
+    let Some(Captured { capture, .. }) = stream.capture.lock().unwrap().clone() else { return CAPTURE_UNMATCHED };
+    if capture.mode != RELAXED && capture.thread != thread::current().id() {
+        return CAPTURE_WRONG_THREAD;
+    }
+    OPEN.lock().unwrap().retain(|open| open.0 != capture.id);
+    streams::leave(&capture);
     // SAFETY: promised by the caller.
-    unsafe { *to = Box::into_raw(Box::new(tasks)).cast() };
+    unsafe { *to = Arc::into_raw(capture.graph.clone()) as *mut c_void };
     fault()
 }
 
@@ -47,9 +154,124 @@ pub unsafe extern "C" fn cuStreamIsCapturing(stream: *mut c_void, to: *mut u32) 
 }
 
 /// # Safety
+/// As [`cuInit`]. What is handed out lives until the next call about the capture.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamGetCaptureInfo_v3(
+    stream: *mut c_void,
+    status: *mut u32,
+    id: *mut u64,
+    graph: *mut *mut c_void,
+    nodes: *mut *const usize,
+    edges: *mut *const c_void,
+    count: *mut usize,
+) -> Status {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let stream = streams::of(stream);
+        let captured = stream.capture.lock().unwrap();
+        *status = captured.is_some() as u32;
+        let Some(captured) = &*captured else { return SUCCESS };
+        let put = |to: *mut *const c_void, value: *const c_void| {
+            if !to.is_null() {
+                *to = value;
+            }
+        };
+        if !id.is_null() {
+            *id = captured.capture.id;
+        }
+        put(graph.cast(), Arc::as_ptr(&captured.capture.graph).cast());
+        put(nodes.cast(), captured.behind.as_ptr().cast());
+        put(edges, std::ptr::null());
+        if !count.is_null() {
+            *count = captured.behind.len();
+        }
+    }
+    SUCCESS
+}
+
+/// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(_mode: *mut u32) -> Status {
+pub unsafe extern "C" fn cuStreamUpdateCaptureDependencies_v2(
+    stream: *mut c_void,
+    nodes: *const usize,
+    _edges: *const c_void,
+    count: usize,
+    flags: u32,
+) -> Status {
+    // SAFETY: promised by the caller.
+    let (stream, nodes) = unsafe { (streams::of(stream), if count == 0 { &[] } else { std::slice::from_raw_parts(nodes, count) }) };
+    let mut captured = stream.capture.lock().unwrap();
+    let Some(captured) = &mut *captured else { return INVALID_VALUE };
+    let known: Vec<usize> = captured.capture.graph.nodes.lock().unwrap().iter().map(|node| Arc::as_ptr(node) as usize).collect();
+    if nodes.iter().any(|node| !known.contains(node)) {
+        return INVALID_VALUE;
+    }
+    if flags & 1 != 0 {
+        captured.behind.clear();
+    }
+    captured.join(nodes);
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut u32) -> Status {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if *mode > RELAXED {
+            return INVALID_VALUE;
+        }
+        *mode = MODE.replace(*mode);
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`]; `destroy` may be called with `pointer` from any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectCreate(
+    to: *mut *mut c_void,
+    pointer: *mut c_void,
+    destroy: unsafe extern "C" fn(*mut c_void),
+    count: u32,
+    flags: u32,
+) -> Status {
+    if flags != 1 || count == 0 {
+        return INVALID_VALUE;
+    }
+    let object = Arc::into_raw(Arc::new(UserObject { pointer: pointer.expose_provenance(), destroy }));
+    // SAFETY: just made; the caller promises `to`.
+    unsafe {
+        (1..count).for_each(|_| Arc::increment_strong_count(object));
+        *to = object as *mut c_void;
+    }
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuUserObjectRelease(object: *mut c_void, count: u32) -> Status {
+    // SAFETY: the caller has so many references.
+    (0..count).for_each(|_| unsafe { Arc::decrement_strong_count(object as *const UserObject) });
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphRetainUserObject(graph: *mut c_void, object: *mut c_void, count: u32, flags: u32) -> Status {
+    // SAFETY: a graph that lives, and an object of which the caller has a reference; with the flag, it becomes the graph's.
+    unsafe {
+        for _ in 0..count {
+            if flags & 1 == 0 {
+                Arc::increment_strong_count(object as *const UserObject);
+            }
+            (*graph.cast::<Graph>()).objects.lock().unwrap().push(Arc::from_raw(object as *const UserObject));
+        }
+    }
     SUCCESS
 }
 
@@ -58,10 +280,13 @@ pub unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(_mode: *mut u32) -> S
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphInstantiateWithFlags(to: *mut *mut c_void, graph: *mut c_void, _flags: u64) -> Status {
     healthy!();
+    permitted!();
     // SAFETY: a graph that lives.
     unsafe {
-        let tasks = (*graph.cast::<Vec<Task>>()).clone();
-        *to = Box::into_raw(Box::new(tasks)).cast();
+        let graph = &*graph.cast::<Graph>();
+        let tasks = graph.nodes.lock().unwrap().iter().map(|node| node.task.clone()).collect();
+        let objects = graph.objects.lock().unwrap().clone();
+        *to = Box::into_raw(Box::new(Executable { tasks, objects })).cast();
     }
     SUCCESS
 }
@@ -69,18 +294,47 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(to: *mut *mut c_void, graph
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGraphGetNodes(graph: *mut c_void, _nodes: *mut *mut c_void, count: *mut usize) -> Status {
+pub unsafe extern "C" fn cuGraphGetNodes(graph: *mut c_void, nodes: *mut usize, count: *mut usize) -> Status {
     // SAFETY: a graph that lives.
-    unsafe { *count = (*graph.cast::<Vec<Task>>()).len() };
+    unsafe {
+        let known = (*graph.cast::<Graph>()).nodes.lock().unwrap();
+        hand_out(known.iter().map(|node| Arc::as_ptr(node) as usize), nodes, count);
+    }
     SUCCESS
 }
 
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetDependencies_v2(
+    node: *mut c_void,
+    nodes: *mut usize,
+    _edges: *mut c_void,
+    count: *mut usize,
+) -> Status {
+    // SAFETY: a node of a graph that lives.
+    unsafe { hand_out((*node.cast::<Node>()).behind.iter().copied(), nodes, count) };
+    SUCCESS
+}
+
+/// Fills an array as far as it goes; the number of all, where there is none.
+unsafe fn hand_out(handles: impl ExactSizeIterator<Item = usize>, to: *mut usize, count: *mut usize) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let room = if to.is_null() { 0 } else { *count };
+        *count = if to.is_null() { handles.len() } else { handles.len().min(room) };
+        for (n, handle) in handles.take(room).enumerate() {
+            to.add(n).write(handle);
+        }
+    }
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphDestroy(graph: *mut c_void) -> Status {
-    // SAFETY: made here, and destroyed once.
-    drop(unsafe { Box::from_raw(graph.cast::<Vec<Task>>()) });
+    // SAFETY: handed out once, and destroyed once.
+    drop(unsafe { Arc::from_raw(graph as *const Graph) });
     SUCCESS
 }
 
@@ -88,8 +342,9 @@ pub unsafe extern "C" fn cuGraphDestroy(graph: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuGraphExecDestroy(graph: *mut c_void) -> Status {
-    // SAFETY: as above.
-    unsafe { cuGraphDestroy(graph) }
+    // SAFETY: made here, and destroyed once.
+    drop(unsafe { Box::from_raw(graph.cast::<Executable>()) });
+    SUCCESS
 }
 
 /// # Safety
@@ -105,9 +360,14 @@ pub unsafe extern "C" fn cuGraphUpload(_graph: *mut c_void, _stream: *mut c_void
 pub unsafe extern "C" fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) -> Status {
     healthy!();
     // SAFETY: promised by the caller.
-    let (tasks, stream) = unsafe { (&*graph.cast::<Vec<Task>>(), streams::of(stream)) };
-    for task in tasks {
+    let (graph, stream) = unsafe { (&*graph.cast::<Executable>(), streams::of(stream)) };
+    for task in &graph.tasks {
         stream.push(task.clone());
     }
+    // A graph may be destroyed while it runs: what it owns stays until its end.
+    let objects = graph.objects.clone();
+    stream.push(Arc::new(move || {
+        let _until_here = &objects;
+    }));
     SUCCESS
 }

@@ -29,6 +29,8 @@ pub const NOT_SUPPORTED: Status = 801;
 pub const CAPTURE_UNSUPPORTED: Status = 900;
 pub const CAPTURE_UNMATCHED: Status = 903;
 pub const CAPTURE_ISOLATION: Status = 905;
+pub const CAPTURED_EVENT: Status = 907;
+pub const CAPTURE_WRONG_THREAD: Status = 908;
 
 const ERRORS: &[(Status, &str, &str)] = &[
     (0, "CUDA_SUCCESS\0", "no error\0"),
@@ -54,6 +56,8 @@ const ERRORS: &[(Status, &str, &str)] = &[
     (900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\0", "operation not permitted when stream is capturing\0"),
     (903, "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED\0", "capture was not initiated in this stream\0"),
     (905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION\0", "dependency created on uncaptured work in another stream\0"),
+    (907, "CUDA_ERROR_CAPTURED_EVENT\0", "operation not permitted on an event last recorded in a capturing stream\0"),
+    (908, "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD\0", "attempt to terminate a thread-local capture sequence from another thread\0"),
 ];
 
 /// What a launch ended with: from then on every call returns it, as with a destroyed context.

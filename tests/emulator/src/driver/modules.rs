@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::graphs::permitted;
 use super::*;
 use crate::ptx::Module;
 use crate::ptx::inst::Program;
@@ -40,6 +41,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     _values: *mut *mut c_void,
 ) -> Status {
     healthy!();
+    permitted!();
     // SAFETY: any image has four bytes.
     let magic = unsafe { image.cast::<[u8; 4]>().read() };
     // Texts begin with a comment or a directive; all else is machine code, or nothing.

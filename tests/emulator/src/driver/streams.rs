@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
+use super::graphs::{Capture, Captured, permitted};
 use super::*;
 
 /// What is done in its turn; graphs do it again and again.
@@ -20,13 +21,7 @@ struct Queue {
 pub struct Stream {
     queue: Mutex<Queue>,
     changed: Condvar,
-    pub capture: Mutex<Option<Arc<Capture>>>,
-}
-
-/// Work that is recorded instead of done.
-#[derive(Default)]
-pub struct Capture {
-    pub tasks: Mutex<Vec<Task>>,
+    pub capture: Mutex<Option<Captured>>,
 }
 
 fn all() -> &'static Mutex<Vec<Weak<Stream>>> {
@@ -72,9 +67,8 @@ impl Stream {
 
     /// Queues a task, or records it in the capture.
     pub fn push(&self, task: Task) {
-        if let Some(capture) = &*self.capture.lock().unwrap() {
-            capture.tasks.lock().unwrap().push(task);
-            return;
+        if let Some(captured) = &mut *self.capture.lock().unwrap() {
+            return captured.push(task);
         }
         self.push_now(task);
     }
@@ -111,6 +105,17 @@ pub unsafe fn of(handle: *mut c_void) -> Arc<Stream> {
     unsafe {
         Arc::increment_strong_count(raw);
         Arc::from_raw(raw)
+    }
+}
+
+/// The capture has ended: no stream is in it any more.
+pub fn leave(capture: &Arc<Capture>) {
+    let streams: Vec<_> = all().lock().unwrap().iter().filter_map(Weak::upgrade).collect();
+    for stream in streams {
+        let mut captured = stream.capture.lock().unwrap();
+        if captured.as_ref().is_some_and(|captured| Arc::ptr_eq(&captured.capture, capture)) {
+            *captured = None;
+        }
     }
 }
 
@@ -154,6 +159,7 @@ pub unsafe extern "C" fn cuStreamDestroy_v2(handle: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamSynchronize(handle: *mut c_void) -> Status {
+    permitted!();
     // SAFETY: promised by the caller.
     let stream = unsafe { of(handle) };
     if stream.capture.lock().unwrap().is_some() {
@@ -168,6 +174,7 @@ pub unsafe extern "C" fn cuStreamSynchronize(handle: *mut c_void) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamQuery(handle: *mut c_void) -> Status {
     healthy!();
+    permitted!();
     // SAFETY: promised by the caller.
     if unsafe { of(handle) }.idle() { SUCCESS } else { NOT_READY }
 }
@@ -176,6 +183,7 @@ pub unsafe extern "C" fn cuStreamQuery(handle: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamGetCtx(_handle: *mut c_void, to: *mut *mut c_void) -> Status {
-    // SAFETY: passed on.
-    unsafe { super::context::cuDevicePrimaryCtxRetain(to, 0) }
+    // SAFETY: promised by the caller.
+    unsafe { *to = super::context::primary() };
+    SUCCESS
 }
