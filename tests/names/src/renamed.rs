@@ -17,7 +17,12 @@ pub static simt: usize = 1;
 
 /// y = x + by
 #[m::task(crate = m, tile(r#in = 64, größe = 64))]
-pub fn r#match(cta: &mut Cta, #[read(r#in, größe)] r#type: Tensor<f32, M, r#where>, #[write(r#in, größe)] 出: Tensor<f32, M, r#where>, r#as: f32) {
+pub fn r#match(
+    cta: &mut Cta,
+    #[read(r#in, größe)] r#type: Tensor<f32, M, r#where>,
+    #[write(r#in, größe)] 出: Tensor<f32, M, r#where>,
+    r#as: f32,
+) {
     cta.zip(r#type, 出, |v| v + r#as)
 }
 
@@ -26,7 +31,6 @@ pub fn r#match(cta: &mut Cta, #[read(r#in, größe)] r#type: Tensor<f32, M, r#wh
 pub fn doppelt(v: f32) -> f32 {
     2.0 * v
 }
-
 
 /// y = 2 (x + 1)
 #[m::megakernel(crate = m)]
