@@ -2,7 +2,7 @@
 //!
 //! Each name is an enum, out of the body's sight: it cannot hide a type of the user's. The body's signature gets to it through the task's own type.
 
-use proc_macro2::{Ident, Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{BinOp, Expr};
@@ -24,6 +24,8 @@ pub struct Names {
     list: Vec<(Of, String, Ident)>,
     /// For each symbol the first of those that are equal by `where`.
     roots: Vec<usize>,
+    /// What the enums' block refers to by name, and they must not hide: the task and the path of the crate.
+    taken: Vec<Ident>,
 }
 
 impl Names {
@@ -33,7 +35,10 @@ impl Names {
             let (left, right) = (roots[usize::from(left)], roots[usize::from(right)]);
             roots.iter_mut().filter(|root| **root == left.max(right)).for_each(|root| *root = left.min(right));
         }
-        let mut names = Names { list: Vec::new(), roots };
+        let path =
+            task.arguments.private().into_iter().filter_map(|token| if let TokenTree::Ident(word) = token { Some(word) } else { None });
+        let taken = path.chain([task.function.signature.ident.clone()]).collect();
+        let mut names = Names { list: Vec::new(), roots, taken };
         for tensor in task.tensors() {
             for (index, dimension) in tensor.region.iter().zip(&tensor.dims) {
                 names.index(index);
@@ -94,7 +99,7 @@ impl Names {
             return;
         }
         name.set_span(Span::call_site());
-        while self.list.iter().any(|(_, _, known)| *known == name) {
+        while self.list.iter().map(|(_, _, known)| known).chain(&self.taken).any(|known| known.unraw() == name.unraw()) {
             name = format_ident!("{}_", name);
         }
         self.list.push((of, text, name));

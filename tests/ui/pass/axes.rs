@@ -54,4 +54,10 @@ pub fn in_place(cta: &mut Cta, #[read(..)] bias: Tensor<f32, N>, #[update(i, ..)
     });
 }
 
+/// An axis and dimensions that are called like the task and like the crate.
+#[maco::task(tile(called = 8, maco = 64))]
+pub fn called(cta: &mut Cta, #[read(called, maco)] x: Tensor<f32, called, maco>, #[write(called, maco)] y: Tensor<f32, called, maco>) {
+    cta.zip(x, y, |x| x);
+}
+
 fn main() {}

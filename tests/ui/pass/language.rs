@@ -47,7 +47,7 @@ pub fn ragged(
     let _ = (cta, off, y, done);
 }
 
-fn reference(x: maco::Tile<f32, 64, 64>, y: maco::Tile<f32, 64, 64>, n: u32) {
+fn reference(x: maco::ReadTile<f32, 64, 64>, y: maco::Tile<f32, 64, 64>, n: u32) {
     let _ = (x, y, n);
 }
 
