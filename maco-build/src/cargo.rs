@@ -12,7 +12,7 @@ use crate::core_cache::{FLAGS, TARGET};
 use crate::device_crate::{DeviceCrate, PROFILE};
 use crate::error::Diagnostic;
 use crate::expansion::Invocation;
-use crate::files::{lock, read, try_lock, write};
+use crate::files::{create_dir, lock, read, try_lock};
 use crate::package::Package;
 use crate::ptx_cache::PtxCache;
 use crate::toolchain::Toolchain;
@@ -80,9 +80,9 @@ impl Slot {
     }
 }
 
-/// Where rustc leaves the PTX of a crate.
+/// Where rustc is told to leave the PTX of a crate: beside cargo's folders, whose layout is cargo's own.
 fn assembly(directory: &Path, library: &str) -> PathBuf {
-    directory.join(TARGET).join(PROFILE).join("deps").join(format!("{library}.s"))
+    directory.join("ptx").join(format!("{library}.s"))
 }
 
 /// Builds the device crate; nothing happens when nothing changed, or when it was built from the same before.
@@ -104,15 +104,15 @@ pub(crate) fn build(
         return Ok(Output { ptx, sources, invocation: None });
     }
     let slot = Slot::take(package, &device.library)?;
-    let log = run(|| command(toolchain, core, package, device, variant, PROFILE, &slot.directory), &["--emit=asm,link"])?;
-    let built = slot.directory.join(TARGET).join(PROFILE);
-    let ptx = read(&assembly(&slot.directory, &device.library))?;
-    // Without a linker there is no linked file, and cargo would build again to get one.
-    let linked = built.join("deps").join(format!("{}.ptx", device.library));
-    if !linked.exists() {
-        write(&linked, "")?;
-    }
-    let sources = dep_info(&read(&built.join(format!("{}.d", device.library)))?);
+    let assembly = assembly(&slot.directory, &device.library);
+    // An older one must not be taken for it.
+    let _ = fs::remove_file(&assembly); // usually not there
+    create_dir(&slot.directory.join("ptx"))?;
+    let emit = format!("--emit=asm={}", assembly.display());
+    let log = run(|| command(toolchain, core, package, device, variant, PROFILE, &slot.directory), &[&emit])?;
+    let ptx = read(&assembly)?;
+    // Where cargo documents that it is: beside the artifact.
+    let sources = dep_info(&read(&slot.directory.join(TARGET).join(PROFILE).join(format!("{}.d", device.library)))?);
     cache.keep(&ptx, &sources)?;
     let invocation = log.lines().filter_map(Invocation::parse).find(|invocation| invocation.compiles(&device.library));
     Ok(Output { ptx, sources, invocation })
@@ -192,6 +192,8 @@ fn command(
         // Encoded flags win over those of a configuration file, which are for the host.
         // Wins over every profile.
         .env("CARGO_INCREMENTAL", "0")
+        // Intermediate files too: the user's folder for them is locked by the cargo that waits for this one.
+        .env("CARGO_BUILD_BUILD_DIR", target)
         .env("CARGO_ENCODED_RUSTFLAGS", flags(core, variant).join("\x1f"))
         .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)

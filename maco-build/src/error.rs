@@ -45,6 +45,27 @@ pub enum Error {
         /// What it may be.
         known: &'static str,
     },
+    /// `MACO_WORKSPACE` names a workspace that is not the one that is being built.
+    #[error("`{}` has no lock file beside it that locks `{package}`: `MACO_WORKSPACE` is the folder of the workspace that is being built", manifest.display())]
+    Workspace {
+        /// The manifest it would have.
+        manifest: PathBuf,
+        /// The package with kernels.
+        package: String,
+    },
+    /// Two workspaces could be the one that is being built, and host and device would not have the same versions.
+    #[error(
+        "`{name}` is {} by the lock file of `{}`, but {} by that of `{}`: set `MACO_WORKSPACE` to the folder of the workspace that is being built",
+        versions[0], manifests[0].display(), versions[1], manifests[1].display()
+    )]
+    Workspaces {
+        /// Their manifests.
+        manifests: [PathBuf; 2],
+        /// The package that differs.
+        name: String,
+        /// Its versions there.
+        versions: [String; 2],
+    },
     /// The path given to `compile` is no file of kernels.
     #[error("`{}` cannot be a file of kernels: {why}", path.display())]
     Source {

@@ -23,7 +23,7 @@ pub(crate) fn rerun_if_changed(path: &Path) {
 
 /// Run again when one of the variables of the crate's documentation changes.
 pub(crate) fn rerun_if_settings_change() {
-    let toolchain = ["MACO_DEVICE", "MACO_ONLY_CHECK", "MACO_REQUIRE_GPU", "MACO_DEVICE_RUSTC", "MACO_CACHE"];
+    let toolchain = ["MACO_DEVICE", "MACO_ONLY_CHECK", "MACO_REQUIRE_GPU", "MACO_DEVICE_RUSTC", "MACO_CACHE", "MACO_WORKSPACE"];
     for name in toolchain.into_iter().chain(["MACO_PTXAS", "MACO_SASS", "MACO_SANITIZE", "MACO_PROFILE"]) {
         println!("cargo::rerun-if-env-changed={name}");
     }

@@ -1,5 +1,7 @@
 //! The workspace that is being built: the versions it locks and the packages it patches hold on the device too.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -24,16 +26,47 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Cargo does not tell a build script which workspace is being built. It is the one beside the target directory if its lock file has
-    /// the package, else the package's own.
+    /// Cargo does not tell a build script which workspace is being built. `MACO_WORKSPACE` is its folder; else it is one that locks the package: that of
+    /// the folder in which cargo was called, the one beside the target directory, or the package's own. If these lock other versions, nobody knows.
     pub(crate) fn find(toolchain: &Toolchain, package: &Package) -> Result<Workspace, Error> {
+        if let Some(folder) = env::var_os(VARIABLE) {
+            let manifest = package.root.join(folder).join("Cargo.toml");
+            return if locks(&manifest, package) {
+                Workspace::of(manifest)
+            } else {
+                Err(Error::Workspace { manifest, package: package.name.clone() })
+            };
+        }
+        let around = |manifest: &Path| {
+            let mut command = toolchain.cargo_command();
+            command.args(["locate-project", "--workspace", "--message-format=plain", "--manifest-path"]).arg(manifest);
+            run(&mut command).ok().map(|path| PathBuf::from(path.trim()))
+        };
+        // The shell's working directory, which cargo hands on.
+        let called = env::var_os("PWD").map(PathBuf::from);
+        let called =
+            called.iter().flat_map(|folder| folder.ancestors()).map(|folder| folder.join("Cargo.toml")).find(|path| path.is_file());
         let beside_target = package.maco.ancestors().nth(2).map(|directory| directory.join("Cargo.toml"));
-        let mut command = toolchain.cargo_command();
-        command.args(["locate-project", "--workspace", "--message-format=plain", "--manifest-path"]).arg(package.root.join("Cargo.toml"));
-        let own = run(&mut command).ok().map(|path| PathBuf::from(path.trim()));
-        let entry = format!("name = \"{}\"\nversion = \"{}\"\n", package.name, package.version);
-        let locks = |manifest: &PathBuf| read(&manifest.with_file_name("Cargo.lock")).is_ok_and(|text| text.contains(&entry));
-        let Some(manifest) = beside_target.into_iter().chain(own).find(locks) else { return Ok(Workspace::default()) };
+        let called = called.as_deref().and_then(around);
+        // Where two signs agree, a lock file that the package has for itself says nothing.
+        let agree = called.is_some() && called == beside_target;
+        let own = if agree { None } else { around(&package.root.join("Cargo.toml")) };
+        let mut found: Vec<PathBuf> = Vec::new();
+        for manifest in [called, beside_target, own].into_iter().flatten() {
+            if locks(&manifest, package) && !found.contains(&manifest) {
+                found.push(manifest);
+            }
+        }
+        let Some(first) = found.first().cloned() else { return Ok(Workspace::default()) };
+        for other in &found[1..] {
+            if let Some((name, versions)) = difference(&first, other, &package.name)? {
+                return Err(Error::Workspaces { manifests: [first, other.clone()], name, versions });
+            }
+        }
+        Workspace::of(first)
+    }
+
+    fn of(manifest: PathBuf) -> Result<Workspace, Error> {
         let patch = match table(&manifest) {
             Ok(mut table) => table.remove("patch").map(|patch| absolute(patch, &manifest)).unwrap_or_default(),
             Err(_) => Table::new(), // a lock file without a manifest patches nothing
@@ -53,6 +86,49 @@ impl Workspace {
         write(&directory.join("Cargo.lock"), text)?;
         write(&stamp, origin)
     }
+}
+
+/// Says where the workspace is that is being built.
+pub(crate) const VARIABLE: &str = "MACO_WORKSPACE";
+
+/// Whether the lock file beside a manifest has the package.
+fn locks(manifest: &Path, package: &Package) -> bool {
+    let entry = format!("name = \"{}\"\nversion = \"{}\"\n", package.name, package.version);
+    read(&manifest.with_file_name("Cargo.lock")).is_ok_and(|text| text.contains(&entry))
+}
+
+/// A package that the package named `root` is built from, and of which two lock files have other versions.
+fn difference(one: &Path, other: &Path, root: &str) -> Result<Option<(String, [String; 2])>, Error> {
+    let [one, other] = [versions(one, root)?, versions(other, root)?];
+    Ok(one.into_iter().find_map(|(name, versions)| {
+        let others = other.get(&name)?;
+        (*others != versions).then(|| (name, [versions, others.clone()].map(|all| all.into_iter().collect::<Vec<_>>().join(", "))))
+    }))
+}
+
+/// What the lock file beside a manifest says of a package and all that it is built from: versions, and where they come from, by name.
+fn versions(manifest: &Path, root: &str) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+    let lock = table(&manifest.with_file_name("Cargo.lock"))?;
+    let packages = lock.get("package").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let text = |package: &Value, key: &str| package.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (mut open, mut found) = (vec![(root.to_owned(), None::<String>)], BTreeMap::<String, BTreeSet<String>>::new());
+    while let Some((name, version)) = open.pop() {
+        for package in packages.iter().filter(|package| text(package, "name") == name) {
+            if version.as_ref().is_some_and(|version| *version != text(package, "version")) {
+                continue;
+            }
+            let entry = format!("{} {}", text(package, "version"), text(package, "source")).trim().to_owned();
+            if found.entry(name.clone()).or_default().insert(entry) {
+                // `half`, or `half 2.7.1` where there are several, with the source behind.
+                let dependencies = package.get("dependencies").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                open.extend(dependencies.iter().filter_map(Value::as_str).map(|dependency| {
+                    let mut words = dependency.split(' ').map(str::to_owned);
+                    (words.next().unwrap_or_default(), words.next())
+                }));
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// A manifest.
@@ -79,7 +155,30 @@ fn absolute(mut patch: Value, manifest: &Path) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    #[test]
+    fn lock_files_differ_in_what_the_package_is_built_from() {
+        let folder = env::temp_dir().join(format!("maco-workspace-{}", std::process::id()));
+        let lock = |name: &str, half: &str, other: &str| {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            let package =
+                |name: &str, version: &str, more: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n{more}\n");
+            let text = package("user", "0.1.0", "dependencies = [\"maco\"]")
+                + &package("maco", "0.1.0", "dependencies = [\"half\"]")
+                + &package("half", half, "source = \"registry\"")
+                + &package("serde", other, "");
+            fs::write(folder.join(name).join("Cargo.lock"), text).unwrap();
+            folder.join(name).join("Cargo.toml")
+        };
+        let [a, b, c] = [lock("a", "2.7.0", "1.0.0"), lock("b", "2.7.1", "1.0.0"), lock("c", "2.7.0", "1.0.1")];
+        let found = difference(&a, &b, "user").unwrap();
+        assert_eq!(found, Some(("half".to_owned(), ["2.7.0 registry".to_owned(), "2.7.1 registry".to_owned()])));
+        assert_eq!(difference(&a, &c, "user").unwrap(), None, "no part of it");
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn patched_paths_are_those_of_the_workspace() {

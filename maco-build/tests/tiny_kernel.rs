@@ -249,6 +249,57 @@ fn settings_for_the_host_do_not_reach_device_code() {
     same(&built(SETTINGS.len(), "# variables\n", &variables), "variables");
 }
 
+/// Intermediate files in a folder of the user's, which the outer cargo has locked.
+#[test]
+fn a_folder_for_intermediate_files_is_left_alone() {
+    let user = User::new("apart");
+    let folder = target().join("apart-intermediate");
+    let built = user.run(&[("CARGO_BUILD_BUILD_DIR", folder.to_str().unwrap())]).unwrap();
+    assert!(built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("), "{built}");
+    // In a file too, with a folder for each workspace.
+    user.write("user/build.rs", &format!("{}// again\n", script("src/kernels.rs")));
+    let config = format!("build.build-dir = \"{}/{{workspace-path-hash}}\"", folder.display());
+    let output = user.cargo(&["run", "--quiet", "--config", &config]).output().unwrap();
+    let built = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        built.starts_with("None\nsm_90a true\n") && built.contains(".visible .entry tiny("),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: the versions of the device half
+/// are those of `MACO_WORKSPACE`, or nobody's.
+#[test]
+fn two_workspaces_with_two_versions_are_an_error() {
+    let user = User::new("versions");
+    user.write("elsewhere/Cargo.toml", "[package]\nname = \"elsewhere\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n");
+    user.write("elsewhere/src/lib.rs", "");
+    let lock = |library: &str| {
+        format!(
+            "version = 4\n\n[[package]]\nname = \"library\"\nversion = \"{library}\"\n\n\
+             [[package]]\nname = \"versions\"\nversion = \"0.1.0\"\ndependencies = [\n \"library\",\n]\n"
+        )
+    };
+    let place = user.root.join("elsewhere");
+    let called = ("PWD", place.to_str().unwrap());
+    let again = |n: u32| user.write("user/build.rs", &format!("{}// {n}\n", script("src/kernels.rs")));
+
+    user.write("elsewhere/Cargo.lock", &lock("0.2.0"));
+    let differ = user.run(&[called]).unwrap_err();
+    assert!(differ.contains("`library` is 0.2.0 by the lock file of") && differ.contains("but 0.1.0 by that of"), "{differ}");
+    assert!(differ.contains("set `MACO_WORKSPACE`"), "{differ}");
+
+    let said = user.run(&[called, ("MACO_WORKSPACE", "../user")]).unwrap();
+    assert!(said.contains(".visible .entry tiny("), "{said}");
+    let wrong = user.run(&[called, ("MACO_WORKSPACE", "../library")]).unwrap_err();
+    assert!(wrong.contains("`MACO_WORKSPACE` is the folder of the workspace that is being built"), "{wrong}");
+
+    user.write("elsewhere/Cargo.lock", &lock("0.1.0"));
+    again(1);
+    assert!(user.run(&[called]).unwrap().contains(".visible .entry tiny("), "they agree");
+}
+
 /// `_RNvCs9ftxFMNfxat_7library6answer` as `_RNvCs_7library6answer`.
 fn without_crate_numbers(text: &str) -> String {
     let mut parts = text.split("Cs");
