@@ -168,24 +168,30 @@ macro_rules! rotated {
             let dims = lookups::$kernel::Dims { T: t, F: f, P: p };
             let run = || {
                 let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-                let mut y = poisoned::<$ty>(place, &[t, width]);
+                let [mut halves, mut neighbours] = [(); 2].map(|()| poisoned::<$ty>(place, &[t, width]));
                 let (x, positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
-                plan.run(&x, &positions, &upload(place, &cos, &[p, f]), &upload(place, &sin, &[p, f]), &mut y).unwrap();
-                y
+                let (cos, sin) = (upload(place, &cos, &[p, f]), upload(place, &sin, &[p, f]));
+                plan.run(&x, &positions, &cos, &sin, &mut halves, &mut neighbours).unwrap();
+                [halves, neighbours]
             };
-            let y = run();
+            let turned = run();
             let (f, width) = (f as usize, width as usize);
-            let other = |at: usize| if at % (2 * f) < f { at + f } else { at - f };
-            let parts = |at: usize| {
-                let (token, in_head) = (at / width, at % (2 * f));
-                let position = positions[token] as usize;
-                let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + in_head % f]) } else { 0.0 };
-                let sign = if in_head < f { -1.0 } else { 1.0 };
-                (x[at].to64() * angle(&cos), sign * x[other(at)].to64() * angle(&sin))
-            };
-            let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + x[other(at)].to64().abs());
-            near(&y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("rope {shape:?}"));
-            assert_eq!(bits(&y), bits(&run()), "other bits in a second run of {shape:?}");
+            // Of an element of a head: the other one of its pair, the column of their angle, and whether it is the first of them.
+            let halves = |at: usize| if at < f { (at + f, at, true) } else { (at - f, at - f, false) };
+            let neighbours = |at: usize| (at ^ 1, at / 2, at % 2 == 0);
+            let pairings: [(&str, &dyn Fn(usize) -> (usize, usize, bool)); 2] = [("rope", &halves), ("rope_interleaved", &neighbours)];
+            for (y, (name, pairing)) in turned.iter().zip(pairings) {
+                let other = |at: usize| at - at % (2 * f) + pairing(at % (2 * f)).0;
+                let parts = |at: usize| {
+                    let (position, (_, column, is_first)) = (positions[at / width] as usize, pairing(at % (2 * f)));
+                    let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + column]) } else { 0.0 };
+                    let sign = if is_first { -1.0 } else { 1.0 };
+                    (x[at].to64() * angle(&cos), sign * x[other(at)].to64() * angle(&sin))
+                };
+                let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + x[other(at)].to64().abs());
+                near(y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("{name} {shape:?}"));
+            }
+            assert_eq!(turned.each_ref().map(bits), run().each_ref().map(bits), "other bits in a second run of {shape:?}");
         }
     };
 }
