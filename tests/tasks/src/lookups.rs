@@ -92,3 +92,13 @@ pub fn written_f32(
     index_copy(ids, rows, copied);
     index_add(ids, rows, added);
 }
+
+#[maco::megakernel]
+pub fn added_bf16(ids: In<u32, M>, rows: In<bf16, M, N>, added: InOut<bf16, V, N>) {
+    index_add(ids, rows, added);
+}
+
+#[maco::megakernel]
+pub fn added_f16(ids: In<u32, M>, rows: In<f16, M, N>, added: InOut<f16, V, N>) {
+    index_add(ids, rows, added);
+}
