@@ -2,7 +2,7 @@
 //! leaves it open; one outside the tensor writes nothing, where PyTorch stops with an error.
 //!
 //! In flight, of each of 256 threads: four indices and elements of `scatter`, eight indices and then blocks of `index_copy`, four where they name few rows of many; blocks of four rows of
-//! `index_add`, both those that are there and those that are added, or of four that are added to one row.
+//! `index_add` (two of four bytes), both those that are there and those that are added, or of four that are added to one row.
 
 use crate::prelude::*;
 

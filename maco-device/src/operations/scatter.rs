@@ -417,7 +417,7 @@ impl SimtConsumer {
         NONE
     }
 
-    /// Adds what the indices of `chained` name. Rows that are named once come four at a time; of others four terms are on their way.
+    /// Adds what the indices of `chained` name. Aligned rows that are named once come four at a time, of four bytes two; of others four terms are on their way.
     #[inline(always)]
     fn add_chained<E: Element<Value = f32>, const J: usize>(
         self,
@@ -436,12 +436,6 @@ impl SimtConsumer {
                 unsafe { E::eight_if(is_there, tile.pointer(row as i32, col as i32)) }
             } else {
                 tile.block(false, if is_there { row } else { NONE }, col)
-            }
-        };
-        let put = |row: u32, col: u32, sums: [f32; 8]| {
-            if row != NONE && col < cols {
-                // SAFETY: the row is inside the tile and this warp's, the block is this lane's, and tiles of one grid do not overlap.
-                unsafe { y.put_block(wide, row, col, sums) };
             }
         };
         let mut window = chained.first;
@@ -463,7 +457,7 @@ impl SimtConsumer {
                     }
                 }
             }
-            let is_alone = is_chained && link == 0;
+            let is_alone = is_chained && wide && link == 0;
             let mut left = warp::ballot(is_first && is_alone);
             while left != 0 {
                 let mut next = || {
@@ -473,16 +467,32 @@ impl SimtConsumer {
                     let row = warp::broadcast(id, lane % self.lanes);
                     if lane < self.lanes { (window + lane, row) } else { (NONE, NONE) }
                 };
-                let [a, b, c, d] = [next(), next(), next(), next()];
+                // Of four bytes two rows: with four, a thread has too few registers.
+                let four = const { E::BYTES <= 2 };
+                let [a, b] = [next(), next()];
+                let [c, d] = if four { [next(), next()] } else { [(NONE, NONE); 2] };
                 let mut col = lane * 8;
                 while col < cols {
-                    let new = [block(x, a.0, col), block(x, b.0, col), block(x, c.0, col), block(x, d.0, col)];
-                    let old = [block(y, a.1, col), block(y, b.1, col), block(y, c.1, col), block(y, d.1, col)];
-                    let sum = |n: usize| zip8(E::open(old[n]), E::open(new[n]), |y, x| y + x);
-                    put(a.1, col, sum(0));
-                    put(b.1, col, sum(1));
-                    put(c.1, col, sum(2));
-                    put(d.1, col, sum(3));
+                    // SAFETY: where there is a row, a whole block of aligned rows inside the tensor.
+                    let new = |(from, _): (u32, u32)| unsafe { E::eight_if(from != NONE, x.pointer(from as i32, col as i32)) };
+                    // SAFETY: as above.
+                    let old = |(_, to): (u32, u32)| unsafe { E::eight_if(to != NONE, y.pointer(to as i32, col as i32)) };
+                    let nothing = E::Eight::default();
+                    let (na, nb) = (new(a), new(b));
+                    let (nc, nd) = if four { (new(c), new(d)) } else { (nothing, nothing) };
+                    let (oa, ob) = (old(a), old(b));
+                    let (oc, od) = if four { (old(c), old(d)) } else { (nothing, nothing) };
+                    let put = |(_, to): (u32, u32), old: E::Eight, new: E::Eight| {
+                        if to != NONE {
+                            let sums = zip8(E::open(old), E::open(new), |y, x| y + x);
+                            // SAFETY: as above; the row is this warp's, and tiles of one grid do not overlap.
+                            unsafe { E::put(y.pointer(to as i32, col as i32), E::close(sums)) };
+                        }
+                    };
+                    put(a, oa, na);
+                    put(b, ob, nb);
+                    put(c, oc, nc);
+                    put(d, od, nd);
                     col += self.lanes * 8;
                 }
             }
@@ -537,7 +547,10 @@ impl SimtConsumer {
                             (part, terms) = ([NOTHING; 8], 0);
                         }
                     }
-                    put(row, col, zip8(total, part, |total, part| total + part));
+                    if col < cols {
+                        // SAFETY: the row is inside the tile and this warp's, the block is this lane's, and tiles of one grid do not overlap.
+                        unsafe { y.put_block(wide, row, col, zip8(total, part, |total, part| total + part)) };
+                    }
                     base += self.lanes * 8;
                 }
             }
