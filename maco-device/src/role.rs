@@ -152,6 +152,15 @@ pub trait Role: Sized {
         }
     }
 
+    /// Rows added where data say; the ring as in [`Role::index_copy`].
+    #[inline(always)]
+    fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        if let Some(mut consumer) = self.simt_consumer() {
+            consumer.index_add(ids, x, y, task);
+            self.set_ring(consumer.ring.packed());
+        }
+    }
+
     /// Reductions over columns. If `task` streams, whoever has a part in it agrees on the ring: see `column_reduction.rs`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)]

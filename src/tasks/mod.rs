@@ -34,5 +34,5 @@ pub use mixture_of_experts::experts;
 pub use norm::{add_rmsnorm, layernorm, rmsnorm, softmax};
 pub use quantised::{dequantise, quantise};
 pub use reduce::{max_cols, max_rows, mean_cols, mean_rows, min_cols, min_rows, sum_cols, sum_groups, sum_rows};
-pub use rotary::rope;
+pub use rotary::{rope, rope_interleaved};
 pub use select::{argmax, softmax_top_k, top_k};

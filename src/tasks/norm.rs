@@ -4,15 +4,15 @@
 //! In flight: up to 192 KiB of rows a multiprocessor; of what does not come through the ring four blocks of eight elements a lane (of four bytes two).
 //!
 //! Sums are made in `f32`, in an order that the length of the row alone decides: results repeat bit for bit. With u = 2⁻²⁴ and a row of N,
-//! a sum of terms of one sign has a relative error below (N / 256 + 16) u on a GPU and (N / 8 + 8) u on a CPU.
+//! a sum of terms of one sign has a relative error below (min(N / 256, 256) + N / 65536 + 16) u on a GPU and (min(N / 8, 8192) + N / 65536 + 8) u on a CPU.
 
 use crate::math::{exp, mul_add, rsqrt};
 use crate::prelude::*;
 
 /// y = softmax(x) along each row: e^(x − max) / Σ e^(x − max).
 ///
-/// Relative error: rounding to E, the sum's, which is (N / 256 + 16) · 2⁻²⁴ on a GPU and (N / 8 + 8) · 2⁻²⁴ on the CPU, and (d + 4) · 2⁻²³ where the
-/// element is d below the maximum; what is smaller than 2⁻¹²⁶ may be zero. As PyTorch: a NaN, a positive infinity, or nothing but negative infinity in
+/// Relative error: rounding to E, the sum's, which is (min(N / 256, 256) + N / 65536 + 16) · 2⁻²⁴ on a GPU and
+/// (min(N / 8, 8192) + N / 65536 + 8) · 2⁻²⁴ on the CPU, and (d + 4) · 2⁻²³ where the element is d below the maximum; what is smaller than 2⁻¹²⁶ may be zero. As PyTorch: a NaN, a positive infinity, or nothing but negative infinity in
 /// a row makes the row NaN.
 #[maco_macros::task(crate = crate, tile(i = 8), E in [bf16, f16, f32])]
 pub fn softmax(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, N>, #[write(i, ..)] y: Tensor<E, M, N>) {

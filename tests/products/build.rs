@@ -1,3 +1,3 @@
 fn main() {
-    maco_build::Build::new(["src/casts.rs", "src/kernels.rs"]).run();
+    maco_build::Build::new(["src/casts.rs", "src/kernels.rs", "src/large.rs"]).run();
 }

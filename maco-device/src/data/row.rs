@@ -103,7 +103,8 @@ impl<E: Element, I> Row<'_, E, I> {
     /// first. Every lane gets the result. `S` is a number, or several: a maximum with the sum of exponentials below it, a mean with the
     /// squares around it. By shuffles of the whole warp (PTX ISA §9.7.9.6 `shfl.sync`), five for each word of `S`.
     ///
-    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, then a butterfly), so results repeat bit for bit.
+    /// Order: fixed per device (blocks of eight in pairs, block after block of a lane, of each 65,536 elements, then these, then a butterfly), so results repeat
+    /// bit for bit.
     #[inline(always)]
     pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
         self.0.fold(start, f, combine)
@@ -283,16 +284,26 @@ impl<E: Element<Value = f32>> RowView<E> {
     }
 }
 
+/// Elements of a row that are reduced block after block; then another part begins, and parts are combined. So the error of a long sum grows with N / PART
+/// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §4.2, blocked summation).
+const PART: u32 = 65_536;
+
 /// Calls `f` for each of this lane's whole blocks, with the place of its first element: as many at once as [`RowValues::GROUP`] says, whose loads are
 /// on their way before the first is needed.
 #[inline(always)]
-pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: RowView<E>, mut f: impl FnMut(u32, X::Blocks)) {
-    let (step, whole) = (row.step(), row.whole());
-    let mut j = row.first();
-    if values.wide(whole) {
-        // The same for all lanes.
-        let mut end = X::GROUP as u32 * step;
-        while end <= whole {
+pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: RowView<E>, f: impl FnMut(u32, X::Blocks)) {
+    each_block_of(values, row, (0, row.whole()), f);
+}
+
+/// The same from one element to before another one, the ends of blocks of all lanes or of all blocks.
+#[inline(always)]
+fn each_block_of<X: RowValues, E: Element>(values: &X, row: RowView<E>, (from, to): (u32, u32), mut f: impl FnMut(u32, X::Blocks)) {
+    let step = row.step();
+    let mut j = from + row.first();
+    if values.wide(to) {
+        // The same for all lanes. No row is so long that this wraps: none has 2³¹ elements.
+        let mut end = from + X::GROUP as u32 * step;
+        while end <= to {
             let blocks = if const { X::GROUP > 2 } { values.some::<4>(j, step) } else { values.some::<2>(j, step) };
             f(j, blocks[0]);
             f(j + step, blocks[1]);
@@ -304,7 +315,7 @@ pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: RowView<E>, 
             end += X::GROUP as u32 * step;
         }
     }
-    while j < whole {
+    while j < to {
         f(j, values.one(j));
         j += step;
     }
@@ -313,12 +324,20 @@ pub(crate) fn each_block<X: RowValues, E: Element>(values: &X, row: RowView<E>, 
 /// This lane's total of a row.
 #[inline(always)]
 fn fold<E: Element, S: Exchange>(row: RowView<E>, start: S, f: &impl Fn(E::Value) -> S, combine: &impl Fn(S, S) -> S) -> S {
-    let mut total = start;
-    each_block(&row, row, |_, block| total = combine(total, eight(E::open(block), f, combine)));
-    for j in row.tail() {
-        total = combine(total, f(row.element(j).value()));
+    let (mut total, mut from, whole) = (start, 0, row.whole());
+    loop {
+        let (last, mut part) = (whole - from <= PART, start);
+        let to = if last { whole } else { from + PART };
+        each_block_of(&row, row, (from, to), |_, block| part = combine(part, eight(E::open(block), f, combine)));
+        if last {
+            for j in row.tail() {
+                part = combine(part, f(row.element(j).value()));
+            }
+            return combine(total, part);
+        }
+        total = combine(total, part);
+        from = to;
     }
-    total
 }
 
 /// This lane's largest entry.

@@ -9,6 +9,7 @@ use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{tma, warp};
+use crate::math::zip8;
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::Ring;
@@ -18,6 +19,22 @@ use crate::sync::tensor_map_cache::TensorMapCache;
 const ACROSS: u32 = 2;
 
 const _: () = assert!(PANEL_ROWS * ROW_BYTES == PAGE_BYTES, "a panel is a page");
+
+/// Rows of a column that a lane combines one after the other; then another part begins, and parts are combined. So the error of a long sum grows with N / PART
+/// (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §4.2, blocked summation).
+const PART: u32 = 4096;
+
+/// With one more block of eight columns.
+#[inline(always)]
+fn with_block<X: Element>(part: [f32; 8], block: X::Eight, f: &impl Fn(X::Value) -> f32, combine: &impl Fn(f32, f32) -> f32) -> [f32; 8] {
+    zip8(part, X::open(block), |part, v| combine(part, f(v)))
+}
+
+/// Eight columns of each.
+#[inline(always)]
+fn combined(a: [f32; 8], b: [f32; 8], combine: &impl Fn(f32, f32) -> f32) -> [f32; 8] {
+    zip8(a, b, combine)
+}
 
 /// Panels of a tile of `cols` columns; 0: it does not come.
 const fn panels<E: Element>(cols: usize) -> u32 {
@@ -107,32 +124,29 @@ impl SimtConsumer {
         let own = self.thread / self.lanes * across + side;
         let step = self.threads / self.lanes * across;
         let (rows, cols) = (x.rows(), y.cols());
-        let mut totals = [[start; 8]; EIGHTS];
-        let mut first = 0;
+        let (mut totals, mut parts) = ([[start; 8]; EIGHTS], [[start; 8]; EIGHTS]);
+        let (mut first, mut end) = (0, PART * below);
         while first < rows {
+            if first == end {
+                let mut n = 0;
+                while n < EIGHTS {
+                    totals[n] = combined(totals[n], parts[n], &combine);
+                    parts[n] = [start; 8];
+                    n += 1;
+                }
+                end += PART * below;
+            }
             let count = if rows - first < PANEL_ROWS { rows - first } else { PANEL_ROWS };
             // SAFETY: all consumers run the task; the loader reckons the same stages from the same tiles.
             let (stage, shared) = unsafe { self.ring.wait_full(panels::<X>(C)) };
             macro_rules! each_eight {
-                ($totals:expr, $col:expr) => {
-                    let (totals, col): (&mut [f32; 8], u32) = ($totals, $col);
+                ($part:expr, $col:expr) => {
+                    let (part, col): (&mut [f32; 8], u32) = ($part, $col);
                     let load = |row: u32| {
                         // SAFETY: a place inside the stage.
                         unsafe { eight::<X>(shared, row, col) }
                     };
-                    let mut add = |block: X::Eight| {
-                        let v = X::open(block);
-                        *totals = [
-                            combine(totals[0], f(v[0])),
-                            combine(totals[1], f(v[1])),
-                            combine(totals[2], f(v[2])),
-                            combine(totals[3], f(v[3])),
-                            combine(totals[4], f(v[4])),
-                            combine(totals[5], f(v[5])),
-                            combine(totals[6], f(v[6])),
-                            combine(totals[7], f(v[7])),
-                        ];
-                    };
+                    let mut add = |block: X::Eight| *part = with_block::<X>(*part, block, &f, &combine);
                     let mut row = down;
                     while row + 3 * below < count {
                         let blocks = [load(row), load(row + below), load(row + 2 * below), load(row + 3 * below)];
@@ -149,11 +163,11 @@ impl SimtConsumer {
                 };
             }
             if const { EIGHTS == 1 } {
-                each_eight!(&mut totals[0], own * 8);
+                each_eight!(&mut parts[0], own * 8);
             } else {
                 let mut n = 0;
                 while own + n * step < C as u32 / 8 {
-                    each_eight!(&mut totals[n as usize % EIGHTS], (own + n * step) * 8);
+                    each_eight!(&mut parts[n as usize % EIGHTS], (own + n * step) * 8);
                     n += 1;
                 }
             }
@@ -170,11 +184,12 @@ impl SimtConsumer {
             }
         };
         if const { EIGHTS == 1 } {
-            finish_eight(totals[0], own * 8);
+            finish_eight(combined(totals[0], parts[0], &combine), own * 8);
         } else {
             let mut n = 0;
             while own + n * step < C as u32 / 8 {
-                finish_eight(totals[n as usize % EIGHTS], (own + n * step) * 8);
+                let n_th = n as usize % EIGHTS;
+                finish_eight(combined(totals[n_th], parts[n_th], &combine), (own + n * step) * 8);
                 n += 1;
             }
         }
@@ -264,61 +279,56 @@ impl SimtConsumer {
         while base < cols {
             let col = base + side * 8;
             let mut totals = [start; 8];
-            let mut add = |block: X::Eight| {
-                let v = X::open(block);
-                totals = [
-                    combine(totals[0], f(v[0])),
-                    combine(totals[1], f(v[1])),
-                    combine(totals[2], f(v[2])),
-                    combine(totals[3], f(v[3])),
-                    combine(totals[4], f(v[4])),
-                    combine(totals[5], f(v[5])),
-                    combine(totals[6], f(v[6])),
-                    combine(totals[7], f(v[7])),
-                ];
-            };
-            let mut row = down;
             let blocks = wide.0 && col + 8 <= x.cols();
-            let are_there = |row: u32| blocks && row + 7 * below < rows;
             let load = |row: u32| {
                 // SAFETY: eight columns inside the tile, at a multiple of eight columns of aligned rows.
                 let line = |n: u32| unsafe { X::eight(x.pointer((row + n * below) as i32, col as i32)) };
                 [line(0), line(1), line(2), line(3), line(4), line(5), line(6), line(7)]
             };
-            let mut add_all = |[a, b, c, d, e, f, g, h]: [X::Eight; 8]| {
-                add(a);
-                add(b);
-                add(c);
-                add(d);
-                add(e);
-                add(f);
-                add(g);
-                add(h);
-            };
-            if are_there(row) {
-                // Two sets of registers take turns, without moves. ptxas gives all loads of a loop one scoreboard, so the next eight rows are waited for with
-                // these, not behind them; sixteen at once are slower all the same (docs/internals/memory.md).
-                let mut now = load(row);
-                loop {
-                    row += 8 * below;
-                    if !are_there(row) {
+            let mut first = 0;
+            while first < rows {
+                let end = if rows - first > PART * below { first + PART * below } else { rows };
+                let mut part = [start; 8];
+                let mut add = |block: X::Eight| part = with_block::<X>(part, block, &f, &combine);
+                let mut add_all = |[a, b, c, d, e, f, g, h]: [X::Eight; 8]| {
+                    add(a);
+                    add(b);
+                    add(c);
+                    add(d);
+                    add(e);
+                    add(f);
+                    add(g);
+                    add(h);
+                };
+                let are_there = |row: u32| blocks && row + 7 * below < end;
+                let mut row = first + down;
+                if are_there(row) {
+                    // Two sets of registers take turns, without moves. ptxas gives all loads of a loop one scoreboard, so the next eight rows are waited for
+                    // with these, not behind them; sixteen at once are slower all the same (docs/internals/memory.md).
+                    let mut now = load(row);
+                    loop {
+                        row += 8 * below;
+                        if !are_there(row) {
+                            add_all(now);
+                            break;
+                        }
+                        let then = load(row);
                         add_all(now);
-                        break;
-                    }
-                    let then = load(row);
-                    add_all(now);
-                    row += 8 * below;
-                    if !are_there(row) {
+                        row += 8 * below;
+                        if !are_there(row) {
+                            add_all(then);
+                            break;
+                        }
+                        now = load(row);
                         add_all(then);
-                        break;
                     }
-                    now = load(row);
-                    add_all(then);
                 }
-            }
-            while row < rows {
-                add(x.block(wide.0, row, col));
-                row += below;
+                while row < end {
+                    add(x.block(wide.0, row, col));
+                    row += below;
+                }
+                totals = combined(totals, part, &combine);
+                first = end;
             }
             let t = totals;
             let whole = |total: f32| finish(lines_below(total, &combine));

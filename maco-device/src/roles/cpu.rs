@@ -250,6 +250,10 @@ impl Role for Cpu {
         play!(self, |role| role.index_copy(ids, x, y, task));
     }
 
+    fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        play!(self, |role| role.index_add(ids, x, y, task));
+    }
+
     fn columns<X: Element, E: Element, const R: usize, const C: usize, const I: usize, const J: usize>(
         &mut self,
         x: Tile<X, R, C>,

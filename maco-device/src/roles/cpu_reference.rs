@@ -8,6 +8,7 @@ use crate::data::split_k::{INCOMPLETE, SplitK};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::scratch;
+use crate::operations::scatter::{NOTHING, TERMS};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::staging::{columns, place};
 use crate::role::Role;
@@ -201,6 +202,28 @@ impl Role for CpuReference {
 
     fn simt_consumer(&self) -> Option<SimtConsumer> {
         Some(ALL)
+    }
+
+    /// Row by row of y, with the indices of each in their order.
+    fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: Tile<E, 0, J>, _: Task) {
+        let mut named: Vec<(u32, u32)> = (0..ids.cols()).map(|i| (ids.at(0, i), i)).filter(|&(row, _)| row < y.rows()).collect();
+        named.sort_unstable();
+        for same in named.chunk_by(|a, b| a.0 == b.0) {
+            let row = same[0].0;
+            let mut totals = vec![NOTHING; y.cols() as usize];
+            let mut parts: Vec<f32> = (0..y.cols()).map(|col| y.at(row, col)).collect();
+            for terms in same.chunks(TERMS as usize) {
+                for &(_, i) in terms {
+                    (0..).zip(&mut parts).for_each(|(col, part)| *part += x.at(i, col));
+                }
+                totals.iter_mut().zip(&parts).for_each(|(total, part)| *total += part);
+                parts.fill(NOTHING);
+            }
+            for (col, total) in (0..).zip(totals) {
+                // SAFETY: the position is inside the tile; tiles of one grid do not overlap.
+                unsafe { y.pointer(row as i32, col).write(E::element(total)) };
+            }
+        }
     }
 
     fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(

@@ -370,6 +370,12 @@ impl Role for Loader {
     }
 
     #[inline(always)]
+    fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, _: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
+        // SAFETY: as above.
+        unsafe { scatter::reserve_chains(&mut self.ring, ids, y, task) };
+    }
+
+    #[inline(always)]
     fn simt<const SHARED: usize>(&mut self, _: bool, _: impl FnOnce(&mut Simt<'_, SHARED>)) {
         if SHARED > 0 {
             // SAFETY: `new` was called by the loader thread; consumers wait for a stage of the same size. Nothing is copied: the stage is full

@@ -187,8 +187,8 @@ fn tiles(task: &Task<'_>) -> Option<Kind> {
     let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
     match method.as_str() {
         "zip" | "map" | "rows" if !named => unary(task).or(Some(Kind::Bulk)),
-        // The loader reads the indices of rows that are read; for rows that are written it keeps pages for the table of writers.
-        "take" | "index_copy" => Some(Kind::Bulk),
+        // The loader reads the indices of rows that are read; for rows that are written it keeps pages for tables of indices.
+        "take" | "index_copy" | "index_add" => Some(Kind::Bulk),
         "columns" | "transpose" if !named => {
             let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
             let operand = task.tensors().position(|tensor| tensor.name == x)? as u8;

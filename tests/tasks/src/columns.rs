@@ -30,3 +30,8 @@ pub fn groups_f32(x: In<f32, P, M, N>, parts: Out<f32, P, N>, sum: Out<f32, N>) 
     sum_groups(x, parts);
     sum_cols(parts, sum);
 }
+
+#[maco::megakernel]
+pub fn sums_bf16(x: In<bf16, M, N>, sum: Out<f32, N>) {
+    sum_cols(x, sum);
+}

@@ -25,9 +25,11 @@ pub fn rotated_bf16(
     positions: In<u32, T>,
     cos: In<f32, P, F>,
     sin: In<f32, P, F>,
-    y: Out<bf16, T, { 2 * HEADS * F }>,
+    halves: Out<bf16, T, { 2 * HEADS * F }>,
+    neighbours: Out<bf16, T, { 2 * HEADS * F }>,
 ) {
-    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, y.split(1, HEADS).swap(0, 1));
+    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, halves.split(1, HEADS).swap(0, 1));
+    rope_interleaved(x.split(1, HEADS).swap(0, 1), positions, cos, sin, neighbours.split(1, HEADS).swap(0, 1));
 }
 
 #[maco::megakernel]
@@ -52,9 +54,11 @@ pub fn rotated_f32(
     positions: In<u32, T>,
     cos: In<f32, P, F>,
     sin: In<f32, P, F>,
-    y: Out<f32, T, { 2 * HEADS * F }>,
+    halves: Out<f32, T, { 2 * HEADS * F }>,
+    neighbours: Out<f32, T, { 2 * HEADS * F }>,
 ) {
-    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, y.split(1, HEADS).swap(0, 1));
+    rope(x.split(1, HEADS).swap(0, 1), positions, cos, sin, halves.split(1, HEADS).swap(0, 1));
+    rope_interleaved(x.split(1, HEADS).swap(0, 1), positions, cos, sin, neighbours.split(1, HEADS).swap(0, 1));
 }
 
 /// In place: elements of rows, whole rows, and sums of rows.
@@ -86,5 +90,15 @@ pub fn written_f32(
 ) {
     scatter(many, x, y);
     index_copy(ids, rows, copied);
+    index_add(ids, rows, added);
+}
+
+#[maco::megakernel]
+pub fn added_bf16(ids: In<u32, M>, rows: In<bf16, M, N>, added: InOut<bf16, V, N>) {
+    index_add(ids, rows, added);
+}
+
+#[maco::megakernel]
+pub fn added_f16(ids: In<u32, M>, rows: In<f16, M, N>, added: InOut<f16, V, N>) {
     index_add(ids, rows, added);
 }

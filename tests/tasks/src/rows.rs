@@ -54,3 +54,8 @@ pub fn router_f32(x: In<f32, M, N>, values: [Out<f32, M, K>; 3], indices: [Out<u
     softmax_top_k(x, values[1], indices[1]).tile(32);
     softmax_top_k(x, values[2], indices[2]);
 }
+
+#[maco::megakernel]
+pub fn sums_bf16(x: In<bf16, M, N>, sum: Out<f32, M, 1>) {
+    sum_rows(x, sum);
+}

@@ -2,7 +2,7 @@
 mod support;
 
 use support::{Number, Numbers, Place, any_kind, bits, exact, near, poisoned, upload};
-use tasks::columns;
+use tasks::{columns, rows};
 
 on_every_device! {
     bf16_columns up to [600, 600], edges EDGES;
@@ -11,12 +11,43 @@ on_every_device! {
     f32_groups up to [7, 200, 300], edges GROUPS;
 }
 
-const EDGES: [[u64; 2]; 9] = [[0, 5], [3, 0], [1, 1], [7, 9], [8, 8], [127, 128], [129, 130], [1000, 264], [5000, 16]];
+const EDGES: [[u64; 2]; 9] = [[0, 5], [3, 0], [1, 1], [7, 9], [8, 8], [127, 128], [129, 130], [1000, 264], [9000, 16]];
 const GROUPS: [[u64; 3]; 6] = [[0, 4, 4], [3, 0, 4], [1, 1, 1], [2, 130, 128], [5, 17, 257], [16, 64, 40]];
 
 /// The documented error of the sum of a column, relative to Σ |x|.
 fn error(place: &Place, rows: usize) -> f64 {
-    place.pick(rows as f64 / 16.0 + 5.0, rows as f64) * 2f64.powi(-24)
+    let rows = rows as f64;
+    place.pick((rows / 16.0).min(4096.0) + rows / 65536.0 + 5.0, rows.min(4096.0) + rows / 4096.0) * 2f64.powi(-24)
+}
+
+/// Of so many ones that an `f32` which counts them one by one stops before.
+fn many_ones(place: &Place) {
+    const MANY: u64 = (1 << 24) + 4096;
+    let plan = columns::sums_bf16::plan_with(&place.device, columns::sums_bf16::Dims { M: MANY, N: 1 }, &place.options).unwrap();
+    let ones = vec![maco::bf16::ONE; MANY as usize];
+    let mut sum = poisoned::<f32>(place, &[1]);
+    plan.run(&upload(place, &ones, &[MANY, 1]), &mut sum).unwrap();
+    exact(&sum, |_| MANY as f32, "a long column of ones");
+    let plan = rows::sums_bf16::plan_with(&place.device, rows::sums_bf16::Dims { M: 1, N: MANY }, &place.options).unwrap();
+    let mut sum = poisoned::<f32>(place, &[1, 1]);
+    plan.run(&upload(place, &ones, &[1, MANY]), &mut sum).unwrap();
+    exact(&sum, |_| MANY as f32, "a long row of ones");
+}
+
+#[test]
+fn long_sums_count_all() {
+    many_ones(&Place::plain(1));
+}
+
+#[test]
+fn long_sums_count_all_pipelined() {
+    many_ones(&Place::pipelined(1));
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_long_sums_count_all() {
+    many_ones(&Place::gpu());
 }
 
 macro_rules! columns {

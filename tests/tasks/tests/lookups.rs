@@ -103,6 +103,18 @@ macro_rules! lookups {
 lookups!(bf16_lookups, lookups_bf16, maco::bf16);
 lookups!(f32_lookups, lookups_f32, f32);
 
+/// The documented sum: `start` and terms one after the other in `f32`, in parts of 64 terms, and then these.
+fn sum(start: f64, terms: impl Iterator<Item = f64>) -> f64 {
+    let (mut total, mut part) = (-0.0f32, start as f32);
+    for (nth, term) in terms.enumerate() {
+        if nth > 0 && nth % 64 == 0 {
+            (total, part) = (total + part, -0.0);
+        }
+        part += term as f32;
+    }
+    f64::from(total + part)
+}
+
 macro_rules! written {
     ($name:ident, $kernel:ident, $ty:ty) => {
         fn $name(place: &Place, shape @ [m, n, v, k]: [u64; 4], seed: u64) {
@@ -132,9 +144,14 @@ macro_rules! written {
             }
             for (i, &id) in ids.iter().enumerate().filter(|&(_, &id)| u64::from(id) < v) {
                 for c in 0..n as usize {
-                    let (to, new) = (id as usize * n as usize + c, rows[i * n as usize + c]);
-                    copied[to] = new;
-                    added[to] = <$ty as Number>::from64(f64::from(added[to].to64() as f32 + new.to64() as f32));
+                    copied[id as usize * n as usize + c] = rows[i * n as usize + c];
+                }
+            }
+            for row in 0..v as usize {
+                let named: Vec<usize> = (0..ids.len()).filter(|&i| ids[i] as usize == row).collect();
+                for c in 0..n as usize {
+                    let to = &mut added[row * n as usize + c];
+                    *to = <$ty as Number>::from64(sum(to.to64(), named.iter().map(|i| rows[i * n as usize + c].to64())));
                 }
             }
             exact(&on_device, |at| y[at], &format!("scatter {shape:?}"));
@@ -146,6 +163,48 @@ macro_rules! written {
 }
 written!(bf16_written, written_bf16, maco::bf16);
 written!(f32_written, written_f32, f32);
+
+macro_rules! ones_added {
+    ($name:ident, $kernel:ident, $ty:ty) => {
+        /// More ones than the element can count one by one, in turn to `rows` rows; every row has a 1 of its own. With more indices than are chained at a time
+        /// a sum may be rounded more than once. 100,000 are infinite in f16, and half as many are not.
+        fn $name(place: &Place) {
+            for [m, n, v, rows] in
+                [[1000, 8, 1, 1], [1000, 257, 5, 3], [16_000, 40, 3, 2], [16_384, 1, 40_000, 1], [100_000, 3, 7, 2], [100_000, 8, 1, 1]]
+            {
+                let plan = lookups::$kernel::plan_with(&place.device, lookups::$kernel::Dims { M: m, N: n, V: v }, &place.options).unwrap();
+                let one = <$ty as Number>::from64(1.0);
+                let ids: Vec<u32> = (0..m).map(|i| (i % rows) as u32).collect();
+                let mut added = upload(place, &vec![one; (v * n) as usize], &[v, n]);
+                plan.run(&upload(place, &ids, &[m]), &upload(place, &vec![one; (m * n) as usize], &[m, n]), &mut added).unwrap();
+                let named = |row: u64| if row < rows { m / rows + u64::from(row < m % rows) } else { 0 };
+                // Of roundings, how many there are.
+                let times = m.div_ceil(16_384) as f64;
+                let count = |at: usize| (named(at as u64 / n) + 1) as f64;
+                let what = format!("{m} ones to {rows} of {v} rows of {n}");
+                near(&added, count, 0.0, |at| (times - 1.0) * <$ty as Number>::UNIT * count(at), &what);
+            }
+        }
+    };
+}
+ones_added!(bf16_ones_added, added_bf16, maco::bf16);
+ones_added!(f16_ones_added, added_f16, maco::f16);
+
+#[test]
+fn sums_of_rows_are_rounded_once() {
+    for place in [Place::plain(2), Place::pipelined(2)] {
+        bf16_ones_added(&place);
+        f16_ones_added(&place);
+    }
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_sums_of_rows_are_rounded_once() {
+    let place = Place::gpu();
+    bf16_ones_added(&place);
+    f16_ones_added(&place);
+}
 
 macro_rules! rotated {
     ($name:ident, $kernel:ident, $ty:ty) => {
@@ -168,24 +227,30 @@ macro_rules! rotated {
             let dims = lookups::$kernel::Dims { T: t, F: f, P: p };
             let run = || {
                 let plan = lookups::$kernel::plan_with(&place.device, dims, &place.options).unwrap();
-                let mut y = poisoned::<$ty>(place, &[t, width]);
+                let [mut halves, mut neighbours] = [(); 2].map(|()| poisoned::<$ty>(place, &[t, width]));
                 let (x, positions) = (upload(place, &x, &[t, width]), upload(place, &positions, &[t]));
-                plan.run(&x, &positions, &upload(place, &cos, &[p, f]), &upload(place, &sin, &[p, f]), &mut y).unwrap();
-                y
+                let (cos, sin) = (upload(place, &cos, &[p, f]), upload(place, &sin, &[p, f]));
+                plan.run(&x, &positions, &cos, &sin, &mut halves, &mut neighbours).unwrap();
+                [halves, neighbours]
             };
-            let y = run();
+            let turned = run();
             let (f, width) = (f as usize, width as usize);
-            let other = |at: usize| if at % (2 * f) < f { at + f } else { at - f };
-            let parts = |at: usize| {
-                let (token, in_head) = (at / width, at % (2 * f));
-                let position = positions[token] as usize;
-                let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + in_head % f]) } else { 0.0 };
-                let sign = if in_head < f { -1.0 } else { 1.0 };
-                (x[at].to64() * angle(&cos), sign * x[other(at)].to64() * angle(&sin))
-            };
-            let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + x[other(at)].to64().abs());
-            near(&y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("rope {shape:?}"));
-            assert_eq!(bits(&y), bits(&run()), "other bits in a second run of {shape:?}");
+            // Of an element of a head: the other one of its pair, the column of their angle, and whether it is the first of them.
+            let halves = |at: usize| if at < f { (at + f, at, true) } else { (at - f, at - f, false) };
+            let neighbours = |at: usize| (at ^ 1, at / 2, at % 2 == 0);
+            let pairings: [(&str, &dyn Fn(usize) -> (usize, usize, bool)); 2] = [("rope", &halves), ("rope_interleaved", &neighbours)];
+            for (y, (name, pairing)) in turned.iter().zip(pairings) {
+                let other = |at: usize| at - at % (2 * f) + pairing(at % (2 * f)).0;
+                let parts = |at: usize| {
+                    let (position, (_, column, is_first)) = (positions[at / width] as usize, pairing(at % (2 * f)));
+                    let angle = |table: &[f32]| if (position as u64) < p { f64::from(table[position * f + column]) } else { 0.0 };
+                    let sign = if is_first { -1.0 } else { 1.0 };
+                    (x[at].to64() * angle(&cos), sign * x[other(at)].to64() * angle(&sin))
+                };
+                let error = |at: usize| 2f64.powi(-23) * (x[at].to64().abs() + x[other(at)].to64().abs());
+                near(y, |at| parts(at).0 + parts(at).1, 0.0, error, &format!("{name} {shape:?}"));
+            }
+            assert_eq!(turned.each_ref().map(bits), run().each_ref().map(bits), "other bits in a second run of {shape:?}");
         }
     };
 }
