@@ -102,3 +102,21 @@ pub fn added_bf16(ids: In<u32, M>, rows: In<bf16, M, N>, added: InOut<bf16, V, N
 pub fn added_f16(ids: In<u32, M>, rows: In<f16, M, N>, added: InOut<f16, V, N>) {
     index_add(ids, rows, added);
 }
+
+/// Two operations in a body, which have no table of the indices.
+#[maco::task(tile(j = 256))]
+pub fn add_twice(
+    cta: &mut Cta,
+    #[read(..)] ids: Tensor<u32, M>,
+    #[read(.., j)] x: Tensor<bf16, M, N>,
+    #[update(.., j)] y: Tensor<bf16, V, N>,
+    #[update(.., j)] z: Tensor<bf16, V, N>,
+) {
+    cta.index_add(ids, x, y);
+    cta.index_add(ids, x, z);
+}
+
+#[maco::megakernel]
+pub fn added_twice(ids: In<u32, M>, rows: In<bf16, M, N>, added: InOut<bf16, V, N>, again: InOut<bf16, V, N>) {
+    add_twice(ids, rows, added, again);
+}

@@ -190,11 +190,29 @@ macro_rules! ones_added {
 ones_added!(bf16_ones_added, added_bf16, maco::bf16);
 ones_added!(f16_ones_added, added_f16, maco::f16);
 
+/// Beside another operation there are no pages for chains.
+fn ones_added_twice(place: &Place) {
+    for [m, n, v, rows] in [[1000, 264, 5, 3], [300, 9, 40, 37]] {
+        let plan = lookups::added_twice::plan_with(&place.device, lookups::added_twice::Dims { M: m, N: n, V: v }, &place.options).unwrap();
+        let ids: Vec<u32> = (0..m).map(|i| (i % rows) as u32).collect();
+        let [mut added, mut again] = [(); 2].map(|()| upload(place, &vec![maco::bf16::ONE; (v * n) as usize], &[v, n]));
+        plan.run(&upload(place, &ids, &[m]), &upload(place, &vec![maco::bf16::ONE; (m * n) as usize], &[m, n]), &mut added, &mut again)
+            .unwrap();
+        let count = |at: usize| {
+            let row = at as u64 / n;
+            maco::bf16::from_f32(if row < rows { m / rows + u64::from(row < m % rows) + 1 } else { 1 } as f32)
+        };
+        exact(&added, count, "ones beside another operation");
+        exact(&again, count, "ones behind another operation");
+    }
+}
+
 #[test]
 fn sums_of_rows_are_rounded_once() {
     for place in [Place::plain(2), Place::pipelined(2)] {
         bf16_ones_added(&place);
         f16_ones_added(&place);
+        ones_added_twice(&place);
     }
 }
 
@@ -204,6 +222,7 @@ fn gpu_sums_of_rows_are_rounded_once() {
     let place = Place::gpu();
     bf16_ones_added(&place);
     f16_ones_added(&place);
+    ones_added_twice(&place);
 }
 
 macro_rules! rotated {
