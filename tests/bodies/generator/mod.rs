@@ -8,7 +8,7 @@ mod body;
 mod fault;
 mod kernel;
 
-pub use fault::{FAULTS, Fault, Wrong};
+pub use fault::{FAULTS, Wrong};
 
 /// Which seeds: `MACO_BODIES=first..last`, or those of CI.
 pub const SEEDS: &str = "MACO_BODIES";
