@@ -109,6 +109,51 @@ pub enum Layout {
     Columns,
 }
 
+/// What right bodies call on their `cta`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Zip,
+    Map,
+    Generate,
+    Blocks,
+    Transpose,
+    Rows,
+    Columns,
+    Take,
+    Scatter,
+    IndexCopy,
+    IndexAdd,
+    Sums,
+}
+
+impl Operation {
+    pub const ALL: [Operation; 12] = [
+        Operation::Zip,
+        Operation::Rows,
+        Operation::Transpose,
+        Operation::IndexAdd,
+        Operation::Generate,
+        Operation::Scatter,
+        Operation::Take,
+        Operation::Columns,
+        Operation::Map,
+        Operation::Sums,
+        Operation::Blocks,
+        Operation::IndexCopy,
+    ];
+
+    /// The grids of bodies that have it here.
+    pub fn layouts(self) -> &'static [Layout] {
+        use Layout::{Columns, Elements, Rows};
+        match self {
+            Operation::Rows | Operation::Scatter | Operation::Sums => &[Rows],
+            Operation::Columns | Operation::IndexCopy | Operation::IndexAdd => &[Columns],
+            Operation::Take => &[Elements, Rows],
+            _ => &[Elements, Rows, Columns],
+        }
+    }
+}
+
 /// A task while it is written.
 pub struct Body<'a> {
     pub rng: &'a mut Rng,
@@ -132,7 +177,7 @@ pub const NAMES: [&str; 4] = ["a", "b", "d", "e"];
 
 impl<'a> Body<'a> {
     pub fn new(rng: &'a mut Rng, name: String, layout: Layout) -> Body<'a> {
-        let rows = rng.pick(&[4, 8, 16, 24, 1]);
+        let rows = rng.pick(&[4, 8, 16, 24, 1, 1]);
         let tile = [rows, rng.pick(&[8, 16, 64, 24])];
         Body {
             rng,
@@ -261,7 +306,7 @@ impl<'a> Body<'a> {
         if self.room() == 0 {
             return None;
         }
-        let kind = match self.rng.below(if by_position { 8 } else { 3 }) {
+        let kind = match self.rng.below(if by_position { 9 } else { 3 }) {
             0 | 1 => Kind::Main,
             2 => Kind::Vector,
             3 => Kind::PerRow,
@@ -382,27 +427,27 @@ impl<'a> Body<'a> {
         format!("{}.at({row}, c)", input.tensor)
     }
 
-    /// One operation that keeps the rules; false if there is no room for it.
+    /// Any operation that this grid may have, and that keeps the rules; false if there is no room for it.
     pub fn right(&mut self) -> bool {
-        match self.rng.below(10) {
-            0 | 1 => self.zip(),
-            2 => self.map(),
-            3 | 4 => self.generate(),
-            5 => self.blocks(),
-            6 => self.transpose(),
-            _ => match self.layout {
-                Layout::Rows => match self.rng.below(6) {
-                    0..3 => self.rows(),
-                    3 => self.take(),
-                    4 => self.scatter(),
-                    _ => self.sums(),
-                },
-                Layout::Columns => match self.rng.below(3) {
-                    0 => self.columns(),
-                    _ => self.indexed(),
-                },
-                Layout::Elements => self.take(),
-            },
+        let operation = self.rng.pick(&Operation::ALL);
+        operation.layouts().contains(&self.layout) && self.one(operation)
+    }
+
+    /// This operation.
+    pub fn one(&mut self, operation: Operation) -> bool {
+        match operation {
+            Operation::Zip => self.zip(),
+            Operation::Map => self.map(),
+            Operation::Generate => self.generate(),
+            Operation::Blocks => self.blocks(),
+            Operation::Transpose => self.transpose(),
+            Operation::Rows => self.rows(),
+            Operation::Columns => self.columns(),
+            Operation::Take => self.take(),
+            Operation::Scatter => self.scatter(),
+            Operation::IndexCopy => self.indexed("index_copy"),
+            Operation::IndexAdd => self.indexed("index_add"),
+            Operation::Sums => self.sums(),
         }
     }
 
@@ -421,12 +466,13 @@ impl<'a> Body<'a> {
         true
     }
 
-    /// A result that there is nothing for.
+    /// A result that nothing has written yet, and that there is nothing for.
     fn fill_in(&mut self, result: &Value) -> bool {
+        assert!(result.state == State::Write, "what holds values can be read");
         let tensor = self.params[result.of].name.clone();
         self.each(&tensor, "3.0", &[]);
         self.operation(format!("cta.generate((), {}, |_, _, _| 3.0)", result.name), Some(result));
-        result.state == State::Write
+        true
     }
 
     pub fn map(&mut self) -> bool {
@@ -462,21 +508,14 @@ impl<'a> Body<'a> {
             Kind::Over(by) => return [format!("{name}.at(0, c)"), format!("{tensor}.at(r / {by}, c)")],
             Kind::Everything => {
                 let own = |own: bool, name: &str, size: u32| if own { format!("{name} % {size}") } else { name.to_owned() };
-                return [
-                    format!("{name}.at(r, c)"),
-                    format!("{tensor}.at({}, {})", own(own_row, "r", rows), own(own_col, "c", cols)),
-                ];
+                return [format!("{name}.at(r, c)"), format!("{tensor}.at({}, {})", own(own_row, "r", rows), own(own_col, "c", cols))];
             }
             Kind::Halo([before, after, left, right]) => {
                 let (down, along) = (self.rng.below((before + after + 1) as usize), self.rng.below((left + right + 1) as usize));
                 let moved = |name: &str, by: i64| if by == 0 { name.to_owned() } else { format!("{name} + {by}") };
                 return [
                     format!("{name}.at({}, {})", moved("r", down as i64), moved("c", along as i64)),
-                    format!(
-                        "{tensor}.at({}, {})",
-                        moved("r", down as i64 - i64::from(before)),
-                        moved("c", along as i64 - i64::from(left))
-                    ),
+                    format!("{tensor}.at({}, {})", moved("r", down as i64 - i64::from(before)), moved("c", along as i64 - i64::from(left))),
                 ];
             }
         };
@@ -587,13 +626,9 @@ impl<'a> Body<'a> {
         let (y, x) = (self.params[y].name.clone(), input.tensor);
         let most = self.rng.one_of(2);
         let (start, combine) = if most { ("-99.0", "larger(a, b)") } else { ("0.0", "a + b") };
-        self.reference.push(format!(
-            "each({y}, |_, _, c| small((0..{x}.rows).fold({start}, |a, r| {{ let b = 2.0 * {x}.at(r, c); {combine} }})));"
-        ));
-        self.operation(
-            format!("cta.columns({}, {y}, {start}, |v| 2.0 * v, |a, b| {combine}, |v| small(v))", input.name),
-            None,
-        );
+        self.reference
+            .push(format!("each({y}, |_, _, c| small((0..{x}.rows).fold({start}, |a, r| {{ let b = 2.0 * {x}.at(r, c); {combine} }})));"));
+        self.operation(format!("cta.columns({}, {y}, {start}, |v| 2.0 * v, |a, b| {combine}, |v| small(v))", input.name), None);
         true
     }
 
@@ -621,14 +656,13 @@ impl<'a> Body<'a> {
             self.params[param].name.clone()
         });
         let y = &self.params[result.of].name;
-        self.reference.push(format!(
-            "for r in 0..{x}.rows {{ for k in 0..{x}.cols {{ {y}.put(r, {ids}.at(r, k) as isize, {x}.at(r, k)); }} }}"
-        ));
+        self.reference
+            .push(format!("for r in 0..{x}.rows {{ for k in 0..{x}.cols {{ {y}.put(r, {ids}.at(r, k) as isize, {x}.at(r, k)); }} }}"));
         self.operation(format!("cta.scatter({ids}, {x}, {})", result.name), Some(&result));
         true
     }
 
-    pub fn indexed(&mut self) -> bool {
+    pub fn indexed(&mut self, method: &str) -> bool {
         if self.room() < 3 {
             return false;
         }
@@ -637,7 +671,7 @@ impl<'a> Body<'a> {
         let x = self.param(Access::Read, Kind::Other, ".., j".to_owned(), "f32", &["K", "N"]);
         let [ids, x] = [ids, x].map(|param| self.params[param].name.clone());
         let y = self.params[result.of].name.clone();
-        let (method, old) = if self.rng.one_of(2) { ("index_copy", String::new()) } else { ("index_add", format!("{y}.at(to, c) + ")) };
+        let old = if method == "index_add" { format!("{y}.at(to, c) + ") } else { String::new() };
         self.reference.push(format!(
             "for k in 0..{x}.rows {{ for c in 0..{x}.cols {{ let to = {ids}.at(0, k) as isize; let v = {old}{x}.at(k, c); {y}.put(to, c, v); }} }}"
         ));

@@ -349,7 +349,11 @@ fn break_rule(body: &mut Body<'_>, fault: Fault) -> Option<()> {
                 body.new_input(kind).name
             };
             let y = body.fresh_result()?.name;
-            if body.rng.one_of(2) { format!("cta.zip(({x}, {away}), {y}, |(a, b)| {two})") } else { format!("cta.zip({away}, {y}, |a| {one})") }
+            if body.rng.one_of(2) {
+                format!("cta.zip(({x}, {away}), {y}, |(a, b)| {two})")
+            } else {
+                format!("cta.zip({away}, {y}, |a| {one})")
+            }
         }
         RowsTurned => {
             let (x, y) = (body.new_input(Kind::Turned).name, body.fresh_result()?.name);
@@ -461,7 +465,11 @@ fn break_rule(body: &mut Body<'_>, fault: Fault) -> Option<()> {
             let z = body.fresh_result()?.name;
             body.lines.push(format!("cta.zip({own}, {z}, |a| {one});"));
             let y = name(body, y);
-            body.lines.push(if access == Access::Update { format!("cta.map({y}, |a| a + 1.0);") } else { format!("cta.generate((), {y}, |_, r, c| (r + c) as f32);") });
+            body.lines.push(if access == Access::Update {
+                format!("cta.map({y}, |a| a + 1.0);")
+            } else {
+                format!("cta.generate((), {y}, |_, r, c| (r + c) as f32);")
+            });
             return Some(());
         }
         ProductTurned | OtherContracted | ProductIntoRead | BesideProduct | Aliased | ReadsNothing | Shape | WritesIn => {
@@ -478,15 +486,22 @@ fn product(rng: &mut Rng, fault: Fault) -> String {
     let contracted = if fault == OtherContracted { "V" } else { "K" };
     let (tile, element) = match gemv {
         true => (format!("i = 8, j = {}", rng.pick(&[8, 16, 32])), "bf16"),
-        false => (format!("i = {0}, j = 128", if fault == ProductTurned { 128 } else { rng.pick(&[64, 128]) }), rng.pick(&["f32", "bf16", "f16"])),
+        false => (
+            format!("i = {0}, j = 128", if fault == ProductTurned { 128 } else { rng.pick(&[64, 128]) }),
+            rng.pick(&["f32", "bf16", "f16"]),
+        ),
     };
     let tile = if gemv && fault == ProductTurned { "i = 8, j = 8".to_owned() } else { tile };
     let (x, w) = if fault == ProductTurned { ("w", "x") } else { ("x", "w") };
     let y = if fault == ProductIntoRead { "a" } else { "y" };
     let mark = |of: bool| if of { WRONG } else { "" };
-    let mut text = format!("#[maco::task(tile({tile}))]\npub fn task(\n    cta: &mut Cta,\n    #[read(i, ..)] x: Tensor<{element}, M, K>,\n");
+    let mut text =
+        format!("#[maco::task(tile({tile}))]\npub fn task(\n    cta: &mut Cta,\n    #[read(i, ..)] x: Tensor<{element}, M, K>,\n");
     let _ = writeln!(text, "    #[read(j, ..)] w: Tensor<{element}, N, {contracted}>,");
-    let _ = writeln!(text, "    #[read(i, j)] a: Tensor<{element}, M, N>,\n    #[write(i, j)] y: Tensor<{element}, M, N>,\n    #[update(i, j)] t: Tensor<{element}, M, N>,\n) {{");
+    let _ = writeln!(
+        text,
+        "    #[read(i, j)] a: Tensor<{element}, M, N>,\n    #[write(i, j)] y: Tensor<{element}, M, N>,\n    #[update(i, j)] t: Tensor<{element}, M, N>,\n) {{"
+    );
     if fault == ProductIntoRead {
         text.push_str("    let _ = y;\n");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::body::{Access, Body, Kind, NAMES, Param, State, fill};
+use super::body::{Access, Body, Kind, NAMES, Operation, Param, State, fill};
 use super::{Made, Rng};
 
 /// Tasks of a megakernel.
@@ -166,7 +166,7 @@ impl Program {
     fn finish(mut self, rng: &mut Rng, name: &str, outside: bool, made: &mut Made) {
         for tensor in &mut self.tensors {
             // What nothing reads any more is a result.
-            if tensor.role == Role::Out && tensor.read_last && rng.one_of(2) {
+            if tensor.role == Role::Out && tensor.read_last && rng.below(3) > 0 {
                 tensor.role = Role::Temp;
             }
         }
@@ -190,7 +190,9 @@ impl Program {
         }
         let _ = write!(made.kernels, "\n#[maco::megakernel]\npub fn {name}(\n    by: f32,\n{signature}) {{\n{body}}}\n");
 
-        let mut text = format!("\npub fn {name}(setup: &Setup) {{\n    let [m, n, k, v] = setup.sizes;\n    let by = 2.0;\n    let _ = (m, n, k, v);\n");
+        let mut text = format!(
+            "\npub fn {name}(setup: &Setup) {{\n    let [m, n, k, v] = setup.sizes;\n    let by = 2.0;\n    let _ = (m, n, k, v);\n"
+        );
         let _ = writeln!(text, "    let mut numbers = Numbers::new();");
         for tensor in &self.tensors {
             let (name, extents) = (&tensor.name, tensor.extents());
@@ -207,8 +209,11 @@ impl Program {
         }
         text += &self.reference;
         // A tensor is named in the megakernel's shapes or not at all.
-        let dims: Vec<String> =
-            ["M", "N", "K", "V"].into_iter().filter(|dim| signature.contains(dim)).map(|dim| format!("{dim}: {} as u64", dim.to_lowercase())).collect();
+        let dims: Vec<String> = ["M", "N", "K", "V"]
+            .into_iter()
+            .filter(|dim| signature.contains(dim))
+            .map(|dim| format!("{dim}: {} as u64", dim.to_lowercase()))
+            .collect();
         let _ = writeln!(text, "    let dims = kernels::{name}::Dims {{ {} }};", dims.join(", "));
         let _ = writeln!(text, "    setup.each_plan(|options| kernels::{name}::plan_with(&setup.device, dims, options), |plan, what| {{");
         let mut passed = vec!["by".to_owned()];
@@ -235,12 +240,15 @@ impl Program {
 }
 
 /// A megakernel of right bodies.
-pub fn right(rng: &mut Rng, name: &str, made: &mut Made) {
+pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
     let mut program = Program::default();
     for number in 0..CALLS {
-        let layout = Body::any_layout(rng);
-        let count = 1 + rng.below(3);
+        // Each operation in turn, so that a few seeds have all of them.
+        let operation = Operation::ALL[(seed as usize * CALLS + number) % Operation::ALL.len()];
+        let layout = rng.pick(operation.layouts());
+        let count = rng.below(3);
         let mut body = Body::new(rng, format!("{name}_{number}"), layout);
+        assert!(body.one(operation), "there is room for the first");
         body.operations(count);
         made.kernels += &format!("\n{}", body.task());
         made.checks += &format!("\n{}", body.function());
@@ -274,10 +282,13 @@ pub fn outside(rng: &mut Rng, name: &str, made: &mut Made) {
         let far = rng.below(3) as i64;
         if rng.one_of(2) { -before - 1 - far } else { after + 1 + far }
     };
-    let (down, along) =
-        if along_rows { (beyond(body.rng, before, after), 0) } else { (0, beyond(body.rng, left, right)) };
+    let (down, along) = if along_rows { (beyond(body.rng, before, after), 0) } else { (0, beyond(body.rng, left, right)) };
     let bounds = |index: &str, at: &str, size: u32, [before, after]: [i64; 2]| {
-        if index == ".." { "(0, isize::MAX)".to_owned() } else { format!("({at} / {size} * {size} - {before}, {at} / {size} * {size} + {})", i64::from(size) + after) }
+        if index == ".." {
+            "(0, isize::MAX)".to_owned()
+        } else {
+            format!("({at} / {size} * {size} - {before}, {at} / {size} * {size} + {})", i64::from(size) + after)
+        }
     };
     let expected = format!(
         "{}.within(r + {down}, c + {along}, {}, {})",

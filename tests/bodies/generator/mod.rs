@@ -43,10 +43,9 @@ pub struct Made {
 
 /// Everything of a seed.
 pub fn make(seed: u64) -> Made {
-    let mut made =
-        Made { kernels: String::new(), checks: String::new(), names: Vec::new(), right: 0, outside: 0, wrong: Vec::new() };
+    let mut made = Made { kernels: String::new(), checks: String::new(), names: Vec::new(), right: 0, outside: 0, wrong: Vec::new() };
     for number in 0..KERNELS {
-        kernel::right(&mut Rng::new(seed, number as u64), &format!("seed{seed}_{number}"), &mut made);
+        kernel::right(&mut Rng::new(seed, number as u64), seed, &format!("seed{seed}_{number}"), &mut made);
     }
     kernel::outside(&mut Rng::new(seed, 100), &format!("seed{seed}_outside"), &mut made);
     for number in 0..WRONG {

@@ -49,6 +49,32 @@ fn cpu_every_schedule_and_number_of_workers() {
     run(&device, &plans, &SIZES, 3);
 }
 
+/// Seeds test little if they leave operations out.
+#[test]
+fn the_usual_seeds_have_every_operation() {
+    const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/generated/kernels.rs"));
+    let all = [
+        "cta.zip(",
+        "cta.map(",
+        "cta.generate(",
+        "cta.blocks(",
+        "cta.transpose(",
+        "cta.rows(",
+        "cta.columns(",
+        "cta.take(",
+        "cta.scatter(",
+        "cta.index_copy(",
+        "cta.index_add(",
+        "cta.sums(",
+        ".slice(",
+        "temp::<",
+        "#[update(",
+        "by: f32,\n) {",
+    ];
+    let missing: Vec<&str> = all.into_iter().filter(|what| !TEXT.contains(what)).collect();
+    assert!(std::env::var_os("MACO_BODIES").is_some() || missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn cpu_reads_outside_are_errors() {
     let device = Device::cpu_with(2);
@@ -66,13 +92,9 @@ fn gpu_bodies() {
     let device = Device::gpu(0).expect("a GPU");
     let all = device.workers();
     let few = 5.min(all);
-    let plans = [
-        (Schedule::Static, few),
-        (Schedule::Tickets, all),
-        (Schedule::Schedulers(1), few.min(all - 1)),
-        (Schedule::SpareWarps(few), few),
-    ]
-    .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule));
+    let plans =
+        [(Schedule::Static, few), (Schedule::Tickets, all), (Schedule::Schedulers(1), few.min(all - 1)), (Schedule::SpareWarps(few), few)]
+            .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule));
     let sizes = if short() { &SIZES[..2] } else { &SIZES };
     run(&device, &plans, sizes, 1);
 }

@@ -144,7 +144,11 @@ impl Matrix {
         let Some(&first) = wrong.first() else { return };
         let place = (first / self.cols as usize, first % self.cols as usize);
         let (expected, found) = (self.data[first], found[first]);
-        panic!("{} of {} elements of {name} are wrong, the first at {place:?}: {found}, not {expected}: {what}", wrong.len(), self.data.len());
+        panic!(
+            "{} of {} elements of {name} are wrong, the first at {place:?}: {found}, not {expected}: {what}",
+            wrong.len(),
+            self.data.len()
+        );
     }
 }
 
