@@ -218,8 +218,11 @@ fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     let layout = rng.pick(fault.layouts());
     let (before, after) = (rng.below(3), rng.below(2));
     let mut body = Body::new(rng, "task".to_owned(), layout);
-    if fault == GroupBeside {
-        body.tile[0] = 1;
+    match fault {
+        GroupBeside => body.tile[0] = 1,
+        // Of a tile of one row they may be.
+        ManyRows => body.tile[0] = body.tile[0].max(4),
+        _ => {}
     }
     if before > 0 {
         body.operations(before);
@@ -227,6 +230,11 @@ fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     break_rule(&mut body, fault)?;
     for _ in 0..after {
         body.right();
+    }
+    // A task that writes nothing breaks another rule.
+    if body.params.iter().all(|param| param.access == Access::Read) {
+        let value = body.new_update();
+        body.operation(format!("cta.map({}, |a| small(a + 1.0))", value.name), Some(&value));
     }
     (body.params.len() <= 6).then(|| body.task())
 }
@@ -259,14 +267,16 @@ fn break_rule(body: &mut Body<'_>, fault: Fault) -> Option<()> {
             }
         }
         ReadsUnwritten => {
-            let (y, z) = (body.fresh_result()?.name, body.fresh_result()?.name);
-            // The result of another operation is not this parameter.
-            let x = body.main_input().name;
-            match body.rng.below(4) {
-                0 => format!("cta.zip(({x}, {y}), {z}, |(a, b)| {two})"),
-                1 => format!("cta.generate(({x}, {y}), {z}, |(a, b), r, c| a.at(r, c) + b.at(r, c))"),
-                2 => format!("cta.zip(({x}, {z}), {z}, |(a, b)| {two})"),
-                _ => format!("cta.rows({y}, {z}, |a, y| y.zip(a, |a| {one}))"),
+            let (x, z) = (body.main_input().name, body.fresh_result()?.name);
+            if body.rng.one_of(3) {
+                format!("cta.zip(({x}, {z}), {z}, |(a, b)| {two})")
+            } else {
+                let y = body.fresh_result()?.name;
+                match body.rng.below(3) {
+                    0 => format!("cta.zip(({x}, {y}), {z}, |(a, b)| {two})"),
+                    1 => format!("cta.generate(({x}, {y}), {z}, |(a, b), r, c| a.at(r, c) + b.at(r, c))"),
+                    _ => format!("cta.rows({y}, {z}, |a, y| y.zip(a, |a| {one}))"),
+                }
             }
         }
         MapsUnwritten => {
@@ -532,7 +542,6 @@ fn call(rng: &mut Rng, fault: Fault) -> Option<String> {
     body.operations(count);
     let (task, params, scalar) = (body.task(), body.params, body.scalar);
     let of = |access: Access| params.iter().position(|param| param.kind == Kind::Main && param.access == access);
-    let reads = || of(Access::Read).or_else(|| of(Access::Update).filter(|_| fault == ReadsNothing));
     let mut arguments: Vec<String> = params.iter().map(|param| param.name.clone()).collect();
     let mut declared: Vec<String> = params
         .iter()
@@ -549,8 +558,9 @@ fn call(rng: &mut Rng, fault: Fault) -> Option<String> {
             declared[x] = "In<f32, M, N>".to_owned();
         }
         ReadsNothing => {
-            let x = reads()?;
-            if rng.one_of(2) {
+            let x = if rng.one_of(2) { of(Access::Update).or_else(|| of(Access::Read)) } else { of(Access::Read) }?;
+            // An `Out` that nothing writes breaks another rule.
+            if params[x].access == Access::Read {
                 first = "    let nothing = temp::<f32, M, N>();\n".to_owned();
                 arguments[x] = "nothing".to_owned();
             } else {

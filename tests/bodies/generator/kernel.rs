@@ -52,13 +52,15 @@ impl Tensor {
     fn part(&self) -> String {
         let Some((axis, half)) = self.half else { return format!("{}.clone()", self.name) };
         let size = number(&self.shape[axis]);
-        format!("{}.slice({axis}, {half} * {size}, {size})", self.name)
+        let from = if half == 0 { "0" } else { &size };
+        format!("{}.slice({axis}, {from}, {size})", self.name)
     }
 
     /// Stores what a call has made in a reference.
     fn store(&self, from: &str) -> String {
         let Some((axis, half)) = self.half else { return format!("{} = {from};", self.name) };
-        format!("{}.store({axis}, {half} * {}, &{from});", self.name, number(&self.shape[axis]))
+        let first = if half == 0 { "0".to_owned() } else { number(&self.shape[axis]) };
+        format!("{}.store({axis}, {first}, &{from});", self.name)
     }
 
     /// Rows and columns in a reference: vectors are one row.
