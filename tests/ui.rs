@@ -8,12 +8,15 @@
 
 #[path = "ui/names.rs"]
 mod names;
+#[path = "ui/package.rs"]
+mod package;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::{env, fs};
+
+use package::{FLAGS, code, target, version};
 
 /// The compiler whose rendering the `.stderr` files hold.
 const PINNED: &str = "release: 1.95.0\n";
@@ -21,9 +24,6 @@ const PINNED: &str = "release: 1.95.0\n";
 const PASS: &str = "pass";
 /// Where the cases are, as diagnostics name it.
 const CASES: &str = "tests/ui/";
-/// What all cases, and MACO for them, are compiled with: `trybuild` has other flags for cases than for what they depend on, and would check
-/// MACO twice.
-const FLAGS: (&str, &str) = ("CARGO_ENCODED_RUSTFLAGS", "--verbose\x1f-Adead_code\x1f--diagnostic-width=140");
 
 #[test]
 fn diagnostics() {
@@ -145,40 +145,9 @@ fn rendered_places(rendered: &str) -> Vec<Place> {
     places
 }
 
-/// Where packages of cases are built.
-fn target() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from).join("tests/trybuild")
-}
-
-/// Checks all cases as programs of one package of this name, which costs one resolution and one check of `maco`: what the compiler printed, and the
-/// places of its diagnostics, by case.
+/// Checks all cases as programs of one package of this name: what the compiler printed, and the places of its diagnostics, by case.
 fn check(name: &str, cases: &[PathBuf]) -> (String, BTreeMap<PathBuf, Vec<Place>>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let target = target();
-    let package = target.join(name);
-    fs::create_dir_all(&package).expect("cannot make the package");
-    let mut manifest = format!(
-        "[package]\nname = \"ui\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmaco = {{ path = {root:?} }}\n"
-    );
-    for (number, case) in cases.iter().enumerate() {
-        let _ = write!(manifest, "[[bin]]\nname = \"case{number}\"\npath = {:?}\n", root.join(case));
-    }
-    fs::write(package.join("Cargo.toml"), manifest).expect("cannot write the manifest");
-    // The versions the workspace was resolved with: no registry is asked.
-    let _ = fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock"));
-    let version = version();
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).expect("rustc names its host");
-    let output = Command::new(env!("CARGO"))
-        .args(["check", "--bins", "--keep-going", "--offline", "--message-format=short", "--target", host])
-        .current_dir(&package)
-        .env("CARGO_TARGET_DIR", &target)
-        .env("CARGO_INCREMENTAL", "0")
-        .env(FLAGS.0, FLAGS.1)
-        .output()
-        .expect("cannot run cargo");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains("Finished") || text.contains("could not compile `ui`"), "{text}");
+    let text = package::check(name, cases);
     let mut found: BTreeMap<PathBuf, Vec<Place>> = BTreeMap::new();
     // `tests/ui/flow/a.rs:5:9: error[E0080]: evaluation panicked: MACO0007: ..`
     for (place, text) in text.lines().filter_map(|line| line.split_once(": ")) {
@@ -198,17 +167,4 @@ fn cases(wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut cases: Vec<PathBuf> = files.map(|file| file.strip_prefix(root).expect("below the root").to_owned()).collect();
     cases.sort();
     cases
-}
-
-/// `MACO0007` in a message.
-fn code(text: &str) -> Option<String> {
-    let start = text.find("MACO")?;
-    let code = text.get(start..start + 8)?;
-    code[4..].bytes().all(|byte| byte.is_ascii_digit()).then(|| code.to_owned())
-}
-
-fn version() -> String {
-    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-vV").output().expect("cannot run rustc");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -19,7 +19,7 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 28] = [
+const PROGRAMS: [(&str, &str, &str); 29] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
@@ -36,6 +36,7 @@ const PROGRAMS: [(&str, &str, &str); 28] = [
     ("kernels", "split", "gpu::plain"),
     ("kernels", "split", "gpu::same_bits"),
     ("blocks", "boxes", "gpu::"),
+    ("bodies", "bodies", "gpu"),
     ("products", "products", "gpu::sorts"),
     ("products", "products", "gpu::layers"),
     ("delays", "delays", "gpu"),

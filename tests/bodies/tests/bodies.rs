@@ -1,0 +1,111 @@
+//! Generated bodies that keep the rules do what they say one operation after another, on any number of workers, with every schedule, whatever is late.
+//! Those that read outside their region are stopped on the CPU, and read zeros there on a GPU.
+//!
+//! `MACO_BODIES=first..last cargo test -p bodies` is for other seeds than those of CI. The bodies that do not compile are in `tests/bodies.rs` of the root.
+mod support;
+
+use maco::{Device, PlanOptions, Schedule};
+use support::{Setup, short};
+
+#[allow(warnings, reason = "what is generated is not read")]
+mod checks {
+    use super::support::*;
+    use bodies::kernels;
+
+    include!(concat!(env!("OUT_DIR"), "/generated/checks.rs"));
+}
+
+/// M, N, K and V: several tiles and pieces of tiles, fewer elements than a tile, whole tiles.
+const SIZES: [[usize; 4]; 3] = [[72, 132, 12, 10], [4, 12, 3, 5], [96, 64, 16, 8]];
+
+fn schedules(workers: u32) -> Vec<Schedule> {
+    vec![Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1), Schedule::SpareWarps(workers)]
+}
+
+fn run(device: &Device, plans: &[PlanOptions], sizes: &[[usize; 4]], delays: u32) {
+    for &sizes in sizes {
+        let setup = Setup { device: device.clone(), plans: plans.to_vec(), sizes, delays };
+        for (name, check) in checks::RIGHT {
+            println!("{name} of {sizes:?}");
+            check(&setup);
+        }
+    }
+}
+
+#[test]
+fn cpu_every_schedule_and_number_of_workers() {
+    let device = Device::cpu_with(5);
+    let mut plans = Vec::new();
+    for workers in 1..=5 {
+        for schedule in schedules(workers) {
+            let options = PlanOptions::new().workers(workers).schedule(schedule);
+            plans.push(options.clone());
+            // A thread for each role, which is slow.
+            if workers % 2 == 0 {
+                plans.push(options.pipelined(true));
+            }
+        }
+    }
+    run(&device, &plans, &SIZES, 3);
+}
+
+/// Seeds test little if they leave operations out.
+#[test]
+fn the_usual_seeds_have_every_operation() {
+    const TEXT: &str = include_str!(concat!(env!("OUT_DIR"), "/generated/kernels.rs"));
+    let all = [
+        "cta.zip(",
+        "cta.map(",
+        "cta.generate(",
+        "cta.blocks(",
+        "cta.transpose(",
+        "cta.rows(",
+        "cta.columns(",
+        "cta.take(",
+        "cta.scatter(",
+        "cta.index_copy(",
+        "cta.index_add(",
+        "cta.sums(",
+        ".slice(",
+        "temp::<",
+        "#[update(",
+        "by: f32,\n) {",
+    ];
+    let missing: Vec<&str> = all.into_iter().filter(|what| !TEXT.contains(what)).collect();
+    assert!(std::env::var_os("MACO_BODIES").is_some() || missing.is_empty(), "{missing:?}");
+}
+
+#[test]
+fn cpu_reads_outside_are_errors() {
+    let device = Device::cpu_with(2);
+    let setup = Setup { device, plans: vec![PlanOptions::new()], sizes: SIZES[0], delays: 1 };
+    assert!(!checks::OUTSIDE.is_empty());
+    for (name, check) in checks::OUTSIDE {
+        println!("{name}");
+        check(&setup);
+    }
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_bodies() {
+    let device = Device::gpu(0).expect("a GPU");
+    let all = device.workers();
+    let few = 5.min(all);
+    let plans =
+        [(Schedule::Static, few), (Schedule::Tickets, all), (Schedule::Schedulers(1), few.min(all - 1)), (Schedule::SpareWarps(few), few)]
+            .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule));
+    let sizes = if short() { &SIZES[..2] } else { &SIZES };
+    run(&device, &plans, sizes, 1);
+}
+
+#[test]
+#[ignore = "gpu"]
+fn gpu_reads_outside_are_zeros() {
+    let device = Device::gpu(0).expect("a GPU");
+    let setup = Setup { device, plans: vec![PlanOptions::new()], sizes: SIZES[0], delays: 1 };
+    for (name, check) in checks::OUTSIDE {
+        println!("{name}");
+        check(&setup);
+    }
+}
