@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 
 use crate::data::element::Element;
 use crate::data::inputs::Inputs;
+use crate::data::region::{Beside, Hidden, HiddenToo, Like, LikeRows, OneRow, RowsOf};
 use crate::data::row::{Row, RowInputs, RowMut, RowOutputs, RowView};
 use crate::data::tile::{Operand, Tile};
 
@@ -157,6 +158,24 @@ impl<E: Element, G, A: Readable, const R: usize, const C: usize> TaskTile<E, G, 
         self.0.step(k)
     }
 }
+
+impl<K, L, R: LikeRows<K>, C: Like<L>, E, A, const I: usize, const J: usize> Beside<(K, L)> for TaskTile<E, (R, C), A, I, J> {}
+impl<K, L, R: LikeRows<K>, C, E, A, const I: usize, const J: usize> RowsOf<(K, L)> for TaskTile<E, (R, C), A, I, J> {}
+impl<E, G, A, const J: usize> OneRow for TaskTile<E, G, A, 1, J> {}
+
+macro_rules! hidden {
+    ($region:ty) => {
+        #[diagnostic::do_not_recommend]
+        impl<E, G, A, const I: usize, const J: usize> Beside<$region> for TaskTile<E, G, A, I, J> {}
+        #[diagnostic::do_not_recommend]
+        impl<E, G, A, const I: usize, const J: usize> RowsOf<$region> for TaskTile<E, G, A, I, J> {}
+    };
+}
+hidden!(Hidden);
+hidden!(HiddenToo);
+// Else rustc would take the number of rows from the other one, as it would a region: see `Hidden`.
+#[diagnostic::do_not_recommend]
+impl<E, G, A, const J: usize> OneRow for TaskTile<E, G, A, { usize::MAX }, J> {}
 
 /// All of what an operation reads is [`Readable`]. A trait of its own: rustc then points to the argument, or the member of a tuple, that is not.
 pub trait AllReadable {}

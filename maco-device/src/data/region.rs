@@ -5,8 +5,6 @@
 
 use core::marker::PhantomData;
 
-use crate::data::access::TaskTile;
-use crate::data::row::Row;
 use crate::data::tile::{AlongColumns, AlongRows, Operand};
 
 /// The index `i`: a tile along axis `A` of dimension `D`.
@@ -64,10 +62,6 @@ pub trait RowsBeside<L> {}
 
 impl<G> Beside<G> for () {}
 impl<G> RowsOf<G> for () {}
-impl<K, L, R: LikeRows<K>, C: Like<L>, E, A, const I: usize, const J: usize> Beside<(K, L)> for TaskTile<E, (R, C), A, I, J> {}
-impl<K, L, R: LikeRows<K>, C, E, A, const I: usize, const J: usize> RowsOf<(K, L)> for TaskTile<E, (R, C), A, I, J> {}
-impl<L, C: Like<L>, E> RowsBeside<L> for Row<'_, E, C> {}
-impl<L, C: Like<L>, E> RowsBeside<L> for &Row<'_, E, C> {}
 
 macro_rules! tuples {
     ($($name:ident),+) => {
@@ -105,10 +99,6 @@ impl<C: Like<K>, K, L> OnePerRow<(K, L)> for (One, C) {}
     note = "write to a tensor of one dimension, `#[write(j)] y: Tensor<E, N>`, or along an axis of tile 1"
 )]
 pub trait OneRow {}
-impl<E, G, A, const J: usize> OneRow for TaskTile<E, G, A, 1, J> {}
-// Else rustc would take the number of rows from it, as it would a region: see `hidden`.
-#[diagnostic::do_not_recommend]
-impl<E, G, A, const J: usize> OneRow for TaskTile<E, G, A, { usize::MAX }, J> {}
 
 /// What an operand of a product keeps are the rows of the sum's region. `N` and `Major` are those of [`crate::data::tile::MmaOperand`].
 pub trait KeepsRows<G, const N: usize, Major> {}
@@ -124,42 +114,35 @@ impl<E, R, C: Like<L>, K, L, const N: usize> KeepsColumns<(K, L), N, AlongRows> 
 impl<E, R, C: Like<D>, D, const N: usize> ContractsWith<D, N, AlongColumns> for Operand<E, (R, C), N, 0> {}
 impl<E, R: Like<D>, C, D, const N: usize> ContractsWith<D, N, AlongRows> for Operand<E, (R, C), 0, N> {}
 
-/// Stands for the region of a result that is not known yet.
+/// Stands for the region of a result that is not known yet, as does [`HiddenToo`].
 ///
 /// With one implementation that could apply to its first argument, rustc would take the region of a call's result from that argument, and then
 /// say that the result has another type. With one of these beside it, where the bounds of the true one fail it would name that; so there are two.
-mod hidden {
-    use super::*;
+pub(crate) enum Hidden {}
+/// See [`Hidden`].
+pub(crate) enum HiddenToo {}
 
-    enum Hidden {}
-    enum HiddenToo {}
-
-    macro_rules! hidden {
-        ($region:ty) => {
-            #[diagnostic::do_not_recommend]
-            impl<E, G, A, const I: usize, const J: usize> Beside<$region> for TaskTile<E, G, A, I, J> {}
-            #[diagnostic::do_not_recommend]
-            impl<E, G, A, const I: usize, const J: usize> RowsOf<$region> for TaskTile<E, G, A, I, J> {}
-            #[diagnostic::do_not_recommend]
-            impl<G> SameRows<$region> for G {}
-            #[diagnostic::do_not_recommend]
-            impl<G> SameColumns<$region> for G {}
-            #[diagnostic::do_not_recommend]
-            impl<G> RowsAreColumns<$region> for G {}
-            #[diagnostic::do_not_recommend]
-            impl<G> Turned<$region> for G {}
-            #[diagnostic::do_not_recommend]
-            impl<G> OnePerRow<$region> for G {}
-            #[diagnostic::do_not_recommend]
-            impl<E, G, const N: usize> KeepsRows<$region, N, AlongColumns> for Operand<E, G, N, 0> {}
-            #[diagnostic::do_not_recommend]
-            impl<E, G, const N: usize> KeepsRows<$region, N, AlongRows> for Operand<E, G, 0, N> {}
-            #[diagnostic::do_not_recommend]
-            impl<E, G, const N: usize> KeepsColumns<$region, N, AlongColumns> for Operand<E, G, N, 0> {}
-            #[diagnostic::do_not_recommend]
-            impl<E, G, const N: usize> KeepsColumns<$region, N, AlongRows> for Operand<E, G, 0, N> {}
-        };
-    }
-    hidden!(Hidden);
-    hidden!(HiddenToo);
+macro_rules! hidden {
+    ($region:ty) => {
+        #[diagnostic::do_not_recommend]
+        impl<G> SameRows<$region> for G {}
+        #[diagnostic::do_not_recommend]
+        impl<G> SameColumns<$region> for G {}
+        #[diagnostic::do_not_recommend]
+        impl<G> RowsAreColumns<$region> for G {}
+        #[diagnostic::do_not_recommend]
+        impl<G> Turned<$region> for G {}
+        #[diagnostic::do_not_recommend]
+        impl<G> OnePerRow<$region> for G {}
+        #[diagnostic::do_not_recommend]
+        impl<E, G, const N: usize> KeepsRows<$region, N, AlongColumns> for Operand<E, G, N, 0> {}
+        #[diagnostic::do_not_recommend]
+        impl<E, G, const N: usize> KeepsRows<$region, N, AlongRows> for Operand<E, G, 0, N> {}
+        #[diagnostic::do_not_recommend]
+        impl<E, G, const N: usize> KeepsColumns<$region, N, AlongColumns> for Operand<E, G, N, 0> {}
+        #[diagnostic::do_not_recommend]
+        impl<E, G, const N: usize> KeepsColumns<$region, N, AlongRows> for Operand<E, G, 0, N> {}
+    };
 }
+hidden!(Hidden);
+hidden!(HiddenToo);

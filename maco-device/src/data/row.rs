@@ -9,14 +9,14 @@ mod tiles;
 mod values;
 
 pub use tiles::{RowInputs, RowOutputs};
-pub use values::{FirstRow, RowValues, Rows};
+pub use values::{RowValues, Rows};
 
 use core::marker::PhantomData;
 
 use crate::data::argmax::{Entry, largest_across, largest_of, next};
 use crate::data::element::Element;
 use crate::data::exchange::{Exchange, across, eight};
-use crate::data::region::RowsBeside;
+use crate::data::region::{Like, RowsBeside};
 use crate::hardware::{fence, warp};
 use crate::math;
 
@@ -37,14 +37,19 @@ pub struct RowView<E> {
 /// A row of an input, inside a closure of [`crate::Cta::rows`]; `I` is the index of its columns.
 ///
 /// It cannot leave the call of the closure: elsewhere another warp may write what it shows.
-pub struct Row<'r, E, I>(RowView<E>, PhantomData<(&'r (), fn() -> I)>);
+pub struct Row<'r, E, I> {
+    row: RowView<E>,
+    call: PhantomData<&'r ()>,
+    columns: PhantomData<fn() -> I>,
+}
 
 /// A row of the result.
 pub struct RowMut<'r, E, I> {
     row: RowView<E>,
     /// Whether lanes may still read what others of them have written: they meet before it is overwritten.
     shown: bool,
-    of: PhantomData<(&'r mut (), fn() -> I)>,
+    call: PhantomData<&'r mut ()>,
+    columns: PhantomData<fn() -> I>,
 }
 
 /// What closures that are called element by element may hold of a row: its elements, and no reductions. Made by [`Row::elements`].
@@ -67,36 +72,36 @@ impl<E: Element> Elements<'_, E> {
 impl<E: Element, I> Row<'_, E, I> {
     #[inline(always)]
     pub(crate) fn new(view: RowView<E>) -> Self {
-        Row(view, PhantomData)
+        Row { row: view, call: PhantomData, columns: PhantomData }
     }
 
     #[inline(always)]
     pub(crate) fn view(&self) -> RowView<E> {
-        self.0
+        self.row
     }
 
     /// Number of elements.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.0.len
+        self.row.len
     }
 
     /// Whether the row has no element.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.0.len == 0
+        self.row.len == 0
     }
 
     /// Element `j`; zero at and after the end.
     #[inline(always)]
     pub fn at(&self, j: u32) -> E::Value {
-        self.0.at(j)
+        self.row.at(j)
     }
 
     /// The elements alone, for closures of [`RowMut::set`] and its like.
     #[inline(always)]
     pub fn elements(&self) -> Elements<'_, E> {
-        Elements(self.0, PhantomData)
+        Elements(self.row, PhantomData)
     }
 
     /// Combines `f(element)` over the row; `combine` must be associative and commutative, and give the same bits whichever of two comes
@@ -107,25 +112,25 @@ impl<E: Element, I> Row<'_, E, I> {
     /// bit for bit.
     #[inline(always)]
     pub fn fold<S: Exchange>(&self, start: S, f: impl Fn(E::Value) -> S + Sync, combine: impl Fn(S, S) -> S + Sync) -> S {
-        self.0.fold(start, f, combine)
+        self.row.fold(start, f, combine)
     }
 
     /// Sum of `f(element)`.
     #[inline(always)]
     pub fn sum(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
-        self.0.sum(f)
+        self.row.sum(f)
     }
 
     /// Largest `f(element)`, NaN if one is; negative infinity for an empty row.
     #[inline(always)]
     pub fn max(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
-        self.0.fold(f32::NEG_INFINITY, f, math::max)
+        self.row.fold(f32::NEG_INFINITY, f, math::max)
     }
 
     /// Smallest `f(element)`, NaN if one is; infinity for an empty row.
     #[inline(always)]
     pub fn min(&self, f: impl Fn(E::Value) -> f32 + Sync) -> f32 {
-        self.0.fold(f32::INFINITY, f, math::min)
+        self.row.fold(f32::INFINITY, f, math::min)
     }
 }
 
@@ -133,16 +138,64 @@ impl<E: Element<Value = f32>, I> Row<'_, E, I> {
     /// The largest element, the first of equal ones, NaN before any number; [`Entry::NONE`] in an empty row.
     #[inline(always)]
     pub fn largest(&self) -> Entry {
-        largest_across(largest(self.0))
+        largest_across(largest(self.row))
     }
 
     /// Calls `each` with the numbers from 0 to `count` and the entries in descending order, as [`Row::largest`] has them; [`Entry::NONE`] where there
     /// are no more. The first takes a pass over the row; each further one, what the lane has that had the one before, searched by all lanes.
     #[inline(always)]
     pub fn descending(&self, count: u32, each: impl FnMut(u32, Entry)) {
-        self.0.descending(count, each);
+        self.row.descending(count, each);
     }
 }
+
+/// What [`crate::RowMut::zip_kept`] reads: its first row is the call's own.
+#[diagnostic::on_unimplemented(
+    message = "MACO0073: the first of these rows is not the call's own",
+    note = "what is written is kept in the place of the first row: give the row, not a reference: `y.zip_kept((x, &a), f)`"
+)]
+pub trait FirstRow<E> {
+    #[doc(hidden)]
+    fn first(&self) -> RowView<E>;
+}
+
+impl<E: Element, I> Rows for Row<'_, E, I> {
+    type Views = RowView<E>;
+    #[inline(always)]
+    fn views(&self) -> RowView<E> {
+        self.view()
+    }
+}
+impl<E: Element, I> Rows for &Row<'_, E, I> {
+    type Views = RowView<E>;
+    #[inline(always)]
+    fn views(&self) -> RowView<E> {
+        self.view()
+    }
+}
+impl<E: Element, I> FirstRow<E> for Row<'_, E, I> {
+    #[inline(always)]
+    fn first(&self) -> RowView<E> {
+        self.view()
+    }
+}
+
+macro_rules! first {
+    ($($other:ident),+) => {
+        impl<E, X: FirstRow<E>, $($other),+> FirstRow<E> for (X, $($other,)+) {
+            #[inline(always)]
+            fn first(&self) -> RowView<E> {
+                self.0.first()
+            }
+        }
+    };
+}
+first!(B);
+first!(B, C);
+first!(B, C, D);
+
+impl<L, C: Like<L>, E> RowsBeside<L> for Row<'_, E, C> {}
+impl<L, C: Like<L>, E> RowsBeside<L> for &Row<'_, E, C> {}
 
 impl<E: Element> RowView<E> {
     /// See [`Row::at`].
@@ -354,7 +407,7 @@ fn largest<E: Element<Value = f32>>(row: RowView<E>) -> Entry {
 impl<'r, E: Element, I> RowMut<'r, E, I> {
     #[inline(always)]
     pub(crate) fn new(row: RowView<E>) -> Self {
-        RowMut { row, shown: false, of: PhantomData }
+        RowMut { row, shown: false, call: PhantomData, columns: PhantomData }
     }
 
     /// Number of elements.

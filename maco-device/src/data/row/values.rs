@@ -1,45 +1,11 @@
 //! Rows that a closure reads together.
 
-use super::{Row, RowView};
-use crate::data::element::Element;
-
 /// What [`crate::RowMut::zip`] reads together, place by place: a row, a reference to one, or a tuple of them.
 pub trait Rows {
     /// Where they lie.
     type Views: RowValues;
     #[doc(hidden)]
     fn views(&self) -> Self::Views;
-}
-
-/// What [`crate::RowMut::zip_kept`] reads: its first row is the call's own.
-#[diagnostic::on_unimplemented(
-    message = "MACO0073: the first of these rows is not the call's own",
-    note = "what is written is kept in the place of the first row: give the row, not a reference: `y.zip_kept((x, &a), f)`"
-)]
-pub trait FirstRow<E> {
-    #[doc(hidden)]
-    fn first(&self) -> RowView<E>;
-}
-
-impl<E: Element, I> Rows for Row<'_, E, I> {
-    type Views = RowView<E>;
-    #[inline(always)]
-    fn views(&self) -> RowView<E> {
-        self.view()
-    }
-}
-impl<E: Element, I> Rows for &Row<'_, E, I> {
-    type Views = RowView<E>;
-    #[inline(always)]
-    fn views(&self) -> RowView<E> {
-        self.view()
-    }
-}
-impl<E: Element, I> FirstRow<E> for Row<'_, E, I> {
-    #[inline(always)]
-    fn first(&self) -> RowView<E> {
-        self.view()
-    }
 }
 
 /// The same for roles.
@@ -67,20 +33,6 @@ pub trait RowValues: Copy {
     #[doc(hidden)]
     fn value(&self, j: u32) -> Self::Values;
 }
-
-macro_rules! first {
-    ($($other:ident),+) => {
-        impl<E, X: FirstRow<E>, $($other),+> FirstRow<E> for (X, $($other,)+) {
-            #[inline(always)]
-            fn first(&self) -> RowView<E> {
-                self.0.first()
-            }
-        }
-    };
-}
-first!(B);
-first!(B, C);
-first!(B, C, D);
 
 macro_rules! tuple_values {
     ($($name:ident $n:tt),+) => {
