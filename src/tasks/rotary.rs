@@ -5,7 +5,7 @@
 //!
 //! Weights belong to one of them: Hugging Face permutes the rows of Llama's query and key projections when it converts them from the other.
 //!
-//! In flight, of each of 256 threads: four blocks of eight pairs, with the sines and cosines of their angles; of `rope_interleaved` blocks of four pairs.
+//! In flight, of each of 256 threads: four blocks of eight pairs (of four bytes two), with the sines and cosines of their angles. of `rope_interleaved` blocks of four pairs.
 
 use crate::math::{each8, zip8};
 use crate::prelude::*;

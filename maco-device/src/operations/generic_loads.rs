@@ -128,7 +128,7 @@ impl SimtConsumer {
     }
 
     /// Blocks of the left half of each row, each with the one at the same place of the right half; the columns are a multiple of 16. Four such pairs are on
-    /// their way before the first is stored, and with them what `name` says of the rows of the next four.
+    /// their way before the first is stored, two of elements of four bytes, and with them what `name` says of the rows of the next four.
     #[inline(always)]
     pub fn pairs_of_blocks<X: Inputs, E: Element, const I: usize, const J: usize>(
         self,
@@ -182,6 +182,18 @@ impl SimtConsumer {
         let mut named = if at.0 < rows { names(places) } else { [0; 4] };
         while places[0].0 < rows {
             let [a, b, c, d] = places;
+            if const { E::BYTES > 2 } {
+                // Two pairs are as many bytes as four of two-byte elements; four would not fit the registers.
+                let pairs = (make(a, named[0]), make(b, named[1]));
+                put(a, pairs.0);
+                put(b, pairs.1);
+                let pairs = (make(c, named[2]), make(d, named[3]));
+                places = four(walk.next(d));
+                named = names(places);
+                put(c, pairs.0);
+                put(d, pairs.1);
+                continue;
+            }
             let pairs = (make(a, named[0]), make(b, named[1]), make(c, named[2]), make(d, named[3]));
             places = four(walk.next(d));
             named = names(places);
