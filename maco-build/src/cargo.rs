@@ -189,11 +189,11 @@ fn command(
         .current_dir(&package.root)
         // Entries are named after the files that they are in, from here on.
         .env("MACO_PACKAGE_DIR", &package.root)
-        // Encoded flags win over those of a configuration file, which are for the host.
         // Wins over every profile.
         .env("CARGO_INCREMENTAL", "0")
         // Intermediate files too: the user's folder for them is locked by the cargo that waits for this one.
         .env("CARGO_BUILD_BUILD_DIR", target)
+        // Encoded flags win over those of a configuration file, which are for the host.
         .env("CARGO_ENCODED_RUSTFLAGS", flags(core, variant).join("\x1f"))
         .args(["rustc", "--lib", "--profile", profile, "-vv", "--message-format=json", "--target", TARGET, "--manifest-path"])
         .arg(&device.manifest)
