@@ -7,11 +7,11 @@
 
 pub use maco_device::{
     Acc, AccElement, Accumulator, AccumulatorPair, Across, Along, Boxes, Combine, Consumer, Cta, E4M3, E5M2, Element, Elements,
-    Elementwise, Entry, Exchange, Fragments, HalfOperandType, Mapped, Mbarrier, Mbarriers, MmaElement, OperandA, OperandType, Pipeline,
-    Producer, Products, Queue, ReadTile, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps, Swizzled, SwizzledTiles,
-    Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
+    Elementwise, Entry, Exchange, Fragments, HalfElement, HalfOperandType, Mapped, Mbarrier, Mbarriers, MmaElement, OperandA, OperandType,
+    Operations, Pipeline, Producer, Products, Queue, ReadTile, Row, RowMut, S8, Scratch, SharedOperand, Simt, SimtWarp, Smem, Steps,
+    Swizzled, SwizzledTiles, Tf32, Tile, U8, Warp, Warpgroup, bf16, f16, math, prepared,
 };
-pub use maco_macros::{graph, megakernel, task};
+pub use maco_macros::{graph, helper, megakernel, task};
 
 /// The tasks that graphs built at run time may call: `maco::task_set! { pub ops: linear<bf16>, relu<bf16, f32>, mylib::scale }`.
 ///
@@ -23,7 +23,7 @@ macro_rules! task_set {
     ($($set:tt)*) => { $crate::__private::task_set! { $crate; $($set)* } };
 }
 
-pub use maco_device::{access, region};
+pub use maco_device::{access, kind, region};
 
 pub mod tasks;
 
@@ -54,10 +54,10 @@ pub mod prelude {
 pub mod __private {
     pub use maco_device::{
         After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then, Tile,
-        WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
+        MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then,
+        Tile, WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
-    pub use maco_device::{access, region};
+    pub use maco_device::{access, kind, region};
     pub use maco_graph::spec;
     pub use maco_macros::task_set;
 

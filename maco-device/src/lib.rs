@@ -34,6 +34,7 @@ use model as hardware;
 use ptx as hardware;
 
 pub use abi::Slot;
+pub use cta::operations::Operations;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
@@ -49,7 +50,7 @@ pub use data::reader::Reader;
 pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowValues, RowView, Rows};
 pub use data::task::Task;
 pub use data::tile::{Operand, ReadTile, Tile};
-pub use data::{access, element, region, row, task, tile};
+pub use data::{access, element, kind, region, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;

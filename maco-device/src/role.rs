@@ -86,14 +86,6 @@ pub trait Role: Sized {
         None
     }
 
-    /// Between two operations of one body: all threads with a [`SimtConsumer`] of the work meet, and see what each of them has written.
-    #[inline(always)]
-    fn sync(&self) {
-        if let Some(consumer) = self.simt_consumer() {
-            consumer.sync();
-        }
-    }
-
     /// Where this role is in the ring, for bodies that are functions of their own: see `Ring::packed`.
     #[inline(always)]
     fn ring(&self) -> u64 {

@@ -55,7 +55,7 @@ static LINEAR: TaskSpec = TaskSpec {
 /// y = x, in place or not.
 static COPY: TaskSpec = TaskSpec {
     name: "copy",
-    kind: TaskKind::Direct,
+    kind: TaskKind::Tiles,
     dims: &["M", "N"],
     gemv: None,
     params: &[

@@ -200,7 +200,7 @@ fn gemv_forms_must_have_the_same_signature() {
     };
     static STAGED: TaskSpec = TaskSpec { axes: GEMV_AXES, ..STAGED_GEMM };
     static THROUGH: TaskSpec = TaskSpec { gemv: Some(&GEMV), ..GEMV };
-    static UNSTORED: TaskSpec = TaskSpec { kind: TaskKind::Direct, elements: ELEMENTS, ..GEMM };
+    static UNSTORED: TaskSpec = TaskSpec { kind: TaskKind::Tiles, elements: ELEMENTS, ..GEMM };
     assert_eq!(wrong(&LINEAR, &GEMV), None);
     assert_eq!(wrong(&LINEAR, &FIRST), None);
     for (own, gemv, what) in [

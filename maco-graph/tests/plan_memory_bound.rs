@@ -3,12 +3,12 @@ mod plan_graphs;
 
 use maco_graph::ir::TensorKind;
 use maco_graph::plan::{Costs, Options, PlannedCall, Schedule, plan};
-use maco_graph::spec::{Access, Index, TaskKind, TaskSpec};
+use maco_graph::spec::{Access, Index, RowsForm, TaskKind, TaskSpec};
 use plan_graphs::{Build, axis, task, tensor};
 
 /// `copy` of the library.
 static COPY: TaskSpec = TaskSpec {
-    kind: TaskKind::Bulk,
+    kind: TaskKind::Rows(RowsForm::Any),
     ..task(
         "copy",
         &[axis("i", &[4, 16, 64]), axis("j", &[1024])],

@@ -3,7 +3,7 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, ScalarSource, TensorKind};
 use maco_graph::plan::{Defect, Options, Plan, Schedule, oracle, plan};
-use maco_graph::spec::{Access, Element, Index, Param, ScalarType, TaskKind, TaskSpec};
+use maco_graph::spec::{Access, Element, Index, Param, RowsForm, ScalarType, TaskKind, TaskSpec};
 use plan_graphs::{ADD, Build, GEMM, SCALE, axis, task, tensor};
 
 /// As `skinny_linear` of the library.
@@ -19,7 +19,7 @@ static WITH_TWO: TaskSpec = TaskSpec { params: &[X, W, Y, R, R], ..GEMV };
 static WITH_THREE: TaskSpec = TaskSpec { params: &[X, W, Y, R, R, R], ..GEMV };
 /// As `rmsnorm`.
 static RMSNORM: TaskSpec = TaskSpec {
-    kind: TaskKind::RmsNorm { x: 0, weight: 1, y: 2, epsilon: 0 },
+    kind: TaskKind::Rows(RowsForm::RmsNorm { x: 0, weight: 1, y: 2, epsilon: 0 }),
     ..task(
         "rmsnorm",
         &[axis("i", &[8])],
@@ -34,11 +34,11 @@ static RMSNORM: TaskSpec = TaskSpec {
 const TILED: &[Index] = &[Index::Tile(0), Index::Tile(1)];
 /// As `gelu`, and as a user's own with a scalar.
 static MAP: TaskSpec = TaskSpec {
-    kind: TaskKind::Elementwise,
+    kind: TaskKind::Rows(RowsForm::Unary { x: 0, y: 1 }),
     ..task("gelu", &[axis("i", &[4, 16]), axis("j", &[1024])], &[tensor("x", Access::Read, TILED), tensor("y", Access::Write, TILED)])
 };
 static OWN: TaskSpec = TaskSpec {
-    kind: TaskKind::Unary { x: 1, y: 0 },
+    kind: TaskKind::Rows(RowsForm::Unary { x: 1, y: 0 }),
     params: &[tensor("y", Access::Write, TILED), Param::Scalar { name: "by", ty: ScalarType::F32 }, tensor("x", Access::Read, TILED)],
     ..MAP
 };
@@ -46,7 +46,7 @@ static OWN: TaskSpec = TaskSpec {
 static TWO: TaskSpec =
     TaskSpec { params: &[tensor("x", Access::Read, TILED), tensor("r", Access::Read, TILED), tensor("y", Access::Write, TILED)], ..MAP };
 /// Its body does more.
-static MORE: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..RMSNORM };
+static MORE: TaskSpec = TaskSpec { kind: TaskKind::Tiles, ..RMSNORM };
 /// Writes weights.
 static BELOW: TaskSpec = task("below", &[axis("i", &[64])], &[tensor("y", Access::Write, &[Index::Tile(0)])]);
 

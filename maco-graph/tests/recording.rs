@@ -18,7 +18,7 @@ const AXES: &[Axis] = &[Axis { name: "i", tiles: &[64] }, Axis { name: "j", tile
 
 static COPY: TaskSpec = TaskSpec {
     name: "copy",
-    kind: TaskKind::Direct,
+    kind: TaskKind::Tiles,
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
@@ -29,7 +29,7 @@ static COPY: TaskSpec = TaskSpec {
 
 static SCALE: TaskSpec = TaskSpec {
     name: "scale",
-    kind: TaskKind::Direct,
+    kind: TaskKind::Tiles,
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],

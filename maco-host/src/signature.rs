@@ -220,7 +220,7 @@ mod tests {
         use maco_graph::spec::{TaskKind, TaskSpec};
         const PARAMS: &[Param] = &[Param::Scalar { name: "by", ty: ScalarType::F32 }];
         static TASK: TaskSpec =
-            TaskSpec { name: "t", kind: TaskKind::Direct, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, gemv: None };
+            TaskSpec { name: "t", kind: TaskKind::Tiles, axes: &[], dims: &[], equal: &[], elements: &[], params: PARAMS, gemv: None };
         let call = ir::Call {
             task: &TASK,
             slot: 0,

@@ -57,6 +57,8 @@ pub struct Arguments {
     pub shared: Option<SharedArgument>,
     /// `boxes(x = 128)`
     pub boxes: Option<(Ident, Vec<BoxArgument>)>,
+    /// `Rows`, of a helper.
+    pub kind: Option<Ident>,
     pub workers: Option<Expr>,
     pub schedulers: Option<Expr>,
     krate: Option<Path>,
@@ -77,6 +79,11 @@ pub const TASK: Grammar = Grammar {
     what: "task",
     keys: &["tile", "elements", "where", "elementwise", "simt", "warp", "prologue", "shared", "boxes", "cpu", "few", "crate"],
     help: "arguments are `tile(i = 64 | 128)`, `E in [bf16, f16]`, `where M == N`, `elementwise`, `simt`, `warp`, `prologue`, `shared = 32768`, `boxes(x = 128)`, `cpu = function`, `few = task`, `crate = path`",
+};
+pub const HELPER: Grammar = Grammar {
+    what: "helper",
+    keys: &["kind", "crate"],
+    help: "write `#[helper(Rows)]`: its operations are those of `Gemm`, `Gemv`, `Tiles`, `Rows`, `Columns` or `Indexed`; `crate = path`",
 };
 pub const MEGAKERNEL: Grammar = Grammar {
     what: "megakernel",
@@ -197,6 +204,7 @@ impl Arguments {
                 let _: Token![=] = input.parse()?;
                 once(&mut self.schedulers, input.parse()?, &key)
             }
+            _ if grammar.keys.contains(&"kind") => once(&mut self.kind, key.clone(), &key),
             name => Err(error(Code::Attribute, &key, format!("`{name}` is not an argument of `#[{}]`", grammar.what), grammar.help)),
         }
     }

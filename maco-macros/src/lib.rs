@@ -44,6 +44,23 @@ pub fn task(attribute: TokenStream, item: TokenStream) -> TokenStream {
     task::expand(visible(attribute.into()), visible(item.into())).into()
 }
 
+/// A function that bodies of tasks call: `#[maco::helper(Rows)] fn centre(cta: &mut Cta, #[read(i, ..)] x: Tensor<bf16, M, N>, #[write(i, ..)] y: Tensor<bf16, M, N>) { … }`.
+///
+/// | argument | meaning |
+/// |---|---|
+/// | `Gemm`, `Gemv`, `Tiles`, `Rows`, `Columns` or `Indexed` | the kind of its operations (`maco::kind`) |
+/// | `crate = path` | where the `maco` crate is, `::maco` by default |
+///
+/// Its parameters are those of a task, of any tile size: axes and dimensions of one name are one. What an operation of the caller has written it takes as
+/// `#[written(i, j)]`; whatever has no attribute is an ordinary parameter, and it may have generics of its own: `E: Element`. It returns what it has written of its
+/// `#[write(..)]` parameters: its body ends with the operation that writes, or with a tuple of what operations returned.
+///
+/// A task whose helpers multiply says so: `cta: &mut Cta<Gemm>`.
+#[proc_macro_attribute]
+pub fn helper(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    task::helper::expand(visible(attribute.into()), visible(item.into())).into()
+}
+
 /// A program of calls that becomes one persistent kernel: `#[maco::megakernel] pub fn mlp(x: In<bf16, M, K>, y: Out<bf16, M, K>) { … }`.
 ///
 /// It becomes a module of that name with `Dims`, `plan`, `plan_with` and `Plan`. The body means what it says, top to bottom; it is

@@ -14,6 +14,8 @@ use crate::data::tile::{Operand, Tile};
 pub trait Access {
     /// What its parameter's attribute says.
     type Origin;
+    /// Whether another operation of the body may have written it, or may have read what an operation that writes it overwrites.
+    const SHARED: bool;
 }
 
 /// It may be read.
@@ -48,6 +50,14 @@ pub trait Fresh: Writable {}
 )]
 pub trait Updatable: Writable {}
 
+/// It is operand B of a GEMV.
+#[diagnostic::on_unimplemented(
+    message = "MACO0068: the second argument of `gemv` is operand B, and the plan does not know this as such",
+    label = "not the parameter that the plan streams",
+    note = "its rows are loaded before the body runs, so the body names a `#[read(j, ..)]` parameter itself: `cta.gemv(x, w, y)`"
+)]
+pub trait OperandB: Readable {}
+
 /// `#[read(..)]`
 pub enum Read {}
 /// `#[write(..)]`: holds nothing until an operation of the body has written it.
@@ -56,20 +66,38 @@ pub enum Write {}
 pub enum Update {}
 /// What an operation returns of its result, which was a `#[write(..)]` or an `#[update(..)]` parameter, as `A` says.
 pub struct Written<A>(PhantomData<fn() -> A>);
+/// The same of a product, whose result is stored when the body has ended: nothing reads or writes it any more.
+pub struct Stored<A>(PhantomData<fn() -> A>);
+/// `#[read(..)]` of what a GEMV streams, its operand B: what the plan knows it by.
+pub enum Streamed {}
 
 impl Access for Read {
     type Origin = Read;
+    const SHARED: bool = false;
+}
+impl Access for Streamed {
+    type Origin = Read;
+    const SHARED: bool = false;
 }
 impl Access for Write {
     type Origin = Write;
+    const SHARED: bool = false;
 }
 impl Access for Update {
     type Origin = Update;
+    const SHARED: bool = true;
 }
 impl<A> Access for Written<A> {
     type Origin = A;
+    const SHARED: bool = true;
+}
+impl<A> Access for Stored<A> {
+    type Origin = A;
+    const SHARED: bool = true;
 }
 impl Readable for Read {}
+impl Readable for Streamed {}
+impl OperandB for Streamed {}
 impl Readable for Update {}
 impl<A> Readable for Written<A> {}
 impl Writable for Write {}
@@ -99,6 +127,25 @@ apart!(Written<Update>: Read, Write, Written<Write>);
 apart!(Written<Write>: Read, Write, Update, Written<Update>);
 // It is not read: one mistake, one error.
 apart!(Write: Read, Write, Update, Written<Write>, Written<Update>);
+
+/// What a helper function returns of a `#[write(..)]` tile `Y` that it was handed, or of a tuple of them in order: the tile as written.
+#[diagnostic::on_unimplemented(
+    message = "MACO0074: this helper function does not return what it has written of the `#[write(..)]` parameters that it was handed",
+    label = "may leave what was there before",
+    note = "return what the operation returns, `cta.zip(x, y, f)`, of several the tuple in their order; `#[maco::helper(Rows)]` on the function writes the types"
+)]
+pub trait WrittenOf<Y> {}
+impl<E, G, const R: usize, const C: usize> WrittenOf<TaskTile<E, G, Write, R, C>> for TaskTile<E, G, Written<Write>, R, C> {}
+impl<E, G, const R: usize, const C: usize> WrittenOf<TaskTile<E, G, Write, R, C>> for TaskTile<E, G, Stored<Write>, R, C> {}
+impl<A: WrittenOf<X>, B: WrittenOf<Y>, X, Y> WrittenOf<(X, Y)> for (A, B) {}
+impl<A: WrittenOf<X>, B: WrittenOf<Y>, C: WrittenOf<Z>, X, Y, Z> WrittenOf<(X, Y, Z)> for (A, B, C) {}
+
+/// For generated code: what a call returned, if that is what it was to write.
+#[doc(hidden)]
+#[inline(always)]
+pub fn written_by_helper<Y, T: WrittenOf<Y>>(returned: T) -> T {
+    returned
+}
 
 /// The tile of one parameter in a body, or what an operation has made of it: `R` rows and `C` columns, 0 for a whole axis.
 ///
@@ -137,6 +184,11 @@ impl<E: Element, G, A: Access, const R: usize, const C: usize> TaskTile<E, G, A,
     #[inline(always)]
     pub(crate) fn raw(self) -> Tile<E, R, C> {
         self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn stored(self) -> (Tile<E, R, C>, TaskTile<E, G, Stored<A::Origin>, R, C>) {
+        (self.0, TaskTile(self.0, PhantomData))
     }
 
     #[inline(always)]
@@ -198,6 +250,8 @@ pub trait Sources {
     type Raw: Inputs + RowInputs;
     /// What a closure gets of it, row by row.
     type Rows<'r>;
+    /// Any of it is [`Access::SHARED`].
+    const SHARED: bool;
     #[doc(hidden)]
     fn raw(self) -> Self::Raw;
     #[doc(hidden)]
@@ -216,6 +270,8 @@ pub trait Results {
     type Region;
     /// What the body may do with it before.
     type Accesses;
+    /// Any of it is [`Access::SHARED`].
+    const SHARED: bool;
     #[doc(hidden)]
     fn split(self) -> (Self::Raw, Self::Written);
     #[doc(hidden)]
@@ -225,6 +281,7 @@ pub trait Results {
 impl<E: Element, K, L, A: Access, const R: usize, const C: usize> Sources for TaskTile<E, (K, L), A, R, C> {
     type Raw = Tile<E, R, C>;
     type Rows<'r> = Row<'r, E, L>;
+    const SHARED: bool = A::SHARED;
     #[inline(always)]
     fn raw(self) -> Tile<E, R, C> {
         self.0
@@ -238,6 +295,7 @@ impl<E: Element, K, L, A: Access, const R: usize, const C: usize> Sources for Ta
 impl Sources for () {
     type Raw = ();
     type Rows<'r> = ();
+    const SHARED: bool = false;
     #[inline(always)]
     fn raw(self) {}
     #[inline(always)]
@@ -250,6 +308,7 @@ impl<E: Element, K, L, A: Access, const R: usize, const C: usize> Results for Ta
     type Written = TaskTile<E, (K, L), Written<A::Origin>, R, C>;
     type Region = (K, L);
     type Accesses = A;
+    const SHARED: bool = A::SHARED;
     #[inline(always)]
     fn split(self) -> (Tile<E, R, C>, Self::Written) {
         (self.0, self.written())
@@ -270,6 +329,7 @@ macro_rules! tuples {
         impl<$first: Sources $(, $name: Sources)*> Sources for ($first, $($name,)*) {
             type Raw = ($first::Raw, $($name::Raw,)*);
             type Rows<'r> = ($first::Rows<'r>, $($name::Rows<'r>,)*);
+            const SHARED: bool = $first::SHARED $(|| $name::SHARED)*;
             #[inline(always)]
             fn raw(self) -> Self::Raw {
                 (self.$zero.raw(), $(self.$n.raw(),)*)
@@ -285,6 +345,7 @@ macro_rules! tuples {
             type Written = ($first::Written, $($name::Written,)*);
             type Region = $first::Region;
             type Accesses = ($first::Accesses, $($name::Accesses,)*);
+            const SHARED: bool = $first::SHARED $(|| $name::SHARED)*;
             #[inline(always)]
             fn split(self) -> (Self::Raw, Self::Written) {
                 let all = (self.$zero.split(), $(self.$n.split(),)*);

@@ -6,6 +6,7 @@ pub mod element;
 pub mod epilogue;
 pub mod exchange;
 pub mod inputs;
+pub mod kind;
 pub mod lane_pairs;
 pub mod operand_type;
 pub mod reader;

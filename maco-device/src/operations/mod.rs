@@ -13,6 +13,7 @@ pub mod mma_sync;
 #[cfg(not(target_arch = "nvptx64"))]
 #[path = "modelled_mma_sync.rs"]
 pub mod mma_sync;
+pub mod order;
 mod rmsnorm_prologue;
 pub mod row_stages;
 pub mod scatter;

@@ -12,6 +12,7 @@ use crate::data::tile::{Place, Tile};
 use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, special, warp};
 use crate::operations::grid_stride::GridStride;
+use crate::operations::order::Mapping;
 use crate::operations::row_stages::{self, Stages};
 use crate::shared_memory::SharedMemory;
 use crate::sync::ring::Ring;
@@ -214,6 +215,20 @@ impl SimtConsumer {
         }
     }
 
+    /// How [`SimtConsumer::zip`] shares out elements where nothing comes through the ring.
+    #[inline(always)]
+    pub fn zip_mapping<X: Inputs, E: Element, const I: usize, const J: usize>(self, inputs: X, y: Tile<E, I, J>) -> Mapping {
+        let (rows, cols) = (y.rows(), y.cols());
+        let blocks = inputs.wide() & y.wide() & inputs.covers(rows, cols);
+        Mapping::Elements { rows, cols, blocks, spreads: blocks & self.spreads::<E>(cols & !7) }
+    }
+
+    /// Whether lanes of a warp exchange halves of their blocks, of rows with so many columns in whole blocks: where it has whole rows of its blocks.
+    #[inline(always)]
+    fn spreads<E: Element>(self, whole: u32) -> bool {
+        E::SPREADS && self.lanes == lane_pairs::BLOCKS && whole.is_multiple_of(lane_pairs::ELEMENTS)
+    }
+
     /// `y = f(inputs)`: threads side by side along a row, each with blocks of eight columns, one below the other.
     #[inline(always)]
     pub fn zip<X: Inputs, E: Element, const I: usize, const J: usize>(
@@ -236,7 +251,7 @@ impl SimtConsumer {
         let across = (whole / 8).next_power_of_two().min(self.threads);
         let down = self.threads >> across.trailing_zeros();
         // Where a warp has whole rows of its blocks, it writes them together.
-        let spreads = const { E::SPREADS } && self.lanes == lane_pairs::BLOCKS && whole.is_multiple_of(lane_pairs::ELEMENTS);
+        let spreads = self.spreads::<E>(whole);
         let mut own = self.thread & (across - 1);
         if spreads {
             own = own - self.lane() + lane_pairs::block(self.lane());

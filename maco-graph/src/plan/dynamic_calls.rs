@@ -19,7 +19,7 @@ const BYTES: u64 = 16 * 1024;
 pub(super) fn is_dynamic(graph: &Graph, call: &Call, tasks: u64, options: &Options) -> bool {
     let free = options.schedule == Schedule::Static && options.assignment.is_none() && options.costs.is_none() && !call.drain;
     // What bounds a SIMT body of the user's is not known.
-    let bound = !matches!(call.task.kind, TaskKind::Gemm { .. } | TaskKind::Gemv { .. } | TaskKind::Simt { .. });
+    let bound = !(matches!(call.task.kind, TaskKind::Gemm { .. } | TaskKind::Gemv { .. }) || call.task.is_simt());
     free && bound
         && options.workers >= WORKERS
         && tasks >= ROUNDS * u64::from(options.workers)

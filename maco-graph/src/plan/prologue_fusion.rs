@@ -12,7 +12,7 @@ use super::region::{Regions, tensor_of};
 use super::tile_selection::Choice;
 use super::{OPERANDS, Plan, PlannedCall};
 use crate::ir::{Call, Graph, TensorKind, View};
-use crate::spec::{Access, Index, TaskKind};
+use crate::spec::{Access, Index, RowsForm, TaskKind};
 
 /// The tensor parameters of an RMSNorm task, and which scalar is added to the mean square.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct RmsNorm {
 /// The parameters of a call, if it is an RMSNorm.
 pub fn rmsnorm(call: &Call) -> Option<RmsNorm> {
     match call.task.kind {
-        TaskKind::RmsNorm { x, weight, y, epsilon } => {
+        TaskKind::Rows(RowsForm::RmsNorm { x, weight, y, epsilon }) => {
             Some(RmsNorm { x: x.into(), weight: weight.into(), y: y.into(), epsilon: epsilon.into() })
         }
         _ => None,

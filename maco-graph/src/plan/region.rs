@@ -9,7 +9,7 @@ use super::split_k::SplitK;
 use super::tile_selection::Choice;
 use super::{AXES, RANK};
 use crate::ir::{Call, View};
-use crate::spec::{Access, Index, Param, TaskKind, TensorParam};
+use crate::spec::{Access, Index, Param, TensorParam};
 
 /// Regions of all tensor parameters of all calls.
 #[derive(Default)]
@@ -304,7 +304,9 @@ impl Regions {
 /// The tensor parameter whose elements are the indices of the rows of `param` that a task reads, if that is guaranteed. Only the author of an
 /// `unsafe` body can guarantee it: a safe body may read whatever it was given.
 fn named(call: &Call, param: &TensorParam, view: &View) -> Option<u32> {
-    let TaskKind::Simt { .. } = call.task.kind else { return None };
+    if !call.task.is_simt() {
+        return None;
+    }
     let [Index::Data(by), rest @ ..] = param.region else { return None };
     let naming = call.task.params.iter().filter_map(tensor_of).nth(usize::from(*by))?;
     let rows = view.axes.first().is_some_and(|axis| axis.axis == 0 && axis.step == 1);

@@ -107,7 +107,7 @@ impl CallRow {
     pub const EMPTY: CallRow = CallRow {
         task: &TaskSpec {
             name: "",
-            kind: super::TaskKind::Direct,
+            kind: super::TaskKind::Tiles,
             axes: &[],
             dims: &[],
             equal: &[],

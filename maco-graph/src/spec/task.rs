@@ -222,30 +222,12 @@ pub enum Param {
 /// How the body of a task runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
-    /// A GEMM on the tensor cores: operands are staged through the shared-memory ring (the body calls `steps`/`mma`).
+    /// GEMMs on the tensor cores: operands are staged through the shared-memory ring.
     Gemm {
         /// Whether it supports split-K: one accumulator, stored once, and every `mma` in a loop over `steps`.
         splits_k: bool,
     },
-    /// The consumer threads load and store global memory directly.
-    Direct,
-    /// As [`TaskKind::Direct`], but tiles that are read may come through the ring by bulk copies (the body calls `zip`, `map`, `rows` or `take`, once, and
-    /// nothing else of its `cta`).
-    Bulk,
-    /// As [`TaskKind::Bulk`], but by TMA tensor copies, if the tensor can have a tensor map (the body calls `columns` or `transpose`, once, and nothing else
-    /// of its `cta`).
-    TensorMap {
-        /// Which tensor parameter.
-        operand: u8,
-    },
-    /// As [`TaskKind::Bulk`], unary and element-wise: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
-    Unary {
-        /// Which tensor parameter `f` is applied to.
-        x: u8,
-        /// Which tensor parameter is the result.
-        y: u8,
-    },
-    /// A GEMV: as [`TaskKind::Direct`], but rows of operand B come through the ring by bulk copies (the body calls `gemv`).
+    /// One GEMV: rows of operand B come through the ring by bulk copies.
     Gemv {
         /// Which tensor parameter is operand B, the weights.
         operand_b: u8,
@@ -253,7 +235,50 @@ pub enum TaskKind {
         /// else writes the result. See [`crate::plan::Relation::in_band`].
         operand_a: Option<u8>,
     },
-    /// As [`TaskKind::Bulk`]: the body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
+    /// Any operations on tiles: the consumer threads load and store global memory directly.
+    Tiles,
+    /// One operation on elements or rows: tiles that are read may come through the ring by bulk copies.
+    Rows(RowsForm),
+    /// One operation on columns: a tile comes through the ring by TMA tensor copies, if the tensor can have a tensor map.
+    Columns {
+        /// Which tensor parameter.
+        operand: u8,
+    },
+    /// One operation on rows that data name: they may come through the ring by bulk copies.
+    Indexed,
+    /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
+    Simt {
+        /// Whether `cpu = reference_fn` was given.
+        cpu: bool,
+        /// `#[task(simt, prologue)]`: early start. The body begins before its inputs are complete, and waits for them itself.
+        early_start: bool,
+        /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
+        shared: u32,
+        /// `boxes(x = 128)`: the tensor parameters that the body copies by TMA tensor copies.
+        boxes: &'static [BoxSpec],
+    },
+    /// `#[task(simt, warp)]`: an `unsafe` body of one warp. A worker runs several such tasks at a time.
+    Warp {
+        /// Whether `cpu = reference_fn` was given.
+        cpu: bool,
+        /// See [`TaskKind::Simt`].
+        early_start: bool,
+    },
+}
+
+/// What the plan knows of the one operation of a task of [`TaskKind::Rows`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowsForm {
+    /// Nothing.
+    Any,
+    /// Unary and element-wise: the body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
+    Unary {
+        /// Which tensor parameter `f` is applied to.
+        x: u8,
+        /// Which tensor parameter is the result.
+        y: u8,
+    },
+    /// The body is `cta.rmsnorm(x, weight, y, epsilon)` and nothing else.
     RmsNorm {
         /// Which tensor parameter is normalised.
         x: u8,
@@ -264,21 +289,6 @@ pub enum TaskKind {
         /// Which scalar parameter is added to the mean square.
         epsilon: u8,
     },
-    /// `#[task(simt)]`: an `unsafe` body, compiled for the device only.
-    Simt {
-        /// Whether `cpu = reference_fn` was given.
-        cpu: bool,
-        /// `#[task(simt, prologue)]`: early start. The body begins before its inputs are complete, and waits for them itself.
-        early_start: bool,
-        /// `#[task(simt, warp)]`: a warp task. One warp runs the body, and a worker runs several such tasks at a time.
-        warp: bool,
-        /// `#[task(simt, shared = 32768)]`: bytes of shared memory that the body has to itself, taken from the ring.
-        shared: u32,
-        /// `boxes(x = 128)`: the tensor parameters that the body copies by TMA tensor copies.
-        boxes: &'static [BoxSpec],
-    },
-    /// `#[task(elementwise)] fn f(v: f32) -> f32`: also usable in `.then(f)`; of two values, in `.then(f(r))`.
-    Elementwise,
 }
 
 /// The box of the tensor map by which a body copies a tensor: `boxes(x = 128)`, or with another swizzle `boxes(x = 128 swizzle 64)`.
@@ -351,16 +361,13 @@ impl TaskSpec {
 
     /// Whether tiles that it reads may come through the ring by bulk or tensor copies.
     pub const fn reads_in_bulk(&self) -> bool {
-        matches!(
-            self.kind,
-            TaskKind::Bulk | TaskKind::TensorMap { .. } | TaskKind::Unary { .. } | TaskKind::RmsNorm { .. } | TaskKind::Elementwise
-        )
+        matches!(self.kind, TaskKind::Rows(_) | TaskKind::Columns { .. } | TaskKind::Indexed)
     }
 
     /// Which tensor parameter comes by TMA tensor copies, if it can have a tensor map.
     pub const fn tensor_map_operand(&self) -> Option<usize> {
         match self.kind {
-            TaskKind::TensorMap { operand } => Some(operand as usize),
+            TaskKind::Columns { operand } => Some(operand as usize),
             _ => None,
         }
     }
@@ -368,8 +375,7 @@ impl TaskSpec {
     /// Input and result of a unary element-wise task.
     pub const fn unary_operands(&self) -> Option<(usize, usize)> {
         match self.kind {
-            TaskKind::Unary { x, y } => Some((x as usize, y as usize)),
-            TaskKind::Elementwise if self.params.len() == 2 => Some((0, 1)),
+            TaskKind::Rows(RowsForm::Unary { x, y }) => Some((x as usize, y as usize)),
             _ => None,
         }
     }
@@ -427,9 +433,24 @@ impl TaskSpec {
         if self.splits_k() { MAX_SPLIT_K } else { 1 }
     }
 
+    /// Whether its body is `unsafe`, and compiled for the device only.
+    pub const fn is_simt(&self) -> bool {
+        matches!(self.kind, TaskKind::Simt { .. } | TaskKind::Warp { .. })
+    }
+
+    /// Whether the CPU can run it: an `unsafe` body has a reference for it, or has none.
+    pub const fn runs_on_cpu(&self) -> bool {
+        !matches!(self.kind, TaskKind::Simt { cpu: false, .. } | TaskKind::Warp { cpu: false, .. })
+    }
+
+    /// Whether its body begins before its inputs are complete.
+    pub const fn starts_early(&self) -> bool {
+        matches!(self.kind, TaskKind::Simt { early_start: true, .. } | TaskKind::Warp { early_start: true, .. })
+    }
+
     /// Whether it is a warp task: one warp runs the body.
     pub const fn is_warp_task(&self) -> bool {
-        matches!(self.kind, TaskKind::Simt { warp: true, .. })
+        matches!(self.kind, TaskKind::Warp { .. })
     }
 
     /// Bytes of shared memory of a `simt` body's own: it may copy what it reads and writes in bulk.

@@ -17,7 +17,7 @@ pub const fn tensor(name: &'static str, access: Access, region: &'static [Index]
 }
 
 pub const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params, gemv: None }
+    TaskSpec { name, kind: TaskKind::Tiles, axes, dims: &["A", "B", "C", "D"], equal: &[], elements: &[], params, gemv: None }
 }
 
 pub const fn axis(name: &'static str, tiles: &'static [u32]) -> Axis {

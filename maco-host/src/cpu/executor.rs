@@ -13,7 +13,6 @@ use maco_device::abi::{
 use maco_device::modelled::{Delays, tensor_map};
 use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
 use maco_device::{Cpu, OutsideRegion, Slot, Task};
-use maco_graph::spec::TaskKind;
 
 use super::machine::{Bodies, Endless, Watch, Worker};
 use super::pipeline::Pipeline;
@@ -158,7 +157,7 @@ pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 impl Executor {
     pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore) -> Result<Executor, Error> {
         for call in &core.plan.graph.calls {
-            if matches!(call.task.kind, TaskKind::Simt { cpu: false, .. }) {
+            if !call.task.runs_on_cpu() {
                 return Err(Error::NoCpuReference { megakernel: core.megakernel().into(), task: call.task.name.into() });
             }
         }
@@ -540,7 +539,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
 mod tests {
     use maco_graph::ir::{Call, Graph, Tensor, TensorKind, View};
     use maco_graph::plan::{Options, Schedule, plan};
-    use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, TaskSpec, TensorParam};
+    use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, TaskKind, TaskSpec, TensorParam};
 
     use super::*;
     use crate::device::Device;

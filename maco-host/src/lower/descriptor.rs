@@ -9,7 +9,7 @@ use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
 use maco_graph::plan::memory_bound_cost::RING_BYTES;
 use maco_graph::plan::{Entry, Notification, Plan, Schedule};
-use maco_graph::spec::{Access, Index, TaskKind, TensorParam};
+use maco_graph::spec::{Access, Index, TensorParam};
 
 use super::partials::Partials;
 use super::{tensor_params, too_many};
@@ -182,7 +182,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
     let pushed = plan.schedule.schedulers() > 0;
     let flags = plan.graph.calls.iter().enumerate().map(|(index, call)| {
         let operands = || call.operands.iter().zip(tensor_params(call));
-        let early = if matches!(call.task.kind, TaskKind::Simt { early_start: true, .. }) { EARLY_START } else { 0 };
+        let early = if call.task.starts_early() { EARLY_START } else { 0 };
         let warp_task = if call.task.is_warp_task() { WARP_TASK } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED

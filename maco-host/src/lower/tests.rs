@@ -23,7 +23,7 @@ const AXES: &[Axis] = &[Axis { name: "i", tiles: &[8] }, Axis { name: "j", tiles
 /// y[i, j] = f(x[i, j])
 static MAP: TaskSpec = TaskSpec {
     name: "map",
-    kind: TaskKind::Direct,
+    kind: TaskKind::Tiles,
     axes: AXES,
     dims: &["M", "N"],
     equal: &[],
@@ -478,12 +478,12 @@ fn operands_that_no_task_writes_are_preloaded() {
 fn a_body_with_shared_memory_uses_ring_pages() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[] },
+        kind: TaskKind::Simt { cpu: true, early_start: false, shared: 1, boxes: &[] },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
     static BARE: TaskSpec =
-        TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 0, boxes: &[] }, ..BODY };
+        TaskSpec { name: "bare", kind: TaskKind::Simt { cpu: true, early_start: false, shared: 0, boxes: &[] }, ..BODY };
     for (body, copies, pages) in [(&BODY, abi::READ_BY_TMA, abi::BULK_ROWS | abi::LOAD_BEFORE_WAIT), (&BARE, 0, 0)] {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
@@ -504,7 +504,7 @@ fn a_body_with_shared_memory_uses_ring_pages() {
 fn warp_tasks_are_in_batches() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
+        kind: TaskKind::Warp { cpu: true, early_start: false },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
@@ -562,11 +562,11 @@ fn warp_tasks_are_in_batches() {
 fn a_batch_of_warp_tasks_fills_one_slot() {
     static BODY: TaskSpec = TaskSpec {
         name: "body",
-        kind: TaskKind::Simt { cpu: true, early_start: false, warp: true, shared: 0, boxes: &[] },
+        kind: TaskKind::Warp { cpu: true, early_start: false },
         params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
         ..ROWS
     };
-    static DIRECT: TaskSpec = TaskSpec { name: "direct", kind: TaskKind::Direct, ..BODY };
+    static DIRECT: TaskSpec = TaskSpec { name: "direct", kind: TaskKind::Tiles, ..BODY };
     let mut graph = chain(1024, 64);
     graph.calls[0] = call(&graph, &BODY, 7, &[0, 2], &[]);
     graph.calls[1] = call(&graph, &DIRECT, 3, &[2, 1], &[]);
@@ -589,13 +589,13 @@ fn a_body_has_tensor_maps_of_its_boxes() {
     static BODIES: [TaskSpec; 2] = [
         TaskSpec {
             name: "body",
-            kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
+            kind: TaskKind::Simt { cpu: true, early_start: false, shared: 1, boxes: &[boxes(0, 128, 128), boxes(1, 32, 64)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
         TaskSpec {
             name: "other",
-            kind: TaskKind::Simt { cpu: true, early_start: false, warp: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
+            kind: TaskKind::Simt { cpu: true, early_start: false, shared: 1, boxes: &[boxes(1, 64, 128)] },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
@@ -623,7 +623,7 @@ fn tensor_maps_are_optional_for_column_reductions() {
     static TASKS: [TaskSpec; 2] = [
         TaskSpec {
             name: "across",
-            kind: TaskKind::TensorMap { operand: 0 },
+            kind: TaskKind::Columns { operand: 0 },
             params: &[matrix("x", Access::Read, ROW, false), matrix("y", Access::Write, ROW, false)],
             ..ROWS
         },
@@ -632,7 +632,6 @@ fn tensor_maps_are_optional_for_column_reductions() {
             kind: TaskKind::Simt {
                 cpu: true,
                 early_start: false,
-                warp: false,
                 shared: 1,
                 boxes: &[BoxSpec { operand: 0, rows: abi::PANEL_ROWS, swizzle: abi::ROW_BYTES }],
             },
@@ -666,7 +665,7 @@ fn tensor_maps_are_optional_for_column_reductions() {
 /// x = f(x), over and over.
 static UPDATE: TaskSpec =
     TaskSpec { name: "update", axes: &[Axis { name: "i", tiles: &[8] }], params: &[matrix("x", Access::Update, ROW, false)], ..ROWS_PLAIN };
-static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Direct, ..ROWS };
+static ROWS_PLAIN: TaskSpec = TaskSpec { kind: TaskKind::Tiles, ..ROWS };
 
 /// What a scheduler looks ahead by: of a chain each task but the last one has its one counter, whose one waiter is the next task and
 /// lacks nothing else.

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use maco_device::access::{Read, TaskTile, Update, Write};
+use maco_device::kind::{Gemm, Rows};
 use maco_device::region::{At, Size, Whole};
-use maco_device::{Cpu, Cta, Identity, Task, bf16};
+use maco_device::{Cpu, Cta, Identity, Operations, Task, bf16};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::spec::{Access, Axis, DimSpec, Element, ElementSpec, Index, Param, Placement, ScalarType, TaskKind, TaskSpec, TensorParam};
 use maco_host::{Embedded, Program, Schedule};
@@ -28,7 +29,7 @@ const fn tensor(name: &'static str, access: Access, element: Element, dims: &'st
 }
 
 const fn task(name: &'static str, axes: &'static [Axis], params: &'static [Param]) -> TaskSpec {
-    TaskSpec { name, kind: TaskKind::Direct, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, gemv: None }
+    TaskSpec { name, kind: TaskKind::Tiles, axes, dims: &["M", "N", "K"], equal: &[], elements: &[], params, gemv: None }
 }
 
 const GRID: &[Axis] = &[Axis { name: "i", tiles: &[4] }, Axis { name: "j", tiles: &[8] }];
@@ -88,14 +89,12 @@ pub static SPIN: TaskSpec = task(
 pub static FOREVER: TaskSpec =
     task("forever", GRID, &[tensor("x", Access::Read, Element::F32, MN, TILE), tensor("y", Access::Write, Element::F32, MN, TILE)]);
 /// Raw device code without a CPU reference.
-pub static RAW: TaskSpec =
-    TaskSpec { kind: TaskKind::Simt { cpu: false, early_start: false, warp: false, shared: 0, boxes: &[] }, ..DOUBLE };
+pub static RAW: TaskSpec = TaskSpec { kind: TaskKind::Simt { cpu: false, early_start: false, shared: 0, boxes: &[] }, ..DOUBLE };
 
 /// Position in [`TASKS`] is the number of the task's only instance.
 pub static TASKS: [&TaskSpec; 9] = [&ADD, &DOUBLE, &CENTRE, &LINEAR, &SLOW, &STRICT, &RAW, &SPIN, &FOREVER];
 
 pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
-    let mut cta = Cta::<Cpu, Identity>::new(cpu, task);
     let (i, j) = (task.coord(0), task.coord(1));
     // Axes and dimensions by number.
     type I = At<Size<0>, Size<0>>;
@@ -103,6 +102,18 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     type K = Whole<Size<2>>;
     let tile = |operand| TaskTile::<f32, (I, J), Update, 4, 8>::new(task.tile(operand, 0, i * 4, j * 8));
     let row = |operand| task.tile(operand, 0, i * 2, 0);
+    if slot == 3 {
+        let mut cta = Cta::<Gemm, Cpu, Identity>::new(cpu, task);
+        let x = TaskTile::<bf16, (I, K), Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
+        let w = TaskTile::<bf16, (J, K), Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
+        let mut acc = cta.accumulator::<_, 64, 128>();
+        for k in cta.steps(x, w) {
+            cta.mma(&mut acc, x.tile(k), w.tile(k));
+        }
+        cta.store(acc, TaskTile::<bf16, (I, J), Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
+        return;
+    }
+    let cta = Cta::<Rows, Cpu, Identity>::new(cpu, task);
     match slot {
         0 => {
             let by = task.scalar::<f32>(0);
@@ -118,15 +129,6 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
                 let x = x.elements();
                 y.set(|column| x.at(column) - sum);
             });
-        }
-        3 => {
-            let x = TaskTile::<bf16, (I, K), Read, 64, 0>::new(task.tile(0, 0, i * 64, 0));
-            let w = TaskTile::<bf16, (J, K), Read, 128, 0>::new(task.tile(1, 0, j * 128, 0));
-            let mut acc = cta.accumulator::<_, 64, 128>();
-            for k in cta.steps(x, w) {
-                cta.mma(&mut acc, x.tile(k), w.tile(k));
-            }
-            cta.store(acc, TaskTile::<bf16, (I, J), Write, 64, 128>::new(task.tile(2, 0, i * 64, j * 128)));
         }
         4 => {
             std::thread::sleep(Duration::from_secs_f32(task.scalar::<f32>(0) / 1e3));

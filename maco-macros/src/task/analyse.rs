@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use maco_graph::spec::{Access, Code};
-use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
+use proc_macro2::Ident;
 use syn::LitInt;
 
+use super::kind::{self, Body, Kind};
 use super::names::Names;
-use super::parse::{Param, Task, TensorParam};
+use super::parse::{Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::errors::Errors;
 use crate::shape::Symbols;
@@ -17,52 +18,6 @@ pub const PAGE_BYTES: u64 = 16 * 1024;
 pub const PAGES: u64 = 12;
 /// Bytes of one step of a row or column that is kept, whatever its elements.
 const STEP_BYTES: u64 = 128;
-
-/// How the body runs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The body calls `.steps(`, `.mma(` or `.mma_pair(`: operands are staged through the ring.
-    Gemm {
-        /// See [`maco_graph::spec::TaskKind::Gemm`].
-        splits_k: bool,
-    },
-    Direct,
-    /// The body calls `.zip(`, `.map(`, `.rows(` or `.take(` of its `cta` once and nothing else of it: tiles that are read may come through the ring by bulk
-    /// copies. Of two operations the second could read what the first one writes.
-    Bulk,
-    /// The same with `.columns(` or `.transpose(` of this tensor: it may come by TMA tensor copies.
-    TensorMap {
-        operand: u8,
-    },
-    /// The body is `cta.zip(x, y, f)` and nothing else, of two tensor parameters.
-    Unary {
-        x: u8,
-        y: u8,
-    },
-    /// The body calls `.gemv(` or `.gemv_with(`: rows of its second argument, operand B, come through the ring.
-    Gemv {
-        /// Which tensor parameter.
-        operand_b: u8,
-        /// Its first argument, operand A, if the body does nothing else.
-        operand_a: Option<u8>,
-    },
-    /// The body is `cta.rmsnorm(x, weight, y, epsilon)`: three tensor parameters and a scalar one, each counted among its like.
-    RmsNorm {
-        x: u8,
-        weight: u8,
-        y: u8,
-        epsilon: u8,
-    },
-    Simt {
-        cpu: bool,
-        early_start: bool,
-        /// The body is one warp's.
-        warp: bool,
-        /// Bytes of scratch.
-        shared: u32,
-    },
-    Elementwise,
-}
 
 /// The static extent of a tile along one axis: a const parameter of the body.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,11 +65,16 @@ impl Model {
     /// Whether a tensor is the only generic result, and the body only stores an accumulator in it: a call may then round the accumulator to another
     /// element.
     pub fn rounded(&self, task: &Task<'_>, tensor: &TensorParam) -> bool {
-        let stores = matches!(self.kind, Kind::Gemm { .. } | Kind::Gemv { .. });
-        let once = mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
+        let once = kind::mentions(task.function.body.stream(), &tensor.name.to_string()) == 1;
         let generic = Some(&tensor.element) == task.generic() && self.bound != Bound::Any;
         let sole = tensor.access == Access::Write && task.tensors().filter(|tensor| tensor.access.writes()).count() == 1;
-        stores && once && generic && sole && self.results.contains(&tensor.name.to_string())
+        self.kind.is_product() && once && generic && sole && self.results.contains(&tensor.name.to_string())
+    }
+
+    /// Whether a tensor is operand B of a GEMV.
+    pub fn streams(&self, task: &Task<'_>, tensor: &TensorParam) -> bool {
+        let Kind::Gemv { operand_b, .. } = self.kind else { return false };
+        task.tensors().nth(usize::from(operand_b)).is_some_and(|known| known.name == tensor.name)
     }
 
     /// The first variant.
@@ -124,36 +84,15 @@ impl Model {
 }
 
 /// `None` after an error that leaves nothing to emit.
-pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Option<Model> {
+pub fn analyse(task: &Task<'_>, errors: &mut Errors) -> Option<Model> {
     let mut symbols = Symbols::default();
     for tensor in task.tensors() {
         symbols.introduce(&tensor.dims, errors);
     }
     let equal = symbols.equal(&task.arguments.equal, errors);
-    let body = Body::read(task.function.body.stream());
-    let kind = kind.unwrap_or(match (&task.arguments.simt, &task.arguments.cpu) {
-        (Some(_), cpu) => Kind::Simt {
-            cpu: cpu.is_some(),
-            early_start: task.arguments.prologue.is_some(),
-            warp: task.arguments.warp.is_some(),
-            shared: task.arguments.shared.as_ref().map_or(0, |shared| shared.bytes),
-        },
-        // Indices that select planes may select none, which has no K steps to split.
-        (None, _) if body.contracts => Kind::Gemm { splits_k: body.splits_k() && !task.tensors().any(names_planes) },
-        (None, _) => {
-            let position = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
-            match position(&body.gemv_operand_b) {
-                Some(operand_b) => {
-                    let call = sole_call(task.function.body.stream());
-                    let product = call.filter(|(method, _)| method == "gemv" || method == "gemv_with");
-                    let operand_a = product.and_then(|(_, arguments)| position(arguments.first()?)).map(|operand_a| operand_a as u8);
-                    Kind::Gemv { operand_b: operand_b as u8, operand_a }
-                }
-                None => tiles(task).or_else(|| rmsnorm(task)).unwrap_or(Kind::Direct),
-            }
-        }
-    });
-    let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && body.stages(&tensor.name)).collect();
+    let body = Body::read(task.function.body.stream(), task.cta_name());
+    let kind = kind::of(task, &body, errors);
+    let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && !names_indices(task, tensor)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
     let names = Names::of(task, &symbols, &equal);
     let model = Model { kind, symbols, equal, names, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
@@ -164,53 +103,10 @@ pub fn analyse(task: &Task<'_>, kind: Option<Kind>, errors: &mut Errors) -> Opti
     (!errors.any()).then_some(model)
 }
 
-/// The one method of its `cta` that a body calls, and the call's arguments, if it does nothing else with it. A loop could call it twice, so the call is not inside
-/// braces.
-fn sole_method(task: &Task<'_>) -> Option<(String, TokenStream)> {
-    let Some(syn::Pat::Ident(syn::PatIdent { ident: cta, .. })) = &task.cta else { return None };
-    let cta = cta.to_string();
-    let tokens: Vec<TokenTree> = task.function.body.stream().into_iter().collect();
-    let mut called = tokens.windows(4).filter_map(|window| match window {
-        [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)]
-            if *name == cta && dot.as_char() == '.' =>
-        {
-            Some((method.to_string(), arguments.stream()))
-        }
-        _ => None,
-    });
-    called.next().filter(|_| mentions(task.function.body.stream(), &cta) == 1)
-}
-
-/// See [`Kind::Bulk`] and [`Kind::TensorMap`].
-fn tiles(task: &Task<'_>) -> Option<Kind> {
-    let (method, arguments) = sole_method(task)?;
-    let named = task.tensors().flat_map(|tensor| &tensor.region).any(|index| matches!(index.kind, IndexKind::Data(_)));
-    match method.as_str() {
-        "zip" | "map" | "rows" if !named => unary(task).or(Some(Kind::Bulk)),
-        // The loader reads the indices of rows that are read; for rows that are written it keeps pages for tables of indices.
-        "take" | "index_copy" | "index_add" => Some(Kind::Bulk),
-        "columns" | "transpose" if !named => {
-            let Some(TokenTree::Ident(x)) = arguments.into_iter().next() else { return None };
-            let operand = task.tensors().position(|tensor| tensor.name == x)? as u8;
-            Some(Kind::TensorMap { operand })
-        }
-        _ => None,
-    }
-}
-
-/// How often a body names `name`.
-fn mentions(tokens: TokenStream, name: &str) -> usize {
-    let each = tokens.into_iter().map(|token| match token {
-        TokenTree::Ident(word) => usize::from(word == name),
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        TokenTree::Punct(_) | TokenTree::Literal(_) => 0,
-    });
-    each.sum()
-}
-
-/// Whether data selects the planes of a tensor.
-fn names_planes(tensor: &TensorParam) -> bool {
-    matches!(tensor.region.as_slice(), [index, _, _] if matches!(index.kind, IndexKind::Data(_)))
+/// Whether elements of `by` name indices of another parameter.
+pub fn names_indices(task: &Task<'_>, by: &TensorParam) -> bool {
+    let regions = task.tensors().flat_map(|tensor| &tensor.region);
+    regions.into_iter().any(|index| matches!(&index.kind, IndexKind::Data(names) if names.contains(&by.name)))
 }
 
 fn extents(task: &Task<'_>) -> Vec<Extent> {
@@ -252,158 +148,6 @@ fn bound(task: &Task<'_>) -> Bound {
         }
     }
     bound
-}
-
-/// What the tokens of a body mention. Syntactic: a helper function that calls `mma` on behalf of the body does not count.
-#[derive(Default)]
-struct Body {
-    /// `.steps(`, `.mma(` or `.mma_pair(`.
-    contracts: bool,
-    /// `.accumulator_pair(`.
-    pairs: bool,
-    /// `.accumulator(`, `.store(` and `.mma(` in all, and `.mma(` in loops over `.steps(`.
-    accumulators: usize,
-    stores: usize,
-    mmas: usize,
-    steps: usize,
-    /// `break`, `continue` or `return`.
-    leaves: bool,
-    /// `x` of `x.tile(`.
-    tiled: HashSet<String>,
-    /// `y` of `.store(acc, y)` and `.store_pair(acc, y, f)`.
-    stored: HashSet<String>,
-    /// Names in `.store(acc, y)`, `.store_pair(acc, y, f)`, `.gemv(x, w, y)` and `.gemv_with(x, w, r, y, f)`.
-    results: HashSet<String>,
-    /// `w` of `.gemv(x, w, y)`.
-    gemv_operand_b: Option<String>,
-}
-
-impl Body {
-    fn read(tokens: TokenStream) -> Body {
-        let mut body = Body::default();
-        body.visit(tokens, false);
-        body
-    }
-
-    /// Whether the body supports split-K.
-    fn splits_k(&self) -> bool {
-        let one_sum = self.accumulators == 1 && self.stores == 1;
-        one_sum && self.mmas > 0 && self.mmas == self.steps && !self.leaves
-    }
-
-    /// `in_steps`: inside a loop over `.steps(`.
-    fn visit(&mut self, tokens: TokenStream, in_steps: bool) {
-        let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-        for window in tokens.windows(3) {
-            let [TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = window else { continue };
-            if dot.as_char() != '.' || arguments.delimiter() != Delimiter::Parenthesis {
-                continue;
-            }
-            if method == "steps" || method == "mma" || method == "mma_pair" {
-                self.contracts = true;
-            } else if method == "store" || method == "store_pair" {
-                self.stores += 1;
-                // What follows in a pair's is a closure.
-                self.stored.extend(identifiers(arguments.stream()).take(2));
-                self.results.extend(identifiers(arguments.stream()).take(2));
-            } else if method == "accumulator" {
-                self.accumulators += 1;
-            } else if method == "accumulator_pair" {
-                self.accumulators += 2;
-                self.pairs = true;
-            } else if method == "gemv" || method == "gemv_with" {
-                self.gemv_operand_b = identifiers(arguments.stream()).nth(1);
-                self.results.extend(identifiers(arguments.stream()));
-            }
-            if method == "mma" {
-                self.mmas += 1;
-                self.steps += usize::from(in_steps);
-            }
-        }
-        for window in tokens.windows(4) {
-            if let [TokenTree::Ident(name), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(_)] = window
-                && dot.as_char() == '.'
-                && method == "tile"
-            {
-                self.tiled.insert(name.to_string());
-            }
-        }
-        // Between `for` and the braces of its body: whether it names steps.
-        let mut header = None;
-        for token in tokens {
-            match token {
-                TokenTree::Ident(word) if word == "for" => header = Some(false),
-                TokenTree::Ident(word) if word == "steps" => header = header.map(|_| true),
-                TokenTree::Ident(word) => self.leaves |= word == "break" || word == "continue" || word == "return",
-                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                    self.visit(group.stream(), in_steps || header.take() == Some(true));
-                }
-                TokenTree::Group(group) => self.visit(group.stream(), in_steps),
-                TokenTree::Punct(_) | TokenTree::Literal(_) => {}
-            }
-        }
-    }
-
-    fn stages(&self, name: &Ident) -> bool {
-        let name = name.to_string();
-        self.tiled.contains(&name) || self.stored.contains(&name)
-    }
-}
-
-/// Whether the body is one unary element-wise call. Its function may use any scalars.
-fn unary(task: &Task<'_>) -> Option<Kind> {
-    let (method, arguments) = sole_call(task.function.body.stream())?;
-    let [x, y, _, ..] = arguments.as_slice() else { return None };
-    let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
-    let [x, y] = [tensor(x)?, tensor(y)?].map(|at| at as u8);
-    (method == "zip" && x != y && task.tensors().count() == 2).then_some(Kind::Unary { x, y })
-}
-
-/// Whether the body is one `rmsnorm` call.
-fn rmsnorm(task: &Task<'_>) -> Option<Kind> {
-    let (method, arguments) = sole_call(task.function.body.stream())?;
-    let [x, weight, y, epsilon] = arguments.as_slice() else { return None };
-    let tensor = |name: &Option<String>| task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name));
-    let scalars = task.params.iter().filter(|param| matches!(param, Param::Scalar { .. }));
-    let epsilon = scalars.map(Param::name).position(|name| epsilon.as_ref().is_some_and(|epsilon| name == epsilon))?;
-    let [x, weight, y, epsilon] = [tensor(x)?, tensor(weight)?, tensor(y)?, epsilon].map(|at| at as u8);
-    (method == "rmsnorm").then_some(Kind::RmsNorm { x, weight, y, epsilon })
-}
-
-/// Method and arguments of a body that is one call on `cta` and nothing else; of arguments, those that are a name.
-fn sole_call(body: TokenStream) -> Option<(String, Vec<Option<String>>)> {
-    let tokens: Vec<TokenTree> = body.into_iter().collect();
-    let statement = match tokens.as_slice() {
-        [statement @ .., TokenTree::Punct(end)] if end.as_char() == ';' => statement,
-        statement => statement,
-    };
-    let [TokenTree::Ident(_), TokenTree::Punct(dot), TokenTree::Ident(method), TokenTree::Group(arguments)] = statement else {
-        return None;
-    };
-    if dot.as_char() != '.' {
-        return None;
-    }
-    let tokens: Vec<TokenTree> = arguments.stream().into_iter().collect();
-    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(comma) if comma.as_char() == ',');
-    let mut arguments: Vec<_> = tokens
-        .split(comma)
-        .map(|argument| match argument {
-            [TokenTree::Ident(name)] => Some(name.to_string()),
-            _ => None,
-        })
-        .collect();
-    // Behind the last comma may be nothing.
-    if tokens.last().is_some_and(comma) {
-        arguments.pop();
-    }
-    Some((method.to_string(), arguments))
-}
-
-fn identifiers(tokens: TokenStream) -> impl Iterator<Item = String> {
-    tokens.into_iter().filter_map(|token| match token {
-        TokenTree::Ident(name) => Some(name.to_string()),
-        _ => None,
-    })
 }
 
 /// What leaves an accumulator has a tile the tensor cores make: 64 or 128 rows, 128 or 256 columns; of two accumulators the largest tile

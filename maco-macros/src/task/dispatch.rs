@@ -4,14 +4,15 @@ use maco_graph::spec::Access;
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 
-use super::analyse::{Bound, Extent, Kind, Model, extent};
+use super::analyse::{Bound, Extent, Model, extent, names_indices};
+use super::kind::Kind;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::spans::hidden;
 
 /// The generic body and one arm per instance.
-pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
-    let body = body(task, model, p);
+pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
+    let body = body(task, model, user, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
     let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
     let elements: Vec<Option<&Ident>> = match &task.arguments.elements {
@@ -20,10 +21,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
     };
     // A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the
     // time. It has no epilogue, since it stores no accumulator.
-    let called = matches!(
-        model.kind,
-        Kind::Direct | Kind::Bulk | Kind::TensorMap { .. } | Kind::Unary { .. } | Kind::RmsNorm { .. } | Kind::Elementwise
-    );
+    let called = !model.kind.is_product() && !model.kind.is_simt();
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for element in elements {
@@ -42,9 +40,9 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
             });
             let sizes = model.extents.iter().filter(|extent| model.varies(extent)).map(|extent| size(*extent, &variant));
             let sizes = quote! { #element #(#sizes),* };
-            let safe = !matches!(model.kind, Kind::Simt { .. });
-            let arguments = arguments(task, &variant, &descriptor, p, safe);
-            let call = quote! { __body::<__R, #epilogue, #sizes>(&mut #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            let arguments = arguments(task, &variant, &descriptor, p, !model.kind.is_simt());
+            let lent = model.kind.borrows().then(|| quote! { &mut });
+            let call = quote! { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*) };
             // Where a warp runs the task, what its tile is only the role knows.
             let here = match task.arguments.warp.is_some() {
                 true => {
@@ -63,7 +61,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
                         #[inline(never)]
                         fn __apart(#descriptor: #p::Task, #ring: u64) -> u64 {
                             let mut #consumer = #p::SimtConsumer::consumers(#ring);
-                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(&mut #p::Cta::new(&mut #consumer, #descriptor), #(#arguments),*);
+                            __body::<#p::SimtConsumer, #p::Identity, #sizes>(#lent #p::Cta::new(&mut #consumer, #descriptor), #(#arguments),*);
                             #p::Role::ring(&#consumer)
                         }
                         #p::Role::set_ring(#role, __apart(#descriptor, #p::Role::ring(#role)))
@@ -103,7 +101,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream 
 
 /// The epilogue type of a body that stores accumulators, with the positions of its operands. Other bodies have none.
 fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
-    if !matches!(model.kind, Kind::Gemm { .. } | Kind::Gemv { .. }) {
+    if !model.kind.is_product() {
         return quote! { __T };
     }
     // The recorder refuses operands of a task whose result is not tiled like this: `TaskSpec::result`.
@@ -123,9 +121,9 @@ fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     quote! { #p::Anchored<__T, #tensors, #scalars, #(#axes),*> }
 }
 
-fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
+fn body(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
     let lints = task.function.lints();
-    let safe = !matches!(model.kind, Kind::Simt { .. });
+    let safe = !model.kind.is_simt();
     let (generics, bound) = (task.generic(), bound(model.bound));
     let element = generics.map(|element| quote! { #element: #p::#bound, });
     let varying = |place: &usize| model.varies(&model.extents[*place]);
@@ -137,26 +135,29 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
             Param::Tensor(tensor) => {
                 let (pattern, ty) = (&tensor.pattern, tile_type(task, model, tensor, p, safe));
                 // Its elements are used in the region of another parameter.
-                let named = names(task, tensor).then(|| quote! { #[allow(unused_variables)] });
+                let named = names_indices(task, tensor).then(|| quote! { #[allow(unused_variables)] });
                 quote! { #named #pattern: #ty }
             }
             Param::Scalar { pattern, ty, .. } => quote! { #pattern: #ty },
         })
         .collect();
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
-    let user = &task.function.body;
     let head = quote! { <__R: #p::Role, __T: #p::Epilogue, #element #(const #consts: usize),*> };
-    let Kind::Simt { shared, warp, .. } = model.kind else {
+    let kind = model.kind.ty(p);
+    if safe {
+        let lent = model.kind.borrows().then(|| quote! { &mut });
         return quote! {
             #lints
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn __body #head (#cta: &mut #p::Cta<'_, __R, __T>, #(#params),*) {
+            fn __body #head (#cta: #lent #p::Cta<'_, #kind, __R, __T>, #(#params),*) {
+                #[allow(unused_imports)]
+                use #p::Operations as _;
                 // What the last operation returns is of no use here.
                 let _ = #user;
             }
         };
-    };
+    }
     let names: Vec<&Ident> = task.params.iter().map(Param::name).collect();
     let types = task.params.iter().map(|param| match param {
         Param::Tensor(tensor) => tile_type(task, model, tensor, p, false),
@@ -169,11 +170,13 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     };
     let early = task.arguments.prologue.is_some();
     let [outer, inner] = ["cta", "simt"].map(hidden);
-    let shared = Literal::u32_unsuffixed(shared);
     // Who runs it, and how.
-    let (threads, simt) = match warp {
-        true => (quote! { #p::SimtWarp<'_> }, quote! { simt_warp }),
-        false => (quote! { #p::Simt<'_, #shared> }, quote! { simt::<#shared> }),
+    let (threads, simt) = match model.kind {
+        Kind::Simt { shared, .. } => {
+            let shared = Literal::u32_unsuffixed(shared);
+            (quote! { #p::Simt<'_, #shared> }, quote! { simt::<#shared> })
+        }
+        _ => (quote! { #p::SimtWarp<'_> }, quote! { simt_warp }),
     };
     let on_host = match &task.arguments.cpu {
         Some(reference) => quote! { #p::Cta::#simt(#outer, #early, |_| #reference(#(#names),*)); },
@@ -183,7 +186,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     quote! {
         #[inline(always)]
         #[allow(clippy::too_many_arguments)]
-        fn __body #head (#outer: &mut #p::Cta<'_, __R, __T>, #(#names: #types),*) {
+        fn __body #head (#outer: &mut #p::Cta<'_, #kind, __R, __T>, #(#names: #types),*) {
             #[cfg(target_arch = "nvptx64")]
             {
                 #lints
@@ -203,7 +206,7 @@ fn body(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
 }
 
 /// `TaskTile<E, (At<i, M>, Whole<K>), Read, I, 0>`; of SIMT bodies, which are not `safe`, `ReadTile<E, I, 0>` or `Tile<E, I, 0>`, or `Mapped<E, I, 0, ROWS, SWIZZLE>` of what is copied in boxes.
-fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream, safe: bool) -> TokenStream {
+pub fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStream, safe: bool) -> TokenStream {
     let element = task.arguments.element_type(&tensor.element);
     let extents: Vec<TokenStream> = last_two(tensor)
         .into_iter()
@@ -223,6 +226,7 @@ fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &TokenStre
         }
         None if safe => {
             let access = match tensor.access {
+                Access::Read if model.streams(task, tensor) => quote! { Streamed },
                 Access::Read => quote! { Read },
                 Access::Write => quote! { Write },
                 Access::Update | Access::Reduce => quote! { Update },
@@ -276,12 +280,6 @@ fn arguments(task: &Task<'_>, variant: &[u32], descriptor: &Ident, p: &TokenStre
             }
         })
         .collect()
-}
-
-/// Whether elements of `by` name indices of another parameter.
-fn names(task: &Task<'_>, by: &TensorParam) -> bool {
-    let regions = task.tensors().flat_map(|tensor| &tensor.region);
-    regions.into_iter().any(|index| matches!(&index.kind, IndexKind::Data(names) if names.contains(&by.name)))
 }
 
 /// The plane that the element of a tile names.

@@ -6,7 +6,6 @@ use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::{FnArg, ReturnType, Type};
 
-use super::analyse::Kind;
 use crate::attribute::{Arguments, TASK};
 use crate::errors::Errors;
 use crate::item::Function;
@@ -146,7 +145,7 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
         }
     };
     match syn::parse2::<Function>(item) {
-        Ok(function) => super::one(&task_arguments, &function, Some(Kind::Elementwise), errors),
+        Ok(function) => super::one(&task_arguments, &function, errors),
         Err(error) => error.to_compile_error(),
     }
 }

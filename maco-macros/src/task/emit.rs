@@ -4,7 +4,8 @@ use maco_graph::spec::Access;
 use proc_macro2::TokenStream;
 use quote::quote;
 
-use super::analyse::{Kind, Model, extent};
+use super::analyse::{Model, extent};
+use super::kind::{Kind, RowsForm};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::element_variant;
@@ -15,15 +16,17 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let name = &task.function.signature.ident;
     let (visibility, documentation, conditions) = (&task.function.visibility, task.function.documentation(), task.function.conditions());
     let spec = spec(task, model, &p);
-    let dispatch = super::dispatch::dispatch(task, model, &p);
+    let tile = |tensor: &TensorParam| super::dispatch::tile_type(task, model, tensor, &p, true);
+    let (body, unwritten) = super::written::check(task, tile);
+    let dispatch = super::dispatch::dispatch(task, model, &body, &p);
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
-    let narrow = matches!(model.kind, Kind::Simt { warp: true, .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
-    let maps = matches!(model.kind, Kind::Unary { .. }) || model.kind == Kind::Elementwise && task.params.len() == 2;
+    let narrow = matches!(model.kind, Kind::Warp { .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });
+    let maps = matches!(model.kind, Kind::Rows(RowsForm::Unary { .. }));
     let maps = maps.then(|| quote! { const ELEMENTWISE: u128 = #name::SPEC.unary_instances(); });
     let products = products(task, model, &p);
     // SIMT bodies see tiles without a region.
-    let names = (!matches!(model.kind, Kind::Simt { .. })).then(|| model.names.items(task, &p));
+    let names = (!model.kind.is_simt()).then(|| model.names.items(task, &p));
     let [recorder, site, arguments] = ["recorder", "site", "arguments"].map(hidden);
     quote! {
         #documentation
@@ -33,6 +36,7 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
 
         #groups
         #gemv
+        #unwritten
         #names
 
         #conditions
@@ -117,7 +121,7 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
         impl #name {
             pub const SPEC: #p::spec::TaskSpec = #p::spec::TaskSpec {
                 name: ::core::stringify!(#name),
-                kind: #p::spec::TaskKind::Direct,
+                kind: #p::spec::TaskKind::Tiles,
                 axes: &[],
                 dims: &[],
                 equal: &[],
@@ -142,30 +146,12 @@ pub fn placeholder(task: &Task<'_>) -> TokenStream {
 
 fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     let name = plain(&task.function.signature.ident);
-    let kind = match model.kind {
-        Kind::Gemm { splits_k } => quote! { Gemm { splits_k: #splits_k } },
-        Kind::Direct => quote! { Direct },
-        Kind::Bulk => quote! { Bulk },
-        Kind::TensorMap { operand } => quote! { TensorMap { operand: #operand } },
-        Kind::Unary { x, y } => quote! { Unary { x: #x, y: #y } },
-        Kind::Gemv { operand_b, operand_a } => {
-            let operand_a = match operand_a {
-                Some(operand_a) => quote! { ::core::option::Option::Some(#operand_a) },
-                None => quote! { ::core::option::Option::None },
-            };
-            quote! { Gemv { operand_b: #operand_b, operand_a: #operand_a } }
-        }
-        Kind::RmsNorm { x, weight, y, epsilon } => quote! { RmsNorm { x: #x, weight: #weight, y: #y, epsilon: #epsilon } },
-        Kind::Simt { cpu, early_start, warp, shared } => {
-            let boxes = task.tensors().enumerate().filter_map(|(operand, tensor)| {
-                let boxes = task.boxes(tensor)?;
-                let (operand, rows, swizzle) = (operand as u8, boxes.rows.1, boxes.swizzle.1);
-                Some(quote! { #p::spec::BoxSpec { operand: #operand, rows: #rows, swizzle: #swizzle } })
-            });
-            quote! { Simt { cpu: #cpu, early_start: #early_start, warp: #warp, shared: #shared, boxes: &[#(#boxes),*] } }
-        }
-        Kind::Elementwise => quote! { Elementwise },
-    };
+    let boxes = task.tensors().enumerate().filter_map(|(operand, tensor)| {
+        let boxes = task.boxes(tensor)?;
+        let (operand, rows, swizzle) = (operand as u8, boxes.rows.1, boxes.swizzle.1);
+        Some(quote! { #p::spec::BoxSpec { operand: #operand, rows: #rows, swizzle: #swizzle } })
+    });
+    let kind = model.kind.spec(&quote! { #(#boxes),* }, p);
     let axes = task.arguments.axes.iter().flatten().zip(&model.tiles).map(|(axis, tiles)| {
         let name = plain(&axis.name);
         quote! { #p::spec::Axis { name: #name, tiles: &[#(#tiles),*] } }
@@ -189,7 +175,7 @@ fn spec(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     quote! {
         #p::spec::TaskSpec {
             name: #name,
-            kind: #p::spec::TaskKind::#kind,
+            kind: #kind,
             axes: &[#(#axes),*],
             dims: &[#(#dims),*],
             equal: &[#(#equal),*],

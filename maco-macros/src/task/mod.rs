@@ -5,11 +5,13 @@ mod check;
 mod dispatch;
 mod elementwise;
 mod emit;
+pub mod helper;
+mod kind;
 mod names;
 mod no_std;
-mod operations;
 mod parse;
 mod region;
+mod written;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -32,22 +34,19 @@ pub fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
     if arguments.elementwise.is_some() {
         return elementwise::expand(&arguments, &function, errors);
     }
-    let output = one(&arguments, &function, None, &mut errors);
+    let output = one(&arguments, &function, &mut errors);
     let errors = errors.finish();
     quote! { #output #errors }
 }
 
-/// All four steps for an ordinary task. `kind` overrules what the body says.
-fn one(arguments: &Arguments, function: &Function, kind: Option<analyse::Kind>, errors: &mut Errors) -> TokenStream {
+/// All four steps for an ordinary task.
+fn one(arguments: &Arguments, function: &Function, errors: &mut Errors) -> TokenStream {
     let task = parse::parse(arguments, function, errors);
     check::check(&task, errors);
-    operations::check(&task, errors);
     no_std::check(function.body.stream(), errors);
-    let model = analyse::analyse(&task, kind, errors);
-    let output = match model {
+    let model = analyse::analyse(&task, errors);
+    match model {
         Some(model) if !errors.any() => emit::emit(&task, &model),
         _ => emit::placeholder(&task),
-    };
-    let unwritten = if errors.any() { TokenStream::new() } else { operations::unwritten(&task) };
-    quote! { #output #unwritten }
+    }
 }

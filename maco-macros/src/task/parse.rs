@@ -3,8 +3,9 @@
 use maco_graph::spec::{Access, Code};
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
-use syn::{Attribute, FnArg, Meta, Pat, PatType, Type};
+use syn::{Attribute, FnArg, GenericArgument, Meta, Pat, PatType, PathArguments, PathSegment, Type};
 
+use super::kind::STATED;
 use super::region::{Index, region};
 use crate::attribute::{Arguments, BoxArgument, scalar_variant};
 use crate::errors::{Errors, error};
@@ -17,6 +18,8 @@ pub struct Task<'a> {
     pub function: &'a Function,
     /// The pattern of `cta`.
     pub cta: Option<Pat>,
+    /// The kind that its type says: `&mut Cta<Gemm>`.
+    pub kind: Option<Ident>,
     pub params: Vec<Param>,
     /// A parameter did not parse and is left out.
     pub broken: bool,
@@ -50,6 +53,14 @@ impl Task<'_> {
         })
     }
 
+    /// The name of `cta`.
+    pub fn cta_name(&self) -> Option<String> {
+        match &self.cta {
+            Some(Pat::Ident(pattern)) => Some(pattern.ident.to_string()),
+            _ => None,
+        }
+    }
+
     /// The boxes in which the body copies a tensor.
     pub fn boxes(&self, tensor: &TensorParam) -> Option<&BoxArgument> {
         let (_, boxes) = self.arguments.boxes.as_ref()?;
@@ -63,7 +74,7 @@ impl Task<'_> {
 }
 
 pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut Errors) -> Task<'a> {
-    let mut task = Task { arguments, function, cta: None, params: Vec::new(), broken: false };
+    let mut task = Task { arguments, function, cta: None, kind: None, params: Vec::new(), broken: false };
     for (n, input) in function.signature.inputs.iter().enumerate() {
         match input {
             FnArg::Receiver(receiver) => {
@@ -73,8 +84,12 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut 
                     task.cta = Some(Pat::Verbatim(TokenStream::new()));
                 }
             }
-            FnArg::Typed(typed) if n == 0 && is_cta(&typed.ty) => {
+            FnArg::Typed(typed)
+                if n == 0
+                    && let Some(cta) = cta(&typed.ty) =>
+            {
                 task.cta = Some((*typed.pat).clone());
+                task.kind = cta.stated(errors);
             }
             FnArg::Typed(typed) => match param(typed) {
                 Ok(param) => task.params.push(param),
@@ -92,14 +107,58 @@ pub fn parse<'a>(arguments: &'a Arguments, function: &'a Function, errors: &mut 
     task
 }
 
-fn is_cta(ty: &Type) -> bool {
-    let Type::Reference(reference) = ty else { return false };
-    let Type::Path(path) = &*reference.elem else { return false };
-    reference.mutability.is_some()
-        && path.path.segments.last().is_some_and(|last| ["Cta", "Simt", "SimtWarp"].iter().any(|name| last.ident == name))
+/// The type of `cta`: `&mut Cta`, `&mut Cta<Gemm>`, `Cta<Rows>`, `&mut Simt`.
+pub struct Cta<'a> {
+    pub borrowed: bool,
+    last: &'a PathSegment,
 }
 
-fn param(typed: &PatType) -> syn::Result<Param> {
+/// The type of `cta`, if it is one.
+pub fn cta(ty: &Type) -> Option<Cta<'_>> {
+    let (borrowed, ty) = match ty {
+        Type::Reference(reference) if reference.mutability.is_some() => (true, &*reference.elem),
+        Type::Reference(_) => return None,
+        ty => (false, ty),
+    };
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|last| ["Cta", "Simt", "SimtWarp"].iter().any(|name| last.ident == name))?;
+    Some(Cta { borrowed, last })
+}
+
+impl Cta<'_> {
+    /// The kind that it says.
+    fn stated(&self, errors: &mut Errors) -> Option<Ident> {
+        let kinds = "a kind is `Gemm` or `Tiles` of a body with several operations, `cta: &mut Cta<Gemm>`, and `Gemv`, `Rows`, `Columns` or `Indexed` of one that is one operation, `cta: Cta<Rows>`";
+        let name = match &self.last.arguments {
+            PathArguments::None => {
+                if !self.borrowed {
+                    errors.push(Code::Signature, self.last, "a body that takes its `Cta` says of what kind it is", kinds);
+                }
+                return None;
+            }
+            PathArguments::AngleBracketed(list) if self.last.ident == "Cta" && list.args.len() == 1 => match list.args.first() {
+                Some(GenericArgument::Type(Type::Path(path))) => path.path.segments.last().map(|kind| kind.ident.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let known = name.as_ref().and_then(|name| STATED.iter().find(|(known, _)| name == known));
+        let Some((known, several)) = known else {
+            errors.push(Code::Signature, &self.last.arguments, "this is not a kind of body", kinds);
+            return None;
+        };
+        if *several != self.borrowed {
+            let (what, write) = match several {
+                true => ("has several operations", format!("`&mut Cta<{known}>`")),
+                false => ("is one operation, which takes its `Cta`", format!("`Cta<{known}>`")),
+            };
+            errors.push(Code::Signature, self.last, format!("a body of kind `{known}` {what}"), format!("write {write}"));
+        }
+        name
+    }
+}
+
+pub fn param(typed: &PatType) -> syn::Result<Param> {
     let Pat::Ident(pattern) = &*typed.pat else {
         return Err(error(Code::Signature, &typed.pat, "a parameter of a task is a plain name", "destructure it in the body"));
     };

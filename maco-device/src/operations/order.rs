@@ -1,0 +1,59 @@
+//! The order of the operations of one body: threads meet where one may read or overwrite what another has written or still reads.
+//!
+//! Whether it may is known when the body is compiled, from the access of what an operation reads and writes ([`Access::SHARED`]). Where both operations give the
+//! same elements to the same threads, nobody waits: of rows a warp's lanes meet, of elements nobody does.
+//!
+//! [`Access::SHARED`]: crate::data::access::Access::SHARED
+
+use crate::hardware::warp;
+use crate::operations::simt_consumer::SimtConsumer;
+
+/// How an operation shares out elements among the threads of a CTA.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Mapping {
+    /// Element by element, of a tile of so many rows and columns; `blocks`: in blocks of eight columns, and `spreads`: whose halves neighbouring lanes exchange.
+    Elements { rows: u32, cols: u32, blocks: bool, spreads: bool },
+    /// A row for each warp, of so many rows.
+    Rows(u32),
+    /// In a way of its own, such as by position or by index.
+    Own,
+}
+
+/// How operations have shared out elements since all threads of the CTA last met.
+#[derive(Clone, Copy)]
+pub enum Since {
+    /// There was none.
+    Nothing,
+    /// All in this way.
+    By(Mapping),
+    /// In several.
+    Mixed,
+}
+
+impl Since {
+    /// Before an operation of this mapping: threads meet if it is `shared`, that is, if others may have written what it reads, or read what it overwrites. All
+    /// threads find the same.
+    #[inline(always)]
+    pub fn next(&mut self, consumer: SimtConsumer, shared: bool, mapping: Mapping) {
+        let same = match *self {
+            Since::Nothing => return *self = Since::By(mapping),
+            Since::By(last) => mapping != Mapping::Own && last == mapping,
+            Since::Mixed => false,
+        };
+        if !shared {
+            if !same {
+                *self = Since::Mixed;
+            }
+            return;
+        }
+        match mapping {
+            // What a lane reads it has written itself, or a lane beside it.
+            Mapping::Elements { spreads: true, .. } | Mapping::Rows(_) if same => warp::sync(),
+            Mapping::Elements { .. } if same => {}
+            _ => {
+                consumer.sync();
+                *self = Since::By(mapping);
+            }
+        }
+    }
+}
