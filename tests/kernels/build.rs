@@ -4,6 +4,7 @@ fn main() {
         "src/chains.rs",
         "src/dense.rs",
         "src/faults.rs",
+        "src/helpers.rs",
         "src/inputs.rs",
         "src/launches.rs",
         "src/operations.rs",

@@ -4,10 +4,7 @@
 //! from the body, or reads it from the signature (`cta: &mut Cta<Gemm>`), and these types check that the body, and all that it calls, keeps to it.
 
 /// A kind of body: one of the types below.
-pub trait Kind {
-    /// Whether what it reads may come through the ring in bulk or tensor copies, which begin before the body runs.
-    const STREAMS: bool;
-}
+pub trait Kind {}
 
 /// The body has several operations, which take `&mut Cta`.
 #[diagnostic::on_unimplemented(
@@ -46,30 +43,14 @@ pub enum Simt {}
 /// `#[maco::task(simt, warp)]`: the body is one warp's.
 pub enum Warp {}
 
-impl Kind for Gemm {
-    const STREAMS: bool = true;
-}
-impl Kind for Gemv {
-    const STREAMS: bool = true;
-}
-impl Kind for Tiles {
-    const STREAMS: bool = false;
-}
-impl Kind for Rows {
-    const STREAMS: bool = true;
-}
-impl Kind for Columns {
-    const STREAMS: bool = true;
-}
-impl Kind for Indexed {
-    const STREAMS: bool = true;
-}
-impl Kind for Simt {
-    const STREAMS: bool = false;
-}
-impl Kind for Warp {
-    const STREAMS: bool = false;
-}
+impl Kind for Gemm {}
+impl Kind for Gemv {}
+impl Kind for Tiles {}
+impl Kind for Rows {}
+impl Kind for Columns {}
+impl Kind for Indexed {}
+impl Kind for Simt {}
+impl Kind for Warp {}
 
 impl Several for Gemm {}
 impl Single for Gemv {}

@@ -3,6 +3,7 @@ pub mod bodies;
 pub mod chains;
 pub mod dense;
 pub mod faults;
+pub mod helpers;
 pub mod inputs;
 pub mod launches;
 pub mod operations;

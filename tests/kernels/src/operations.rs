@@ -107,3 +107,55 @@ pub fn pairs(x: In<f32, M, N>, t: [InOut<f32, M, N>; 6], y: [Out<f32, M, N>; 4],
 pub fn scattered(ids: In<u32, M, K>, ones: In<f32, M, K>, x: In<f32, M, N>, t: InOut<f32, M, N>, y: Out<f32, M, N>) {
     scatter_then_elements(ids, ones, x, t, y);
 }
+
+/// t = x + 1, y = 2 t, y = y + 1: each thread reads what it has written itself, and nobody waits; of four-byte elements a lane beside it may have.
+#[maco::task(tile(i = 16))]
+pub fn elements_thrice(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<f32, M, N>,
+    #[write(i, ..)] t: Tensor<f32, M, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    let t = cta.zip(x, t, |x| x + 1.0);
+    let y = cta.zip(t, y, |t| 2.0 * t);
+    cta.map(y, |y| y + 1.0)
+}
+
+/// t = x + the sum of its row, then y has the sum of each row of t: both rows are one warp's.
+#[maco::task(tile(i = 16))]
+pub fn rows_twice(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<f32, M, N>,
+    #[write(i, ..)] t: Tensor<f32, M, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    let t = cta.rows(x, t, |x, t| {
+        let sum = x.sum(|v| v);
+        t.zip(x, move |v| v + sum);
+    });
+    cta.rows(t, y, |t, y| {
+        let sum = t.sum(|v| v);
+        y.set(|_| sum)
+    })
+}
+
+/// t has the rows of each tile of x in reverse; u = x + 1, which waits for nobody; y = t + u, by the mapping of u, and behind what made t.
+#[maco::task(tile(i = 16))]
+pub fn positions_then_twice_elements(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<f32, M, N>,
+    #[write(i, ..)] t: Tensor<f32, M, N>,
+    #[write(i, ..)] u: Tensor<f32, M, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    let t = cta.generate(x, t, |x, r, c| x.at(15 - r, c));
+    let u = cta.zip(x, u, |x| x + 1.0);
+    cta.zip((t, u), y, |(t, u)| t + u)
+}
+
+#[maco::megakernel]
+pub fn mappings(x: In<f32, M, N>, t: [Out<f32, M, N>; 4], y: [Out<f32, M, N>; 3]) {
+    elements_thrice(x, t[0], y[0]);
+    rows_twice(x, t[1], y[1]);
+    positions_then_twice_elements(x, t[2], t[3], y[2]);
+}

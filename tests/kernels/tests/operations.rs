@@ -5,7 +5,7 @@ use kernels::operations;
 use maco::Device;
 use support::{Matrix, poisoned};
 
-on_every_device!(pairs, scattered);
+on_every_device!(pairs, scattered, mappings);
 
 /// A race need not show: on a GPU, many launches of many tiles; the emulated one reports it in the first.
 fn sizes(device: &Device) -> &'static [(usize, usize, usize)] {
@@ -67,6 +67,25 @@ fn scattered(device: &Device) {
             plan.run(&inputs.0, &inputs.1, &inputs.2, &mut t, &mut y).unwrap();
             marks.exactly(&t, "scattered behind a map");
             expected.exactly(&y, "elements behind a scatter");
+        }
+    }
+}
+
+/// Operations that share one mapping of elements to threads, and one that does not, with another between.
+fn mappings(device: &Device) {
+    for &(m, n, launches) in sizes(device) {
+        let x = Matrix::integers(m, n, 9, 9);
+        let plan = operations::mappings::plan(device, operations::mappings::Dims { M: m as u64, N: n as u64 }).unwrap();
+        let uploaded = x.upload::<f32>(device);
+        let sums: Vec<f64> = (0..m).map(|r| (0..n).map(|c| x.at(r, c)).sum()).collect();
+        for _ in 0..launches {
+            let mut t = [(); 4].map(|()| poisoned::<f32>(device, m, n));
+            let mut y = [(); 3].map(|()| poisoned::<f32>(device, m, n));
+            plan.run(&uploaded, &mut t, &mut y).unwrap();
+            x.map(|v| 2.0 * (v + 1.0) + 1.0).exactly(&y[0], "elements, three times");
+            Matrix::new(m, n, |r, _| sums[r] * (n + 1) as f64).exactly(&y[1], "rows, twice");
+            let turned = reversed(&x);
+            Matrix::new(m, n, |r, c| turned.at(r, c) + x.at(r, c) + 1.0).exactly(&y[2], "positions, then elements twice");
         }
     }
 }
