@@ -35,7 +35,7 @@ use proc_macro::TokenStream;
 /// | `few = task` | the GEMV form of a GEMM, for few rows: a task with tiles of its own whose body calls `cta.gemv`. The planner or `.tile(..)` chooses |
 /// | `crate = path` | where the `maco` crate is, `::maco` by default |
 ///
-/// The first parameter is `cta: &mut Cta`. A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
+/// The first parameter is `cta: &mut Cta`; a body whose helper functions multiply says so, `cta: &mut Cta<Gemm>` (`maco::kind`). A tensor is `#[read(i, ..)] x: Tensor<E, M, K>` with one index per dimension: a grid axis
 /// `i`, `i / G` (grouped heads), `i + -1..=1` (halo), `..` (the whole axis), `ids[i]` or `off[e]..off[e + 1]` (known on the device
 /// only). `#[write(..)]` writes every element of its region, which must name every grid axis; `#[update(..)]` reads and writes in place.
 /// A scalar is `by: f32`, `u32` or `i32`. A bare name is a dimension, a number or `{2 * H}` is a constant or arithmetic.
