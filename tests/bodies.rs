@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use generator::{FAULTS, Wrong, make, seeds};
 
-/// All faults are in them, twice or more.
+/// All faults are in them.
 const SEEDS: std::ops::Range<u64> = 0..5;
 
 /// An error of a case.

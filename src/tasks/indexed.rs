@@ -30,9 +30,8 @@ pub fn index_copy(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)]
 /// Row i of x\[M, N\] is added to row `ids[i]` of y\[V, N\], in the order of i: `Tensor.index_add_` of PyTorch, the gradient of
 /// [`embedding`](super::embedding). The same at every run.
 ///
-/// Sums are made in `f32`, 64 terms one after the other and then these sums, and rounded to E once; of more than 16,384 indices, on a GPU, once for each
-/// 16,384 of them. Error of a sum of k terms: that rounding, and (min(k, 64) + k / 64 + 1) · 2⁻²⁴ · Σ |x|. NaN and infinities as in the sum. An index outside y
-/// adds nothing.
+/// Sums are made in `f32`, 64 terms one after the other and then these sums, and rounded to E once. Error of a sum of k terms: that rounding, and
+/// (min(k, 64) + k / 64 + 1) · 2⁻²⁴ · Σ |x|. NaN and infinities as in the sum. An index outside y adds nothing.
 #[maco_macros::task(crate = crate, tile(j = 256 | 1024), E in [bf16, f16, f32])]
 pub fn index_add(cta: &mut Cta, #[read(..)] ids: Tensor<u32, M>, #[read(.., j)] x: Tensor<E, M, N>, #[update(.., j)] y: Tensor<E, V, N>) {
     cta.index_add(ids, x, y)

@@ -1,17 +1,19 @@
 //! Rotary position embedding (Su et al., 2021), in both of the orders in which a head's pairs lie.
 //!
-//! - [`rope`], halves: element f with element f + F. GPT-NeoX, Llama, Mistral and Qwen as Hugging Face has them.
-//! - [`rope_interleaved`], neighbours: element 2f with element 2f + 1. RoFormer itself, GPT-J, DeepSeek-V2 and V3, and Llama as Meta published it.
+//! [`rope`] pairs halves, element f with element f + F; [`rope_interleaved`] pairs neighbours, element 2f with element 2f + 1. Each names the models that do so, and where
+//! that is read. Weights belong to one of them.
 //!
-//! Weights belong to one of them: Hugging Face permutes the rows of Llama's query and key projections when it converts them from the other.
-//!
-//! In flight, of each of 256 threads: four blocks of eight pairs (of four bytes two), with the sines and cosines of their angles. of `rope_interleaved` blocks of four pairs.
+//! In flight, of each of 256 threads: four blocks of eight pairs (of four bytes two), with the sines and cosines of their angles. Of `rope_interleaved` blocks of four pairs.
 
 use crate::math::{each8, zip8};
 use crate::prelude::*;
 
-/// y = x with each pair (x\[f\], x\[f + F\]) of a head turned by the angle of its token's position (Su et al., 2021; halves, as Hugging Face's Llama):
+/// y = x with each pair (x\[f\], x\[f + F\]) of a head turned by the angle of its token's position (halves; Su et al., 2021):
 /// y\[f\] = x\[f\] cos − x\[f + F\] sin, y\[f + F\] = x\[f + F\] cos + x\[f\] sin, where `cos` and `sin` are row `positions[t]` of the tables.
+///
+/// Models: GPT-NeoX (`rotate_half` of EleutherAI/gpt-neox, `megatron/model/positional_embeddings.py`); Llama, Mistral, Qwen2 and GPT-NeoX as huggingface/transformers
+/// has them (`rotate_half` in `models/llama/modeling_llama.py`, from which `modular_mistral.py`, `modular_qwen2.py` and `modular_gpt_neox.py` have it). Their Llama is
+/// converted from neighbours: `permute` of `models/llama/convert_llama_weights_to_hf.py` reorders the rows of query and key projections.
 ///
 /// x is \[heads, tokens, 2 F\]; of a projection \[T, H · 2 F\] that is `q.split(1, H).swap(0, 1)`. F a multiple of 8 is fast.
 /// Error: rounding to E, and 2⁻²³ (|x\[f\]| + |x\[f + F\]|). A NaN or an infinity in a pair makes both NaN or infinite, as the formula does. At
@@ -56,9 +58,14 @@ pub fn rope(
     }
 }
 
-/// y = x with each pair (x\[2f\], x\[2f + 1\]) of a head turned by the angle of its token's position (Su et al., 2021; neighbours, as GPT-J):
+/// y = x with each pair (x\[2f\], x\[2f + 1\]) of a head turned by the angle of its token's position (neighbours; Su et al., 2021):
 /// y\[2f\] = x\[2f\] cos − x\[2f + 1\] sin, y\[2f + 1\] = x\[2f + 1\] cos + x\[2f\] sin. Tables, shapes, errors, NaN and infinities as of [`rope`]; F a
 /// multiple of 4 is fast.
+///
+/// Models: RoFormer (README of ZhuiyiTechnology/roformer); GPT-J and Cohere (huggingface/transformers, `rotate_every_two` of `models/gptj/modeling_gptj.py` and
+/// `rotate_half` of `models/cohere/modeling_cohere.py`); as products of complex numbers Llama as Meta has it (meta-llama/llama, `llama/model.py`), Mistral in its own
+/// code (mistralai/mistral-inference, `rope.py`) and DeepSeek-V3 (deepseek-ai/DeepSeek-V3, `inference/model.py`). For DeepSeek-V3 huggingface/transformers reads
+/// neighbours and leaves halves, in queries and keys alike (`apply_rotary_pos_emb_interleave` of `models/deepseek_v3/modular_deepseek_v3.py`): their products are the same.
 #[maco_macros::task(crate = crate, tile(h = 1, t = 64 | 256), E in [bf16, f16, f32])]
 pub fn rope_interleaved(
     cta: &mut Cta,

@@ -348,10 +348,11 @@ pub trait Operations: Begin {
         written
     }
 
-    /// `y[ids[i], ..] += x[i, ..]` in the order of i, summed in `f32`: 64 terms one after the other, then these sums. Each sum is rounded to E once; of more than
-    /// 16,384 indices, on a GPU, once for each 16,384 of them. An index outside `y` adds nothing.
+    /// `y[ids[i], ..] += x[i, ..]` in the order of i, summed in `f32`: 64 terms one after the other, then these sums. Each sum is rounded to E once. An
+    /// index outside `y` adds nothing.
     ///
-    /// Alone in its body it finds equal indices by a table in shared memory; beside other operations it searches all indices for each row.
+    /// Alone in its body it finds equal indices by chains in shared memory, and of more than 16,384 indices goes through all of them several times. Beside other
+    /// operations it searches all indices for each row.
     #[inline(always)]
     fn index_add<
         E: Element<Value = f32>,

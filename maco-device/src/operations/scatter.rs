@@ -1,7 +1,6 @@
-//! Scatters: elements of a row, and whole rows, written at indices, or added to them. Of equal indices the last one counts, so writes keep the order of the
-//! tensor, and sums add in it.
+//! Scatters: elements of a row, and whole rows, written at indices. Of equal indices the last one counts, so writes keep the order of the tensor.
 //!
-//! Gathers do not belong here: see `generic_loads.rs` and `gather_rows.rs`.
+//! Gathers do not belong here: see `generic_loads.rs` and `gather_rows.rs`. Sums of rows: `index_add.rs`.
 
 use crate::abi::PAGE_BYTES;
 use crate::data::element::Element;
@@ -9,13 +8,12 @@ use crate::data::inputs::Inputs;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::hardware::{barrier, fence, memory, warp};
-use crate::math::zip8;
 use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
-use crate::sync::ring::{Ring, Stage};
+use crate::sync::ring::Ring;
 
 /// No position: of an index that is not there.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 /// Most pages of the table in which each row of a result has the last index that names it, a word each.
 const TABLE: u32 = 8;
 
@@ -29,58 +27,6 @@ fn table<E: Element, const J: usize>(ids: Tile<u32, 1, 0>, x: Tile<E, 0, J>, y: 
     if comes { (rows * 4).div_ceil(PAGE_BYTES) } else { 0 }
 }
 
-/// Most indices that are chained at a time, and most chains: a word of shared memory each.
-const CHAINED: u32 = TABLE / 2 * PAGE_BYTES / 4;
-/// Terms of a sum that are added one after the other; then another part begins. Fewer roundings of a total that is large already: below (N / 64 + 64) of N,
-/// and not N (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §4.2, blocked summation).
-pub(crate) const TERMS: u32 = 64;
-/// What leaves all it is added to as it is, −0 too.
-pub(crate) const NOTHING: f32 = -0.0;
-
-/// How `y[ids[i], ..] += x[i, ..]` finds the indices that name one row: in shared memory, each has the next one of its chain, and a chain has its first.
-/// A row is in the chain of its last bits.
-#[derive(Clone, Copy)]
-struct Chains {
-    /// Chains, a power of two; 0: there are none.
-    count: u32,
-    /// Pages of all words.
-    pages: u32,
-}
-
-impl Chains {
-    #[inline(always)]
-    fn of<E: Element, const J: usize>(ids: Tile<u32, 1, 0>, y: Tile<E, 0, J>, task: Task) -> Chains {
-        let indices = ids.cols().min(CHAINED);
-        if !task.has_bulk_rows() | (indices == 0) | (y.rows() == 0) | (y.cols() == 0) {
-            return Chains { count: 0, pages: 0 };
-        }
-        let count = indices.min(y.rows()).next_power_of_two();
-        Chains { count, pages: ((indices + count) * 4).div_ceil(PAGE_BYTES) }
-    }
-}
-
-/// The indices from `first` to before `end`, chained from shared address `at` on; a word is an index and 1, or 0.
-#[derive(Clone, Copy)]
-struct Chained {
-    at: u32,
-    /// 0: they are not chained.
-    count: u32,
-    first: u32,
-    end: u32,
-}
-
-impl Chained {
-    #[inline(always)]
-    fn head(self, id: u32) -> u32 {
-        self.at + (id & (self.count - 1)) * 4
-    }
-
-    #[inline(always)]
-    fn link(self, i: u32) -> u32 {
-        self.at + (self.count + i - self.first) * 4
-    }
-}
-
 /// Loader: hands out the pages of the table, if there is one.
 ///
 /// # Safety
@@ -91,19 +37,6 @@ pub unsafe fn reserve<E: Element, const J: usize>(ring: &mut Ring, ids: Tile<u32
     if pages > 0 {
         // SAFETY: passed on from the caller. Nothing is copied: the stage is full when it is theirs.
         unsafe { ring.acquire(pages, 0, |_| ()) };
-    }
-}
-
-/// Loader: hands out the pages of the chains, if there are any.
-///
-/// # Safety
-/// Called by the loader thread, in the same order as consumers call [`SimtConsumer::index_add`].
-#[inline(always)]
-pub unsafe fn reserve_chains<E: Element, const J: usize>(ring: &mut Ring, ids: Tile<u32, 1, 0>, y: Tile<E, 0, J>, task: Task) {
-    let chains = Chains::of(ids, y, task);
-    if chains.count > 0 {
-        // SAFETY: passed on from the caller. Nothing is copied: the stage is full when it is theirs.
-        unsafe { ring.acquire(chains.pages, 0, |_| ()) };
     }
 }
 
@@ -315,246 +248,6 @@ impl SimtConsumer {
                 turn += (due == 0) as u32;
             }
             first += 4 * self.lanes;
-        }
-    }
-
-    /// `y[ids[i], ..] += x[i, ..]`, rounded once for as many indices as are chained at a time. A row of y is one warp's, which adds all that names it in its
-    /// order. Without pages, in a body with other operations, it searches the indices instead.
-    #[inline(always)]
-    pub fn index_add<E: Element<Value = f32>, const J: usize>(
-        &mut self,
-        ids: Tile<u32, 1, 0>,
-        x: Tile<E, 0, J>,
-        y: Tile<E, 0, J>,
-        task: Task,
-    ) {
-        let chains = if self.ring.is_some() { Chains::of(ids, y, task) } else { Chains { count: 0, pages: 0 } };
-        let (mut held, mut at) = (Stage::NONE, 0);
-        if chains.count > 0 {
-            // SAFETY: all consumers run the task; the loader reckons the same pages from the same tiles.
-            (held, at) = unsafe { self.ring.wait_full(chains.pages) };
-            // Who is let through without the pages has nothing to do any more: the CTA stops.
-            if !warp::all(held.is_some()) {
-                return self.release(held.bit());
-            }
-        }
-        let (count, mut first) = (ids.cols(), 0);
-        while first < count {
-            let left = count - first;
-            let end = if chains.count > 0 && left > CHAINED { first + CHAINED } else { count };
-            let chained = Chained { at, count: chains.count, first, end };
-            if chained.count > 0 {
-                self.chain(ids, y.rows(), chained);
-            }
-            self.add_chained(ids, x, y, chained);
-            first = end;
-        }
-        if chains.count > 0 {
-            // The pages' next bytes come through the other proxy.
-            fence::proxy_async_shared();
-            self.release(held.bit());
-        }
-    }
-
-    /// This lane's index, if it is in a chain of this warp; else none.
-    #[inline(always)]
-    fn own_id(self, id: u32, rows: u32, chained: Chained) -> u32 {
-        let chain = if chained.count > 0 { id & (chained.count - 1) } else { id };
-        if id < rows && chain % (self.threads / self.lanes) == self.thread / self.lanes { id } else { NONE }
-    }
-
-    /// Chains the indices, from the last one on. A chain is one warp's: no other looks at it.
-    #[inline(always)]
-    fn chain(self, ids: Tile<u32, 1, 0>, rows: u32, chained: Chained) {
-        let (warps, own, lane) = (self.threads / self.lanes, self.thread / self.lanes, self.lane());
-        // The links from before are not read any more.
-        warp::sync();
-        let mut chain = own + lane * warps;
-        while chain < chained.count {
-            // SAFETY: (of all accesses to the chains) a word of the pages, which are the consumers', and of this warp's chain.
-            unsafe { memory::store_shared(chained.head(chain), 0) };
-            chain += warps * self.lanes;
-        }
-        warp::sync();
-        let ids = ids.readers(false);
-        let mut above = chained.end;
-        while above > chained.first {
-            above = chained.first + (above - chained.first - 1) / self.lanes * self.lanes;
-            let i = above + lane;
-            let id = self.own_id(if i < chained.end { ids.at(0, i as i32) } else { NONE }, rows, chained);
-            let same = warp::matching(if id == NONE { NONE } else { id & (chained.count - 1) });
-            let later = same >> lane >> 1;
-            if id != NONE {
-                // SAFETY: as above.
-                unsafe {
-                    let next = if later != 0 { i + later.trailing_zeros() + 2 } else { memory::load_shared(chained.head(id)) };
-                    memory::store_shared(chained.link(i), next);
-                }
-            }
-            // The head has been read before it is another.
-            warp::sync();
-            if id != NONE && same & ((1 << lane) - 1) == 0 {
-                // SAFETY: as above.
-                unsafe { memory::store_shared(chained.head(id), i + 1) };
-            }
-            warp::sync();
-        }
-    }
-
-    /// The first index from `first` to before `end` that is `row`: all lanes look together.
-    #[inline(always)]
-    fn find(self, ids: Tile<u32, 1, 0>, first: u32, end: u32, row: u32) -> u32 {
-        let ids = ids.readers(false);
-        let mut from = first;
-        while from < end {
-            let i = from + self.lane();
-            let found = warp::ballot(i < end && ids.at(0, i as i32) == row);
-            if found != 0 {
-                return from + found.trailing_zeros();
-            }
-            from += self.lanes;
-        }
-        NONE
-    }
-
-    /// Adds what the indices of `chained` name. Aligned rows that are named once come four at a time, of four bytes two; of others four terms are on their way.
-    #[inline(always)]
-    fn add_chained<E: Element<Value = f32>, const J: usize>(
-        self,
-        ids: Tile<u32, 1, 0>,
-        x: Tile<E, 0, J>,
-        y: Tile<E, 0, J>,
-        chained: Chained,
-    ) {
-        let (rows, cols, lane) = (y.rows(), y.cols(), self.lane());
-        let (wide, is_chained) = (x.wide() && y.wide() && cols.is_multiple_of(8), chained.count > 0);
-        let readers = ids.readers(false);
-        let block = |tile: Tile<E, 0, J>, row: u32, col: u32| {
-            let is_there = row != NONE && col < cols;
-            if wide {
-                // SAFETY: if so, a whole block of aligned rows inside the tensor.
-                unsafe { E::eight_if(is_there, tile.pointer(row as i32, col as i32)) }
-            } else {
-                tile.block(false, if is_there { row } else { NONE }, col)
-            }
-        };
-        let mut window = chained.first;
-        while window < chained.end {
-            let i = window + lane;
-            let id = self.own_id(if i < chained.end { readers.at(0, i as i32) } else { NONE }, rows, chained);
-            let (mut is_first, mut link) = (id != NONE, 0);
-            if is_chained && is_first {
-                // SAFETY: (of all) as in `chain`; this index is in the chain.
-                unsafe {
-                    link = memory::load_shared(chained.link(i));
-                    let mut before = memory::load_shared(chained.head(id));
-                    while before != i + 1 {
-                        if readers.at(0, before as i32 - 1) == id {
-                            is_first = false;
-                            break;
-                        }
-                        before = memory::load_shared(chained.link(before - 1));
-                    }
-                }
-            }
-            let is_alone = is_chained && wide && link == 0;
-            let mut left = warp::ballot(is_first && is_alone);
-            while left != 0 {
-                let mut next = || {
-                    let lane = left.trailing_zeros();
-                    left &= left.wrapping_sub(1);
-                    // Behind the last one there is no row.
-                    let row = warp::broadcast(id, lane % self.lanes);
-                    if lane < self.lanes { (window + lane, row) } else { (NONE, NONE) }
-                };
-                // Of four bytes two rows: with four, a thread has too few registers.
-                let four = const { E::BYTES <= 2 };
-                let [a, b] = [next(), next()];
-                let [c, d] = if four { [next(), next()] } else { [(NONE, NONE); 2] };
-                let mut col = lane * 8;
-                while col < cols {
-                    // SAFETY: where there is a row, a whole block of aligned rows inside the tensor.
-                    let new = |(from, _): (u32, u32)| unsafe { E::eight_if(from != NONE, x.pointer(from as i32, col as i32)) };
-                    // SAFETY: as above.
-                    let old = |(_, to): (u32, u32)| unsafe { E::eight_if(to != NONE, y.pointer(to as i32, col as i32)) };
-                    let nothing = E::Eight::default();
-                    let (na, nb) = (new(a), new(b));
-                    let (nc, nd) = if four { (new(c), new(d)) } else { (nothing, nothing) };
-                    let (oa, ob) = (old(a), old(b));
-                    let (oc, od) = if four { (old(c), old(d)) } else { (nothing, nothing) };
-                    let put = |(_, to): (u32, u32), old: E::Eight, new: E::Eight| {
-                        if to != NONE {
-                            let sums = zip8(E::open(old), E::open(new), |y, x| y + x);
-                            // SAFETY: as above; the row is this warp's, and tiles of one grid do not overlap.
-                            unsafe { E::put(y.pointer(to as i32, col as i32), E::close(sums)) };
-                        }
-                    };
-                    put(a, oa, na);
-                    put(b, ob, nb);
-                    put(c, oc, nc);
-                    put(d, od, nd);
-                    col += self.lanes * 8;
-                }
-            }
-            let mut left = warp::ballot(is_first && !is_alone);
-            while left != 0 {
-                let (start, row) = (window + left.trailing_zeros(), warp::broadcast(id, left.trailing_zeros()));
-                left &= left - 1;
-                if !is_chained && self.find(ids, chained.first, start, row) != NONE {
-                    continue;
-                }
-                // The next index behind `i` that is the row.
-                let following = |i: u32| {
-                    if !is_chained {
-                        return self.find(ids, i + 1, chained.end, row);
-                    }
-                    let mut next = i;
-                    loop {
-                        // SAFETY: as above; the same for all lanes.
-                        next = unsafe { memory::load_shared(chained.link(next)) }.wrapping_sub(1);
-                        // A chain has more than one row only where there are more rows than chains.
-                        if next == NONE || rows <= chained.count || readers.at(0, next as i32) == row {
-                            return next;
-                        }
-                    }
-                };
-                let mut base = 0;
-                // The same for all lanes, which look together.
-                while base < cols {
-                    let col = base + lane * 8;
-                    let (mut total, mut part) = ([NOTHING; 8], E::open(block(y, row, col)));
-                    let (mut at, mut terms) = (start, 0);
-                    while at != NONE {
-                        let mut next = || {
-                            let now = at;
-                            at = if now == NONE { NONE } else { following(now) };
-                            now
-                        };
-                        let from = [next(), next(), next(), next()];
-                        let new = [block(x, from[0], col), block(x, from[1], col), block(x, from[2], col), block(x, from[3], col)];
-                        let mut add = |n: usize| {
-                            if from[n] != NONE {
-                                part = zip8(part, E::open(new[n]), |sum, x| sum + x);
-                            }
-                        };
-                        add(0);
-                        add(1);
-                        add(2);
-                        add(3);
-                        terms += 4;
-                        if terms == TERMS {
-                            total = zip8(total, part, |total, part| total + part);
-                            (part, terms) = ([NOTHING; 8], 0);
-                        }
-                    }
-                    if col < cols {
-                        // SAFETY: the row is inside the tile and this warp's, the block is this lane's, and tiles of one grid do not overlap.
-                        unsafe { y.put_block(wide, row, col, zip8(total, part, |total, part| total + part)) };
-                    }
-                    base += self.lanes * 8;
-                }
-            }
-            window += self.lanes;
         }
     }
 }

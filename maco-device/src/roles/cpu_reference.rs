@@ -8,7 +8,7 @@ use crate::data::split_k::{INCOMPLETE, SplitK};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::scratch;
-use crate::operations::scatter::{NOTHING, TERMS};
+use crate::operations::index_add::{NOTHING, TERMS};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::staging::{columns, place};
 use crate::role::Role;

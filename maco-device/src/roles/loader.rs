@@ -10,6 +10,7 @@ use crate::data::tile::{OperandTile, Tile};
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;
+use crate::operations::index_add;
 use crate::operations::row_stages;
 use crate::operations::scatter;
 use crate::role::Role;
@@ -372,7 +373,7 @@ impl Role for Loader {
     #[inline(always)]
     fn index_add<E: Element<Value = f32>, const J: usize>(&mut self, ids: Tile<u32, 1, 0>, _: Tile<E, 0, J>, y: Tile<E, 0, J>, task: Task) {
         // SAFETY: as above.
-        unsafe { scatter::reserve_chains(&mut self.ring, ids, y, task) };
+        unsafe { index_add::reserve(&mut self.ring, ids, y, task) };
     }
 
     #[inline(always)]

@@ -2,24 +2,30 @@
 
 use std::fmt::Write as _;
 
-use super::body::{Access, Body, Kind, NAMES, Operation, Param, State, fill};
+use super::body::{Body, NAMES, fill};
+use super::element::Element;
+use super::operations::Operation;
+use super::signature::{Access, Kind, Layout, Param, State};
+use super::view::{View, extents, number, views};
 use super::{Made, Rng};
 
 /// Tasks of a megakernel.
-const CALLS: usize = 4;
+pub const CALLS: usize = 4;
+
+/// Dimensions of megakernels.
+const DIMENSIONS: [&str; 5] = ["M", "N", "K", "V", "B"];
 
 /// A tensor of a megakernel.
 struct Tensor {
     name: String,
-    element: &'static str,
-    /// Of the view that calls get.
+    element: Element,
     shape: Vec<String>,
     /// What makes it: `In`, `InOut`, or a call.
     role: Role,
-    /// Calls get one half of it along this axis: 0 is the first.
-    half: Option<(usize, usize)>,
-    /// Its last use is a read.
+    /// Its last use is a read of all of it.
     read_last: bool,
+    /// Sums of its elements need not be exact.
+    large: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,64 +36,37 @@ enum Role {
     Temp,
 }
 
-impl Tensor {
-    /// The shape of all of it.
-    fn whole(&self) -> Vec<String> {
-        let double = |(axis, size): (usize, &String)| match self.half {
-            Some((along, _)) if along == axis => format!("{{ 2 * {size} }}"),
-            _ => size.clone(),
-        };
-        self.shape.iter().enumerate().map(double).collect()
-    }
+/// A task that calls know.
+struct Task {
+    name: String,
+    params: Vec<Param>,
+    scalar: bool,
+    planes: bool,
+    /// `where M == N`.
+    equal: bool,
+    large: bool,
+    /// What it does may be done in parts.
+    splits: bool,
+}
 
-    /// What a call gets.
-    fn argument(&self) -> String {
-        let Some((axis, half)) = self.half else { return self.name.clone() };
-        let size = &self.shape[axis];
-        let range = if half == 0 { format!("0..{size}") } else { format!("{size}..2 * {size}") };
-        format!("{}.slice({axis}, {range})", self.name)
-    }
-
-    /// The same in a reference.
-    fn part(&self) -> String {
-        let Some((axis, half)) = self.half else { return format!("{}.clone()", self.name) };
-        let size = number(&self.shape[axis]);
-        let from = if half == 0 { "0" } else { &size };
-        format!("{}.slice({axis}, {from}, {size})", self.name)
-    }
-
-    /// Stores what a call has made in a reference.
-    fn store(&self, from: &str) -> String {
-        let Some((axis, half)) = self.half else { return format!("{} = {from};", self.name) };
-        let first = if half == 0 { "0".to_owned() } else { number(&self.shape[axis]) };
-        format!("{}.store({axis}, {first}, &{from});", self.name)
-    }
-
-    /// Rows and columns in a reference: vectors are one row.
-    fn extents(&self) -> String {
-        let sizes: Vec<String> = self.whole().iter().map(|size| number(size)).collect();
-        match &sizes[..] {
-            [one] => format!("1, {one}"),
-            _ => sizes.join(", "),
+impl Task {
+    fn of(body: &Body<'_>) -> Task {
+        Task {
+            name: body.name.clone(),
+            params: body.params.clone(),
+            scalar: body.scalar,
+            planes: body.planes,
+            equal: body.equal,
+            large: body.large,
+            splits: body.lines.iter().any(|line| line.starts_with("cta.store(")),
         }
     }
 }
 
-/// `{ 2 * M }` as an expression of a reference.
-fn number(size: &str) -> String {
-    let text = size.to_lowercase().replace("{ ", "(").replace(" }", ")");
-    text.replace("((", "(").replace("))", ")")
-}
-
-/// With M and N exchanged.
-fn turned(size: &str) -> String {
-    size.chars()
-        .map(|letter| match letter {
-            'M' => 'N',
-            'N' => 'M',
-            other => other,
-        })
-        .collect()
+/// `size` with its dimensions replaced.
+fn renamed(size: &str, names: &[(char, &str)]) -> String {
+    let of = |letter| names.iter().find(|(from, _)| *from == letter).map(|(_, to)| (*to).to_owned());
+    size.chars().map(|letter| of(letter).unwrap_or_else(|| letter.to_string())).collect()
 }
 
 #[derive(Default)]
@@ -98,66 +77,101 @@ struct Program {
 }
 
 impl Program {
-    fn tensor(&mut self, element: &'static str, shape: &[String], role: Role, half: Option<(usize, usize)>) -> usize {
+    fn tensor(&mut self, element: Element, shape: &[String], role: Role) -> usize {
         let letter = match role {
             Role::In => 'a',
             Role::InOut => 's',
             Role::Out | Role::Temp => 'r',
         };
         let name = format!("{letter}{}", self.tensors.len());
-        self.tensors.push(Tensor { name, element, shape: shape.to_vec(), role, half, read_last: false });
+        self.tensors.push(Tensor { name, element, shape: shape.to_vec(), role, read_last: false, large: false });
         self.tensors.len() - 1
     }
 
-    /// Which tensor a call gets for a parameter, not one of `taken`.
-    fn bind(&mut self, rng: &mut Rng, param: &Param, shape: &[String], taken: &[usize]) -> usize {
-        let fits = |(n, tensor): &(usize, &Tensor)| {
-            let kind = tensor.shape == shape && tensor.element == param.element && !taken.contains(n);
-            kind && match param.access {
-                Access::Read => true,
-                Access::Update => tensor.role != Role::In,
-                Access::Write => false,
-            }
+    /// Which tensor a call gets for a parameter, not one of `taken`, and which view of it.
+    fn bind(&mut self, rng: &mut Rng, param: &Param, shape: &[String], taken: &[usize]) -> (usize, View) {
+        let all: Vec<View> = views(shape).into_iter().filter(|view| view.may_be(param.kind)).collect();
+        let small = matches!(param.kind, Kind::Operand | Kind::Small);
+        let fits = |n: usize, tensor: &Tensor| {
+            let of_kind = tensor.element == param.element && !taken.contains(&n) && !(small && tensor.large);
+            of_kind
+                && match param.access {
+                    Access::Read => true,
+                    Access::Update => tensor.role != Role::In,
+                    Access::Write => false,
+                }
         };
-        let old: Vec<usize> = self.tensors.iter().enumerate().filter(fits).map(|(n, _)| n).collect();
-        let half = rng.one_of(4).then(|| (rng.below(shape.len()), rng.below(2)));
-        let chosen = match param.access {
-            _ if !old.is_empty() && rng.below(3) > 0 => rng.pick(&old),
-            // Halves of numbers of rows, and of quarters, show nothing new.
-            Access::Read => self.tensor(param.element, shape, Role::In, half.filter(|_| !shape.iter().any(|size| size.contains('{')))),
-            // The other half stays.
-            Access::Write if half.is_some() => self.tensor(param.element, shape, Role::InOut, half),
-            Access::Write => self.tensor(param.element, shape, Role::Out, None),
-            Access::Update => self.tensor(param.element, shape, Role::InOut, half),
+        let mut old: Vec<(usize, View)> = Vec::new();
+        for (n, tensor) in self.tensors.iter().enumerate().filter(|(n, tensor)| fits(*n, tensor)) {
+            old.extend(all.iter().filter(|view| view.whole == tensor.shape).map(|view| (n, view.clone())));
+        }
+        let (chosen, view) = if !old.is_empty() && rng.below(3) > 0 {
+            rng.pick(&old)
+        } else {
+            let view = if rng.one_of(2) { rng.pick(&all) } else { View::identity(shape) };
+            let role = match param.access {
+                Access::Read => Role::In,
+                // The rest stays.
+                Access::Write if view.is_all => Role::Out,
+                Access::Write | Access::Update => Role::InOut,
+            };
+            (self.tensor(param.element, &view.whole, role), view)
         };
-        self.tensors[chosen].read_last = param.access == Access::Read;
-        chosen
+        self.tensors[chosen].read_last = param.access == Access::Read && view.is_all;
+        (chosen, view)
     }
 
-    fn call(&mut self, rng: &mut Rng, name: &str, params: &[Param], scalar: bool, turn: bool) {
-        let mut taken: Vec<usize> = Vec::new();
-        // Results last: what is read may be a result of another call, which this one would overwrite.
-        for param in params {
-            let shape: Vec<String> = param.shape.iter().map(|size| if turn { turned(size) } else { size.clone() }).collect();
-            let tensor = self.bind(rng, param, &shape, &taken);
-            taken.push(tensor);
+    fn call(&mut self, rng: &mut Rng, task: &Task) {
+        let mut names: Vec<(char, &str)> = match (task.equal, rng.below(3)) {
+            (true, 0) => vec![('M', "N")],
+            (true, _) => vec![('N', "M")],
+            (false, 0) => vec![('M', "N"), ('N', "M")],
+            (false, _) => Vec::new(),
+        };
+        // Planes may be halves of rows and columns.
+        if task.planes && rng.one_of(3) {
+            names.push(('B', "2"));
         }
-        let mut arguments: Vec<String> = taken.iter().map(|&n| self.tensors[n].argument()).collect();
-        if scalar {
+        let mut bound: Vec<(usize, View)> = Vec::new();
+        // Results last: what is read may be a result of another call, which this one would overwrite.
+        for param in &task.params {
+            let shape: Vec<String> = param.dimensions().iter().map(|size| renamed(size, &names)).collect();
+            let taken: Vec<usize> = bound.iter().map(|(tensor, _)| *tensor).collect();
+            bound.push(self.bind(rng, param, &shape, &taken));
+        }
+        let mut arguments: Vec<String> = bound.iter().map(|(n, view)| format!("{}{}", self.tensors[*n].name, view.suffix)).collect();
+        if task.scalar {
             arguments.push("by".to_owned());
         }
-        self.calls.push(format!("{name}({});", arguments.join(", ")));
+        let parts = if task.splits && rng.one_of(2) { ".split_k(2)" } else { "" };
+        self.calls.push(format!("{}({}){parts};", task.name, arguments.join(", ")));
         let mut text = String::from("    {\n");
-        let mut passed = Vec::new();
-        for (param, &n) in params.iter().zip(&taken) {
-            let by = if param.access == Access::Read { "" } else { "mut " };
-            let _ = writeln!(text, "        let {by}{} = {};", param.name, self.tensors[n].part());
-            passed.push(format!("&{by}{}", param.name));
+        let (mut planes, mut passed) = (String::new(), Vec::new());
+        let count = number(&renamed("B", &names));
+        for (param, (n, view)) in task.params.iter().zip(&bound) {
+            let (name, by) = (&param.name, if param.access == Access::Read { "" } else { "mut " });
+            let extents = extents(&param.dimensions().iter().map(|size| renamed(size, &names)).collect::<Vec<_>>());
+            let _ = writeln!(text, "        let {by}{name} = {}.view({extents}, {});", self.tensors[*n].name, view.place());
+            if param.plane {
+                let _ = writeln!(planes, "            let {by}{name}_of = {name}.plane(p, {count});");
+            }
+            passed.push(format!("&{by}{name}{}", if param.plane { "_of" } else { "" }));
         }
-        let _ = writeln!(text, "        {name}({}, by);", passed.join(", "));
-        for (param, &n) in params.iter().zip(&taken) {
+        let call = format!("{}({}, by);", task.name, passed.join(", "));
+        if task.planes {
+            let _ = writeln!(text, "        for p in 0..{count} {{\n{planes}            {call}");
+            for param in task.params.iter().filter(|param| param.access != Access::Read) {
+                let _ = writeln!(text, "            {0}.set_plane(p, {count}, &{0}_of);", param.name);
+            }
+            text += "        }\n";
+        } else {
+            let _ = writeln!(text, "        {call}");
+        }
+        let large = task.large || bound.iter().any(|(n, _)| self.tensors[*n].large);
+        for (param, (n, view)) in task.params.iter().zip(&bound) {
             if param.access != Access::Read {
-                let _ = writeln!(text, "        {}", self.tensors[n].store(&param.name));
+                self.tensors[*n].large |= large;
+                let _ = writeln!(text, "        {}.store(&{}, {});", self.tensors[*n].name, param.name, view.place());
             }
         }
         self.reference += &text;
@@ -172,9 +186,17 @@ impl Program {
                 tensor.role = Role::Temp;
             }
         }
+        // A dimension is one of a parameter; of `{ 2 * V }` alone V is not known.
+        for dimension in DIMENSIONS {
+            let is_named = |tensor: &Tensor| tensor.role != Role::Temp && tensor.shape.iter().any(|size| size == dimension);
+            let is_used = self.tensors.iter().any(|tensor| tensor.shape.iter().any(|size| size.contains(dimension)));
+            if is_used && !self.tensors.iter().any(is_named) {
+                self.tensor(Element::F32, &[dimension.to_owned()], Role::In);
+            }
+        }
         let (mut signature, mut body) = (String::new(), String::new());
         for tensor in &self.tensors {
-            let shape = format!("<{}, {}>", tensor.element, tensor.whole().join(", "));
+            let shape = format!("<{}, {}>", tensor.element.name(), tensor.shape.join(", "));
             let _ = match tensor.role {
                 Role::Temp => writeln!(body, "    let {} = temp::{shape}();", tensor.name),
                 role => {
@@ -193,25 +215,25 @@ impl Program {
         let _ = write!(made.kernels, "\n#[maco::megakernel]\npub fn {name}(\n    by: f32,\n{signature}) {{\n{body}}}\n");
 
         let mut text = format!(
-            "\npub fn {name}(setup: &Setup) {{\n    let [m, n, k, v] = setup.sizes;\n    let by = 2.0;\n    let _ = (m, n, k, v);\n"
+            "\npub fn {name}(setup: &Setup) {{\n    let [m, n, k, v, b] = setup.sizes;\n    let by = 2.0;\n    let _ = (m, n, k, v, b);\n"
         );
         let _ = writeln!(text, "    let mut numbers = Numbers::new();");
         for tensor in &self.tensors {
-            let (name, extents) = (&tensor.name, tensor.extents());
+            let (name, extents, element) = (&tensor.name, extents(&tensor.shape), tensor.element.name());
             let (by, how) = match (tensor.role, tensor.element) {
-                (Role::In, "u32") => ("", format!("numbers.indices({extents})")),
+                (Role::In, Element::U32) => ("", format!("numbers.indices({extents})")),
                 (Role::In, _) => ("", format!("numbers.matrix({extents})")),
                 (Role::InOut, _) => ("mut ", format!("numbers.matrix({extents})")),
                 _ => ("mut ", format!("Matrix::nothing({extents})")),
             };
-            let _ = writeln!(text, "    let {by}{name} = {how};");
+            let _ = writeln!(text, "    let {by}{name} = {how}.of::<{element}>();");
             if tensor.role == Role::InOut {
                 let _ = writeln!(text, "    let {name}_before = {name}.clone();");
             }
         }
         text += &self.reference;
         // A tensor is named in the megakernel's shapes or not at all.
-        let dims: Vec<String> = ["M", "N", "K", "V"]
+        let dims: Vec<String> = DIMENSIONS
             .into_iter()
             .filter(|dim| signature.contains(dim))
             .map(|dim| format!("{dim}: {} as u64", dim.to_lowercase()))
@@ -221,13 +243,14 @@ impl Program {
         let mut passed = vec!["by".to_owned()];
         let mut compared = String::new();
         for tensor in self.tensors.iter().filter(|tensor| tensor.role != Role::Temp) {
-            let (name, rank) = (&tensor.name, tensor.shape.len());
+            let (name, element) = (&tensor.name, tensor.element.name());
+            let shape: Vec<String> = tensor.shape.iter().map(|size| format!("{} as u64", number(size))).collect();
             let (by, from) = match tensor.role {
                 Role::In => ("", name.clone()),
                 Role::InOut => ("mut ", format!("{name}_before")),
-                _ => ("mut ", format!("Matrix::nothing({})", tensor.extents())),
+                _ => ("mut ", format!("Matrix::nothing({}).of::<{element}>()", extents(&tensor.shape))),
             };
-            let _ = writeln!(text, "        let {by}{name}_there = {from}.upload::<{}>(&setup.device, {rank});", tensor.element);
+            let _ = writeln!(text, "        let {by}{name}_there = {from}.upload::<{element}, _>(&setup.device, [{}]);", shape.join(", "));
             passed.push(format!("&{by}{name}_there"));
             if tensor.role != Role::In {
                 let _ = writeln!(compared, "        {name}.compare(&{name}_there, \"{name}\", what);");
@@ -248,18 +271,20 @@ pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
         // Each operation in turn, so that a few seeds have all of them.
         let operation = Operation::ALL[(seed as usize * CALLS + number) % Operation::ALL.len()];
         let layout = rng.pick(operation.layouts());
-        let count = rng.below(3);
+        let (planes, equal, count) = (rng.one_of(4), rng.one_of(5), rng.below(3));
         let mut body = Body::new(rng, format!("{name}_{number}"), layout);
+        (body.planes, body.equal) = (planes, equal);
         assert!(body.one(operation), "there is room for the first");
-        body.operations(count);
+        if !operation.is_alone() {
+            body.operations(count);
+        }
         made.kernels += &format!("\n{}", body.task());
         made.checks += &format!("\n{}", body.function());
         made.right += 1;
-        let (task, params, scalar) = (body.name.clone(), body.params.clone(), body.scalar);
+        let task = Task::of(&body);
         // Some are called twice, on other tensors.
         for _ in 0..1 + rng.below(2) {
-            let turn = rng.one_of(3);
-            program.call(rng, &task, &params, scalar, turn);
+            program.call(rng, &task);
         }
     }
     program.finish(rng, name, false, made);
@@ -269,6 +294,7 @@ pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
 pub fn outside(rng: &mut Rng, name: &str, made: &mut Made) {
     let layout = Body::any_layout(rng);
     let mut body = Body::new(rng, format!("{name}_task"), layout);
+    body.only = Some(body.rng.pick(&Element::FLOATS));
     let [rows, cols] = body.tile;
     let halo = body.rng.one_of(2).then(|| body.any_halo());
     let input = body.new_input(halo.unwrap_or(Kind::Main));
@@ -276,9 +302,9 @@ pub fn outside(rng: &mut Rng, name: &str, made: &mut Made) {
     let [before, after, left, right] = if let Kind::Halo(halo) = input.kind { halo.map(i64::from) } else { [0; 4] };
     // Beyond the margin on one side of an axis that the grid has.
     let along_rows = match layout {
-        super::body::Layout::Elements => body.rng.one_of(2),
-        super::body::Layout::Rows => true,
-        super::body::Layout::Columns => false,
+        Layout::Elements => body.rng.one_of(2),
+        Layout::Rows => true,
+        Layout::Columns => false,
     };
     let beyond = |rng: &mut Rng, before: i64, after: i64| {
         let far = rng.below(3) as i64;
@@ -303,15 +329,15 @@ pub fn outside(rng: &mut Rng, name: &str, made: &mut Made) {
     let formula = "small({0} + 2.0 * {1})";
     let result = body.fresh_result().unwrap_or_else(|| unreachable!("two of six parameters are taken"));
     assert!(result.state == State::Write);
-    let y = body.params[result.of].name.clone();
-    body.reference.push(format!("each({y}, |_, r, c| {});", fill(formula, &[expected, format!("{}.at(r, c)", own.tensor)])));
+    let y = body.tensor(&result);
+    body.each(&y, formula, &[expected, format!("{}.at(r, c)", own.tensor)]);
     let text = fill(formula, &[read, "b.at(r, c)".to_owned()]);
     body.operation(format!("cta.generate(({}, {}), {y}, |(a, b), r, c| {text})", input.name, own.name), Some(&result));
     made.kernels += &format!("\n{}", body.task());
     made.checks += &format!("\n{}", body.function());
     made.outside += 1;
-    let (task, params) = (body.name.clone(), body.params.clone());
+    let task = Task::of(&body);
     let mut program = Program::default();
-    program.call(rng, &task, &params, false, false);
+    program.call(rng, &task);
     program.finish(rng, name, true, made);
 }

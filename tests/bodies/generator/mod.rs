@@ -5,8 +5,15 @@
 #![allow(dead_code, reason = "the build script writes right bodies, the test of refusals wrong ones")]
 
 mod body;
+mod element;
 mod fault;
+mod indexed;
 mod kernel;
+mod operations;
+mod product;
+mod rows;
+mod signature;
+mod view;
 
 pub use fault::{FAULTS, Wrong};
 

@@ -15,14 +15,14 @@ mod checks {
     include!(concat!(env!("OUT_DIR"), "/generated/checks.rs"));
 }
 
-/// M, N, K and V: several tiles and pieces of tiles, fewer elements than a tile, whole tiles.
-const SIZES: [[usize; 4]; 3] = [[72, 132, 12, 10], [4, 12, 3, 5], [96, 64, 16, 8]];
+/// M, N, K, V and B: several tiles and pieces of tiles, fewer elements than a tile, whole tiles and more than one step of a product.
+const SIZES: [[usize; 5]; 3] = [[72, 132, 12, 10, 3], [4, 12, 3, 5, 1], [96, 64, 80, 8, 2]];
 
 fn schedules(workers: u32) -> Vec<Schedule> {
     vec![Schedule::Static, Schedule::Tickets, Schedule::Schedulers(1), Schedule::SpareWarps(1), Schedule::SpareWarps(workers)]
 }
 
-fn run(device: &Device, plans: &[PlanOptions], sizes: &[[usize; 4]], delays: u32) {
+fn run(device: &Device, plans: &[PlanOptions], sizes: &[[usize; 5]], delays: u32) {
     for &sizes in sizes {
         let setup = Setup { device: device.clone(), plans: plans.to_vec(), sizes, delays };
         for (name, check) in checks::RIGHT {
@@ -66,10 +66,23 @@ fn the_usual_seeds_have_every_operation() {
         "cta.index_copy(",
         "cta.index_add(",
         "cta.sums(",
+        "cta.mma(",
+        "cta.mma_pair(",
+        "cta.gemv",
         ".slice(",
+        ".t()",
+        ".swap(",
+        ".split(",
+        ".split_k(",
         "temp::<",
         "#[update(",
+        "b = 1, ",
+        "where M == N",
         "by: f32,\n) {",
+        "Tensor<f32, ",
+        "Tensor<bf16, ",
+        "Tensor<f16, ",
+        "Tensor<i32, ",
     ];
     let missing: Vec<&str> = all.into_iter().filter(|what| !TEXT.contains(what)).collect();
     assert!(std::env::var_os("MACO_BODIES").is_some() || missing.is_empty(), "{missing:?}");
@@ -96,7 +109,8 @@ fn gpu_bodies() {
         [(Schedule::Static, few), (Schedule::Tickets, all), (Schedule::Schedulers(1), few.min(all - 1)), (Schedule::SpareWarps(few), few)]
             .map(|(schedule, workers)| PlanOptions::new().workers(workers).schedule(schedule));
     let sizes = if short() { &SIZES[..2] } else { &SIZES };
-    run(&device, &plans, sizes, 1);
+    // Device code sleeps too; of 0 not at all.
+    run(&device, &plans, sizes, 2);
 }
 
 #[test]

@@ -223,8 +223,20 @@ fn accesses_that_nothing_orders_are_found() {
              $POLL: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r10], 0; @!%p3 bra $POLL;\n$END:"
         )
     };
+    // Warp 0 uses one half of a word, and behind the barrier the other; warp 1 uses the first one then.
+    let halves = |own: &str, theirs: &str| {
+        format!("{two} .reg .b16 %h; mov.b16 %h, 1; @%p1 {own}; bar.sync 0; @%p1 {}; @!%p1 {theirs};", own.replace("%r10+2", "%r10"))
+    };
+    let (store, load) = ("st.shared.u16 [%r10+2], %h", "ld.shared.u16 %h, [%r10+2]");
     let (release, acquire, read) = ("fence.acq_rel.gpu;", "fence.acquire.gpu;", "ld.shared.u32 %r5, [%r10+64];");
-    let ordered = [(shared("bar.sync 0;"), 1), (flags(release, acquire), 2), (mbarrier("", read), 1), (over("bar.sync 0;"), 1)];
+    let ordered = [
+        (shared("bar.sync 0;"), 1),
+        (flags(release, acquire), 2),
+        (mbarrier("", read), 1),
+        (over("bar.sync 0;"), 1),
+        (halves(store, load), 1),
+        (halves(load, store), 1),
+    ];
     let apart = [
         (shared(""), 1),
         (flags("", acquire), 2),

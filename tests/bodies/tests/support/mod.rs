@@ -4,6 +4,7 @@
 use std::ops::Deref;
 
 use maco::{Device, Error, Plan, PlanOptions, Report, Tensor, TensorElement};
+pub use maco::{bf16, f16};
 
 /// Whether `MACO_TESTS=short` says that everything is slow.
 pub fn short() -> bool {
@@ -14,8 +15,8 @@ pub fn short() -> bool {
 pub struct Setup {
     pub device: Device,
     pub plans: Vec<PlanOptions>,
-    /// M, N, K and V.
-    pub sizes: [usize; 4],
+    /// M, N, K, V and B.
+    pub sizes: [usize; 5],
     /// Seeds of delays for each plan.
     pub delays: u32,
 }
@@ -51,18 +52,30 @@ impl Setup {
     }
 }
 
-/// Small integers, row by row. A vector is one row.
+/// Integers, row by row. A vector is one row, and planes lie one below the other.
 #[derive(Clone, Debug)]
 pub struct Matrix {
     pub rows: isize,
     pub cols: isize,
     pub data: Vec<f32>,
+    /// What becomes of a number that is put there.
+    round: fn(f32) -> f32,
 }
 
 impl Matrix {
     /// What no number is equal to.
     pub fn nothing(rows: usize, cols: usize) -> Matrix {
-        Matrix { rows: rows as isize, cols: cols as isize, data: vec![f32::NAN; rows * cols] }
+        Matrix { rows: rows as isize, cols: cols as isize, data: vec![f32::NAN; rows * cols], round: |value| value }
+    }
+
+    /// With elements of this type.
+    pub fn of<E: Number>(self) -> Matrix {
+        Matrix { round: |value| E::of(value).number(), ..self }
+    }
+
+    /// The same, that rounds nothing.
+    pub fn exact(&self) -> Matrix {
+        Matrix { round: |value| value, ..self.clone() }
     }
 
     fn has(&self, row: isize, col: isize) -> bool {
@@ -82,7 +95,7 @@ impl Matrix {
     /// Nothing outside.
     pub fn put(&mut self, row: isize, col: isize, value: f32) {
         if self.has(row, col) {
-            self.data[(row * self.cols + col) as usize] = value;
+            self.data[(row * self.cols + col) as usize] = (self.round)(value);
         }
     }
 
@@ -102,42 +115,51 @@ impl Matrix {
         self.row(row).iter().copied().fold(f32::INFINITY, f32::min)
     }
 
-    /// `size` rows or columns from `from` on. The axis of a vector is its columns.
-    pub fn slice(&self, axis: usize, from: usize, size: usize) -> Matrix {
-        let (row, col, mut part) = self.part(axis, from, size);
-        each(&mut part, |_, r, c| self.at(r + row, c + col));
+    /// The view whose element (r, c) is at `place(r, c)`.
+    pub fn view(&self, rows: usize, cols: usize, place: impl Fn(isize, isize) -> (isize, isize)) -> Matrix {
+        let mut part = Matrix { round: self.round, ..Matrix::nothing(rows, cols) };
+        each(&mut part, |_, r, c| self.there(place(r, c)));
         part
     }
 
-    /// Overwrites them.
-    pub fn store(&mut self, axis: usize, from: usize, part: &Matrix) {
-        let size = if axis == 0 && self.rows > 1 { part.rows } else { part.cols };
-        let (row, col, _) = self.part(axis, from, size as usize);
+    /// Overwrites it.
+    pub fn store(&mut self, part: &Matrix, place: impl Fn(isize, isize) -> (isize, isize)) {
         for r in 0..part.rows {
             for c in 0..part.cols {
-                self.put(r + row, c + col, part.at(r, c));
+                let (row, col) = place(r, c);
+                self.there((row, col));
+                self.put(row, col, part.at(r, c));
             }
         }
     }
 
-    fn part(&self, axis: usize, from: usize, size: usize) -> (isize, isize, Matrix) {
-        if axis == 0 && self.rows > 1 {
-            (from as isize, 0, Matrix::nothing(size, self.cols as usize))
-        } else {
-            (0, from as isize, Matrix::nothing(self.rows as usize, size))
-        }
+    /// What is there.
+    fn there(&self, (row, col): (isize, isize)) -> f32 {
+        assert!(self.has(row, col), "a view ends inside its tensor");
+        self.at(row, col)
     }
 
-    pub fn upload<E: Number>(&self, device: &Device, rank: usize) -> Tensor<E> {
+    /// Plane `plane` of `count`.
+    pub fn plane(&self, plane: usize, count: usize) -> Matrix {
+        let rows = self.rows as usize / count;
+        self.view(rows, self.cols as usize, |r, c| (r + (plane * rows) as isize, c))
+    }
+
+    /// Overwrites it.
+    pub fn set_plane(&mut self, plane: usize, count: usize, part: &Matrix) {
+        let rows = self.rows / count as isize;
+        self.store(part, |r, c| (r + plane as isize * rows, c));
+    }
+
+    pub fn upload<E: Number, const RANK: usize>(&self, device: &Device, shape: [u64; RANK]) -> Tensor<E> {
         let data: Vec<E> = self.data.iter().map(|&value| E::of(value)).collect();
-        let shape = [self.rows as u64, self.cols as u64];
-        device.upload(&data, &shape[2 - rank..]).expect("upload")
+        device.upload(&data, shape).expect("upload")
     }
 
     /// Every element is the same.
-    pub fn compare(&self, found: &Tensor<f32>, name: &str, what: &str) {
+    pub fn compare<E: Number>(&self, found: &Tensor<E>, name: &str, what: &str) {
         assert!(self.data.iter().all(|value| value.is_finite()), "the reference leaves elements of {name} out: {what}");
-        let found = found.download().expect("download");
+        let found: Vec<f32> = found.download().expect("download").into_iter().map(E::number).collect();
         assert_eq!(found.len(), self.data.len());
         let all = self.data.iter().zip(&found).enumerate();
         let wrong: Vec<usize> = all.filter(|(_, (expected, found))| expected != found).map(|(n, _)| n).collect();
@@ -170,18 +192,28 @@ pub fn row(matrix: &mut Matrix, row: isize, f: impl Fn(&Matrix, isize) -> f32) {
 /// Elements of tensors.
 pub trait Number: TensorElement {
     fn of(value: f32) -> Self;
+    fn number(self) -> f32;
 }
 
-impl Number for f32 {
-    fn of(value: f32) -> f32 {
-        value
-    }
+macro_rules! number {
+    ($($ty:ty: $of:expr, $number:expr;)*) => {$(
+        impl Number for $ty {
+            fn of(value: f32) -> $ty {
+                $of(value)
+            }
+            fn number(self) -> f32 {
+                $number(self)
+            }
+        }
+    )*};
 }
-
-impl Number for u32 {
-    fn of(value: f32) -> u32 {
-        value as u32
-    }
+number! {
+    f32: |value| value, |value| value;
+    bf16: bf16::from_f32, bf16::to_f32;
+    f16: f16::from_f32, f16::to_f32;
+    // Nothing is a number that no formula makes.
+    i32: |value: f32| if value.is_nan() { i32::MIN } else { value as i32 }, |value| value as f32;
+    u32: |value| value as u32, |value| value as f32;
 }
 
 /// The same at every run.

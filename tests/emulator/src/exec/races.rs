@@ -50,6 +50,14 @@ struct Access {
     line: u32,
 }
 
+impl Access {
+    /// With the bytes of `before`, if the same warp had them at the same time. Others, which an order since may have come behind, are left out.
+    fn with(self, before: Access) -> Access {
+        let is_same = before.warp == self.warp && before.clock == self.clock;
+        Access { bytes: self.bytes | if is_same { before.bytes } else { 0 }, ..self }
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Cell {
     written: Access,
@@ -167,15 +175,13 @@ impl Races {
                         *read = Access::default();
                     }
                 }
-                let more = if cell.written.warp == own.warp { cell.written.bytes } else { 0 };
-                next.written = Access { bytes: own.bytes | more, ..own };
+                next.written = own.with(cell.written);
             } else {
                 // Its own before, or one that is none or came before this, or the older one.
                 let same = next.read.iter().position(|read| read.clock > 0 && read.warp == own.warp);
                 let free = || next.read.iter().position(|read| read.clock <= now.of(read.warp as usize));
                 let place = same.or_else(free).unwrap_or(0);
-                let more = if same.is_some() { next.read[place].bytes } else { 0 };
-                next.read[place] = Access { bytes: own.bytes | more, ..own };
+                next.read[place] = own.with(next.read[place]);
                 if place == 0 {
                     next.read.swap(0, 1);
                 }
