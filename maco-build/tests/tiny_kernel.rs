@@ -268,8 +268,8 @@ fn a_folder_for_intermediate_files_is_left_alone() {
     );
 }
 
-/// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: the versions of the device half
-/// are those of `MACO_WORKSPACE`, or nobody's.
+/// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: what cargo was asked to build
+/// decides, and a `MACO_WORKSPACE` with other versions is an error.
 #[test]
 fn two_workspaces_with_two_versions_are_an_error() {
     let user = User::new("versions");
@@ -286,18 +286,72 @@ fn two_workspaces_with_two_versions_are_an_error() {
     let again = |n: u32| user.write("user/build.rs", &format!("{}// {n}\n", script("src/kernels.rs")));
 
     user.write("elsewhere/Cargo.lock", &lock("0.2.0"));
-    let differ = user.run(&[called]).unwrap_err();
-    assert!(differ.contains("`library` is 0.2.0 by the lock file of") && differ.contains("but 0.1.0 by that of"), "{differ}");
-    assert!(differ.contains("set `MACO_WORKSPACE`"), "{differ}");
-
+    let said = user.run(&[called]).unwrap();
+    assert!(said.contains(".visible .entry tiny("), "{said}");
     let said = user.run(&[called, ("MACO_WORKSPACE", "../user")]).unwrap();
     assert!(said.contains(".visible .entry tiny("), "{said}");
+
+    let differ = user.run(&[("MACO_WORKSPACE", "../elsewhere")]).unwrap_err();
+    assert!(differ.contains("`library` is 0.2.0 by the lock file of") && differ.contains("but 0.1.0 by that of"), "{differ}");
+    assert!(differ.contains("set `MACO_WORKSPACE`"), "{differ}");
     let wrong = user.run(&[called, ("MACO_WORKSPACE", "../library")]).unwrap_err();
     assert!(wrong.contains("`MACO_WORKSPACE` is the folder of the workspace that is being built"), "{wrong}");
 
     user.write("elsewhere/Cargo.lock", &lock("0.1.0"));
     again(1);
-    assert!(user.run(&[called]).unwrap().contains(".visible .entry tiny("), "they agree");
+    assert!(user.run(&[("MACO_WORKSPACE", "../elsewhere")]).unwrap().contains(".visible .entry tiny("), "they agree");
+}
+
+/// An application in a folder of its own, built from a third one with the target folder in a fourth: its versions and patches are those of the device half too,
+/// and not those that the package with kernels has where it lies.
+#[test]
+fn a_program_that_is_built_from_elsewhere_has_its_own_versions() {
+    let user = User::new("remote");
+    let build = env!("CARGO_MANIFEST_DIR");
+    let patched = |library: &str| format!("[workspace]\n[patch.crates-io]\nmaco-patched = {{ path = \"../{library}\" }}\n");
+    for (folder, version, answer) in [("old", "0.1.0", 4711), ("new", "0.1.1", 4712)] {
+        user.write(
+            &format!("{folder}/Cargo.toml"),
+            &format!("[package]\nname = \"maco-patched\"\nversion = \"{version}\"\nedition = \"2024\"\n[package.metadata.maco]\ntasks = true\n[workspace]\n"),
+        );
+        user.write(&format!("{folder}/src/lib.rs"), &format!("#![no_std]\npub const ANSWER: u32 = {answer};\n"));
+    }
+    user.write(
+        "tasks/Cargo.toml",
+        &format!(
+            "[package]\nname = \"tasks\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\nmaco.path = \"../maco\"\nmaco-patched = \"0.1\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n{}",
+            patched("old")
+        ),
+    );
+    user.write("tasks/build.rs", &script("src/kernels.rs"));
+    user.write("tasks/src/lib.rs", "pub mod kernels;\npub const ANSWER: u32 = maco_patched::ANSWER;\n");
+    user.write("tasks/src/kernels.rs", &KERNEL.replace("library::ANSWER", "maco_patched::ANSWER"));
+    user.write(
+        "user/Cargo.toml",
+        &format!(
+            "[package]\nname = \"remote\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+             [dependencies]\nmaco.path = \"../maco\"\ntasks = {{ path = \"../tasks\" }}\n{}",
+            patched("new")
+        ),
+    );
+    user.write("user/build.rs", "fn main() {}\n");
+    let main =
+        MAIN.replace("mod kernels;", "use tasks::kernels;").replace("fn main() {", "fn main() {\n    println!(\"{}\", tasks::ANSWER);");
+    user.write("user/src/main.rs", &main);
+    // The package with kernels has been built by itself, and has a lock file.
+    let lock = Command::new(env!("CARGO"))
+        .args(["generate-lockfile", "--offline", "--manifest-path"])
+        .arg(user.root.join("tasks/Cargo.toml"))
+        .output();
+    let lock = lock.unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+
+    let mut elsewhere = user.cargo(&["run", "--quiet"]);
+    let output = elsewhere.current_dir("/").env("PWD", "/").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("4712\n"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains(", 4712;") && !said.contains(", 4711;"), "{said}");
 }
 
 /// `_RNvCs9ftxFMNfxat_7library6answer` as `_RNvCs_7library6answer`.
