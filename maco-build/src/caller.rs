@@ -57,14 +57,14 @@ mod tests {
     fn what_cargo_builds_is_read_from_its_words() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let own = Some(here.join("Cargo.toml"));
-        let asked = |words: &str| super::asked(&words.split(' ').map(OsString::from).collect::<Vec<_>>(), here);
-        assert_eq!(asked("cargo build"), own);
-        assert_eq!(asked("cargo run --manifest-path /a/Cargo.toml -- --manifest-path b"), Some("/a/Cargo.toml".into()));
-        assert_eq!(asked("cargo run --manifest-path=a/Cargo.toml"), Some(here.join("a/Cargo.toml")));
-        assert_eq!(asked("cargo run -- --manifest-path b"), own);
-        assert_eq!(asked("cargo install serde"), None, "of a registry");
-        assert_eq!(asked("cargo install --path ."), Some(here.join("./Cargo.toml")));
-        assert_eq!(super::asked(&["cargo".into(), "build".into()], &here.join("src/ptx")), own, "in a folder below");
+        let of = |words: &str| asked(&words.split(' ').map(OsString::from).collect::<Vec<_>>(), here);
+        assert_eq!(of("cargo build"), own);
+        assert_eq!(of("cargo run --manifest-path /a/Cargo.toml -- --manifest-path b"), Some("/a/Cargo.toml".into()));
+        assert_eq!(of("cargo run --manifest-path=a/Cargo.toml"), Some(here.join("a/Cargo.toml")));
+        assert_eq!(of("cargo run -- --manifest-path b"), own);
+        assert_eq!(of("cargo install serde"), None, "of a registry");
+        assert_eq!(of("cargo install --path ."), Some(here.join("./Cargo.toml")));
+        assert_eq!(asked(&["cargo".into(), "build".into()], &here.join("src/ptx")), own, "in a folder below");
     }
 
     #[test]

@@ -442,3 +442,60 @@ fn kernels_of_a_dependency_keep_its_features_and_leave_it_alone() {
     assert!(built.contains(".visible .entry tiny(") && built.contains("104711"), "{built}");
     assert!(!user.root.join("tasks/Cargo.lock").exists());
 }
+
+/// A nightly host that builds its own standard library, as a configuration file says: the device half has `core` of its own.
+#[test]
+fn a_standard_library_of_the_hosts_own_is_not_the_devices() {
+    let user = User::new("own-std");
+    user.write(
+        "user/.cargo/config.toml",
+        &format!(
+            "[unstable]\nbuild-std = [\"std\", \"panic_abort\"]\n[build]\ntarget = \"{}-unknown-linux-gnu\"\n",
+            std::env::consts::ARCH
+        ),
+    );
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "run", "--quiet"]).current_dir(user.root.join("user"));
+    for variable in ["MACO_DEVICE", "MACO_PROFILE", "RUSTUP_TOOLCHAIN", "RUSTC", "CARGO"] {
+        command.env_remove(variable);
+    }
+    let output = command.env("CARGO_TARGET_DIR", target()).env("MACO_REQUIRE_GPU", "1").output().unwrap();
+    let built = String::from_utf8_lossy(&output.stdout);
+    assert!(built.contains(".visible .entry tiny("), "{built}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Nothing may be fetched and no lock file written, and the package with kernels lies outside of the workspace.
+#[test]
+fn a_path_dependency_outside_is_built_offline_and_locked() {
+    let user = User::new("outside");
+    let build = env!("CARGO_MANIFEST_DIR");
+    user.write(
+        "tasks/Cargo.toml",
+        &format!(
+            "[package]\nname = \"tasks\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+             [dependencies]\nmaco.path = \"../maco\"\nlibrary.path = \"../library\"\n[dev-dependencies]\nnot-there = \"=99.0.0\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n"
+        ),
+    );
+    user.write("tasks/build.rs", &script("src/kernels.rs"));
+    user.write("tasks/src/lib.rs", "pub mod kernels;\n");
+    user.write("tasks/src/kernels.rs", KERNEL);
+    user.write(
+        "user/Cargo.toml",
+        "[package]\nname = \"outside\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmaco.path = \"../maco\"\ntasks = { path = \"../tasks\" }\n",
+    );
+    user.write("user/build.rs", "fn main() {}\n");
+    user.write("user/src/main.rs", &MAIN.replace("mod kernels;", "use tasks::kernels;"));
+    let lock = user.cargo(&["generate-lockfile", "--offline"]).output().unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+    let output = user.cargo(&["run", "--quiet", "--offline", "--locked"]).output().unwrap();
+    let built = String::from_utf8_lossy(&output.stdout);
+    assert!(built.contains(".visible .entry tiny("), "{built}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!user.root.join("tasks/Cargo.lock").exists());
+    // The same where the program itself has the kernels, and a dependency outside of its folder.
+    let own = User::new("inside");
+    let lock = own.cargo(&["generate-lockfile", "--offline"]).output().unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+    let output = own.cargo(&["run", "--quiet", "--offline", "--locked"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(".visible .entry tiny("), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -379,7 +379,7 @@ impl Bound {
     }
 
     /// Replaces the arguments, scalars included, for every later launch and replay; queued on `stream`, behind everything
-    /// launched before on the device. CUDA graphs that hold the launch see the new ones.
+    /// launched before on the device, and behind replays of graphs of other libraries. CUDA graphs that hold the launch see the new ones.
     ///
     /// # Errors
     /// Those of [`Plan::run`] for wrong arguments; MACO0060 when the stream is being captured.
