@@ -27,6 +27,7 @@ pub use maco_device::{access, kind, region};
 
 pub mod tasks;
 
+mod not_a_task;
 #[cfg(not(target_arch = "nvptx64"))]
 mod task_graph;
 
@@ -60,6 +61,8 @@ pub mod __private {
     pub use maco_device::{access, kind, region};
     pub use maco_graph::spec;
     pub use maco_macros::task_set;
+
+    pub use crate::not_a_task::{NotATask, check_task};
 
     #[cfg(target_arch = "nvptx64")]
     pub use maco_device::{abi::Launch, megakernel};

@@ -12,7 +12,7 @@ use crate::expansion;
 use crate::files::{lock, write};
 use crate::package::Package;
 use crate::ptx::{self, Code, Rules};
-use crate::workspace::Workspace;
+use crate::workspace::{self, Workspace};
 use crate::{Error, core_cache, report, toolchain};
 
 /// A build with settings, for the few packages that need one; [`compile`](crate::compile) is the rest.
@@ -85,7 +85,7 @@ impl Build {
             ),
             Ok(Some(code)) => {
                 let _ = fs::remove_file(package.workshop().join(ERRORS)); // of a build before; usually not there
-                embed::write(&package.out, Device::Code(&code.ordinary, code.profiled.as_ref()))
+                embed::write(&package.out, Device::Code(&code.ordinary, code.profiled.as_ref(), code.maco.as_deref()))
             }
             Err(error @ (Error::NoToolchain { .. } | Error::Cache { .. })) if !is_set("MACO_REQUIRE_GPU") => {
                 let text = error.to_string();
@@ -130,6 +130,7 @@ impl Build {
         let make = |variant| cargo::build(&toolchain, &core, package, &device, variant);
         let variant = Variant { recorded: false, sanitized: is_set("MACO_SANITIZE"), delayed: self.delayed };
         let output = make(variant).inspect_err(|_| sources.files.extend(dependencies.sources))?;
+        workspace.compare(&device.manifest)?;
         // What was written on the way is newer than the build script's begin: it would run again the next time.
         let workshop = package.workshop();
         sources.files.extend(output.sources.into_iter().filter(|file| !file.starts_with(&workshop)));
@@ -143,7 +144,7 @@ impl Build {
         } else {
             None
         };
-        Ok(Some(Both { ordinary, profiled }))
+        Ok(Some(Both { ordinary, profiled, maco: workspace::maco_version(&device.manifest) }))
     }
 }
 
@@ -151,6 +152,8 @@ impl Build {
 struct Both {
     ordinary: Code,
     profiled: Option<Code>,
+    /// The version of MACO that it was built with.
+    maco: Option<String>,
 }
 
 /// Where rustc's errors about the device half are left.

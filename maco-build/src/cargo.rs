@@ -6,6 +6,7 @@ use std::process::Command;
 use std::{env, thread};
 
 use serde::Deserialize;
+use toml::Table;
 
 use crate::Error;
 use crate::core_cache::{FLAGS, TARGET};
@@ -126,6 +127,13 @@ fn configuration(root: &Path) -> impl Iterator<Item = String> {
     files.filter_map(|file| fs::read_to_string(file).ok())
 }
 
+/// Whether a file of configuration has cargo build a standard library of its own, for every target there is.
+fn builds_std(root: &Path) -> bool {
+    let asks =
+        |text: String| text.parse::<Table>().is_ok_and(|table| table.get("unstable").is_some_and(|table| table.get("build-std").is_some()));
+    configuration(root).any(asks)
+}
+
 /// Looks for errors in the device crate, and makes no code: takes seconds.
 pub(crate) fn check(toolchain: &Toolchain, core: &Path, package: &Package, device: &DeviceCrate) -> Result<(), Error> {
     let variant = Variant::default();
@@ -199,6 +207,11 @@ fn command(
         .arg(&device.manifest)
         .arg("--target-dir")
         .arg(target);
+    if builds_std(&package.root) {
+        // Lists of several configurations are joined, and an empty one means the default: so it cannot be turned off. A cargo that takes itself for a stable one
+        // does not read `[unstable]`; it has no other name for that.
+        command.env("__CARGO_TEST_CHANNEL_OVERRIDE_DO_NOT_USE_THIS", "stable");
+    }
     if !device.features.is_empty() {
         command.arg("--features").arg(device.features.join(","));
     }

@@ -15,8 +15,8 @@ use crate::ptx::{Code, Embeddable};
 /// What came of the device half.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Device<'a> {
-    /// Checked code, and the same such that it records.
-    Code(&'a Code, Option<&'a Code>),
+    /// Checked code, the same such that it records, and MACO's version there.
+    Code(&'a Code, Option<&'a Code>, Option<&'a str>),
     /// None, and the host build is right without; why, and what to do.
     Missing(&'a str),
     /// None, and the host build must fail: why in a line, and one text for each fault, as long as it takes.
@@ -33,7 +33,8 @@ pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
     let folder = out.join("maco");
     let _ = fs::remove_dir_all(&folder); // entries of the last time
     let mut plain = String::new();
-    if let Device::Code(code, profiled) = device {
+    if let Device::Code(code, profiled, maco) = device {
+        let same = maco.map_or_else(String::new, |maco| format!(".of_version({maco:?})"));
         create_dir(&folder)?;
         write_file(&out.join("maco.ptx"), &code.ptx)?;
         let mut recording = BTreeMap::new();
@@ -48,7 +49,7 @@ pub(crate) fn write(out: &Path, device: Device<'_>) -> Result<(), Error> {
                 plain.push_str(&format!("    ({name:?}, include_str!({:?})),\n", file.to_string_lossy()));
             }
             let recording = recording.get(name).map_or("", |module| module);
-            write_file(&folder.join(format!("{name}.rs")), expression(&module, recording, NONE))?;
+            write_file(&folder.join(format!("{name}.rs")), expression(&module, recording, NONE, &same))?;
         }
     }
     write_file(&out.join("maco_plain.rs"), format!("&[\n{plain}]\n"))?;
@@ -95,10 +96,10 @@ fn module(folder: &Path, Embeddable { entry, cubin }: &Embeddable) -> Result<Str
 
 const NONE: &str = "::core::option::Option::None";
 
-fn expression(modules: &str, profiled: &str, error: &str) -> String {
+fn expression(modules: &str, profiled: &str, error: &str, same: &str) -> String {
     format!(
         "{{\n    const MODULES: [&[DeviceModule]; 2] = [&[{modules}], &[{profiled}]];\n    \
-         Embedded {{ modules: MODULES[0], profiled: MODULES[1], error: {error} }}\n}}\n"
+         Embedded {{ modules: MODULES[0], profiled: MODULES[1], error: {error} }}{same}\n}}\n"
     )
 }
 
@@ -109,7 +110,7 @@ fn text(device: Device<'_>, stop: &str) -> String {
         Device::Missing(why) => why.to_owned(),
         Device::Broken(why, _) => why.to_owned(),
     };
-    let expression = expression("", "", &format!("::core::option::Option::Some({error:?})"));
+    let expression = expression("", "", &format!("::core::option::Option::Some({error:?})"), "");
     if stop.is_empty() { expression } else { format!("{{\n{stop}{expression}}}\n") }
 }
 
@@ -142,8 +143,10 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry maco_mlp_0123(\n)\n{\nret;\n}\n.visible .entry peer()\n{\nexit;\n}\n";
         let listed = || fs::read_to_string(out.join("maco_plain.rs")).unwrap();
-        write(&out, Device::Code(&code(ptx), None)).unwrap();
+        write(&out, Device::Code(&code(ptx), None, Some("0.1.0"))).unwrap();
         let text = listed();
+        let entry = fs::read_to_string(out.join("maco/maco_mlp_0123.rs")).unwrap();
+        assert!(entry.contains("}.of_version(\"0.1.0\")"), "{entry}");
         assert!(text.contains("(\"peer\", include_str!(") && text.contains("peer.ptx") && !text.contains("mlp"), "{text}");
         write(&out, Device::Missing("no toolchain")).unwrap();
         assert_eq!(listed(), "&[\n]\n");
@@ -155,12 +158,12 @@ mod tests {
         let out = env::temp_dir().join(format!("maco-recording-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         let ptx = |body| code(&format!(".version 8.6\n.visible .entry a(\n)\n{{\n{body};\n}}\n"));
-        write(&out, Device::Code(&ptx("ret"), Some(&ptx("exit")))).unwrap();
+        write(&out, Device::Code(&ptx("ret"), Some(&ptx("exit")), None)).unwrap();
         let read = |name: &str| fs::read_to_string(out.join("maco").join(name)).unwrap();
         assert!(read("a.ptx").contains("ret;") && read("profile/a.ptx").contains("exit;"));
         let (modules, profiled) = read("a.rs").split_once("], &[").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
         assert!(modules.contains("a.ptx") && !modules.contains("profile/a.ptx") && profiled.contains("profile/a.ptx"), "{profiled}");
-        write(&out, Device::Code(&ptx("ret"), None)).unwrap();
+        write(&out, Device::Code(&ptx("ret"), None, None)).unwrap();
         assert!(read("a.rs").contains("], &[]]") && !out.join("maco/profile/a.ptx").exists());
         fs::remove_dir_all(&out).unwrap();
     }
@@ -171,7 +174,7 @@ mod tests {
         fs::create_dir_all(&out).unwrap();
         let mut code = code(".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n");
         code.entries[0].cubin = Some(vec![0, 159, 146, 150]);
-        write(&out, Device::Code(&code, Some(&code))).unwrap();
+        write(&out, Device::Code(&code, Some(&code), None)).unwrap();
         let text = fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert_eq!(text.matches("cubin: ::core::option::Option::Some(::core::include_bytes!(").count(), 2, "{text}");
         for file in ["maco/a.cubin", "maco/profile/a.cubin"] {
@@ -185,7 +188,7 @@ mod tests {
         let out = env::temp_dir().join(format!("maco-embed-{}", std::process::id()));
         fs::create_dir_all(&out).unwrap();
         let ptx = ".version 8.6\n.visible .entry a(\n)\n{\nret;\n}\n.visible .entry b(\n)\n{\nexit;\n}\n";
-        write(&out, Device::Code(&code(ptx), None)).unwrap();
+        write(&out, Device::Code(&code(ptx), None, None)).unwrap();
         let a = fs::read_to_string(out.join("maco/a.rs")).unwrap();
         assert!(
             a.contains("[DeviceModule { target: \"sm_90a\"")
@@ -195,7 +198,7 @@ mod tests {
         );
         assert!(!fs::read_to_string(out.join("maco/b.ptx")).unwrap().contains("ret;"));
         // The next build has lost `b`.
-        write(&out, Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None)).unwrap();
+        write(&out, Device::Code(&code(ptx.split(".visible .entry b").next().unwrap()), None, None)).unwrap();
         assert!(!out.join("maco/b.rs").exists());
         fs::remove_dir_all(&out).unwrap();
     }

@@ -66,6 +66,19 @@ pub enum Error {
         /// Its versions there.
         versions: [String; 2],
     },
+    /// The device half was built from another version than the host half.
+    #[error(
+        "`{name}` is {} by the lock file of `{}`, but {} for the GPU: run `cargo update -p {name}` there, or remove the folder `maco` in the target folder",
+        versions[0], manifest.display(), versions[1]
+    )]
+    Versions {
+        /// The manifest of the host half's workspace.
+        manifest: PathBuf,
+        /// The package that differs.
+        name: String,
+        /// Its versions on the host, and that on the device.
+        versions: [String; 2],
+    },
     /// The path given to `compile` is no file of kernels.
     #[error("`{}` cannot be a file of kernels: {why}", path.display())]
     Source {

@@ -45,6 +45,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod caller;
 mod cargo;
 mod dependencies;
 mod device_crate;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::Error;
+use crate::caller;
 use crate::files::{fingerprint, read, write};
 use crate::package::Package;
 use crate::toolchain::{Toolchain, run};
@@ -26,22 +27,25 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Cargo does not tell a build script which workspace is being built. `MACO_WORKSPACE` is its folder; else it is one that locks the package: that of
-    /// the folder in which cargo was called, the one beside the target directory, or the package's own. If these lock other versions, nobody knows.
+    /// Cargo does not tell a build script which workspace is being built. `MACO_WORKSPACE` is its folder; else it is that of the manifest which cargo was asked
+    /// to build, where that can be seen; else one that locks the package: that of the folder in which cargo was called, the one beside the target directory, or
+    /// the package's own. If these lock other versions, nobody knows.
     pub(crate) fn find(toolchain: &Toolchain, package: &Package) -> Result<Workspace, Error> {
-        if let Some(folder) = env::var_os(VARIABLE) {
-            let manifest = package.root.join(folder).join("Cargo.toml");
-            return if locks(&manifest, package) {
-                Workspace::of(manifest)
-            } else {
-                Err(Error::Workspace { manifest, package: package.name.clone() })
-            };
-        }
         let around = |manifest: &Path| {
             let mut command = toolchain.cargo_command();
             command.args(["locate-project", "--workspace", "--message-format=plain", "--manifest-path"]).arg(manifest);
             run(&mut command).ok().map(|path| PathBuf::from(path.trim()))
         };
+        let built = caller::manifest().as_deref().and_then(around).filter(|built| locks(built, package));
+        let named = env::var_os(VARIABLE).map(|folder| package.root.join(folder).join("Cargo.toml"));
+        if let Some(manifest) = named.as_ref().filter(|manifest| !locks(manifest, package)) {
+            return Err(Error::Workspace { manifest: manifest.clone(), package: package.name.clone() });
+        }
+        match (named, built) {
+            (Some(named), Some(built)) => return Workspace::of(agreed(vec![named, built], package)?),
+            (Some(known), None) | (None, Some(known)) => return Workspace::of(known),
+            (None, None) => {}
+        }
         // The shell's working directory, which cargo hands on.
         let called = env::var_os("PWD").map(PathBuf::from);
         let called =
@@ -57,13 +61,7 @@ impl Workspace {
                 found.push(manifest);
             }
         }
-        let Some(first) = found.first().cloned() else { return Ok(Workspace::default()) };
-        for other in &found[1..] {
-            if let Some((name, versions)) = difference(&first, other, &package.name)? {
-                return Err(Error::Workspaces { manifests: [first, other.clone()], name, versions });
-            }
-        }
-        Workspace::of(first)
+        if found.is_empty() { Ok(Workspace::default()) } else { Workspace::of(agreed(found, package)?) }
     }
 
     fn of(manifest: PathBuf) -> Result<Workspace, Error> {
@@ -72,6 +70,20 @@ impl Workspace {
             Err(_) => Table::new(), // a lock file without a manifest patches nothing
         };
         Ok(Workspace { lock: Some(manifest.with_file_name("Cargo.lock")), manifest: Some(manifest), patch })
+    }
+
+    /// Compares what a generated package was built from with the lock file of the host build. Cargo resolves anew what a lock file does not fit, without a word.
+    pub(crate) fn compare(&self, device: &Path) -> Result<(), Error> {
+        let (Some(lock), Some(manifest)) = (&self.lock, &self.manifest) else { return Ok(()) };
+        let [host, device] = [packages(lock)?, packages(&device.with_file_name("Cargo.lock"))?];
+        for (name, versions) in device {
+            let Some(known) = host.get(&name) else { continue };
+            if let Some(other) = versions.iter().find(|version| !known.contains(*version)) {
+                let known = known.iter().cloned().collect::<Vec<_>>().join(", ");
+                return Err(Error::Versions { manifest: manifest.clone(), name, versions: [known, other.clone()] });
+            }
+        }
+        Ok(())
     }
 
     /// Gives a generated package the same versions. Cargo prunes the copy, so it is renewed only when the original changes.
@@ -95,6 +107,17 @@ pub(crate) const VARIABLE: &str = "MACO_WORKSPACE";
 fn locks(manifest: &Path, package: &Package) -> bool {
     let entry = format!("name = \"{}\"\nversion = \"{}\"\n", package.name, package.version);
     read(&manifest.with_file_name("Cargo.lock")).is_ok_and(|text| text.contains(&entry))
+}
+
+/// The first of these workspaces, if all lock the same of what the package is built from.
+fn agreed(mut manifests: Vec<PathBuf>, package: &Package) -> Result<PathBuf, Error> {
+    let first = manifests.remove(0);
+    for other in manifests {
+        if let Some((name, versions)) = difference(&first, &other, &package.name)? {
+            return Err(Error::Workspaces { manifests: [first, other], name, versions });
+        }
+    }
+    Ok(first)
 }
 
 /// A package that the package named `root` is built from, and of which two lock files have other versions.
@@ -129,6 +152,22 @@ fn versions(manifest: &Path, root: &str) -> Result<BTreeMap<String, BTreeSet<Str
         }
     }
     Ok(found)
+}
+
+/// All packages of a lock file: versions, and where they come from, by name.
+fn packages(lock: &Path) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+    let mut found = BTreeMap::<String, BTreeSet<String>>::new();
+    for package in table(lock)?.get("package").and_then(Value::as_array).into_iter().flatten() {
+        let text = |key: &str| package.get(key).and_then(Value::as_str).unwrap_or_default();
+        found.entry(text("name").to_owned()).or_default().insert(format!("{} {}", text("version"), text("source")).trim().to_owned());
+    }
+    Ok(found)
+}
+
+/// The version of MACO that a generated package was built with.
+pub(crate) fn maco_version(device: &Path) -> Option<String> {
+    let found = packages(&device.with_file_name("Cargo.lock")).ok()?.remove("maco-device")?;
+    Some(found.first()?.split(' ').next()?.to_owned())
 }
 
 /// A manifest.
@@ -177,6 +216,28 @@ mod tests {
         let found = difference(&a, &b, "user").unwrap();
         assert_eq!(found, Some(("half".to_owned(), ["2.7.0 registry".to_owned(), "2.7.1 registry".to_owned()])));
         assert_eq!(difference(&a, &c, "user").unwrap(), None, "no part of it");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn the_device_half_has_no_version_that_the_host_half_lacks() {
+        let folder = env::temp_dir().join(format!("maco-compare-{}", std::process::id()));
+        let lock = |name: &str, packages: &[(&str, &str)]| {
+            fs::create_dir_all(folder.join(name)).unwrap();
+            let text = |(name, version): &(&str, &str)| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n");
+            fs::write(folder.join(name).join("Cargo.lock"), packages.iter().map(text).collect::<String>()).unwrap();
+            folder.join(name).join("Cargo.toml")
+        };
+        let workspace =
+            Workspace::of(lock("host", &[("syn", "1.0.0"), ("syn", "2.0.0"), ("half", "2.7.0"), ("maco-device", "0.1.0")])).unwrap();
+        let same = lock("same", &[("user-kernels", "0.1.0"), ("syn", "2.0.0"), ("half", "2.7.0"), ("maco-device", "0.1.0")]);
+        workspace.compare(&same).unwrap();
+        assert_eq!(maco_version(&same).as_deref(), Some("0.1.0"));
+        let other = lock("other", &[("half", "2.7.1")]);
+        let text = workspace.compare(&other).unwrap_err().to_string();
+        assert!(text.contains("`half` is 2.7.0") && text.contains("2.7.1 for the GPU"), "{text}");
+        assert_eq!(maco_version(&other), None);
+        Workspace::default().compare(&other).unwrap();
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -268,8 +268,8 @@ fn a_folder_for_intermediate_files_is_left_alone() {
     );
 }
 
-/// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: the versions of the device half
-/// are those of `MACO_WORKSPACE`, or nobody's.
+/// Cargo is called in one workspace that locks the package and builds it in another one, with the target folder beside neither: what cargo was asked to build
+/// decides, and a `MACO_WORKSPACE` with other versions is an error.
 #[test]
 fn two_workspaces_with_two_versions_are_an_error() {
     let user = User::new("versions");
@@ -286,18 +286,72 @@ fn two_workspaces_with_two_versions_are_an_error() {
     let again = |n: u32| user.write("user/build.rs", &format!("{}// {n}\n", script("src/kernels.rs")));
 
     user.write("elsewhere/Cargo.lock", &lock("0.2.0"));
-    let differ = user.run(&[called]).unwrap_err();
-    assert!(differ.contains("`library` is 0.2.0 by the lock file of") && differ.contains("but 0.1.0 by that of"), "{differ}");
-    assert!(differ.contains("set `MACO_WORKSPACE`"), "{differ}");
-
+    let said = user.run(&[called]).unwrap();
+    assert!(said.contains(".visible .entry tiny("), "{said}");
     let said = user.run(&[called, ("MACO_WORKSPACE", "../user")]).unwrap();
     assert!(said.contains(".visible .entry tiny("), "{said}");
+
+    let differ = user.run(&[("MACO_WORKSPACE", "../elsewhere")]).unwrap_err();
+    assert!(differ.contains("`library` is 0.2.0 by the lock file of") && differ.contains("but 0.1.0 by that of"), "{differ}");
+    assert!(differ.contains("set `MACO_WORKSPACE`"), "{differ}");
     let wrong = user.run(&[called, ("MACO_WORKSPACE", "../library")]).unwrap_err();
     assert!(wrong.contains("`MACO_WORKSPACE` is the folder of the workspace that is being built"), "{wrong}");
 
     user.write("elsewhere/Cargo.lock", &lock("0.1.0"));
     again(1);
-    assert!(user.run(&[called]).unwrap().contains(".visible .entry tiny("), "they agree");
+    assert!(user.run(&[("MACO_WORKSPACE", "../elsewhere")]).unwrap().contains(".visible .entry tiny("), "they agree");
+}
+
+/// An application in a folder of its own, built from a third one with the target folder in a fourth: its versions and patches are those of the device half too,
+/// and not those that the package with kernels has where it lies.
+#[test]
+fn a_program_that_is_built_from_elsewhere_has_its_own_versions() {
+    let user = User::new("remote");
+    let build = env!("CARGO_MANIFEST_DIR");
+    let patched = |library: &str| format!("[workspace]\n[patch.crates-io]\nmaco-patched = {{ path = \"../{library}\" }}\n");
+    for (folder, version, answer) in [("old", "0.1.0", 4711), ("new", "0.1.1", 4712)] {
+        user.write(
+            &format!("{folder}/Cargo.toml"),
+            &format!("[package]\nname = \"maco-patched\"\nversion = \"{version}\"\nedition = \"2024\"\n[package.metadata.maco]\ntasks = true\n[workspace]\n"),
+        );
+        user.write(&format!("{folder}/src/lib.rs"), &format!("#![no_std]\npub const ANSWER: u32 = {answer};\n"));
+    }
+    user.write(
+        "tasks/Cargo.toml",
+        &format!(
+            "[package]\nname = \"tasks\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[dependencies]\nmaco.path = \"../maco\"\nmaco-patched = \"0.1\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n{}",
+            patched("old")
+        ),
+    );
+    user.write("tasks/build.rs", &script("src/kernels.rs"));
+    user.write("tasks/src/lib.rs", "pub mod kernels;\npub const ANSWER: u32 = maco_patched::ANSWER;\n");
+    user.write("tasks/src/kernels.rs", &KERNEL.replace("library::ANSWER", "maco_patched::ANSWER"));
+    user.write(
+        "user/Cargo.toml",
+        &format!(
+            "[package]\nname = \"remote\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+             [dependencies]\nmaco.path = \"../maco\"\ntasks = {{ path = \"../tasks\" }}\n{}",
+            patched("new")
+        ),
+    );
+    user.write("user/build.rs", "fn main() {}\n");
+    let main =
+        MAIN.replace("mod kernels;", "use tasks::kernels;").replace("fn main() {", "fn main() {\n    println!(\"{}\", tasks::ANSWER);");
+    user.write("user/src/main.rs", &main);
+    // The package with kernels has been built by itself, and has a lock file.
+    let lock = Command::new(env!("CARGO"))
+        .args(["generate-lockfile", "--offline", "--manifest-path"])
+        .arg(user.root.join("tasks/Cargo.toml"))
+        .output();
+    let lock = lock.unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+
+    let mut elsewhere = user.cargo(&["run", "--quiet"]);
+    let output = elsewhere.current_dir("/").env("PWD", "/").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("4712\n"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains(", 4712;") && !said.contains(", 4711;"), "{said}");
 }
 
 /// `_RNvCs9ftxFMNfxat_7library6answer` as `_RNvCs_7library6answer`.
@@ -387,4 +441,61 @@ fn kernels_of_a_dependency_keep_its_features_and_leave_it_alone() {
     let built = user.run(&[]).unwrap();
     assert!(built.contains(".visible .entry tiny(") && built.contains("104711"), "{built}");
     assert!(!user.root.join("tasks/Cargo.lock").exists());
+}
+
+/// A nightly host that builds its own standard library, as a configuration file says: the device half has `core` of its own.
+#[test]
+fn a_standard_library_of_the_hosts_own_is_not_the_devices() {
+    let user = User::new("own-std");
+    user.write(
+        "user/.cargo/config.toml",
+        &format!(
+            "[unstable]\nbuild-std = [\"std\", \"panic_abort\"]\n[build]\ntarget = \"{}-unknown-linux-gnu\"\n",
+            std::env::consts::ARCH
+        ),
+    );
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "run", "--quiet"]).current_dir(user.root.join("user"));
+    for variable in ["MACO_DEVICE", "MACO_PROFILE", "RUSTUP_TOOLCHAIN", "RUSTC", "CARGO"] {
+        command.env_remove(variable);
+    }
+    let output = command.env("CARGO_TARGET_DIR", target()).env("MACO_REQUIRE_GPU", "1").output().unwrap();
+    let built = String::from_utf8_lossy(&output.stdout);
+    assert!(built.contains(".visible .entry tiny("), "{built}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Nothing may be fetched and no lock file written, and the package with kernels lies outside of the workspace.
+#[test]
+fn a_path_dependency_outside_is_built_offline_and_locked() {
+    let user = User::new("outside");
+    let build = env!("CARGO_MANIFEST_DIR");
+    user.write(
+        "tasks/Cargo.toml",
+        &format!(
+            "[package]\nname = \"tasks\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+             [dependencies]\nmaco.path = \"../maco\"\nlibrary.path = \"../library\"\n[dev-dependencies]\nnot-there = \"=99.0.0\"\n\
+             [build-dependencies]\nmaco-build.path = {build:?}\n"
+        ),
+    );
+    user.write("tasks/build.rs", &script("src/kernels.rs"));
+    user.write("tasks/src/lib.rs", "pub mod kernels;\n");
+    user.write("tasks/src/kernels.rs", KERNEL);
+    user.write(
+        "user/Cargo.toml",
+        "[package]\nname = \"outside\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmaco.path = \"../maco\"\ntasks = { path = \"../tasks\" }\n",
+    );
+    user.write("user/build.rs", "fn main() {}\n");
+    user.write("user/src/main.rs", &MAIN.replace("mod kernels;", "use tasks::kernels;"));
+    let lock = user.cargo(&["generate-lockfile", "--offline"]).output().unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+    let output = user.cargo(&["run", "--quiet", "--offline", "--locked"]).output().unwrap();
+    let built = String::from_utf8_lossy(&output.stdout);
+    assert!(built.contains(".visible .entry tiny("), "{built}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!user.root.join("tasks/Cargo.lock").exists());
+    // The same where the program itself has the kernels, and a dependency outside of its folder.
+    let own = User::new("inside");
+    let lock = own.cargo(&["generate-lockfile", "--offline"]).output().unwrap();
+    assert!(lock.status.success(), "{}", String::from_utf8_lossy(&lock.stderr));
+    let output = own.cargo(&["run", "--quiet", "--offline", "--locked"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(".visible .entry tiny("), "{}", String::from_utf8_lossy(&output.stderr));
 }

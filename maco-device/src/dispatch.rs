@@ -18,6 +18,9 @@ pub trait Callable {
     const ELEMENTWISE: u128 = 0;
     /// The instances that are GEMVs and nothing else, which may have such a task as an elementwise prologue.
     const GEMVS: u128 = 0;
+    /// Whether it is a task or a graph, and not what stands for a function that is neither.
+    #[doc(hidden)]
+    const IS_TASK: bool = true;
     /// Runs instance `slot` as role `R` with fused epilogue `T`; instances outside `F` cost no code.
     fn dispatch<R: Role, T: Epilogue, F: Filter>(role: &mut R, task: Task, slot: u32);
 }

@@ -29,7 +29,7 @@ pub struct Plan(Arc<Inner>);
 struct Inner {
     // Before `core`: dropping it waits for launches in flight.
     executor: Executor,
-    core: PlanCore,
+    core: Arc<PlanCore>,
 }
 
 enum Executor {
@@ -99,7 +99,7 @@ impl Plan {
             },
         )?;
         graph_files::write_if_asked(&planned)?;
-        let core = PlanCore::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?;
+        let core = Arc::new(PlanCore::new(device.clone(), planned, deadline_ns(options.deadline)?, options)?);
         let executor = match (device.pool(), device.context()) {
             (Some(pool), _) => {
                 say_that_debug_is_slow();
@@ -379,7 +379,7 @@ impl Bound {
     }
 
     /// Replaces the arguments, scalars included, for every later launch and replay; queued on `stream`, behind everything
-    /// launched before on the device. CUDA graphs that hold the launch see the new ones.
+    /// launched before on the device, and behind replays of graphs of other libraries. CUDA graphs that hold the launch see the new ones.
     ///
     /// # Errors
     /// Those of [`Plan::run`] for wrong arguments; MACO0060 when the stream is being captured.

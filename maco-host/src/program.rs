@@ -41,6 +41,27 @@ pub struct Embedded {
 impl Embedded {
     /// No build script made device code.
     pub const NONE: Embedded = Embedded { modules: &[], profiled: &[], error: None };
+
+    /// The same, if MACO's version was this one when the device code was compiled: host and device read each other's memory.
+    ///
+    /// # Panics
+    /// In const evaluation, if it was another one.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn of_version(self, compiled: &str) -> Embedded {
+        let (own, compiled) = (env!("CARGO_PKG_VERSION").as_bytes(), compiled.as_bytes());
+        let mut same = own.len() == compiled.len();
+        let mut n = 0;
+        while same && n < own.len() {
+            same = own[n] == compiled[n];
+            n += 1;
+        }
+        assert!(
+            same,
+            "MACO: the GPU half was compiled with another version of MACO than the host half\n  = help: set `MACO_WORKSPACE` to the folder of the workspace that is being built"
+        );
+        self
+    }
 }
 
 /// Device code for one target.
@@ -54,4 +75,17 @@ pub struct DeviceModule {
     pub cubin: Option<&'static [u8]>,
     /// Hash of the code.
     pub hash: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_code_is_of_the_same_version() {
+        assert!(Embedded::NONE.of_version(env!("CARGO_PKG_VERSION")).modules.is_empty());
+        for other in ["", "0", "0.1.00", "99.0.0"] {
+            assert!(std::panic::catch_unwind(|| Embedded::NONE.of_version(other)).is_err(), "{other}");
+        }
+    }
 }

@@ -554,8 +554,14 @@ fn a_body_that_does_not_end_is_an_error() {
     let [mut y, mut z] = [(); 2].map(|()| device.zeros::<f32>([8, 8]).unwrap());
     plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap();
     x.upload_from(&bad).unwrap();
-    let error = plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err();
+    // What is queued on a CPU has ended when that returns, or never will: nothing else waits for it.
+    let stream = Stream::new(&device).unwrap();
+    let error = match &*inner {
+        "plain" => plan.run(Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err(),
+        _ => plan.run_on(&stream, Arguments::new().tensor(&x).tensor_mut(&mut y)).unwrap_err(),
+    };
     assert_eq!(error.code(), 92);
+    stream.synchronize().unwrap();
     assert!(error.to_string().contains("megakernel `hang`: task `forever` tile [1, 0] (call #0) did not end within"), "{error}");
     // The plan, and the tensors of the run.
     let again = plan.run(Arguments::new().tensor(&z).tensor_mut(&mut y)).unwrap_err();

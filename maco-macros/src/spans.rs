@@ -34,6 +34,17 @@ impl Site {
         respan(tokens, self.first)
     }
 
+    /// The tokens from the first to the last span: what rustc underlines of a type.
+    pub fn spread(self, tokens: TokenStream) -> TokenStream {
+        let mut span = self.first;
+        let next = |mut token: TokenTree| {
+            token.set_span(span);
+            span = self.last;
+            token
+        };
+        tokens.into_iter().map(next).collect()
+    }
+
     /// `path` applied to `arguments`, underlined from the first to the last of the user's tokens: rustc joins the span of a call from
     /// its path and its parentheses. The user's own span is kept, so that no line "in this attribute macro expansion" follows.
     pub fn over(self, path: TokenStream, arguments: TokenStream) -> TokenStream {

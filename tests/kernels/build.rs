@@ -3,6 +3,7 @@ fn main() {
         "src/bodies.rs",
         "src/chains.rs",
         "src/dense.rs",
+        "src/endless.rs",
         "src/faults.rs",
         "src/helpers.rs",
         "src/inputs.rs",

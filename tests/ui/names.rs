@@ -15,9 +15,10 @@ const PATTERNS: [&str; 4] = ["Some", "None", "Ok", "Err"];
 const BUILT_IN: [&str; 14] = ["bf16", "bool", "char", "f16", "f32", "f64", "i32", "i64", "i8", "str", "u128", "u32", "u64", "usize"];
 /// Words that cannot even be raw identifiers.
 const NEVER: [&str; 5] = ["_", "self", "Self", "super", "crate"];
-const KEYWORDS: [&str; 33] = [
+const KEYWORDS: [&str; 34] = [
     "as", "async", "await", "break", "const", "continue", "dyn", "else", "enum", "extern", "false", "fn", "for", "if", "impl", "in", "let",
-    "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "static", "struct", "true", "type", "unsafe", "use", "where", "while",
+    "loop", "match", "mod", "move", "mut", "pub", "ref", "return", "static", "struct", "trait", "true", "type", "unsafe", "use", "where",
+    "while",
 ];
 /// Names that only users could think of.
 const OTHERS: [&str; 5] = ["größe", "длина", "r#abstract", "r#try", "r#M"];

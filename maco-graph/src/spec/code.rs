@@ -70,6 +70,8 @@ pub enum Code {
     NotConstant = 80,
     /// What a task's body uses of the standard library, which a GPU has not.
     Std = 81,
+    /// A megakernel calls what is neither a task nor a graph.
+    NotATask = 82,
 }
 
 impl Code {

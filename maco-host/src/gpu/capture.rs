@@ -39,9 +39,14 @@ impl Drop for Recording {
     }
 }
 
+/// Whether this thread is in the closure of [`crate::CudaGraph::capture`].
+pub(super) fn is_recording() -> bool {
+    RECORDING.get() != 0
+}
+
 /// Refuses `what` in the closure of [`crate::CudaGraph::capture`]: it would be done at once, and not by the graph.
 pub(super) fn refuse_while_recording(what: impl Display) -> Result<(), Error> {
-    if RECORDING.get() == 0 { Ok(()) } else { Err(not_recorded(what)) }
+    if is_recording() { Err(not_recorded(what)) } else { Ok(()) }
 }
 
 /// The error for what cannot be a part of a graph.

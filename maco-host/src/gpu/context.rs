@@ -12,6 +12,7 @@ use super::driver;
 use super::events::EventHandle;
 use super::module::Modules;
 use super::staging::{Direction, Staging};
+use super::watchdog::Watched;
 use crate::error::Error;
 use crate::profile::Roofline;
 use crate::tensor::Rows;
@@ -35,6 +36,8 @@ pub(crate) struct Context {
     /// Looks at counters while a launch runs.
     probe: sys::CUstream,
     order: Mutex<Order>,
+    /// Plans that may have launches.
+    pub(super) watched: Mutex<Vec<Weak<Watched>>>,
     staging: Mutex<Option<Staging>>,
     modules: Mutex<Modules>,
     spare_events: Mutex<Vec<SpareEvent>>,
@@ -216,6 +219,7 @@ impl Context {
             launches: std::ptr::null_mut(),
             probe: std::ptr::null_mut(),
             order: Mutex::default(),
+            watched: Mutex::default(),
             staging: Mutex::default(),
             modules: Mutex::default(),
             spare_events: Mutex::default(),
@@ -328,7 +332,7 @@ impl Context {
         let order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(tail) = order.tail.as_ref().filter(|_| id == UNKNOWN_STREAM || order.stream != id) {
             // SAFETY: a live stream and a live event of this context.
-            self.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, tail.raw(), 0) })?;
+            unsafe { tail.hold(self, stream)? };
         }
         Ok(Turn { order, id })
     }
@@ -337,6 +341,12 @@ impl Context {
     pub(super) fn settle(&self) -> Result<(), Error> {
         let tail = self.order.lock().unwrap_or_else(PoisonError::into_inner).tail.clone();
         tail.map_or(Ok(()), |tail| tail.synchronize(self))
+    }
+
+    /// Whether everything launched so far has ended.
+    pub(super) fn is_settled(&self) -> Result<bool, Error> {
+        let tail = self.order.lock().unwrap_or_else(PoisonError::into_inner).tail.clone();
+        tail.map_or(Ok(true), |tail| tail.done(self))
     }
 
     /// Host to device, after everything launched so far; returns when the data is there.

@@ -10,6 +10,7 @@ use super::capture::refuse_while_recording;
 use super::context::{Context, SpareEvent};
 use super::driver;
 use super::stream::Stream;
+use super::watchdog::Watchdog;
 use crate::device::Device;
 use crate::error::Error;
 
@@ -58,6 +59,35 @@ impl EventHandle {
         context.check("cuEventRecord", unsafe { sys::cuEventRecord(self.raw, stream) })
     }
 
+    /// In a capture: each replay of the graph marks this point of its own.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context` that is captured, and the event lives as long as the graph.
+    pub(super) unsafe fn record_in_replays(&self, context: &Context, stream: sys::CUstream) -> Result<(), Error> {
+        let external = sys::CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        // SAFETY: a live event; the caller promises the rest.
+        context.check("cuEventRecordWithFlags", unsafe { sys::cuEventRecordWithFlags(self.raw, stream, external) })
+    }
+
+    /// In a capture: each replay of the graph waits here for the point that was marked last when it began.
+    ///
+    /// # Safety
+    /// As for [`EventHandle::record_in_replays`].
+    pub(super) unsafe fn hold_replays(&self, context: &Context, stream: sys::CUstream) -> Result<(), Error> {
+        let external = sys::CUevent_wait_flags::CU_EVENT_WAIT_EXTERNAL as u32;
+        // SAFETY: a live event; the caller promises the rest.
+        context.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, self.raw, external) })
+    }
+
+    /// Has `stream` wait for the point.
+    ///
+    /// # Safety
+    /// `stream` is a live stream of `context`.
+    pub(super) unsafe fn hold(&self, context: &Context, stream: sys::CUstream) -> Result<(), Error> {
+        // SAFETY: a live event; the caller promises the stream.
+        context.check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, self.raw, 0) })
+    }
+
     /// Whether the stream has passed the point. Behind a launch that never ends it never has: an error once another thread has found that.
     pub(super) fn done(&self, context: &Context) -> Result<bool, Error> {
         context.alive()?;
@@ -68,10 +98,15 @@ impl EventHandle {
         }
     }
 
-    /// Waits on the host until the stream has passed the point.
+    /// Waits on the host until the stream has passed the point, or a launch is found that never ends.
     pub(super) fn synchronize(&self, context: &Context) -> Result<(), Error> {
-        let mut patience = Patience::new();
+        let (mut patience, mut watchdog) = (Patience::new(), Watchdog::new(context));
         while !self.done(context)? {
+            if let Some(reason) = watchdog.look()?
+                && !self.done(context)?
+            {
+                return Err(context.lose(&reason));
+            }
             patience.wait();
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Launches of a plan on a GPU. How arguments and descriptors get there is in the files beside this one.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
@@ -7,7 +8,7 @@ use maco_device::abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;
-use super::capture::{Capture, CapturedLaunch, Kept, refuse_while_recording};
+use super::capture::{Capture, CapturedLaunch, Kept, is_recording, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
 use super::launch;
@@ -15,6 +16,7 @@ use super::memory::DeviceMemory;
 use super::module::Kernel;
 use super::plan_memory::PlanMemory;
 use super::stream::Stream;
+use super::watchdog::{Captured, Watched};
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
@@ -34,7 +36,7 @@ pub(crate) struct Executor {
     program: Program,
     /// The kernel that records, once somebody has asked for it.
     profiled: OnceLock<Kernel>,
-    memory: PlanMemory,
+    watched: Arc<Watched>,
     /// Tables of `run` and `run_on`.
     own: Binding,
     turn: Mutex<LaunchState>,
@@ -86,18 +88,23 @@ pub(crate) struct BoundArguments {
     context: Arc<Context>,
     binding: Binding,
     buffers: Mutex<(Vec<Arc<Buffer>>, RetainedBuffers)>,
+    /// The deadline that the tables have.
+    deadline_ns: AtomicU64,
+    /// Of graphs of another library, which replays them outside of the launch order: behind the last launch in a replay, and behind the last new tables.
+    replayed: Arc<EventHandle>,
+    rebound: Arc<EventHandle>,
 }
 
 impl Executor {
-    pub(crate) fn new(context: &Arc<Context>, program: &Program, core: &PlanCore) -> Result<Executor, Error> {
+    pub(crate) fn new(context: &Arc<Context>, program: &Program, core: &Arc<PlanCore>) -> Result<Executor, Error> {
         refuse_while_recording(format_args!("planning megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
         let kernel = Kernel::load(context, program, core.lowered.grid())?;
-        let memory = PlanMemory::new(context, core.megakernel(), &core.lowered)?;
+        let watched = Watched::new(context, core, PlanMemory::new(context, core.megakernel(), &core.lowered)?);
         let own = Binding::new(context, core)?;
         let program = Program { graph: Graph::default(), ..*program };
         let (turn, captured) = (Mutex::default(), Mutex::default());
-        Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), memory, own, turn, captured })
+        Ok(Executor { context: context.clone(), kernel, program, profiled: OnceLock::new(), watched, own, turn, captured })
     }
 
     /// Launches and waits.
@@ -107,7 +114,7 @@ impl Executor {
         let mut turn = self.turn(core)?;
         let (stream, id) = self.context.launches();
         let flight = self.start(core, &mut turn, arguments, stream, id)?;
-        self.wait(core, &flight)?;
+        self.wait(&flight)?;
         self.finish(core, &mut turn, &flight)
     }
 
@@ -125,7 +132,7 @@ impl Executor {
     /// Waits for a launch of [`Executor::run_on`].
     pub(crate) fn join(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<Report, Error> {
         let _entered = self.context.enter()?;
-        self.wait(core, flight)?;
+        self.wait(flight)?;
         self.finish(core, &mut self.wait_for_turn(), flight)
     }
 
@@ -161,7 +168,7 @@ impl Executor {
         let context = &self.context;
         let tables = match &turn.key {
             Some(key) if key.matches(core, arguments) => None,
-            _ => Some(core.bind(arguments, self.memory.arena())?),
+            _ => Some(core.bind(arguments, self.memory().arena())?),
         };
         let flight = QueuedLaunch { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
         let order = context.turn(stream, id)?;
@@ -170,10 +177,11 @@ impl Executor {
         unsafe {
             if let Some((key, tables)) = tables {
                 turn.key = None;
-                self.own.write(context, core, &self.memory, &tables, stream)?;
+                self.own.write(context, core, self.memory(), &tables, stream)?;
                 turn.key = Some(key);
             }
             flight.begin.record(context, stream)?;
+            self.watched.queue(&flight.end, core.deadline_ns());
             launch::enqueue(context, self.kernel(core), core, core.dependent, self.own.launch(), stream)?;
             flight.end.record(context, stream)?;
         }
@@ -181,13 +189,14 @@ impl Executor {
         Ok(flight)
     }
 
-    fn wait(&self, core: &PlanCore, flight: &QueuedLaunch) -> Result<(), Error> {
-        let fingerprint = || self.memory.fingerprint(&self.context);
-        let report = || match Cause::of(&self.memory.report()?, &core.plan, true) {
-            Cause::Hang(hang) => Some(hang),
-            _ => None,
-        };
-        launch::wait(&self.context, core, (&flight.begin, &flight.end), fingerprint, report)
+    fn memory(&self) -> &PlanMemory {
+        &self.watched.memory
+    }
+
+    fn wait(&self, flight: &QueuedLaunch) -> Result<(), Error> {
+        flight.end.synchronize(&self.context)?;
+        self.watched.ended(&flight.end);
+        Ok(())
     }
 
     fn finish(&self, core: &PlanCore, turn: &mut LaunchState, flight: &QueuedLaunch) -> Result<Report, Error> {
@@ -201,7 +210,7 @@ impl Executor {
         if let Some(cause) = &turn.aborted {
             return Err(cause.aborted(core.megakernel()));
         }
-        let Some(report) = self.memory.report() else { return Ok(()) };
+        let Some(report) = self.memory().report() else { return Ok(()) };
         let cause = Cause::of(&report, &core.plan, true);
         let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
@@ -237,7 +246,7 @@ impl Executor {
         let mut turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
-        self.memory.clear(&self.context, &core.lowered)?;
+        self.memory().clear(&self.context, &core.lowered)?;
         turn.aborted = None;
         Ok(())
     }
@@ -246,7 +255,7 @@ impl Executor {
     pub(crate) fn launched(&self, core: &PlanCore, launches: u32) -> Result<(), Error> {
         self.recover(core)?;
         let _turn = self.wait_for_turn();
-        self.memory.write_launches(&self.context, &core.lowered, launches)
+        self.memory().write_launches(&self.context, &core.lowered, launches)
     }
 
     /// See [`crate::Plan::fill_temporaries`].
@@ -254,14 +263,14 @@ impl Executor {
         let _turn = self.wait_for_turn();
         let _entered = self.context.enter()?;
         self.context.settle()?;
-        self.memory.fill_temporaries(&core.lowered, byte)
+        self.memory().fill_temporaries(&core.lowered, byte)
     }
 
     /// Injects a fault into every launch from now on, or none.
     pub(crate) fn inject(&self, core: &PlanCore, fault: Option<Fault>) -> Result<(), Error> {
         let _turn = self.wait_for_turn();
         core.set_fault(fault);
-        self.memory.write_tasks(&self.context, &core.lowered, fault)
+        self.memory().write_tasks(&self.context, &core.lowered, fault)
     }
 
     /// The kernel that records if launches do, else the ordinary one.
@@ -317,13 +326,15 @@ impl Executor {
         let context = &self.context;
         refuse_while_recording(format_args!("binding arguments of megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
-        let (_, tables) = core.bind(arguments, self.memory.arena())?;
+        let (_, tables) = core.bind(arguments, self.memory().arena())?;
         let binding = Binding::new(context, core)?;
         // SAFETY: a live stream of this context; nothing reads the new tables yet.
-        unsafe { binding.write(context, core, &self.memory, &tables, context.copies())? };
+        unsafe { binding.write(context, core, self.memory(), &tables, context.copies())? };
         // SAFETY: as above.
-        context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(context.copies()) })?;
-        Ok(BoundArguments { context: context.clone(), binding, buffers: Mutex::new((buffers(arguments), RetainedBuffers::default())) })
+        unsafe { context.drain(context.copies())? };
+        let buffers = Mutex::new((buffers(arguments), RetainedBuffers::default()));
+        let (replayed, rebound) = (EventHandle::new(context)?, EventHandle::new(context)?);
+        Ok(BoundArguments { context: context.clone(), binding, buffers, deadline_ns: core.deadline_ns().into(), replayed, rebound })
     }
 
     /// Queues new tables for bound arguments on `stream`, behind everything launched before.
@@ -332,16 +343,19 @@ impl Executor {
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
         self.refuse_uploads(core, raw)?;
-        let (_, tables) = core.bind(arguments, self.memory.arena())?;
+        let (_, tables) = core.bind(arguments, self.memory().arena())?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;
-        // SAFETY: a live stream of this context, behind all launches of the device.
+        // SAFETY: a live stream of this context, behind all launches of the device, those in replays of other libraries too.
         unsafe {
-            bound.binding.write(context, core, &self.memory, &tables, raw)?;
+            bound.replayed.hold(context, raw)?;
+            bound.binding.write(context, core, self.memory(), &tables, raw)?;
             written.record(context, raw)?;
+            bound.rebound.record(context, raw)?;
         }
         order.end(&written);
+        bound.deadline_ns.fetch_max(core.deadline_ns(), Ordering::Relaxed);
         let (current, kept) = &mut *held;
         let old = std::mem::replace(current, buffers(arguments));
         kept.add(context, &written, old)
@@ -356,11 +370,20 @@ impl Executor {
         if let Some(capture) = unsafe { Capture::of(context, raw)? } {
             let mut last = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
             capture.keep(context, owner)?;
+            let by = if is_recording() { Captured::ByMaco } else { Captured::ByAnother };
+            self.watched.capture(by, bound.deadline_ns.load(Ordering::Relaxed));
             // SAFETY: as above, asked just now; the graph keeps `owner`, and with it plan, tables and arguments.
             unsafe {
                 let ordered = capture.order(context, raw, *last)?;
-                // A launch behind one of another branch waits for all of it.
-                launch::enqueue(context, self.kernel(core), core, core.dependent && !ordered, bound.binding.launch(), raw)?;
+                let own = by == Captured::ByMaco;
+                if !own {
+                    bound.rebound.hold_replays(context, raw)?;
+                }
+                // A launch behind one of another branch waits for all of it, and so does one behind an event.
+                launch::enqueue(context, self.kernel(core), core, core.dependent && own && !ordered, bound.binding.launch(), raw)?;
+                if !own {
+                    bound.replayed.record_in_replays(context, raw)?;
+                }
                 *last = Capture::of(context, raw)?.and_then(|capture| capture.last());
             }
             return Ok(());
@@ -371,6 +394,7 @@ impl Executor {
         let order = context.turn(raw, stream.id())?;
         // SAFETY: as above; dropping the plan or the bound arguments waits for the tail of the launch order.
         unsafe {
+            self.watched.queue(&end, bound.deadline_ns.load(Ordering::Relaxed));
             launch::enqueue(context, self.kernel(core), core, core.dependent, bound.binding.launch(), raw)?;
             end.record(context, raw)?;
         }

@@ -135,8 +135,10 @@ impl CudaGraph {
 
 impl Drop for CudaGraph {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.context.enter() {
-            let _ = self.context.settle();
+        // As for a plan: what a lost device may still run is leaked.
+        if let Ok(_entered) = self.context.enter()
+            && self.context.settle().is_ok()
+        {
             // SAFETY: instantiated once and destroyed once; its launches have ended.
             let _ = unsafe { sys::cuGraphExecDestroy(self.raw) };
         }

@@ -1,22 +1,16 @@
-//! One launch: queued by the driver, waited for under a watchdog.
+//! One launch, queued by the driver. Waiting for it does not belong here.
 
 use std::ffi::c_void;
 use std::fmt::Display;
 use std::mem::MaybeUninit;
-use std::time::{Duration, Instant};
 
 use cudarc::driver::sys::{self, CUlaunchAttribute, CUlaunchAttributeID, CUresult};
 use maco_device::abi::{SHARED_BYTES, THREADS};
 
 use super::context::Context;
-use super::events::{EventHandle, Patience};
 use super::module::Kernel;
 use crate::error::Error;
-use crate::hang::Hang;
 use crate::plan_core::PlanCore;
-
-/// Added to the deadline between two looks of the watchdog.
-const GRACE: Duration = Duration::from_millis(500);
 
 /// Queues the kernel on `stream`: one CTA per worker and scheduler, the launch record its one parameter. A `dependent` launch may begin before the kernel in
 /// front of it has ended.
@@ -74,46 +68,6 @@ fn no_room(code: CUresult, megakernel: &str, ctas: u32, device: &impl Display) -
     let refused = code == CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
     let device = || device.to_string().into();
     refused.then(|| Error::NotResident { megakernel: megakernel.into(), ctas, device: device(), reason: reason.into() })
-}
-
-/// Waits until `end` has passed. Every deadline and a half second after `begin`, `fingerprint` must have changed: a launch aborts
-/// itself when a wait passes the deadline, so one that neither ends nor counts is beyond help. It is `None` as long as not all its CTAs
-/// run, for whatever else has the multiprocessors: the first ones know how long to wait for the others.
-pub(super) fn wait(
-    context: &Context,
-    core: &PlanCore,
-    (begin, end): (&EventHandle, &EventHandle),
-    mut fingerprint: impl FnMut() -> Result<Option<u64>, Error>,
-    report: impl FnOnce() -> Option<Hang>,
-) -> Result<(), Error> {
-    let period = Duration::from_nanos(core.deadline_ns()).saturating_add(GRACE);
-    let mut patience = Patience::new();
-    // Set once the launch has reached the GPU: queueing behind other work is not waiting.
-    let mut looked: Option<Instant> = None;
-    let mut before: Option<u64> = None;
-    while !end.done(context)? {
-        match looked {
-            None if begin.done(context)? => looked = Some(Instant::now()),
-            Some(at) if at.elapsed() > period => {
-                let now = fingerprint()?;
-                if now.is_some() && before == now && !end.done(context)? {
-                    return Err(context.lose(&no_progress(core.megakernel(), period, report())));
-                }
-                (looked, before) = (Some(Instant::now()), now);
-            }
-            _ => {}
-        }
-        patience.wait();
-    }
-    Ok(())
-}
-
-/// Why a device is given up. A launch that found a task which does not end, or waits for one, has said so before it hung.
-fn no_progress(megakernel: &str, period: Duration, report: Option<Hang>) -> String {
-    match report {
-        Some(hang) => format!("a launch did not end after this: {}", hang.what()),
-        None => format!("a launch of megakernel `{megakernel}` made no progress for {period:.1?} and did not abort itself"),
-    }
 }
 
 #[cfg(test)]

@@ -62,14 +62,17 @@ impl DeviceMemory {
         // SAFETY: the range is inside this allocation; the stream is the context's.
         unsafe {
             context.check("cuMemsetD8Async", sys::cuMemsetD8Async(first, byte, count, context.copies()))?;
-            context.check("cuStreamSynchronize", sys::cuStreamSynchronize(context.copies()))
+            context.drain(context.copies())
         }
     }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.context.enter() {
+        // The driver waits for whatever runs before it frees, and has no watchdog. What a lost device may use is leaked.
+        if let Ok(_entered) = self.context.enter()
+            && self.context.settle().and_then(|()| self.context.settle_replays()).is_ok()
+        {
             // SAFETY: allocated by `cuMemAlloc` in this context, and freed once.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
         }

@@ -16,6 +16,7 @@ mod plan_memory;
 mod staging;
 mod stream;
 mod tensor_map;
+mod watchdog;
 
 pub use events::Event;
 pub use graph::CudaGraph;

@@ -98,7 +98,7 @@ impl Staging {
     /// `host` has `rows.count × rows.bytes` bytes, writable for a download; `device` is memory of this GPU with these rows.
     pub(super) unsafe fn copy(
         &mut self,
-        context: &Context,
+        context: &Arc<Context>,
         direction: Direction,
         device: u64,
         rows: Rows,
@@ -109,7 +109,7 @@ impl Staging {
         if result.is_err() && context.alive().is_ok() {
             // Copies that were queued before the failure still use the buffers; those of a lost device keep them.
             // SAFETY: the stream is the context's.
-            let _ = unsafe { sys::cuStreamSynchronize(context.copies()) };
+            let _ = unsafe { context.drain(context.copies()) };
         }
         result
     }

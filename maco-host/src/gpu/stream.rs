@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys;
 
-use super::capture::refuse_while_recording;
+use super::capture::{Capture, not_recorded, refuse_while_recording};
 use super::context::{Context, FIRST_STREAM, UNKNOWN_STREAM};
 use crate::device::Device;
 use crate::error::Error;
@@ -74,16 +74,20 @@ impl Stream {
         &self.device
     }
 
-    /// Waits on the host until everything queued so far has ended.
+    /// Waits on the host until everything queued so far has ended. What launches have reported, such as a hang, [`crate::Plan::check`] says.
     ///
     /// # Errors
-    /// MACO0049 or MACO0050 when the GPU fails, MACO0090 in a capture.
+    /// MACO0049 or MACO0050 when the GPU fails, or a launch is found that never ends; MACO0090 in a capture.
     pub fn synchronize(&self) -> Result<(), Error> {
         let Some(context) = self.device.context() else { return Ok(()) };
         refuse_while_recording("waiting for a stream")?;
         let _entered = context.enter()?;
         // SAFETY: a live stream of the context.
-        context.check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.raw) })
+        if unsafe { Capture::of(context, self.raw)? }.is_some() {
+            return Err(not_recorded("waiting for a stream"));
+        }
+        // SAFETY: as above; not captured.
+        unsafe { context.drain(self.raw) }
     }
 
     /// The handle, if the stream belongs to `context`.

@@ -9,6 +9,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Block, Expr, ExprForLoop, ExprIf, Item, Local, Pat, Path, RangeLimits, Stmt};
 
+use super::callee::Callees;
 use super::parse::{Kernel, ParamKind};
 use crate::attribute::element_variant;
 use crate::errors::{Errors, error};
@@ -17,7 +18,8 @@ use crate::spans::{Site, hidden};
 
 /// A task or graph with its epilogues: one range of slots in the dispatch.
 pub struct Operation {
-    pub path: Path,
+    /// The callee's type.
+    pub ty: TokenStream,
     pub fused: Vec<FusedOp>,
     /// The elements of the arguments, if they differ: a result may have another element than the operands.
     pub elements: Option<Elements>,
@@ -28,6 +30,8 @@ pub struct Operation {
 #[derive(Clone)]
 pub struct FusedOp {
     pub path: Path,
+    /// Its type.
+    pub ty: TokenStream,
     pub operand: FusedOperand,
     /// `.first(..)`, on operand A; else `.then(..)`, on the accumulator.
     pub on_operand_a: bool,
@@ -41,6 +45,7 @@ pub struct Model {
     pub symbols: Symbols,
     pub equal: Vec<(u8, u8)>,
     pub operations: Vec<Operation>,
+    pub callees: Callees,
     /// The user's token for each fault slot. The first ones are the parameters, in order.
     pub sites: Vec<Site>,
     /// Checks of numbers in the attribute.
@@ -56,6 +61,7 @@ pub(super) struct Replay<'a> {
     pub(super) errors: &'a mut Errors,
     sites: Vec<Site>,
     operations: Vec<Operation>,
+    pub(super) callees: Callees,
     /// Variables that hold an array of tensors, and the elements of these.
     pub(super) arrays: HashMap<String, Option<Ident>>,
     /// Variables that hold a tensor, and its element.
@@ -81,6 +87,7 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
         errors,
         sites: Vec::new(),
         operations: Vec::new(),
+        callees: Callees::of(kernel),
         arrays: HashMap::new(),
         tensors: HashMap::new(),
         scalars: HashSet::new(),
@@ -100,7 +107,8 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
     }
     let ranges = replay.ranges(kernel);
     let body = replay.statements(&kernel.statements);
-    Model { p: replay.p, symbols: replay.symbols, equal, operations: replay.operations, sites: replay.sites, ranges, replay: body }
+    let Replay { p, symbols, operations, callees, sites, .. } = replay;
+    Model { p, symbols, equal, operations, callees, sites, ranges, replay: body }
 }
 
 impl Replay<'_> {
@@ -128,7 +136,8 @@ impl Replay<'_> {
         if let Some(place) = self.operations.iter().position(|operation| operation.key == key) {
             return place;
         }
-        self.operations.push(Operation { path: path.clone(), fused, elements, key });
+        let ty = self.callees.ty(path);
+        self.operations.push(Operation { ty, fused, elements, key });
         self.operations.len() - 1
     }
 

@@ -35,6 +35,7 @@ impl Replay<'_> {
             return Err(unsupported(expression, "this does nothing", "views and temps are bound with `let`, or passed to a task"));
         };
         let path = callee(call)?;
+        super::forgotten::check(&path)?;
         if path.segments.last().is_some_and(|last| last.ident == "temp") {
             return Err(unsupported(expression, "this temp is not bound to a name", "write `let h = temp::<bf16, M, K>();`"));
         }
@@ -85,19 +86,22 @@ impl Replay<'_> {
             Some(parts) => self.site(parts),
             None => path_site,
         };
-        let ops: Vec<FusedOp> =
-            fused().enumerate().map(|(n, (path, operand))| self.fused_op(path, operand.as_ref(), n < options.prologue.len())).collect();
+        let mut ops = Vec::new();
+        for (n, (path, operand)) in fused().enumerate() {
+            ops.push(self.fused_op(path, operand.as_ref(), n < options.prologue.len()));
+        }
         let elements = self.elements(&arguments);
         let operation = self.operation(path, ops.clone(), elements.clone());
+        let ty = self.callees.ty(path);
         let (p, recorder) = (&self.p, recorder());
         let result = match &elements {
             Some(elements) => {
                 let elements = held(elements, p);
-                quote! { #p::spec::result_of(<#path as #p::Callable>::RESULT, #elements) }
+                quote! { #p::spec::result_of(<#ty as #p::Callable>::RESULT, #elements) }
             }
             None => quote! { ::core::option::Option::None },
         };
-        let fused_ops = ops.iter().map(|FusedOp { path, operand, on_operand_a }| {
+        let fused_ops = ops.iter().map(|FusedOp { path, operand, on_operand_a, .. }| {
             let name = path.segments.last().map(|last| plain(&last.ident));
             let operand = match operand {
                 FusedOperand::Nothing => quote! { Nothing },
@@ -147,7 +151,7 @@ impl Replay<'_> {
                             priority: #priority,
                             drain: #drain,
                         };
-                        <#path> #record(#recorder, &#place, &#values)
+                        <#ty> #record(#recorder, &#place, &#values)
                     }
                 },
             }
@@ -170,7 +174,7 @@ impl Replay<'_> {
 
 impl Replay<'_> {
     /// Whether an operand is a tensor or a scalar is decided here from its tokens, since an instance is for one or the other. The recorder checks it.
-    fn fused_op(&self, path: &Path, operand: Option<&Expr>, on_operand_a: bool) -> FusedOp {
+    fn fused_op(&mut self, path: &Path, operand: Option<&Expr>, on_operand_a: bool) -> FusedOp {
         let operand = match operand {
             None => FusedOperand::Nothing,
             Some(operand) if self.is_tensor(operand) || self.is_array(operand) => {
@@ -180,7 +184,7 @@ impl Replay<'_> {
             }
             Some(_) => FusedOperand::Scalar,
         };
-        FusedOp { path: path.clone(), operand, on_operand_a }
+        FusedOp { path: path.clone(), ty: self.callees.ty(path), operand, on_operand_a }
     }
 }
 

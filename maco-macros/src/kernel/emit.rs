@@ -121,12 +121,13 @@ fn callable(
     let (ranges, body) = (&model.ranges, &model.replay);
     let operations = model.operations.len();
     let bases = (0..operations).map(|n| {
-        let path = &model.operations[n].path;
-        quote! { #base[#n + 1] = #base[#n] + <#path as #p::Callable>::SLOTS; }
+        let ty = &model.operations[n].ty;
+        quote! { #base[#n + 1] = #base[#n] + <#ty as #p::Callable>::SLOTS; }
     });
-    let callees: Vec<_> = model.operations.iter().map(|operation| &operation.path).collect();
+    let callees: Vec<_> = model.operations.iter().map(|operation| &operation.ty).collect();
     let numbers: Vec<usize> = (0..operations).collect();
     let dispatch = dispatch(name, model);
+    let named = model.callees.items(kernel, name, p);
     // Where statements were left out, the variables they used are not the user's mistake.
     let unused = (!whole).then(|| quote! { #[allow(unused)] });
     let hide = documentation.is_empty().then(|| quote! { #[doc(hidden)] });
@@ -136,6 +137,8 @@ fn callable(
         #conditions
         #[allow(non_camel_case_types)]
         #visibility enum #name {}
+
+        #named
 
         #conditions
         #[automatically_derived]
@@ -310,13 +313,13 @@ fn dispatch(name: &Ident, model: &Model) -> TokenStream {
     let p = &model.p;
     let (role, task, slot, offset) = (hidden("role"), hidden("task"), hidden("slot"), hidden("offset"));
     let arms = model.operations.iter().enumerate().map(|(n, operation)| {
-        let (path, epilogue) = (&operation.path, epilogue(operation, p));
+        let (ty, epilogue) = (&operation.ty, epilogue(operation, p));
         quote! {
             // Instances that nobody uses cost the compiler nothing either.
             if const { <#p::After<__F, { #name::__BASE[#n] }> as #p::Filter>::MASK != 0 } {
                 let #offset = #slot.wrapping_sub(#name::__BASE[#n]);
-                if #offset < <#path as #p::Callable>::SLOTS {
-                    return <#path as #p::Callable>::dispatch::<__R, #epilogue, #p::After<__F, { #name::__BASE[#n] }>>(#role, #task, #offset);
+                if #offset < <#ty as #p::Callable>::SLOTS {
+                    return <#ty as #p::Callable>::dispatch::<__R, #epilogue, #p::After<__F, { #name::__BASE[#n] }>>(#role, #task, #offset);
                 }
             }
         }
@@ -341,9 +344,9 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     let steps: Vec<(bool, TokenStream)> = operation
         .fused
         .iter()
-        .map(|FusedOp { path, operand, on_operand_a }| {
+        .map(|FusedOp { path, ty, operand, on_operand_a }| {
             let step = match operand {
-                FusedOperand::Nothing => quote! { #p::Each<#path> },
+                FusedOperand::Nothing => quote! { #p::Each<#ty> },
                 FusedOperand::Tensor(element) => {
                     let n = number(&mut tensors);
                     let element = match element {
@@ -352,11 +355,11 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
                         // Integers are an error of the recorder's.
                         _ => quote! { ::core::primitive::f32 },
                     };
-                    quote! { #p::WithTensor<#path, #n, #element> }
+                    quote! { #p::WithTensor<#ty, #n, #element> }
                 }
                 FusedOperand::Scalar => {
                     let n = number(&mut scalars);
-                    quote! { #p::WithScalar<#path, #n> }
+                    quote! { #p::WithScalar<#ty, #n> }
                 }
             };
             // A function that does not fit is then underlined where it stands.
@@ -376,8 +379,8 @@ fn epilogue(operation: &Operation, p: &TokenStream) -> TokenStream {
     };
     match &operation.elements {
         Some(elements) => {
-            let (path, elements) = (&operation.path, held(elements, p));
-            quote! { #p::Rounded<#steps, #p::ResultCode<{ #p::spec::result_code(<#path as #p::Callable>::RESULT, #elements) }>> }
+            let (ty, elements) = (&operation.ty, held(elements, p));
+            quote! { #p::Rounded<#steps, #p::ResultCode<{ #p::spec::result_code(<#ty as #p::Callable>::RESULT, #elements) }>> }
         }
         None => steps,
     }
@@ -390,10 +393,12 @@ fn reports(kernel: &Kernel<'_>, model: &Model, name: &Ident) -> TokenStream {
         let call = site.over(quote! { #name::__RECORDING.report }, quote! { #n });
         quote! { const _: () = #call; }
     });
+    let callees = model.callees.checks(name, &model.p);
     quote! {
         #conditions
         #[cfg(not(target_arch = "nvptx64"))]
         const _: () = {
+            #callees
             #(#reports)*
         };
     }

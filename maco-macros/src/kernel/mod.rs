@@ -2,9 +2,11 @@
 
 mod analyse;
 mod call;
+mod callee;
 mod check;
 mod constant;
 mod emit;
+mod forgotten;
 mod module;
 mod parse;
 mod value;

@@ -2,6 +2,7 @@
 pub mod bodies;
 pub mod chains;
 pub mod dense;
+pub mod endless;
 pub mod faults;
 pub mod helpers;
 pub mod inputs;

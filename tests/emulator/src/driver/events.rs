@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
 
-use super::graphs::{Captured, permitted};
-use super::streams;
+use super::graphs::{Captured, Work, permitted};
+use super::streams::{self, Stream};
 use super::*;
 
 #[derive(Default)]
@@ -27,6 +27,39 @@ unsafe fn of(handle: *mut c_void) -> Arc<Event> {
     unsafe {
         Arc::increment_strong_count(raw);
         Arc::from_raw(raw)
+    }
+}
+
+/// Of a record or a wait in a capture: a piece of the graph's work, and no edge.
+const EXTERNAL: u32 = 1;
+
+impl Event {
+    /// Records this point of `stream`.
+    pub fn record(self: &Arc<Event>, stream: &Stream) {
+        let number = {
+            let mut state = self.state.lock().unwrap();
+            state.recorded += 1;
+            state.captured = None;
+            state.recorded
+        };
+        let event = self.clone();
+        stream.push_now(Arc::new(move || {
+            let mut state = event.state.lock().unwrap();
+            state.done = state.done.max(number);
+            state.time = crate::exec::time();
+            event.changed.notify_all();
+        }));
+    }
+
+    /// Holds `stream` until what was recorded so far has passed.
+    pub fn hold(self: &Arc<Event>, stream: &Stream) {
+        let (event, number) = (self.clone(), self.state.lock().unwrap().recorded);
+        stream.push_now(Arc::new(move || {
+            let mut state = event.state.lock().unwrap();
+            while state.done < number {
+                state = event.changed.wait(state).unwrap();
+            }
+        }));
     }
 }
 
@@ -60,25 +93,24 @@ pub unsafe extern "C" fn cuEventRecord(handle: *mut c_void, stream: *mut c_void)
         event.state.lock().unwrap().captured = Some(captured.clone());
         return SUCCESS;
     }
-    let number = {
-        let mut state = event.state.lock().unwrap();
-        state.recorded += 1;
-        state.captured = None;
-        state.recorded
-    };
-    stream.push_now(Arc::new(move || {
-        let mut state = event.state.lock().unwrap();
-        state.done = state.done.max(number);
-        state.time = crate::exec::time();
-        event.changed.notify_all();
-    }));
+    event.record(&stream);
     SUCCESS
 }
 
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuEventRecordWithFlags(handle: *mut c_void, stream: *mut c_void, _flags: u32) -> Status {
+pub unsafe extern "C" fn cuEventRecordWithFlags(handle: *mut c_void, stream: *mut c_void, flags: u32) -> Status {
+    healthy!();
+    if flags & EXTERNAL != 0 {
+        // SAFETY: promised by the caller.
+        let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
+        let mut own = stream.capture.lock().unwrap();
+        // It means something in a capture alone.
+        let Some(own) = &mut *own else { return INVALID_VALUE };
+        own.push(Work::Record(event));
+        return SUCCESS;
+    }
     // SAFETY: passed on.
     unsafe { cuEventRecord(handle, stream) }
 }
@@ -150,7 +182,7 @@ pub unsafe extern "C" fn cuEventElapsedTime_v2(to: *mut f32, start: *mut c_void,
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_void, _flags: u32) -> Status {
+pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_void, flags: u32) -> Status {
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
@@ -160,6 +192,11 @@ pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_v
     };
     let mut own = stream.capture.lock().unwrap();
     match (&mut *own, captured) {
+        (own, _) if flags & EXTERNAL != 0 => {
+            let Some(own) = own else { return INVALID_VALUE };
+            own.push(Work::Wait(event));
+            return SUCCESS;
+        }
         (Some(own), Some(other)) => {
             own.join(&other.behind);
             return SUCCESS;
@@ -173,11 +210,6 @@ pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_v
         (None, None) => {}
     }
     drop(own);
-    stream.push_now(Arc::new(move || {
-        let mut state = event.state.lock().unwrap();
-        while state.done < number {
-            state = event.changed.wait(state).unwrap();
-        }
-    }));
+    event.hold(&stream);
     SUCCESS
 }

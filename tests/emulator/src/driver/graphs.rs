@@ -6,12 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
+use super::events::Event;
 use super::streams::{self, Task};
 use super::*;
 
+/// What a replay does with a piece of captured work.
+#[derive(Clone)]
+pub enum Work {
+    Task(Task),
+    /// Records an event anew, for streams outside of the graph.
+    Record(Arc<Event>),
+    /// Waits for what an event was recorded behind when the replay began.
+    Wait(Arc<Event>),
+}
+
 /// A piece of captured work; its handle is the address.
 pub struct Node {
-    task: Task,
+    work: Work,
     /// Handles of what it comes behind.
     behind: Vec<usize>,
 }
@@ -25,7 +36,7 @@ pub struct Graph {
 
 /// `CUgraphExec`.
 struct Executable {
-    tasks: Vec<Task>,
+    works: Vec<Work>,
     objects: Vec<Arc<UserObject>>,
 }
 
@@ -60,8 +71,8 @@ pub struct Captured {
 
 impl Captured {
     /// Records a piece of work.
-    pub fn push(&mut self, task: Task) {
-        let node = Arc::new(Node { task, behind: std::mem::take(&mut self.behind) });
+    pub fn push(&mut self, work: Work) {
+        let node = Arc::new(Node { work, behind: std::mem::take(&mut self.behind) });
         self.behind = vec![Arc::as_ptr(&node) as usize];
         self.capture.graph.nodes.lock().unwrap().push(node);
     }
@@ -284,9 +295,9 @@ pub unsafe extern "C" fn cuGraphInstantiateWithFlags(to: *mut *mut c_void, graph
     // SAFETY: a graph that lives.
     unsafe {
         let graph = &*graph.cast::<Graph>();
-        let tasks = graph.nodes.lock().unwrap().iter().map(|node| node.task.clone()).collect();
+        let works = graph.nodes.lock().unwrap().iter().map(|node| node.work.clone()).collect();
         let objects = graph.objects.lock().unwrap().clone();
-        *to = Box::into_raw(Box::new(Executable { tasks, objects })).cast();
+        *to = Box::into_raw(Box::new(Executable { works, objects })).cast();
     }
     SUCCESS
 }
@@ -314,6 +325,21 @@ pub unsafe extern "C" fn cuGraphNodeGetDependencies_v2(
 ) -> Status {
     // SAFETY: a node of a graph that lives.
     unsafe { hand_out((*node.cast::<Node>()).behind.iter().copied(), nodes, count) };
+    SUCCESS
+}
+
+/// # Safety
+/// As [`cuInit`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphNodeGetType(node: *mut c_void, to: *mut u32) -> Status {
+    // SAFETY: a node of a graph that lives.
+    unsafe {
+        *to = match (*node.cast::<Node>()).work {
+            Work::Task(_) => 0,
+            Work::Wait(_) => 6,
+            Work::Record(_) => 7,
+        };
+    }
     SUCCESS
 }
 
@@ -361,8 +387,12 @@ pub unsafe extern "C" fn cuGraphLaunch(graph: *mut c_void, stream: *mut c_void) 
     healthy!();
     // SAFETY: promised by the caller.
     let (graph, stream) = unsafe { (&*graph.cast::<Executable>(), streams::of(stream)) };
-    for task in &graph.tasks {
-        stream.push(task.clone());
+    for work in &graph.works {
+        match work {
+            Work::Task(task) => stream.push(task.clone()),
+            Work::Record(event) => event.record(&stream),
+            Work::Wait(event) => event.hold(&stream),
+        }
     }
     // A graph may be destroyed while it runs: what it owns stays until its end.
     let objects = graph.objects.clone();

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
-use super::graphs::{Capture, Captured, permitted};
+use super::graphs::{Capture, Captured, Work, permitted};
 use super::*;
 
 /// What is done in its turn; graphs do it again and again.
@@ -68,7 +68,7 @@ impl Stream {
     /// Queues a task, or records it in the capture.
     pub fn push(&self, task: Task) {
         if let Some(captured) = &mut *self.capture.lock().unwrap() {
-            return captured.push(task);
+            return captured.push(Work::Task(task));
         }
         self.push_now(task);
     }

@@ -1,0 +1,52 @@
+//! A function with the parameters of a task that is none: its `#[task]` was forgotten.
+//!
+//! rustc finds attributes like `#[read(i)]` first, which mean nothing by themselves, and stops before anything of MACO's is evaluated. So this mistake is looked
+//! for in the text of the file.
+
+use maco_graph::spec::Code;
+use syn::{FnArg, Item, ItemFn, Path};
+
+use super::callee::texts;
+use crate::errors::error;
+
+/// Reports the call of a function of the same file that lacks its attribute.
+pub fn check(path: &Path) -> syn::Result<()> {
+    let Some(name) = path.segments.last() else { return Ok(()) };
+    // Without a file, as in rust-analyzer, rustc's own errors remain.
+    let Some(text) = name.ident.span().unwrap().local_file().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(()) };
+    // Parsing takes longer than looking.
+    if !text.contains(&format!("fn {}", name.ident)) {
+        return Ok(());
+    }
+    let Ok(file) = syn::parse_file(&text) else { return Ok(()) };
+    let named: Vec<&ItemFn> = functions(&file.items).into_iter().filter(|function| function.sig.ident == name.ident).collect();
+    if named.is_empty() || !named.iter().all(|function| forgotten(function)) {
+        return Ok(());
+    }
+    let (message, help) = texts(path);
+    Err(error(Code::NotATask, path, message, help))
+}
+
+/// The functions of these items and of their modules.
+fn functions(items: &[Item]) -> Vec<&ItemFn> {
+    let mut found = Vec::new();
+    for item in items {
+        match item {
+            Item::Fn(function) => found.push(function),
+            Item::Mod(module) => found.extend(module.content.iter().flat_map(|(_, items)| functions(items))),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether parameters say what a task does to them, but nothing makes a task of the function.
+fn forgotten(function: &ItemFn) -> bool {
+    let attribute = |attribute: &syn::Attribute| {
+        let name = attribute.path().segments.last().map(|last| last.ident.to_string());
+        !matches!(name.as_deref(), Some("doc" | "allow" | "warn" | "expect" | "deny" | "inline" | "rustfmt" | "must_use"))
+    };
+    let word = |attribute: &syn::Attribute| ["read", "write", "update", "reduce"].iter().any(|word| attribute.path().is_ident(word));
+    let region = |input: &FnArg| matches!(input, FnArg::Typed(typed) if typed.attrs.iter().any(word));
+    !function.attrs.iter().any(attribute) && function.sig.inputs.iter().any(region)
+}
