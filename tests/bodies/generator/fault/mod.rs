@@ -2,6 +2,7 @@
 
 mod body;
 mod call;
+mod kind;
 mod operations;
 mod product;
 mod signature;
@@ -19,6 +20,8 @@ enum Place {
     Signature,
     /// A body that multiplies.
     Product,
+    /// A body of another kind than it looks like.
+    Kind,
     /// A call of a right task.
     Call,
 }
@@ -164,6 +167,20 @@ faults! {
     PairContracted: "E0308", Product, ELEMENTS;
     /// A GEMV of a type that it does not have.
     GemvOfF32: "MACO0017", Product, ELEMENTS;
+    /// A helper multiplies, and the task does not say so.
+    HiddenProduct: "MACO0068", Kind, ANY;
+    /// A helper writes beside a product.
+    HiddenOperation: "MACO0068", Kind, ANY;
+    /// A helper has operations that it does not name.
+    OtherOperations: "MACO0068", Kind, ANY;
+    /// A GEMV multiplies by another parameter than it names.
+    OtherOperandB: "MACO0068", Kind, ANY;
+    /// An operation that loads ahead, twice in one body.
+    OperationTwice: "E0382", Kind, ANY;
+    /// A result that one path writes.
+    SomePaths: "MACO0074", Kind, ANY;
+    /// A result that a helper is handed, and forgets.
+    HelperForgets: "MACO0074", Kind, ANY;
     /// One tensor twice in a call, once to write.
     Aliased: "MACO0001", Call, ANY;
     /// So are two parts of it that overlap.
@@ -211,6 +228,7 @@ pub fn wrong(rng: &mut Rng, fault: Fault, seed: u64, number: usize) -> Wrong {
         let made = match fault.place() {
             Place::Operation | Place::Signature => body::body(rng, fault),
             Place::Product => Some(product::product(rng, fault)),
+            Place::Kind => Some(kind::body(rng, fault)),
             Place::Call => call::call(rng, fault),
         };
         // Until there is room for all of it.

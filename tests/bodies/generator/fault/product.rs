@@ -31,6 +31,8 @@ pub fn product(rng: &mut Rng, fault: Fault) -> String {
     };
     let (x, w) = if fault == ProductTurned { ("w", "x") } else { ("x", "w") };
     let y = if fault == ProductIntoRead { "a" } else { "y" };
+    // What is only updated need not be written.
+    let result = if fault == ProductIntoRead { "update" } else { "write" };
     let mark = |of: bool| if of { WRONG } else { "" };
     let mut text =
         format!("#[maco::task(tile({tile}))]\npub fn task(\n    cta: &mut Cta,\n    #[read(i, ..)] x: Tensor<{element}, M, K>,\n");
@@ -42,11 +44,8 @@ pub fn product(rng: &mut Rng, fault: Fault) -> String {
     }
     let _ = writeln!(
         text,
-        "    #[read(i, j)] a: Tensor<{element}, M, N>,\n    #[write(i, j)] y: Tensor<{element}, M, N>,\n    #[update(i, j)] t: Tensor<{element}, M, N>,\n) {{"
+        "    #[read(i, j)] a: Tensor<{element}, M, N>,\n    #[{result}(i, j)] y: Tensor<{element}, M, N>,\n    #[update(i, j)] t: Tensor<{element}, M, N>,\n) {{"
     );
-    if fault == ProductIntoRead {
-        text.push_str("    let _ = y;\n");
-    }
     let beside = rng.pick(&["cta.map(t, |v| v + 1.0)", "cta.zip(a, t, |v| 2.0 * v)", "cta.zip((a, t), t, |(a, t)| a + t)"]);
     let first = rng.one_of(2);
     if fault == BesideProduct && first {
