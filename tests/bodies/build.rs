@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 /// A few, with all operations: the device code of each takes half a minute.
-const SEEDS: std::ops::Range<u64> = 0..4;
+const SEEDS: std::ops::Range<u64> = 1..5;
 
 fn main() {
     println!("cargo::rerun-if-env-changed={}", generator::SEEDS);

@@ -49,6 +49,29 @@ fn comes_through_ring<E: Element, const R: usize, const C: usize>(x: Tile<E, R, 
     may & task.has_bulk_rows() & (x.view.map != NO_MAP)
 }
 
+/// Whether columns of a tile of so many are reduced from the ring: the threads have all of them together.
+const fn reduces_from_ring<X: Element>(cols: usize) -> bool {
+    panels::<X>(cols) > 0
+        && (cfg!(not(target_arch = "nvptx64")) || cols / 8 == ACROSS as usize * CONSUMER_THREADS as usize / warp::LANES as usize)
+}
+
+/// Loader: [`fetch`] of what consumers reduce from the ring.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub unsafe fn fetch_columns<E: Element, const R: usize, const C: usize>(
+    ring: &mut Ring,
+    maps: &mut TensorMapCache,
+    x: Tile<E, R, C>,
+    task: Task,
+) {
+    if const { reduces_from_ring::<E>(C) } {
+        // SAFETY: passed on from the caller.
+        unsafe { fetch(ring, maps, x, task) };
+    }
+}
+
 /// Loader: asks for all rows of `x`; returns early if the CTA no longer waits.
 ///
 /// # Safety
@@ -110,11 +133,7 @@ impl SimtConsumer {
     ) -> bool {
         /// Of a thread: eights of columns, so that all threads have those of a tile together.
         const EIGHTS: usize = if cfg!(target_arch = "nvptx64") { 1 } else { 32 };
-        let fits = const {
-            panels::<X>(C) > 0
-                && (cfg!(not(target_arch = "nvptx64")) || C / 8 == ACROSS as usize * CONSUMER_THREADS as usize / warp::LANES as usize)
-        };
-        if !(fits && self.ring.is_some() && comes_through_ring(x, task)) {
+        if !(const { reduces_from_ring::<X>(C) } && self.ring.is_some() && comes_through_ring(x, task)) {
             return false;
         }
         // Lanes stand in lines, of which each has its own eight columns, one below the other.

@@ -350,7 +350,7 @@ impl Role for Loader {
         _: impl Fn(f32) -> E::Value,
     ) {
         // SAFETY: `new` was called by the loader thread; consumers reckon the same stages from the same tile.
-        unsafe { column_reduction::fetch(&mut self.ring, &mut self.maps, x, task) };
+        unsafe { column_reduction::fetch_columns(&mut self.ring, &mut self.maps, x, task) };
     }
 
     #[inline(always)]

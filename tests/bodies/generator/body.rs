@@ -20,8 +20,10 @@ pub struct Body<'a> {
     pub planes: bool,
     /// `where M == N`.
     pub equal: bool,
-    /// All numbers have this element; without it each parameter has one of its own.
+    /// All numbers have this element.
     pub only: Option<Element>,
+    /// Else each parameter has one of these: of few there are tensors that a later call can read.
+    pub elements: Vec<Element>,
     /// Rows and columns of a tile, where the grid has the axis.
     pub tile: [u32; 2],
     pub params: Vec<Param>,
@@ -51,6 +53,7 @@ impl<'a> Body<'a> {
             planes: false,
             equal: false,
             only: None,
+            elements: Element::NUMBERS.to_vec(),
             tile,
             params: Vec::new(),
             values: Vec::new(),
@@ -87,12 +90,18 @@ impl<'a> Body<'a> {
 
     /// Of a new parameter that holds numbers.
     pub fn number(&mut self) -> Element {
-        self.only.unwrap_or_else(|| self.rng.pick(&Element::NUMBERS))
+        self.only.unwrap_or_else(|| self.rng.pick(&self.elements))
     }
 
     /// The same, of numbers that are added.
     pub fn float(&mut self) -> Element {
-        self.only.unwrap_or_else(|| self.rng.pick(&Element::FLOATS))
+        self.only.unwrap_or_else(|| self.one_of(&Element::FLOATS))
+    }
+
+    /// One of these, and of the body's if there is one.
+    pub fn one_of(&mut self, elements: &[Element]) -> Element {
+        let own: Vec<Element> = self.elements.iter().copied().filter(|element| elements.contains(element)).collect();
+        self.rng.pick(if own.is_empty() { elements } else { &own })
     }
 
     /// A new parameter, at a place among the others.
@@ -268,7 +277,7 @@ impl<'a> Body<'a> {
         if self.room() == 0 {
             return None;
         }
-        let element = self.only.unwrap_or_else(|| self.rng.pick(elements));
+        let element = self.only.unwrap_or_else(|| self.one_of(elements));
         Some(self.new_update_of(element))
     }
 

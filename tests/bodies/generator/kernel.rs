@@ -179,10 +179,10 @@ impl Program {
     }
 
     /// The megakernel, and the function that runs it.
-    fn finish(mut self, rng: &mut Rng, name: &str, outside: bool, made: &mut Made) {
+    fn finish(mut self, name: &str, outside: bool, made: &mut Made) {
         for tensor in &mut self.tensors {
             // What nothing reads any more is a result.
-            if tensor.role == Role::Out && tensor.read_last && rng.below(3) > 0 {
+            if tensor.role == Role::Out && tensor.read_last {
                 tensor.role = Role::Temp;
             }
         }
@@ -267,13 +267,14 @@ impl Program {
 /// A megakernel of right bodies.
 pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
     let mut program = Program::default();
+    let elements = [rng.pick(&Element::NUMBERS), rng.pick(&Element::FLOATS)];
     for number in 0..CALLS {
         // Each operation in turn, so that a few seeds have all of them.
         let operation = Operation::ALL[(seed as usize * CALLS + number) % Operation::ALL.len()];
         let layout = rng.pick(operation.layouts());
         let (planes, equal, count) = (rng.one_of(4), rng.one_of(5), rng.below(3));
         let mut body = Body::new(rng, format!("{name}_{number}"), layout);
-        (body.planes, body.equal) = (planes, equal);
+        (body.planes, body.equal, body.elements) = (planes, equal, elements.to_vec());
         assert!(body.one(operation), "there is room for the first");
         if !operation.is_alone() {
             body.operations(count);
@@ -287,7 +288,7 @@ pub fn right(rng: &mut Rng, seed: u64, name: &str, made: &mut Made) {
             program.call(rng, &task);
         }
     }
-    program.finish(rng, name, false, made);
+    program.finish(name, false, made);
 }
 
 /// A megakernel of a body that reads beside its region.
@@ -339,5 +340,5 @@ pub fn outside(rng: &mut Rng, name: &str, made: &mut Made) {
     let task = Task::of(&body);
     let mut program = Program::default();
     program.call(rng, &task);
-    program.finish(rng, name, true, made);
+    program.finish(name, true, made);
 }

@@ -86,7 +86,7 @@ impl Body<'_> {
     /// GEMV, by itself or with inputs beside its result.
     pub fn gemv(&mut self) -> bool {
         self.tile = [self.rng.pick(&[8, 16]), self.rng.pick(&[8, 16, 32])];
-        let element = self.only.unwrap_or_else(|| self.rng.pick(&[Element::Bf16, Element::F16]));
+        let element = self.only.unwrap_or_else(|| self.one_of(&[Element::Bf16, Element::F16]));
         let (x, w) = (self.operand("i", "M", element, false), self.operand("j", "N", element, false));
         let y = self.product_result(element);
         let sum = Self::sum(&x, &w);

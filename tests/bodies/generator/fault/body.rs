@@ -13,7 +13,6 @@ pub fn body(rng: &mut Rng, fault: Fault) -> Option<String> {
     let mut body = Body::new(rng, "task".to_owned(), layout);
     // What is wrong with types is not to hide what else is.
     body.only = Some(body.rng.pick(&Element::FLOATS));
-    // `a + b` of a fault is not a region's.
     body.planes = fault == PlaneAxis || fault.has_planes() && body.rng.one_of(4);
     match fault {
         GroupBeside | GroupWritten => body.tile[0] = 1,
