@@ -23,7 +23,7 @@
 //! | `MACO_REQUIRE_GPU=1` | a missing device toolchain is an error instead of a warning (for CI) |
 //! | `MACO_DEVICE_RUSTC` | the compiler to use; its `rust-src` must be in its sysroot or in the cache |
 //! | `MACO_CACHE` | where `core` and downloaded sources live; default `$XDG_CACHE_HOME/maco` or `~/.cache/maco` |
-//! | `MACO_WORKSPACE` | the folder of the workspace that is being built: whose lock file and `[patch]` hold for the device half; needed where two come into question that lock other versions |
+//! | `MACO_WORKSPACE` | the folder of the workspace that is being built: whose lock file and `[patch]` hold for the device half; needed where it cannot be seen what cargo was asked to build, and two come into question that lock other versions |
 //! | `MACO_SANITIZE` | `1`: device code whose order NVIDIA's racecheck can follow, for `cargo xtask sanitize`; slower |
 //! | `MACO_PROFILE` | `1`: beside the ordinary device code, the same once more, such that it records what it does, for `plan.profile(true)` |
 //! | `MACO_PTXAS` | the `ptxas` that assembles and checks registers and spills; default: the one of `cargo xtask lint`, `PATH`, `CUDA_HOME` |

@@ -147,7 +147,7 @@ fn wait_for_ever(wait: &str) {
             is_told(stream.synchronize());
         }
         "another library's replay" => {
-            let theirs = replayed_by_another_library(&stream, || queue());
+            let theirs = replayed_by_another_library(&stream, queue);
             // Nothing of MACO's is behind it but the memory, and what waits for its stream.
             drop(other);
             is_told(theirs.synchronize());

@@ -1,6 +1,7 @@
 fn main() {
     maco_build::compile_all([
         "src/bodies.rs",
+        "src/captured.rs",
         "src/chains.rs",
         "src/dense.rs",
         "src/endless.rs",

@@ -19,14 +19,16 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 30] = [
+const PROGRAMS: [(&str, &str, &str); 32] = [
     ("maco-host", "captures", "gpu"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
     ("maco-host", "gpu", "gpu_captured"),
     ("maco-host", "gpu", "gpu_the_best_device"),
     ("maco-host", "watchdog", "gpu"),
+    ("kernels", "captures", "gpu"),
     ("kernels", "dense", "gpu"),
+    ("kernels", "endless", "gpu"),
     ("kernels", "inputs", "gpu_no_device_code"),
     ("kernels", "launches", "gpu_ten_thousand"),
     ("kernels", "operations", "gpu"),

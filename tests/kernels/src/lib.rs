@@ -1,5 +1,6 @@
 //! Files of kernels: `cargo test` runs each of them on the CPU, and on a GPU where there is one.
 pub mod bodies;
+pub mod captured;
 pub mod chains;
 pub mod dense;
 pub mod endless;
