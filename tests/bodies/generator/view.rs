@@ -101,7 +101,7 @@ pub fn views(shape: &[String]) -> Vec<View> {
         }
         [b, m, n] => {
             for (range, from) in halves(b) {
-                let row = format!("r + {from} * {}", of(m));
+                let row = if from == "0" { "r".to_owned() } else { format!("r + {from} * {}", of(m)) };
                 views.push(View::new(format!(".slice(0, {range})"), &[&double(b), m, n], row, "c").half().plain());
             }
             for (range, from) in halves(m) {
