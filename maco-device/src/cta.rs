@@ -130,13 +130,14 @@ impl<'a, K, R: Role, T: Epilogue> Cta<'a, K, R, T> {
     }
 
     /// `acc.0 += a · b.0ᵀ` and `acc.1 += a · b.1ᵀ` over one step, in `f32`: [`Cta::mma`] twice, with `a` loaded once. For gated units, and
-    /// whatever else needs two products at the same place at the same time.
+    /// whatever else needs two products at the same place at the same time. Both `b` lie along the same axis.
     #[inline(always)]
-    pub fn mma_pair<A, B, G, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut AccumulatorPair<R, G, I, J>, a: A, b: (B, B))
+    pub fn mma_pair<A, B, C, G, MA, MB, const I: usize, const J: usize>(&mut self, acc: &mut AccumulatorPair<R, G, I, J>, a: A, b: (B, C))
     where
         K: Has<Gemm>,
         A: MmaOperand<I, MA> + KeepsRows<G, I, MA>,
         B: MmaOperand<J, MB, Element = A::Element> + KeepsColumns<G, J, MB> + ContractsWith<A::Contracted, J, MB>,
+        C: MmaOperand<J, MB, Element = A::Element> + KeepsColumns<G, J, MB> + ContractsWith<A::Contracted, J, MB>,
         A::Element: MmaElement,
     {
         self.role.mma_pair::<T, A::Element, I, J>(

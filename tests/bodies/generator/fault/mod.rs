@@ -163,8 +163,8 @@ faults! {
     BesideProduct: "MACO0068", Product, ELEMENTS;
     /// Operands of two types.
     OtherOperand: "E0271", Product, ELEMENTS;
-    /// The second operands of a pair have two contracted dimensions: they have one type.
-    PairContracted: "E0308", Product, ELEMENTS;
+    /// The second operands of a pair have two contracted dimensions.
+    PairContracted: "MACO0075", Product, ELEMENTS;
     /// A GEMV of a type that it does not have.
     GemvOfF32: "MACO0017", Product, ELEMENTS;
     /// A helper multiplies, and the task does not say so.
