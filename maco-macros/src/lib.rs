@@ -7,6 +7,7 @@
 mod attribute;
 mod entry;
 mod errors;
+mod file;
 mod fragments;
 mod item;
 mod kernel;

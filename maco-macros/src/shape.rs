@@ -150,6 +150,38 @@ impl Symbols {
         }
     }
 
+    /// Reports each name in these dimensions that is neither a dimension nor a constant.
+    pub fn constants(&self, dims: &[Dimension], errors: &mut Errors) {
+        for dimension in dims {
+            if let Dimension::Expression(expression) = dimension
+                && let Err(error) = self.constant(expression, &|_| false)
+            {
+                errors.extend(&error);
+            }
+        }
+    }
+
+    /// Refuses a name that is no dimension, no constant and not `known`. What may be a constant rustc looks up, and says so if it is none.
+    pub fn constant(&self, expression: &Expr, known: &dyn Fn(&Ident) -> bool) -> syn::Result<()> {
+        match expression {
+            Expr::Path(path) => {
+                let Some(name) = path.path.get_ident().filter(|name| self.index(name).is_none() && !known(name)) else { return Ok(()) };
+                if !crate::file::of(name).is_some_and(|file| crate::file::has_no_value(&file, name)) {
+                    return Ok(());
+                }
+                let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
+                let here = if names.is_empty() { String::new() } else { format!(": here {}", names.join(", ")) };
+                let help = format!("dimensions are introduced by parameters{here}; a constant is `const {name}: usize = 64;`");
+                Err(error(Code::UnknownDimension, name, format!("`{name}` is neither a dimension nor a constant"), help))
+            }
+            Expr::Binary(binary) => self.constant(&binary.left, known).and_then(|()| self.constant(&binary.right, known)),
+            Expr::Paren(inner) => self.constant(&inner.expr, known),
+            Expr::Group(inner) => self.constant(&inner.expr, known),
+            Expr::Cast(cast) => self.constant(&cast.expr, known),
+            _ => Ok(()),
+        }
+    }
+
     /// An expression as steps of `spec::DimOp`.
     pub fn steps(&self, expression: &Expr, p: &TokenStream) -> syn::Result<Vec<TokenStream>> {
         if !self.mentioned(expression) {

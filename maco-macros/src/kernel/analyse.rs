@@ -80,6 +80,11 @@ pub fn analyse(kernel: &Kernel<'_>, errors: &mut Errors) -> Model {
             symbols.introduce(dims, errors);
         }
     }
+    for param in &kernel.params {
+        if let ParamKind::Tensor { dims, .. } = &param.kind {
+            symbols.constants(dims, errors);
+        }
+    }
     let equal = symbols.equal(&kernel.arguments.equal, errors);
     let mut replay = Replay {
         p,

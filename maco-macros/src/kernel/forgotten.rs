@@ -4,7 +4,7 @@
 //! for in the text of the file.
 
 use maco_graph::spec::Code;
-use syn::{FnArg, Item, ItemFn, Path};
+use syn::{FnArg, ItemFn, Path};
 
 use super::callee::texts;
 use crate::errors::error;
@@ -12,32 +12,13 @@ use crate::errors::error;
 /// Reports the call of a function of the same file that lacks its attribute.
 pub fn check(path: &Path) -> syn::Result<()> {
     let Some(name) = path.segments.last() else { return Ok(()) };
-    // Without a file, as in rust-analyzer, rustc's own errors remain.
-    let Some(text) = name.ident.span().unwrap().local_file().and_then(|file| std::fs::read_to_string(file).ok()) else { return Ok(()) };
-    // Parsing takes longer than looking.
-    if !text.contains(&format!("fn {}", name.ident)) {
-        return Ok(());
-    }
-    let Ok(file) = syn::parse_file(&text) else { return Ok(()) };
-    let named: Vec<&ItemFn> = functions(&file.items).into_iter().filter(|function| function.sig.ident == name.ident).collect();
+    let Some(file) = crate::file::of(&name.ident) else { return Ok(()) };
+    let named: Vec<&ItemFn> = crate::file::functions(&file.items).into_iter().filter(|function| function.sig.ident == name.ident).collect();
     if named.is_empty() || !named.iter().all(|function| forgotten(function)) {
         return Ok(());
     }
     let (message, help) = texts(path);
     Err(error(Code::NotATask, path, message, help))
-}
-
-/// The functions of these items and of their modules.
-fn functions(items: &[Item]) -> Vec<&ItemFn> {
-    let mut found = Vec::new();
-    for item in items {
-        match item {
-            Item::Fn(function) => found.push(function),
-            Item::Mod(module) => found.extend(module.content.iter().flat_map(|(_, items)| functions(items))),
-            _ => {}
-        }
-    }
-    found
 }
 
 /// Whether parameters say what a task does to them, but nothing makes a task of the function.

@@ -233,8 +233,18 @@ impl Replay<'_> {
                 let recorder = recorder();
                 Ok(quote! { #recorder.constant(#number as u64, #site) })
             }
-            Dimension::Expression(expression) => self.dim(expression, site),
+            Dimension::Expression(expression) => {
+                self.symbols.constant(expression, &|name| self.is_named(name))?;
+                self.dim(expression, site)
+            }
         }
+    }
+
+    /// Whether the megakernel gives this name to anything.
+    fn is_named(&self, name: &Ident) -> bool {
+        let text = name.to_string();
+        let tensor = self.tensors.contains_key(&text) || self.arrays.contains_key(&text);
+        tensor || self.scalars.contains(&text) || self.locals.contains(&text)
     }
 
     /// Arithmetic over dimensions, as operations of the recorder.

@@ -89,6 +89,9 @@ pub fn analyse(task: &Task<'_>, errors: &mut Errors) -> Option<Model> {
     for tensor in task.tensors() {
         symbols.introduce(&tensor.dims, errors);
     }
+    for tensor in task.tensors() {
+        symbols.constants(&tensor.dims, errors);
+    }
     let equal = symbols.equal(&task.arguments.equal, errors);
     let body = Body::read(task.function.body.stream(), task.cta_name());
     let kind = kind::of(task, &body, errors);
