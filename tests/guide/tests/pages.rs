@@ -81,6 +81,38 @@ fn headings(page: &str) -> impl Iterator<Item = String> + '_ {
 }
 
 #[test]
+fn every_variable_is_on_a_page() {
+    let page = read(&root().join("docs/guide/gpus.md"));
+    let mut found = Vec::new();
+    for folder in ["maco-build/src", "maco-host/src"] {
+        variables_below(&root().join(folder), &mut found);
+    }
+    // The build script tells the macro's crate.
+    found.retain(|name| name != "MACO_PACKAGE_DIR");
+    assert!(found.len() >= 13, "only {found:?} found");
+    let missing: Vec<&String> = found.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
+    assert!(missing.is_empty(), "gpus.md says nothing of {missing:?}");
+}
+
+/// The variables of the environment that these sources name, as `"MACO_GRAPH"`.
+fn variables_below(folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).expect("sources are there") {
+        let path = entry.expect("readable").path();
+        if path.is_dir() {
+            variables_below(&path, found);
+            continue;
+        }
+        let text = read(&path);
+        let names = text.split("\"MACO_").skip(1).filter_map(|rest| rest.split_once('"')).map(|(name, _)| name);
+        found.extend(
+            names.filter(|name| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')).map(|name| format!("MACO_{name}")),
+        );
+    }
+    found.sort();
+    found.dedup();
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = read(&root().join("README.md")).lines().count();
     assert!(lines <= 90, "README.md has {lines} lines");
