@@ -1,5 +1,7 @@
 //! What docs/guide/language.md and docs/guide/gpus.md show runs, on a CPU and on a GPU.
 
+use std::time::Duration;
+
 use guide::language::{layers, mlp, others, sums, views};
 use guide::running;
 use maco::{Device, Elementwise, Tensor, bf16};
@@ -49,19 +51,32 @@ fn parameters(device: &Device) {
     assert_eq!(sum.download().unwrap(), expected.iter().map(|v| 2.0 * v).collect::<Vec<_>>());
 }
 
-/// Arguments and expected result of `layers`.
-fn layered(device: &Device) -> (layers::Plan, Tensor<f32>, [Tensor<f32>; 3], Tensor<f32>, Vec<f32>) {
-    let (m, n) = (65, 33);
-    let values = numbers(m * n);
-    let biases = [1.0, 2.0, 3.0];
-    let expected = values.iter().map(|&v| biases.iter().fold(v, |v, b| 0.5 * v + b)).collect();
-    let b = biases.map(|b| device.upload(&vec![b; n], [n]).unwrap());
-    let plan = layers::plan(device, layers::Dims { M: m as u64, N: n as u64 }).unwrap();
-    (plan, device.upload(&values, [m, n]).unwrap(), b, device.zeros([m, n]).unwrap(), expected)
+/// A plan of `layers`, its arguments and what comes of them.
+struct Layered {
+    plan: layers::Plan,
+    x: Tensor<f32>,
+    b: [Tensor<f32>; 3],
+    y: Tensor<f32>,
+    expected: Vec<f32>,
+}
+
+impl Layered {
+    fn new(device: &Device) -> Layered {
+        let (m, n) = (65, 33);
+        let values = numbers(m * n);
+        let biases = [1.0, 2.0, 3.0];
+        Layered {
+            plan: layers::plan(device, layers::Dims { M: m as u64, N: n as u64 }).unwrap(),
+            x: device.upload(&values, [m, n]).unwrap(),
+            b: biases.map(|b| device.upload(&vec![b; n], [n]).unwrap()),
+            y: device.zeros([m, n]).unwrap(),
+            expected: values.iter().map(|&v| biases.iter().fold(v, |v, b| 0.5 * v + b)).collect(),
+        }
+    }
 }
 
 fn loops(device: &Device) {
-    let (plan, x, b, mut y, expected) = layered(device);
+    let Layered { plan, x, b, mut y, expected } = Layered::new(device);
     plan.run(&x, &b, &mut y).unwrap();
     assert_eq!(y.download().unwrap(), expected);
     running::on_a_stream(&plan, &x, &b, &mut y).unwrap();
@@ -74,9 +89,10 @@ fn loops(device: &Device) {
     }
 }
 
+/// A run is aborted, by `LostArrive` as no signal is needed for that, and the next one is right.
 fn errors(device: &Device) {
-    let (plan, x, b, mut y, expected) = layered(device);
-    plan.set_deadline(std::time::Duration::from_millis(200)).unwrap();
+    let Layered { plan, x, b, mut y, expected } = Layered::new(device);
+    plan.set_deadline(Duration::from_millis(200)).unwrap();
     plan.inject(Some(maco::Fault::LostArrive(0))).unwrap();
     assert_eq!(plan.run(&x, &b, &mut y).unwrap_err().code(), 47);
     plan.inject(None).unwrap();
