@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// y\[M, N\] = x\[M, K\] · w\[N, K\]ᵀ for M up to 16 or so (GEMV when M is 1), summed in `f32` and rounded once. Loads `w`
-/// before `x` is ready: see [`Cta::gemv`](crate::Cta::gemv). The planner chooses this form for [`linear`](super::linear) where it is faster; a call by
+/// before `x` is ready: see [`cta.gemv`](crate::Operations::gemv). The planner chooses this form for [`linear`](super::linear) where it is faster; a call by
 /// this name always has it.
 ///
 /// The result may have another element than the operands, `f32` too.

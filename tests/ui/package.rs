@@ -23,7 +23,7 @@ pub fn check(name: &str, cases: &[PathBuf]) -> String {
     let package = target.join(name);
     fs::create_dir_all(&package).expect("cannot make the package");
     let mut manifest = format!(
-        "[package]\nname = \"ui\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmaco = {{ path = {root:?} }}\n"
+        "[package]\nname = \"ui\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\nmaco-gpu = {{ path = {root:?} }}\n"
     );
     for (number, case) in cases.iter().enumerate() {
         let _ = write!(manifest, "[[bin]]\nname = \"case{number}\"\npath = {:?}\n", root.join(case));

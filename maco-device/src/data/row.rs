@@ -34,7 +34,7 @@ pub struct RowView<E> {
     wide: bool,
 }
 
-/// A row of an input, inside a closure of [`crate::Cta::rows`]; `I` is the index of its columns.
+/// A row of an input, inside a closure of [`crate::Operations::rows`]; `I` is the index of its columns.
 ///
 /// It cannot leave the call of the closure: elsewhere another warp may write what it shows.
 pub struct Row<'r, E, I> {

@@ -83,7 +83,7 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
     }
 
     /// The same tile, of which closures read, if `condition` holds, elements here and there by [`crate::Reader::at`] or [`crate::Row::at`]: indices, weights,
-    /// few elements of long rows. [`crate::Cta::rows`] then leaves it where it lies, and [`crate::Cta::blocks`] does not mind that its
+    /// few elements of long rows. [`crate::Operations::rows`] then leaves it where it lies, and [`crate::Operations::blocks`] does not mind that its
     /// rows are not made of aligned blocks. What is read is the same.
     #[inline(always)]
     pub fn by_element(self, condition: bool) -> Self {

@@ -31,6 +31,11 @@ pub fn lint() -> Result<(), Failure> {
         check(format!("clippy of {}", suite.name), run(clippy));
     }
     check("documentation".to_owned(), run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")));
+    // Packs each as it would be published: its manifest, its files, and that it depends on nothing that is not.
+    check(
+        "packages".to_owned(),
+        run(&mut cargo(&["package", "--workspace", "--exclude=xtask", "--no-verify", "--allow-dirty", "--offline", "--quiet"])),
+    );
     // Clippy has run the build scripts: the PTX is there.
     check("PTX".to_owned(), ptx::check(&suites));
     check("licences".to_owned(), deny(&suites));

@@ -1,0 +1,155 @@
+//! What docs/guide/language.md shows.
+use maco::prelude::*;
+
+/// y = a x + b, with the same b in every row.
+#[maco::task(tile(i = 64, j = 64 | 128))]
+pub fn affine(
+    cta: &mut Cta,
+    #[read(i, j)] x: Tensor<f32, M, N>,
+    a: f32,
+    #[read(j)] b: Tensor<f32, N>,
+    #[write(i, j)] y: Tensor<f32, M, N>,
+) {
+    cta.zip((x, b), y, |(x, b)| a * x + b)
+}
+
+/// sum += x.
+#[maco::task(tile(i = 64, j = 64))]
+pub fn accumulate(cta: &mut Cta, #[read(i, j)] x: Tensor<f32, M, N>, #[update(i, j)] sum: Tensor<f32, M, N>) {
+    cta.zip((x, sum), sum, |(x, sum)| x + sum)
+}
+
+/// v³, of each element; also in `.then(cube)` and `.first(cube)`.
+#[maco::task(elementwise)]
+pub fn cube(v: f32) -> f32 {
+    v * v * v
+}
+
+/// Each element and those above and below it. A halo is zero outside of the tensor.
+#[maco::task(tile(i = 32, j = 64))]
+pub fn blur(cta: &mut Cta, #[read(i + -1..=1, j)] x: Tensor<f32, M, N>, #[write(i, j)] y: Tensor<f32, M, N>) {
+    cta.generate(x, y, |x, r, c| x.at(r, c) + x.at(r + 1, c) + x.at(r + 2, c))
+}
+
+/// Row i of y is row `ids[i]` of the table.
+#[maco::task(tile(i = 8))]
+pub fn look_up(
+    cta: &mut Cta,
+    #[read(i)] ids: Tensor<u32, M>,
+    #[read(ids[i], ..)] table: Tensor<f32, V, N>,
+    #[write(i, ..)] y: Tensor<f32, M, N>,
+) {
+    cta.take(ids, table, y)
+}
+
+/// Plane h of q, times the plane of k that four planes of q share.
+#[maco::task(tile(h = 1, t = 8))]
+pub fn grouped(
+    cta: &mut Cta,
+    #[read(h, t, ..)] q: Tensor<f32, H, T, D>,
+    #[read(h / 4, t, ..)] k: Tensor<f32, { H / 4 }, T, D>,
+    #[write(h, t, ..)] y: Tensor<f32, H, T, D>,
+) {
+    cta.zip((q, k), y, |(q, k)| q * k)
+}
+
+/// x · wᵀ.
+#[maco::task(tile(i = 64 | 128, j = 128), E in [bf16, f16])]
+pub fn product(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M, K>, #[read(j, ..)] w: Tensor<E, N, K>, #[write(i, j)] y: Tensor<E, M, N>) {
+    let mut acc = cta.accumulator();
+    for k in cta.steps(x, w) {
+        cta.mma(&mut acc, x.tile(k), w.tile(k));
+    }
+    cta.store(acc, y)
+}
+
+/// Each row less its mean.
+#[maco::helper(Rows)]
+fn centred(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>) {
+    cta.rows(x, y, |x, y| {
+        let mean = x.sum(|v| v) / x.len() as f32;
+        y.zip(x, move |v| v - mean);
+    })
+}
+
+/// Each row less its mean, and the squares of that.
+#[maco::task(tile(i = 16))]
+pub fn deviations(
+    cta: &mut Cta,
+    #[read(i, ..)] x: Tensor<f32, M, N>,
+    #[write(i, ..)] d: Tensor<f32, M, N>,
+    #[write(i, ..)] squares: Tensor<f32, M, N>,
+) {
+    let d = centred(cta, x, d);
+    cta.zip(d, squares, |v| v * v);
+}
+
+#[maco::megakernel]
+pub fn sums(x: In<f32, M, N>, b: [In<f32, N>; 2], a: f32, sum: State<f32, M, N>, y: Out<f32, M, N>) {
+    let h = temp::<f32, M, N>();
+    affine(x, a, b[0], h);
+    affine(h, 2.0, b[1], y);
+    accumulate(y, sum);
+}
+
+const LAYERS: usize = 3;
+
+#[maco::megakernel]
+pub fn layers(x: In<f32, M, N>, b: [In<f32, N>; LAYERS], y: Out<f32, M, N>) {
+    let mut h = x;
+    for layer in 0..LAYERS {
+        let next = if layer + 1 == LAYERS { y } else { temp::<f32, M, N>() };
+        affine(h, 0.5, b[layer], next);
+        h = next;
+    }
+}
+
+#[maco::megakernel]
+pub fn views(x: In<f32, M, { 2 * H }>, swapped: Out<f32, M, { 2 * H }>, heads: Out<f32, 2, M, H>) {
+    copy(x.slice(1, 0..H), swapped.slice(1, H..2 * H));
+    copy(x.slice(1, H..2 * H), swapped.slice(1, 0..H));
+    planes(x.split(1, 2).swap(0, 1), heads);
+}
+
+/// A copy, plane by plane.
+#[maco::task(tile(p = 1, i = 16))]
+pub fn planes(cta: &mut Cta, #[read(p, i, ..)] x: Tensor<f32, P, M, N>, #[write(p, i, ..)] y: Tensor<f32, P, M, N>) {
+    cta.zip(x, y, |v| v)
+}
+
+#[maco::graph]
+fn layer(x: In<bf16, M, K>, w: In<bf16, N, K>, b: In<bf16, N>, y: Out<bf16, M, N>) {
+    linear(x, w, y).then(add(b)).then(gelu);
+}
+
+#[maco::megakernel]
+pub fn mlp(x: In<bf16, M, K>, up: In<bf16, H, K>, b: In<bf16, H>, down: In<bf16, K, H>, y: Out<bf16, M, K>) {
+    let h = temp::<bf16, M, H>();
+    layer(x, up, b, h);
+    linear(h, down, y).tile(64, 128).split_k(2);
+}
+
+/// Calls of the tasks that are left: one of each.
+#[maco::megakernel]
+pub fn others(
+    x: In<f32, M, N>,
+    ids: In<u32, R>,
+    q: In<f32, { 4 * G }, T, D>,
+    k: In<f32, G, T, D>,
+    a: In<bf16, M, K>,
+    w: In<bf16, P, K>,
+    blurred: Out<f32, M, N>,
+    looked: Out<f32, R, N>,
+    cubes: Out<f32, M, N>,
+    shared: Out<f32, { 4 * G }, T, D>,
+    multiplied: Out<bf16, M, P>,
+    d: Out<f32, M, N>,
+    squares: Out<f32, M, N>,
+) {
+    blur(x, blurred);
+    look_up(ids, x, looked);
+    cube(x, cubes);
+    grouped(q, k, shared);
+    product(a, w, multiplied);
+    deviations(x, d, squares);
+}

@@ -1,0 +1,5 @@
+//! The code of docs/guide. `tests/pages.rs` compares the pages with it.
+
+pub mod language;
+pub mod mistakes;
+pub mod running;
