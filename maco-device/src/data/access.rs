@@ -187,6 +187,7 @@ impl<E: Element, G, A: Access, const R: usize, const C: usize> TaskTile<E, G, A,
     }
 
     #[inline(always)]
+    #[allow(clippy::type_complexity)]
     pub(crate) fn stored(self) -> (Tile<E, R, C>, TaskTile<E, G, Stored<A::Origin>, R, C>) {
         (self.0, TaskTile(self.0, PhantomData))
     }

@@ -118,7 +118,7 @@ impl Helper<'_> {
         let own = signature.generics.params.iter();
         let (lifetimes, others): (Vec<_>, Vec<_>) = own.partition(|param| matches!(param, GenericParam::Lifetime(_)));
         let (names, clause) = (&self.hidden, &signature.generics.where_clause);
-        let consts = self.consts.iter().map(|extent| const_name(extent));
+        let consts = self.consts.iter().map(const_name);
         let (attributes, visibility, name) = (&function.attributes, &function.visibility, &signature.ident);
         quote! {
             #(#attributes)*

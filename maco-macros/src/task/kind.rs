@@ -116,7 +116,7 @@ pub fn of(task: &Task<'_>, body: &Body, errors: &mut Errors) -> Kind {
     let Some(stated) = &task.kind else { return looks.unwrap_or_else(|| missing_operand_b(task, errors)) };
     match looks {
         // What it says and how it looks agree: then the plan knows more than the name.
-        Some(kind) if kind.name() == stated.to_string() => kind,
+        Some(kind) if stated == kind.name() => kind,
         _ => match stated.to_string().as_str() {
             "Gemm" => Kind::Gemm { splits_k: false },
             "Gemv" => match operand_b(task, None) {
