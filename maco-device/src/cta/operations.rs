@@ -454,7 +454,7 @@ impl<K: Several, R: Role, T: Epilogue> Begin for &mut Cta<'_, K, R, T> {
     #[inline(always)]
     fn begin(&mut self, shared: bool, mapping: impl FnOnce(SimtConsumer) -> Mapping) -> (&mut R, Task) {
         if let Some(consumer) = self.role.simt_consumer() {
-            self.since.next(consumer, shared, mapping(consumer));
+            self.since.next(shared, mapping(consumer), || consumer.sync());
         }
         (self.role, self.task)
     }

@@ -6,7 +6,6 @@
 //! [`Access::SHARED`]: crate::data::access::Access::SHARED
 
 use crate::hardware::warp;
-use crate::operations::simt_consumer::SimtConsumer;
 
 /// How an operation shares out elements among the threads of a CTA.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,10 +30,10 @@ pub enum Since {
 }
 
 impl Since {
-    /// Before an operation of this mapping: threads meet if it is `shared`, that is, if others may have written what it reads, or read what it overwrites. All
-    /// threads find the same.
+    /// Before an operation of this mapping: threads meet, by `meet`, if it is `shared`, that is, if others may have written what it reads, or read what it
+    /// overwrites. All threads find the same.
     #[inline(always)]
-    pub fn next(&mut self, consumer: SimtConsumer, shared: bool, mapping: Mapping) {
+    pub fn next(&mut self, shared: bool, mapping: Mapping, meet: impl FnOnce()) {
         let same = match *self {
             Since::Nothing => return *self = Since::By(mapping),
             Since::By(last) => mapping != Mapping::Own && last == mapping,
@@ -51,7 +50,7 @@ impl Since {
             Mapping::Elements { spreads: true, .. } | Mapping::Rows(_) if same => warp::sync(),
             Mapping::Elements { .. } if same => {}
             _ => {
-                consumer.sync();
+                meet();
                 *self = Since::By(mapping);
             }
         }
