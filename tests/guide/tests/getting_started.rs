@@ -37,8 +37,9 @@ fn blocks(language: &str) -> Vec<&'static str> {
 
 #[test]
 fn an_empty_folder_becomes_a_program() {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("getting_started");
-    let _ = fs::remove_dir_all(&place); // what a failure has left
+    // Outside the repository, whose workspace `cargo init` would join.
+    let place = tempfile::tempdir().expect("a folder can be made");
+    let place = place.path();
     let folder = place.join("empty");
     fs::create_dir_all(&folder).expect("a folder can be made");
     // Not the page's: profiles and versions of this repository, so that little is built anew.
@@ -69,5 +70,4 @@ fn an_empty_folder_becomes_a_program() {
     // The host half is enough.
     let (done, _, told) = shell(&folder, "MACO_DEVICE=skip cargo check");
     assert!(!done && told.contains(mistake.trim_end()), "{told}");
-    fs::remove_dir_all(&place).expect("the folder can be removed");
 }
