@@ -169,13 +169,16 @@ fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
 
 /// The descriptor flags of each call's tasks.
 fn flags(plan: &Plan) -> Vec<u16> {
+    // A place that temps share is one tensor here: what one of them is copied by, the next must be fenced against.
+    let place = places(plan);
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for (index, call) in plan.graph.calls.iter().enumerate() {
         let all = reads_through_ring(plan, index);
         for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             // A body with scratch may read any of its tensors by copies.
             let copied = all || param.staged || call.task.gemv_operand_b() == Some(n) || call.task.shared() > 0;
-            fetched[view.tensor as usize] |= copied && param.access.reads();
+            let shared = place[view.tensor as usize] != view.tensor;
+            fetched[place[view.tensor as usize] as usize] |= copied && (param.access.reads() || shared);
         }
     }
     let written = plan.graph.written();
@@ -186,7 +189,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
         let warp_task = if call.task.is_warp_task() { WARP_TASK } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
-        } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
+        } else if operands().any(|(view, param)| param.access.writes() && fetched[place[view.tensor as usize] as usize]) {
             READ_BY_TMA
         } else {
             0
