@@ -136,3 +136,74 @@ fn dense(graph: &Graph, access: &Access) -> Option<Box> {
     }
     covers(param.region).then_some(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ops::Range;
+
+    use super::*;
+    use crate::ir::{Call, Tensor, TensorKind};
+    use crate::spec::{Axis, DimSpec, Element, ElementSpec, Param, Placement, TaskKind, TaskSpec, TensorParam};
+
+    const fn param(way: Way, region: &'static [Index]) -> Param {
+        let (name, element, dims) = ("x", ElementSpec::Fixed(Element::Bf16), &[DimSpec::Symbol(0), DimSpec::Symbol(1)]);
+        Param::Tensor(TensorParam { name, access: way, element, dims, region, staged: false })
+    }
+
+    const fn task(params: &'static [Param]) -> TaskSpec {
+        let axes = &[Axis { name: "i", tiles: &[8] }];
+        TaskSpec { name: "t", kind: TaskKind::Tiles, axes, dims: &["M", "N"], equal: &[], gemv: None, elements: &[], params }
+    }
+
+    const ROWS: &[Index] = &[Index::Tile(0), Index::All];
+    static WRITE: TaskSpec = task(&[param(Way::Write, ROWS)]);
+    static READ: TaskSpec = task(&[param(Way::Read, ROWS)]);
+    static UPDATE: TaskSpec = task(&[param(Way::Update, ROWS)]);
+    static DIAGONAL: TaskSpec = task(&[param(Way::Write, &[Index::Tile(0), Index::Tile(0)])]);
+
+    /// Calls on rows of a temp of 16 rows, and which of its accesses are the last ones; whether they write all of it.
+    fn of(calls: &[(&'static TaskSpec, Range<u64>)]) -> (Vec<u32>, bool) {
+        let placement = Placement::Replicated;
+        let tensor = Tensor { name: "t".into(), kind: TensorKind::Temp, element: Element::Bf16, shape: vec![16, 16], placement };
+        let call = |(task, rows): &(&'static TaskSpec, Range<u64>)| {
+            let mut view = View::whole(0, &tensor);
+            (view.offset[0], view.axes[0].extent) = (rows.start, rows.end - rows.start);
+            let (tile, fused, scalars) = (None, vec![], vec![]);
+            Call { task, slot: 0, element: 0, operands: vec![view], scalars, tile, split: None, fused, priority: 0, drain: false }
+        };
+        let graph = Graph { calls: calls.iter().map(call).collect(), tensors: vec![tensor.clone()], ..Graph::default() };
+        let planned = |n: u32| PlannedCall {
+            tile: vec![8],
+            grid: vec![1],
+            parts: 1,
+            whole: 0,
+            op: 0,
+            tasks: n..n + 1,
+            dynamic: false,
+            prologue: None,
+        };
+        let uses = Uses::new(&graph, &(0..calls.len() as u32).map(planned).collect::<Vec<_>>());
+        (uses.last(0).map(|access| access.call).collect(), uses.covered(&graph, 0))
+    }
+
+    #[test]
+    fn a_whole_access_stands_for_those_that_it_is_ordered_against() {
+        assert_eq!(of(&[(&WRITE, 0..16)]), (vec![0], true));
+        assert_eq!(of(&[(&WRITE, 0..16), (&READ, 0..16)]), (vec![1], true));
+        // Two reads are in no order.
+        assert_eq!(of(&[(&WRITE, 0..16), (&READ, 0..16), (&READ, 0..16)]), (vec![1, 2], true));
+        assert_eq!(of(&[(&WRITE, 0..16), (&READ, 0..16), (&READ, 0..8), (&UPDATE, 0..16), (&READ, 0..8)]), (vec![3, 4], true));
+        // What is not read again is still written.
+        assert_eq!(of(&[(&WRITE, 0..16), (&READ, 0..8)]), (vec![0, 1], true));
+    }
+
+    #[test]
+    fn writes_of_pieces_cover_a_tensor_without_gaps() {
+        assert!(of(&[(&WRITE, 0..8), (&WRITE, 8..16)]).1);
+        assert!(of(&[(&WRITE, 8..16), (&READ, 8..16), (&WRITE, 0..8)]).1);
+        assert!(!of(&[(&WRITE, 0..8), (&WRITE, 9..16)]).1);
+        assert!(!of(&[(&WRITE, 0..8), (&WRITE, 0..8)]).1);
+        assert!(!of(&[(&WRITE, 0..8), (&READ, 0..16)]).1);
+        assert!(!of(&[(&DIAGONAL, 0..16)]).1);
+    }
+}
