@@ -8,7 +8,7 @@ use maco_graph::spec::Placement;
 use plan_graphs::random::Draw;
 use plan_graphs::*;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner, TestRng};
+use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 
 fn planned(build: Build, workers: u32) -> Plan {
     plan(build.0, &Options::new(workers)).unwrap()
@@ -68,7 +68,8 @@ fn a_chain_of_layers_has_the_temps_of_one() {
 #[test]
 fn an_option_gives_every_temp_memory_of_its_own() {
     let plan = plan(mlp(4, 512, 1024, 512).0, &Options { share_temps: false, ..Options::new(132) }).unwrap();
-    let mut ends: Vec<(u64, u64)> = plan.temps.places.iter().filter(|place| place.bytes > 0).map(|place| (place.offset, place.bytes)).collect();
+    let mut ends: Vec<(u64, u64)> =
+        plan.temps.places.iter().filter(|place| place.bytes > 0).map(|place| (place.offset, place.bytes)).collect();
     ends.sort_unstable();
     assert_eq!((ends.len(), plan.memory().saved), (8, 0));
     assert!(ends.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
@@ -131,7 +132,14 @@ fn thirty_two_layers_need_at_most_three_times_the_temps_of_one() {
     for rows in [64, 512, 4096] {
         let (one, many) = (planned(decoder(1, rows), 132), planned(decoder(32, rows), 132));
         let apart = planned_apart(decoder(32, rows), 132);
-        println!("{} relations, {} added; {} tasks, {} and {} waits, {} and {} counters, {} and {} waves", many.relations.len(), added(&many).len(), many.tasks.len(), apart.waits.len(), many.waits.len(), apart.counters, many.counters, apart.waves, many.waves);
+        println!(
+            "{rows} rows: {} relations, {} of them added; {} waits, {} with temps apart",
+            many.relations.len(),
+            added(&many).len(),
+            many.waits.len(),
+            apart.waits.len()
+        );
+        assert_eq!(many.waves, apart.waves);
         let (one, many) = (one.memory(), many.memory());
         println!("{rows} rows: one layer {one}; 32 layers {many}");
         assert!(many.temps <= 3 * one.temps, "{rows} rows: {many:?}, {one:?}");
@@ -190,7 +198,8 @@ fn branches(steps: usize, last: &[u64; 2]) -> Build {
     }
     let (late, out) = (build.temp("late", last), build.tensor("out", TensorKind::Out, last));
     let of = build.slice(x, 0, 0, last[0]);
-    let of = maco_graph::ir::View { axes: vec![ViewAxis { extent: last[0], ..of.axes[0] }, ViewAxis { extent: last[1], ..of.axes[1] }], ..of };
+    let of =
+        maco_graph::ir::View { axes: vec![ViewAxis { extent: last[0], ..of.axes[0] }, ViewAxis { extent: last[1], ..of.axes[1] }], ..of };
     let to = build.whole(late);
     build.call_on(&SCALE_INTO, vec![of, to]);
     build.call(&SCALE_INTO, &[late, out]);
@@ -213,11 +222,11 @@ fn added(plan: &Plan) -> Vec<(u32, u32, Hazard)> {
 #[test]
 fn an_edge_is_added_where_no_task_begins_later() {
     // The large temp is read in the second of many steps; nothing orders that before the last one.
-    for last in [[64, 64], [32, 64]] {
+    for last in [[64, 64], [64, 48]] {
         let plan = planned(branches(6, &last), 8);
         assert_eq!(offset(&plan, "big"), offset(&plan, "late"), "{last:?}");
         assert_eq!(added(&plan), [(1, 8, Hazard::War)], "{last:?}");
-        assert_eq!(plan.memory().saved, u64::from(last[0] as u32) * 64 * 2);
+        assert_eq!(plan.memory().saved, last[0] * last[1] * 2);
         assert_eq!(oracle::conflict(&plan), None);
         let apart = planned_apart(branches(6, &last), 8);
         assert_eq!(plan.waves, apart.waves);
@@ -287,7 +296,7 @@ fn without_waits(plan: &mut Plan, call: u32, counters: std::ops::Range<u32>) {
 
 #[test]
 fn the_verifier_notices_a_missing_edge() {
-    for last in [[64, 64], [32, 64]] {
+    for last in [[64, 64], [64, 48]] {
         let mut plan = planned(branches(6, &last), 8);
         let edge = plan.relations.iter().find(|relation| (relation.producer, relation.consumer) == (1, 8)).unwrap().clone();
         without_waits(&mut plan, 8, edge.counters);

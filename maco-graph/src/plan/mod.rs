@@ -53,8 +53,8 @@ use candidate_plan::CandidatePlan;
 
 pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
-pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
+pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;

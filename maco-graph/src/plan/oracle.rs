@@ -90,7 +90,7 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
 pub fn bytes(plan: &Plan, tensor: u32, element: usize) -> Option<Range<usize>> {
     let (of, place) = (&plan.graph.tensors[tensor as usize], plan.temps.places[tensor as usize]);
     let in_band = plan.relations.iter().any(|relation| relation.in_band && relation.tensor == tensor);
-    if of.kind != TensorKind::Temp || in_band {
+    if of.kind != TensorKind::Temp || in_band || of.shape.contains(&0) {
         return None;
     }
     let (columns, size) = (*of.shape.last()? as usize, usize::from(of.element.bytes() as u8));
@@ -113,11 +113,13 @@ pub fn conflict(plan: &Plan) -> Option<Conflict> {
     for a in 0..all.len() {
         for b in a + 1..all.len() {
             // Which temp has the memory first is decided by the order of tasks.
-            if before[b][a / 64] & (1 << (a % 64)) == 0 {
+            if before[b][a / 64] & (1 << (a % 64)) == 0 && memory[a].iter().any(|own| !own.is_empty()) {
                 for (x, one) in memory[a].iter().zip(&all[a]) {
                     for (y, other) in memory[b].iter().zip(&all[b]) {
-                        let apart = one.tensor == other.tensor || !other.access.writes();
-                        if let Some(element) = common(x, y).filter(|_| !apart) {
+                        if one.tensor != other.tensor
+                            && other.access.writes()
+                            && let Some(element) = common(x, y)
+                        {
                             return Some(Conflict { earlier: a as u32, later: b as u32, tensor: one.tensor, element });
                         }
                     }
@@ -158,8 +160,15 @@ fn in_band(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
         .then_some((relation.producer_operand as usize, relation.consumer_operand as usize))
 }
 
-/// The bytes of a footprint in the memory of temps; none elsewhere.
+/// The bytes of a footprint in memory that several temps have; none elsewhere.
 fn in_memory(plan: &Plan, footprint: &Footprint) -> Vec<u64> {
+    let range =
+        |tensor: u32| bytes(plan, tensor, 0).map(|first| first.start as u64..first.start as u64 + plan.temps.places[tensor as usize].bytes);
+    let Some(own) = range(footprint.tensor) else { return Vec::new() };
+    let others = (0..plan.graph.tensors.len() as u32).filter(|&other| other != footprint.tensor).filter_map(range);
+    if !others.into_iter().any(|other| other.start < own.end && own.start < other.end) {
+        return Vec::new();
+    }
     let bytes: Vec<usize> = footprint.elements.iter().filter_map(|&element| bytes(plan, footprint.tensor, element)).flatten().collect();
     bits(&bytes)
 }

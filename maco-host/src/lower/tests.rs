@@ -347,7 +347,8 @@ fn temps_lie_apart_and_aligned() {
 fn temps_that_share_memory_have_one_offset_and_its_fences() {
     for reader in [&MAP, &ROWS] {
         let mut graph = Graph { name: "temps".into(), scalars: vec![Scalar { name: "by".into() }], ..Graph::default() };
-        graph.tensors = vec![tensor("x", TensorKind::In, &[8, 8]), tensor("a", TensorKind::Temp, &[8, 8]), tensor("b", TensorKind::Temp, &[8, 8])];
+        graph.tensors =
+            vec![tensor("x", TensorKind::In, &[8, 8]), tensor("a", TensorKind::Temp, &[8, 8]), tensor("b", TensorKind::Temp, &[8, 8])];
         graph.tensors.extend([tensor("c", TensorKind::Temp, &[8, 8]), tensor("y", TensorKind::Out, &[8, 8])]);
         let by = [ScalarSource::Parameter(0)];
         graph.calls = (0..3).map(|n| call(&graph, &MAP, 0, &[n, n + 1], &by)).collect();

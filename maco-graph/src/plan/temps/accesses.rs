@@ -112,7 +112,8 @@ fn covers(region: &[Index]) -> bool {
 /// Whether the tiles of a call touch every element of a tensor.
 fn is_whole(graph: &Graph, view: &View, region: &[Index]) -> bool {
     let shape = &graph.tensors[view.tensor as usize].shape;
-    let same = |(axis, (along, &extent)): (usize, (&ViewAxis, &u64))| usize::from(along.axis) == axis && (along.step, along.extent) == (1, extent);
+    let same =
+        |(axis, (along, &extent)): (usize, (&ViewAxis, &u64))| usize::from(along.axis) == axis && (along.step, along.extent) == (1, extent);
     covers(region) && view.axes.len() == shape.len() && view.axes.iter().zip(shape).enumerate().all(same)
 }
 

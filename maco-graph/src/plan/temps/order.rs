@@ -40,7 +40,7 @@ impl<'a> Tasks<'a> {
     }
 
     /// The relations by which `call` waits.
-    fn relations_of(&self, call: u32) -> impl Iterator<Item = &'a Relation> {
+    pub fn relations_of(&self, call: u32) -> impl Iterator<Item = &'a Relation> {
         let first = self.relations.partition_point(|relation| relation.consumer < call);
         self.relations[first..].iter().take_while(move |relation| relation.consumer == call)
     }
@@ -65,10 +65,12 @@ pub(super) struct Limit {
     pub calls: usize,
     /// Words of sets.
     pub words: u64,
+    /// Whether it looks at the elements of tasks that the writer does not depend on, which it may not overwrite.
+    pub independent: bool,
 }
 
 impl Limit {
-    pub const NONE: Limit = Limit { calls: usize::MAX, words: u64::MAX };
+    pub const NONE: Limit = Limit { calls: usize::MAX, words: u64::MAX, independent: true };
 }
 
 /// The groups of the tasks of all of `before`.
@@ -186,8 +188,8 @@ impl Prover {
         first.push(groups.len());
     }
 
-    /// Collects the calls that `call` depends on, back to the first of `before`. Whether those of `before` are among them that it must depend on: with
-    /// the layout of `tensor`, it may be that no elements are overwritten.
+    /// Collects the calls that `call` depends on, back to the first of `before`. Whether those of `before` are among them that it must depend on: of those
+    /// with the layout of `tensor`, it may be that no elements are overwritten.
     fn depends(&mut self, of: &Tasks<'_>, before: &[Before], tensor: u32, call: u32, limit: Limit) -> bool {
         let start = |call: u32| of.calls[call as usize].tasks.start;
         let first = before.iter().map(|before| start(before.access.call)).min().unwrap_or(u32::MAX);
@@ -210,7 +212,7 @@ impl Prover {
         }
         self.calls.sort_unstable_by_key(|&call| start(call));
         let found = |before: &Before| self.seen[before.access.call as usize] == self.proof;
-        before.iter().all(|before| found(before) || same_layout(of.graph, before.tensor, tensor))
+        before.iter().all(|before| found(before) || limit.independent && same_layout(of.graph, before.tensor, tensor))
     }
 
     /// Fills `current` with the groups of `before` that `task` comes after.

@@ -112,4 +112,3 @@ fn index(weights: [u32; AXES], coord: [u32; AXES]) -> usize {
 fn boxes<'a>(of: &Tasks<'a>, access: Access) -> Option<Boxes<'a>> {
     Boxes::new(&of.graph.calls[access.call as usize], &of.calls[access.call as usize], access.operand)
 }
-

@@ -14,10 +14,15 @@ const CALLS: usize = 64;
 /// Words of sets that all proofs together may look at, for each task and wait, and beyond that: planning stays linear.
 const WORDS: u64 = 64;
 const MORE_WORDS: u64 = 1 << 20;
-/// Places that are tried for a temp: the latest of its own layout, the smallest that are large enough, the largest of those that are too small.
-const LATEST: usize = 3;
+/// Calls that are looked at for places of temps that the temp depends on, and most such places that are tried.
+const NEAR_CALLS: usize = 32;
+const NEAR: usize = 4;
+/// Other places that are tried: the latest of the temp's own layout, the smallest that are large enough, the largest of those that are too small.
+const LATEST: usize = 2;
 const LARGER: usize = 2;
 const SMALLER: usize = 1;
+/// No edges are added while all places take at most so many halves of what the temps in use have taken: a place of its own is then better than waits.
+const HALVES: u64 = 3;
 /// Most accesses that a later temp in a place may have to wait for.
 const BEFORE: usize = 16;
 
@@ -40,25 +45,25 @@ struct Slot {
     bytes: u64,
     /// What the next temp must come after.
     before: Vec<Before>,
-    /// End of the tasks that use the last temp.
-    end: u32,
     /// Temps so far.
     temps: u32,
+    free: bool,
 }
 
 /// Assigns all temps. `timeline` is `None` where no edges may be added.
-pub(super) fn assign(
-    of: &Tasks<'_>,
-    in_band: &[bool],
-    timeline: Option<&dyn Fn() -> Timeline>,
-) -> (Temps, Vec<Edge>) {
+pub(super) fn assign(of: &Tasks<'_>, in_band: &[bool], timeline: Option<&dyn Fn() -> Timeline>) -> (Temps, Vec<Edge>) {
     let uses = Uses::new(of.graph, of.calls);
     let mut assigning = Assigning {
         of,
         uses: &uses,
         prover: Prover::new(of),
-        limit: Limit { calls: CALLS, words: MORE_WORDS + WORDS * (of.tasks.len() + of.waits.len()) as u64 },
+        limit: Limit { calls: CALLS, words: MORE_WORDS + WORDS * (of.tasks.len() + of.waits.len()) as u64, independent: false },
         slots: Vec::new(),
+        slot_of: vec![None; of.graph.tensors.len()],
+        bytes: 0,
+        in_use: 0,
+        most: 0,
+        seen: vec![u32::MAX; of.calls.len()],
         busy: BinaryHeap::new(),
         by_size: BTreeSet::new(),
         by_layout: HashMap::new(),
@@ -80,12 +85,11 @@ pub(super) fn assign(
         }
     }
     temps.sort_unstable();
-    let mut slot_of = vec![None; of.graph.tensors.len()];
     for (first, tensor) in temps {
-        slot_of[tensor as usize] = Some(assigning.assign(first, tensor));
+        assigning.assign(first, tensor);
     }
     let slots: Vec<u64> = assigning.slots.iter().map(|slot| slot.bytes).collect();
-    (layout(of, in_band, &slot_of, &slots, &own), assigning.edges)
+    (layout(of, in_band, &assigning.slot_of, &slots, &own), assigning.edges)
 }
 
 /// Every temp in a place of its own.
@@ -145,6 +149,14 @@ struct Assigning<'a> {
     prover: Prover,
     limit: Limit,
     slots: Vec<Slot>,
+    /// By tensor.
+    slot_of: Vec<Option<usize>>,
+    /// Bytes of all slots; of temps that are in use now; and the most of those so far.
+    bytes: u64,
+    in_use: u64,
+    most: u64,
+    /// By call: the last temp for which a search came to it.
+    seen: Vec<u32>,
     /// Slots in use, by the end of their temp.
     busy: BinaryHeap<Reverse<(u32, usize)>>,
     /// Free slots by size; and by the layout of their last temp, the latest at the end, with how many temps it had then.
@@ -162,23 +174,30 @@ impl<'a> Assigning<'a> {
         (&tensor.shape, tensor.element.bytes() as u32)
     }
 
-    fn assign(&mut self, first: u32, tensor: u32) -> usize {
+    fn assign(&mut self, first: u32, tensor: u32) {
         self.release(first);
         let bytes = self.of.graph.tensors[tensor as usize].stored_bytes();
-        let candidates = self.candidates(tensor, bytes);
-        let ordered = candidates.iter().copied().find(|&slot| self.is_ordered(slot, tensor));
-        let found = ordered.or_else(|| {
+        self.in_use = self.in_use.saturating_add(bytes);
+        self.most = self.most.max(self.in_use);
+        let mut tried = Vec::with_capacity(NEAR + LATEST + LARGER + SMALLER);
+        let mut found = self.nearest(tensor, &mut tried);
+        if found.is_none() {
+            let others = tried.len();
+            self.others(tensor, bytes, &mut tried);
+            found = tried[others..].iter().copied().find(|&slot| self.is_ordered(slot, tensor));
+        }
+        if found.is_none() && self.bytes.saturating_add(bytes).saturating_mul(2) > self.most.saturating_mul(HALVES) {
             let edges = |slot: &usize| Some((*slot, self.edges_for(*slot, tensor)?));
-            let (slot, edges) = candidates.iter().find_map(edges)?;
-            self.edges.extend(edges);
-            Some(slot)
-        });
+            if let Some((slot, edges)) = tried.iter().find_map(edges) {
+                self.edges.extend(edges);
+                found = Some(slot);
+            }
+        }
         let slot = found.unwrap_or_else(|| {
-            self.slots.push(Slot { bytes, before: Vec::new(), end: 0, temps: 0 });
+            self.slots.push(Slot { bytes: 0, before: Vec::new(), temps: 0, free: true });
             self.slots.len() - 1
         });
         self.take(slot, tensor, bytes);
-        slot
     }
 
     /// Frees the slots whose tasks come before task `first`.
@@ -187,34 +206,77 @@ impl<'a> Assigning<'a> {
             && end <= first
         {
             self.busy.pop();
-            let of = &self.slots[slot];
-            self.by_size.insert((of.bytes, slot));
-            if let Some(last) = of.before.last() {
-                let key = self.key(last.tensor);
-                let temps = self.slots[slot].temps;
-                self.by_layout.entry(key).or_default().push((slot, temps));
+            let Some(last) = self.slots[slot].before.last().map(|last| last.tensor) else { continue };
+            self.in_use -= self.of.graph.tensors[last as usize].stored_bytes().min(self.in_use);
+            // A place where too much would have to end first stays as it is.
+            if self.slots[slot].before.len() <= BEFORE {
+                let key = self.key(last);
+                let of = &mut self.slots[slot];
+                of.free = true;
+                self.by_size.insert((of.bytes, slot));
+                self.by_layout.entry(key).or_default().push((slot, of.temps));
             }
         }
     }
 
-    /// The free slots to try for a temp, the best first.
-    fn candidates(&mut self, tensor: u32, bytes: u64) -> Vec<usize> {
-        let key = self.key(tensor);
-        let mut found = Vec::with_capacity(LATEST + LARGER + SMALLER);
+    /// A slot of a temp of the same layout that calls use on which the first writer of `tensor` depends, the nearest first: it may come after all of
+    /// their tasks. Adds what it tries to `tried`.
+    fn nearest(&mut self, tensor: u32, tried: &mut Vec<usize>) -> Option<usize> {
+        let of = self.of;
+        let mut calls: Vec<u32> = self.writers(tensor).take(1).map(|access| access.call).collect();
+        let mut next = 0;
+        while let Some(&from) = calls.get(next).filter(|_| next < NEAR_CALLS && tried.len() < NEAR) {
+            next += 1;
+            for view in &of.graph.calls[from as usize].operands {
+                let Some(slot) = self.slot_of[view.tensor as usize] else { continue };
+                let last = self.slots[slot].before.last().is_some_and(|last| last.tensor == view.tensor);
+                if self.slots[slot].free && last && same_layout(of.graph, view.tensor, tensor) && !tried.contains(&slot) {
+                    tried.push(slot);
+                    if self.is_ordered(slot, tensor) {
+                        return Some(slot);
+                    }
+                }
+            }
+            for relation in of.relations_of(from).filter(|relation| !relation.in_band) {
+                let seen = &mut self.seen[relation.producer as usize];
+                if *seen != tensor {
+                    *seen = tensor;
+                    calls.push(relation.producer);
+                }
+            }
+        }
+        None
+    }
+
+    /// Adds other free slots to try, the best first.
+    fn others(&mut self, tensor: u32, bytes: u64, found: &mut Vec<usize>) {
+        let slots = &self.slots;
+        let mut add = |slot: usize| {
+            let new = !found.contains(&slot);
+            if new {
+                found.push(slot);
+            }
+            new
+        };
+        let key = {
+            let tensor = &self.of.graph.tensors[tensor as usize];
+            (&*tensor.shape, tensor.element.bytes() as u32)
+        };
         if let Some(latest) = self.by_layout.get_mut(&key) {
             // Slots that other temps have taken since.
-            while latest.last().is_some_and(|&(slot, temps)| self.slots[slot].temps != temps) {
+            while latest.last().is_some_and(|&(slot, temps)| slots[slot].temps != temps) {
                 latest.pop();
             }
-            let free = latest.iter().rev().take(2 * LATEST).filter(|&&(slot, temps)| self.slots[slot].temps == temps);
-            found.extend(free.take(LATEST).map(|&(slot, _)| slot));
+            let free = latest.iter().rev().take(2 * LATEST).filter(|&&(slot, temps)| slots[slot].temps == temps);
+            free.take(LATEST).for_each(|&(slot, _)| {
+                add(slot);
+            });
         }
-        let larger = self.by_size.range((bytes, 0)..).take(LARGER + LATEST).map(|&(_, slot)| slot);
-        let larger: Vec<usize> = larger.filter(|slot| !found.contains(slot)).take(LARGER).collect();
-        found.extend(larger);
-        let smaller = self.by_size.range(..(bytes, 0)).rev().take(SMALLER).map(|&(_, slot)| slot);
-        found.extend(smaller);
-        found
+        let larger = self.by_size.range((bytes, 0)..).take(LARGER + NEAR + LATEST).map(|&(_, slot)| slot);
+        larger.filter(|&slot| add(slot)).take(LARGER).for_each(drop);
+        self.by_size.range(..(bytes, 0)).rev().take(SMALLER).for_each(|&(_, slot)| {
+            add(slot);
+        });
     }
 
     fn writers(&self, tensor: u32) -> impl Iterator<Item = Access> + use<'a> {
@@ -241,7 +303,8 @@ impl<'a> Assigning<'a> {
         for writer in self.writers(tensor) {
             for number in 0..self.slots[slot].before.len() {
                 let before = self.slots[slot].before[number];
-                if self.prover.ordered(self.of, &[before], tensor, writer, self.limit) {
+                let limit = Limit { independent: true, ..self.limit };
+                if self.prover.ordered(self.of, &[before], tensor, writer, limit) {
                     continue;
                 }
                 let timeline = self.timeline.get_or_insert_with(make);
@@ -259,17 +322,17 @@ impl<'a> Assigning<'a> {
         let last = self.uses.last(tensor).map(|access| Before { tensor, access });
         let end = self.uses.of(tensor).iter().map(|access| self.of.calls[access.call as usize].tasks.end).max().unwrap_or(0);
         let covered = self.uses.covered(self.of.graph, tensor);
+        self.slot_of[tensor as usize] = Some(slot);
         let taken = &mut self.slots[slot];
         self.by_size.remove(&(taken.bytes, slot));
+        self.bytes = self.bytes.saturating_add(bytes.saturating_sub(taken.bytes));
         taken.bytes = taken.bytes.max(bytes);
         if covered {
             taken.before.clear();
         }
         taken.before.extend(last);
-        (taken.end, taken.temps) = (end, taken.temps + 1);
-        if taken.before.len() <= BEFORE {
-            self.busy.push(Reverse((end, slot)));
-        }
+        (taken.temps, taken.free) = (taken.temps + 1, false);
+        self.busy.push(Reverse((end, slot)));
     }
 }
 
