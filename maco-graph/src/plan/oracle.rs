@@ -93,7 +93,7 @@ pub fn bytes(plan: &Plan, tensor: u32, element: usize) -> Option<Range<usize>> {
     if of.kind != TensorKind::Temp || in_band || of.shape.contains(&0) {
         return None;
     }
-    let (columns, size) = (*of.shape.last()? as usize, usize::from(of.element.bytes() as u8));
+    let (columns, size) = (*of.shape.last()? as usize, of.element.bytes() as usize);
     let row = (columns * size).next_multiple_of(16);
     let at = place.offset as usize + element / columns * row + element % columns * size;
     Some(at..at + size)

@@ -7,7 +7,7 @@ use super::accesses::{Access, Uses};
 use super::order::{Before, Groups, Limit, Prover, Tasks, same_layout};
 use super::overlaps::Overlaps;
 use super::{Place, Temps, padded, shareable};
-use crate::ir::TensorKind;
+use crate::ir::{Graph, TensorKind};
 
 /// Most calls that one proof looks at.
 const CALLS: usize = 64;
@@ -106,7 +106,7 @@ fn layout(of: &Tasks<'_>, in_band: &[bool], slot_of: &[Option<usize>], slots: &[
     let mut end = 0u64;
     let mut take = |bytes: u64| {
         let offset = end;
-        end = end.checked_add(padded(bytes)).unwrap_or(u64::MAX);
+        end = end.saturating_add(padded(bytes));
         offset
     };
     let mut places = vec![None; tensors.len()];
@@ -143,6 +143,11 @@ fn carries(of: &Tasks<'_>) -> Vec<bool> {
 /// Extents and bytes of an element: temps of one layout.
 type LayoutKey<'a> = (&'a [u64], u32);
 
+fn layout_of(graph: &Graph, tensor: u32) -> LayoutKey<'_> {
+    let tensor = &graph.tensors[tensor as usize];
+    (&tensor.shape, tensor.element.bytes())
+}
+
 struct Assigning<'a> {
     of: &'a Tasks<'a>,
     uses: &'a Uses,
@@ -169,11 +174,6 @@ struct Assigning<'a> {
 }
 
 impl<'a> Assigning<'a> {
-    fn key(&self, tensor: u32) -> LayoutKey<'a> {
-        let tensor = &self.of.graph.tensors[tensor as usize];
-        (&tensor.shape, tensor.element.bytes() as u32)
-    }
-
     fn assign(&mut self, first: u32, tensor: u32) {
         self.release(first);
         let bytes = self.of.graph.tensors[tensor as usize].stored_bytes();
@@ -210,7 +210,7 @@ impl<'a> Assigning<'a> {
             self.in_use -= self.of.graph.tensors[last as usize].stored_bytes().min(self.in_use);
             // A place where too much would have to end first stays as it is.
             if self.slots[slot].before.len() <= BEFORE {
-                let key = self.key(last);
+                let key = layout_of(self.of.graph, last);
                 let of = &mut self.slots[slot];
                 of.free = true;
                 self.by_size.insert((of.bytes, slot));
@@ -258,10 +258,7 @@ impl<'a> Assigning<'a> {
             }
             new
         };
-        let key = {
-            let tensor = &self.of.graph.tensors[tensor as usize];
-            (&*tensor.shape, tensor.element.bytes() as u32)
-        };
+        let key = layout_of(self.of.graph, tensor);
         if let Some(latest) = self.by_layout.get_mut(&key) {
             // Slots that other temps have taken since.
             while latest.last().is_some_and(|&(slot, temps)| slots[slot].temps != temps) {

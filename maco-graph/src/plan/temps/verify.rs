@@ -31,7 +31,7 @@ impl Plan {
             let index = tensor as usize;
             let first = uses.of(tensor).iter().map(|access| self.calls[access.call as usize].tasks.start).min();
             let (TensorKind::Temp, Some(first)) = (tensors[index].kind, first) else { continue };
-            let end = place.offset.checked_add(place.bytes).unwrap_or(u64::MAX);
+            let end = place.offset.saturating_add(place.bytes);
             let fits = if in_band[index] { end <= self.temps.in_band_bytes } else { place.offset >= self.temps.in_band_bytes };
             // What is too large for any address space is refused by whoever allocates it.
             let within = end <= self.temps.bytes && place.bytes >= tensors[index].stored_bytes() && place.offset.is_multiple_of(ALIGN);
