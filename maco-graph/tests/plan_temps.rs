@@ -4,7 +4,7 @@ mod plan_graphs;
 
 use maco_graph::ir::{Graph, TensorKind, ViewAxis};
 use maco_graph::plan::{Cost, Costs, Defect, Hazard, Options, Plan, Schedule, oracle, plan};
-use maco_graph::spec::Placement;
+use maco_graph::spec::{Access, Index, Placement, TaskSpec};
 use plan_graphs::random::Draw;
 use plan_graphs::*;
 use proptest::prelude::*;
@@ -12,6 +12,10 @@ use proptest::test_runner::{Config, TestCaseError, TestRng, TestRunner};
 
 fn planned(build: Build, workers: u32) -> Plan {
     plan(build.0, &Options::new(workers)).unwrap()
+}
+
+fn planned_with(build: Build, options: &Options) -> Plan {
+    plan(build.0, options).unwrap()
 }
 
 fn offset(plan: &Plan, name: &str) -> u64 {
@@ -39,13 +43,10 @@ fn mlp(layers: usize, rows: u64, wide: u64, narrow: u64) -> Build {
     build
 }
 
-static SCALE_INTO: maco_graph::spec::TaskSpec = task(
+static SCALE_INTO: TaskSpec = task(
     "scale",
     &[axis("i", &[64]), axis("j", &[64])],
-    &[
-        tensor("x", maco_graph::spec::Access::Read, &[maco_graph::spec::Index::Tile(0), maco_graph::spec::Index::Tile(1)]),
-        tensor("y", maco_graph::spec::Access::Write, &[maco_graph::spec::Index::Tile(0), maco_graph::spec::Index::Tile(1)]),
-    ],
+    &[tensor("x", Access::Read, &[Index::Tile(0), Index::Tile(1)]), tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])],
 );
 
 #[test]
@@ -78,11 +79,11 @@ fn an_option_gives_every_temp_memory_of_its_own() {
 
 /// A layer of a decoder on `rows` tokens: norm, queries, keys and values, attention of all rows, projection plus residual, norm, gate and up, their
 /// product, down plus residual.
-fn decoder(layers: usize, rows: u64) -> Build {
-    use maco_graph::spec::{Access::*, Index::*};
-    static NORM: maco_graph::spec::TaskSpec =
-        task("rmsnorm", &[axis("i", &[4])], &[tensor("x", Read, &[Tile(0), All]), tensor("y", Write, &[Tile(0), All])]);
-    static ATTENTION: maco_graph::spec::TaskSpec = task(
+fn decoder(layers: usize, rows: u64, hidden: u64, wide: u64) -> Build {
+    use Access::*;
+    use Index::*;
+    static NORM: TaskSpec = task("rmsnorm", &[axis("i", &[4])], &[tensor("x", Read, &[Tile(0), All]), tensor("y", Write, &[Tile(0), All])]);
+    static ATTENTION: TaskSpec = task(
         "attention",
         &[axis("i", &[64]), axis("j", &[128])],
         &[
@@ -92,12 +93,11 @@ fn decoder(layers: usize, rows: u64) -> Build {
             tensor("y", Write, &[Tile(0), Tile(1)]),
         ],
     );
-    static ADD: maco_graph::spec::TaskSpec = task(
+    static ADD: TaskSpec = task(
         "add",
         &[axis("i", &[16]), axis("j", &[1024])],
         &[tensor("a", Read, &[Tile(0), Tile(1)]), tensor("b", Read, &[Tile(0), Tile(1)]), tensor("y", Write, &[Tile(0), Tile(1)])],
     );
-    let (hidden, wide) = (1024, 3072);
     let mut build = Build::default();
     let mut x = build.input("x", &[rows, hidden]);
     for _ in 0..layers {
@@ -129,9 +129,9 @@ fn decoder(layers: usize, rows: u64) -> Build {
 
 #[test]
 fn thirty_two_layers_need_at_most_three_times_the_temps_of_one() {
-    for rows in [64, 512, 4096] {
-        let (one, many) = (planned(decoder(1, rows), 132), planned(decoder(32, rows), 132));
-        let apart = planned_apart(decoder(32, rows), 132);
+    for (rows, hidden, wide) in [(64, 1024, 3072), (512, 1024, 3072), (4096, 1024, 3072)] {
+        let of = |layers| decoder(layers, rows, hidden, wide);
+        let (one, many, apart) = (planned(of(1), 132), planned(of(32), 132), planned_apart(of(32), 132));
         println!(
             "{rows} rows: {} relations, {} of them added; {} waits, {} with temps apart",
             many.relations.len(),
@@ -174,14 +174,8 @@ fn a_temp_that_is_read_before_it_is_written_shares_with_none() {
     assert!(["a", "b", "d"].iter().all(|name| offset(&plan, name) != offset(&plan, "c")));
 }
 
-static WHOLE_INTO: maco_graph::spec::TaskSpec = task(
-    "whole_into",
-    &[],
-    &[
-        tensor("x", maco_graph::spec::Access::Read, &[maco_graph::spec::Index::All, maco_graph::spec::Index::All]),
-        tensor("y", maco_graph::spec::Access::Write, &[maco_graph::spec::Index::All, maco_graph::spec::Index::All]),
-    ],
-);
+static WHOLE_INTO: TaskSpec =
+    task("whole_into", &[], &[tensor("x", Access::Read, &[Index::All, Index::All]), tensor("y", Access::Write, &[Index::All, Index::All])]);
 
 /// Two branches of the same input: a long one of small temps, and one step at its begin that reads a large temp. Then a large temp of another layout.
 fn branches(steps: usize, last: &[u64; 2]) -> Build {
@@ -206,11 +200,8 @@ fn branches(steps: usize, last: &[u64; 2]) -> Build {
     build
 }
 
-static FILL64: maco_graph::spec::TaskSpec = task(
-    "fill",
-    &[axis("i", &[64]), axis("j", &[64])],
-    &[tensor("y", maco_graph::spec::Access::Write, &[maco_graph::spec::Index::Tile(0), maco_graph::spec::Index::Tile(1)])],
-);
+static FILL64: TaskSpec =
+    task("fill", &[axis("i", &[64]), axis("j", &[64])], &[tensor("y", Access::Write, &[Index::Tile(0), Index::Tile(1)])]);
 
 /// The edges that shared places need.
 fn added(plan: &Plan) -> Vec<(u32, u32, Hazard)> {
@@ -251,11 +242,11 @@ fn no_edge_is_added_where_a_task_would_begin_later() {
     assert_eq!(added(&plan_of(6, costs(100_000))), []);
     assert_eq!(plan_of(6, costs(1000)).makespan(&costs(1000).unwrap()), {
         let apart = Options { costs: costs(1000), share_temps: false, ..Options::new(8) };
-        maco_graph::plan::plan(branches(6, &[64, 64]).0, &apart).unwrap().makespan(&costs(1000).unwrap())
+        planned_with(branches(6, &[64, 64]), &apart).makespan(&costs(1000).unwrap())
     });
     // Messages to schedulers cost more than waits.
     let pushed = Options { schedule: Schedule::Schedulers(2), ..Options::new(8) };
-    assert_eq!(added(&maco_graph::plan::plan(branches(6, &[64, 64]).0, &pushed).unwrap()), []);
+    assert_eq!(added(&planned_with(branches(6, &[64, 64]), &pushed)), []);
 }
 
 #[test]

@@ -300,6 +300,12 @@ impl<'a> Assigning<'a> {
         for writer in self.writers(tensor) {
             for number in 0..self.slots[slot].before.len() {
                 let before = self.slots[slot].before[number];
+                let whole = !same_layout(self.of.graph, before.tensor, tensor);
+                // One edge is enough where all tasks come after all of a call, however many tensors it uses.
+                let same = |edge: &Edge| (edge.before.access.call, edge.writer.call) == (before.access.call, writer.call);
+                if whole && edges.iter().any(same) {
+                    continue;
+                }
                 let limit = Limit { independent: true, ..self.limit };
                 if self.prover.ordered(self.of, &[before], tensor, writer, limit) {
                     continue;
@@ -309,7 +315,7 @@ impl<'a> Assigning<'a> {
                 if carries || !is_harmless(self.of, timeline, before, tensor, writer) {
                     return None;
                 }
-                edges.push(Edge { before, writer, whole: !same_layout(self.of.graph, before.tensor, tensor) });
+                edges.push(Edge { before, writer, whole });
             }
         }
         Some(edges)
