@@ -302,7 +302,7 @@ impl<'a> Assigning<'a> {
                 let before = self.slots[slot].before[number];
                 let whole = !same_layout(self.of.graph, before.tensor, tensor);
                 // One edge is enough where all tasks come after all of a call, however many tensors it uses.
-                let same = |edge: &Edge| (edge.before.access.call, edge.writer.call) == (before.access.call, writer.call);
+                let same = |edge: &Edge| edge.whole && (edge.before.access.call, edge.writer.call) == (before.access.call, writer.call);
                 if whole && edges.iter().any(same) {
                     continue;
                 }
