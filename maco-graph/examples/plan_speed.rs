@@ -100,6 +100,20 @@ impl Chain {
         chain.0
     }
 
+    /// `chains` independent chains of `calls` calls of 8 × 10 tiles, call after call of each in turn: many temps in use at the same time.
+    fn chains(chains: usize, calls: usize) -> Graph {
+        let mut chain = Chain::default();
+        let mut ends: Vec<u32> = (0..chains).map(|_| chain.tensor(TensorKind::In, [512, 1280])).collect();
+        for _ in 0..calls {
+            for x in &mut ends {
+                let (w, y) = (chain.tensor(TensorKind::In, [1280, 1280]), chain.tensor(TensorKind::Temp, [512, 1280]));
+                chain.call(&LINEAR, &[*x, w, y], Some(vec![64, 128]));
+                *x = y;
+            }
+        }
+        chain.0
+    }
+
     /// One tensor of `tiles` × `tiles` tiles of 64 × 64, updated in place `calls` times: one wait and one signal per tile.
     fn updates(calls: usize, tiles: u64) -> Graph {
         let mut chain = Chain::default();
@@ -128,12 +142,17 @@ impl Chain {
 }
 
 fn measure(name: &str, graph: &Graph, runs: usize) {
+    measure_with(name, graph, runs, true);
+    measure_with(&format!("{name}, temps apart"), graph, runs, false);
+}
+
+fn measure_with(name: &str, graph: &Graph, runs: usize, share_temps: bool) {
     let mut times = Vec::with_capacity(runs);
     let mut summary = String::new();
     for _ in 0..runs {
         let graph = graph.clone();
         let start = Instant::now();
-        match plan(graph, &Options::new(132)) {
+        match plan(graph, &Options { share_temps, ..Options::new(132) }) {
             Ok(plan) => {
                 times.push(start.elapsed());
                 summary = format!(
@@ -149,7 +168,7 @@ fn measure(name: &str, graph: &Graph, runs: usize) {
     }
     times.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    println!("{name:28} {summary}: best {:7.3} ms, median {:7.3} ms", ms(times[0]), ms(times[runs / 2]));
+    println!("{name:41} {summary}: best {:7.3} ms, median {:7.3} ms", ms(times[0]), ms(times[runs / 2]));
 }
 
 fn main() {
@@ -157,6 +176,8 @@ fn main() {
     measure("MLP 4096 × 14336 × 4096", &Chain::mlp(43, 4096, 14336, 4096), 31);
     measure("1000 calls of 10 tiles", &Chain::small(1_000), 101);
     measure("10000 calls of 10 tiles", &Chain::small(10_000), 31);
+    measure("2 chains of 50 calls", &Chain::chains(2, 50), 31);
+    measure("100 chains of 20 calls", &Chain::chains(100, 20), 31);
     measure("500 slices, twice", &Chain::slices(500, 2), 31);
     measure("updates of 33 × 33 tiles", &Chain::updates(9, 33), 101);
     measure("updates of 100 × 100 tiles", &Chain::updates(10, 100), 31);

@@ -64,6 +64,18 @@ pub struct Tensor {
     pub placement: Placement,
 }
 
+/// Rows of a temp begin at multiples of so many bytes.
+const ROW_ALIGN: u64 = 16;
+
+impl Tensor {
+    /// Bytes of the tensor as devices store it: rows, along the last axis, padded to 16 bytes. `u64::MAX` if they are more.
+    pub fn stored_bytes(&self) -> u64 {
+        let Some((&columns, outer)) = self.shape.split_last() else { return 0 };
+        let row = columns.max(1).saturating_mul(u64::from(self.element.bytes())).checked_next_multiple_of(ROW_ALIGN);
+        outer.iter().fold(row.unwrap_or(u64::MAX), |bytes, &extent| bytes.saturating_mul(extent))
+    }
+}
+
 /// One run-time scalar.
 #[derive(Clone, Debug)]
 pub struct Scalar {

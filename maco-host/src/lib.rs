@@ -34,7 +34,7 @@ pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
-pub use maco_graph::plan::{CallShape, Cost, Costs, Schedule};
+pub use maco_graph::plan::{CallShape, Cost, Costs, Memory, Schedule};
 pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};

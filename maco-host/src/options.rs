@@ -27,6 +27,7 @@ pub struct PlanOptions {
     pub(crate) in_band_flags: bool,
     pub(crate) look_ahead: bool,
     pub(crate) prologues: bool,
+    pub(crate) share_temps: bool,
     pub(crate) communicator: Option<Communicator>,
 }
 
@@ -47,6 +48,7 @@ impl Default for PlanOptions {
             in_band_flags: true,
             look_ahead: false,
             prologues: true,
+            share_temps: true,
             communicator: None,
         }
     }
@@ -165,6 +167,15 @@ impl PlanOptions {
     #[must_use]
     pub fn prologues(mut self, prologues: bool) -> PlanOptions {
         self.prologues = prologues;
+        self
+    }
+
+    /// Whether temps share memory: a temp takes the place of an earlier one whose last readers all end before it is written. Mostly the order of the tasks
+    /// proves that; if not, tasks get a wait more, but only where the planner's cost model says that none begins later for it. With `false` every temp has
+    /// memory of its own, for comparison; results have the same bits. [`crate::Plan::memory`] says what it saves.
+    #[must_use]
+    pub fn share_temps(mut self, share_temps: bool) -> PlanOptions {
+        self.share_temps = share_temps;
         self
     }
 

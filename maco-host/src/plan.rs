@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use maco_graph::plan::{self as graph_plan, Options, Schedule};
+use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
 use maco_graph::spec::Placement;
 
 use crate::arguments::Arguments;
@@ -96,6 +96,7 @@ impl Plan {
                 in_band_flags: options.in_band_flags && (device.is_gpu() || options.pipelined),
                 fuse_prologues: options.prologues,
                 fuse_elementwise: program.fuse_elementwise,
+                share_temps: options.share_temps,
             },
         )?;
         graph_files::write_if_asked(&planned)?;
@@ -134,6 +135,15 @@ impl Plan {
     /// Workers that run it.
     pub fn workers(&self) -> u32 {
         self.graph().workers
+    }
+
+    /// The memory of weights and temps, how much of the temps is in use at the same time, and what it saves that temps share memory
+    /// ([`PlanOptions::share_temps`]). Printed as one line.
+    ///
+    /// Weights are arguments that no task writes; the caller has them. Temps are the plan's, as long as it lives. Not counted are results, partial sums of
+    /// split-K, and tables.
+    pub fn memory(&self) -> Memory {
+        self.graph().memory()
     }
 
     /// The device it was planned for.

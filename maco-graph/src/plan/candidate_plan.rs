@@ -16,6 +16,8 @@ pub(super) struct CandidatePlan {
     /// Calls in global order.
     pub order: Vec<u32>,
     pub events: Events,
+    /// What its calls touch.
+    pub regions: Regions,
 }
 
 /// The candidate with most fused prologues. `selection` has the tiles of `calls`, and their regions.
@@ -33,32 +35,32 @@ pub(super) fn choose(
         let (mut graph, mut calls, mut choices) = (graph.clone(), calls.clone(), selection.0.to_vec());
         prologue_fusion::fuse(&mut graph, &mut calls, &mut choices, &prologues);
         let regions = prologue_fusion::regions(&graph, &choices);
-        let candidate = CandidatePlan::new(graph, calls, &regions, options, dropped)?;
+        let candidate = CandidatePlan::new(graph, calls, regions, options, dropped)?;
         let in_band = prologue_fusion::in_band(&candidate.calls, &prologues, &candidate.found);
         if in_band.len() == prologues.len() {
             return Ok(candidate);
         }
         prologues = in_band;
     }
-    CandidatePlan::new(graph, calls, &selection.1, options, dropped)
+    CandidatePlan::new(graph, calls, selection.1, options, dropped)
 }
 
 impl CandidatePlan {
     fn new(
         graph: Graph,
         mut calls: Vec<PlannedCall>,
-        regions: &Regions,
+        regions: Regions,
         options: &Options,
         dropped: Option<Hazard>,
     ) -> Result<CandidatePlan, PlanError> {
         // A scheduler counts what each of its tasks waits for, so that must be known here.
         let name_rows = options.schedule.schedulers() == 0;
-        let mut found = dependencies::relate(&graph, &calls, regions, dropped, name_rows)?;
+        let mut found = dependencies::relate(&graph, &calls, &regions, dropped, name_rows)?;
         let order = schedule::number(&graph, &mut calls, &found.relations);
-        let events = events::emit(&graph, &calls, &order, regions, &mut found)?;
+        let events = events::emit(&graph, &calls, &order, &regions, &mut found)?;
         if options.in_band_flags {
             in_band_flags::mark(&graph, &calls, options.schedule, &mut found);
         }
-        Ok(CandidatePlan { graph, calls, found, order, events })
+        Ok(CandidatePlan { graph, calls, found, order, events, regions })
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct CounterSet {
     pub base: u32,
     /// Counters: the product of the groups along the axes, last axis fastest.
     pub count: u32,
+    /// There is one group, and every task of a consumer waits for it, whatever it touches.
+    pub all: bool,
     /// Another set of the same producer call.
     next: Option<u32>,
 }
@@ -132,10 +134,34 @@ impl CounterSets {
                 most.coarsen();
             }
         }
+        self.with_groups(graph, regions, producer, groups, false)
+    }
+
+    /// The set of one counter that all tasks of region number `producer` signal, and every task of a consumer waits for.
+    pub fn intern_all(&mut self, graph: &Graph, regions: &Regions, producer: u32) -> Result<u32, PlanError> {
+        let from = regions.get(producer);
+        let mut groups = [AxisGroups::default(); RANK];
+        for (groups, axis) in groups.iter_mut().zip(&from.axes).take(usize::from(from.rank)) {
+            *groups = AxisGroups::new(axis, axis.hi - axis.lo, 0);
+        }
+        self.with_groups(graph, regions, producer, groups, true)
+    }
+
+    /// The set of these groups of region number `producer`, made if there is none.
+    fn with_groups(
+        &mut self,
+        graph: &Graph,
+        regions: &Regions,
+        producer: u32,
+        groups: [AxisGroups; RANK],
+        all: bool,
+    ) -> Result<u32, PlanError> {
+        let from = regions.get(producer);
+        let rank = usize::from(from.rank);
         let mut candidate = self.newest[from.call as usize];
         while let Some(set) = candidate {
             let known = self.get(set);
-            if known.region == producer && known.groups == groups {
+            if known.region == producer && known.groups == groups && known.all == all {
                 return Ok(set);
             }
             candidate = known.next;
@@ -149,7 +175,7 @@ impl CounterSets {
         }
         self.count_signals(regions, from, &groups, count);
         let set = self.sets.len() as u32;
-        self.sets.push(CounterSet { region: producer, groups, base, count, next: self.newest[from.call as usize].replace(set) });
+        self.sets.push(CounterSet { region: producer, groups, base, count, all, next: self.newest[from.call as usize].replace(set) });
         Ok(set)
     }
 

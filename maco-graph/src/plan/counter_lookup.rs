@@ -26,6 +26,8 @@ pub(super) struct Lookup {
 }
 
 enum Way {
+    /// The first counter, for every tile.
+    All,
     /// Every tile touches one counter: start of a table in `sums` per grid axis.
     One([usize; AXES]),
     Many(Box<Many>),
@@ -101,10 +103,16 @@ impl Tables {
         tables
     }
 
+    /// Adds the one counter of `set` for all tiles.
+    pub fn add_all(&mut self, set: &CounterSet, shared: bool) {
+        self.lookups.push(Lookup { shared, base: set.base, way: Way::All });
+    }
+
     /// Calls `each` with every counter that the tile at `coord` touches.
     #[inline]
     pub fn counters(&self, lookup: &Lookup, coord: [u32; AXES], mut each: impl FnMut(u32)) {
         match &lookup.way {
+            Way::All => each(lookup.base),
             Way::One(tables) => {
                 let sum: u32 = (0..AXES).map(|g| self.sums[tables[g] + coord[g] as usize]).sum();
                 each(lookup.base + sum);

@@ -100,7 +100,10 @@ impl Emitter<'_> {
             let shared = relations.start..index;
             let shared = shared.into_iter().any(|earlier| found.set_of[earlier] == set);
             let operand = self.regions.range(call).start + found.relations[index].consumer_operand;
-            self.tables.add(self.regions, self.regions.get(operand), found.sets.get(set), shared);
+            match found.sets.get(set) {
+                set if set.all => self.tables.add_all(set, shared),
+                set => self.tables.add(self.regions, self.regions.get(operand), set, shared),
+            }
         }
         let relations = &mut found.relations[relations];
         let needs = &found.sets.needs;

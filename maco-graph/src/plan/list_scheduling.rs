@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Range;
 
 use super::events::Events;
-use super::{Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait};
+use super::temps::Timeline;
+use super::{Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait, tile_selection};
 use crate::ir::Graph;
 
 /// What tasks cost, measured or estimated.
@@ -428,6 +429,34 @@ pub(super) fn lists(
     }
     lists.starts.push(lists.order.len() as u32);
     lists
+}
+
+/// When each task begins and ends if workers take the tasks in their order, each the one that is free first: by the options' costs, else by estimates.
+pub(super) fn timeline(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options) -> Timeline {
+    let estimated = |(call, planned): (&crate::ir::Call, &PlannedCall)| tile_selection::task_nanoseconds(graph, call, planned.tasks.len());
+    let (by_call, hop) = match &options.costs {
+        Some(costs) => (costs.of(graph, calls), costs.hop),
+        None => (graph.calls.iter().zip(calls).map(estimated).collect(), Costs::HOP),
+    };
+    let of = Tasks {
+        tasks: &events.tasks,
+        waits: &events.waits,
+        signals: &events.signals,
+        named: &events.named,
+        calls,
+        counters: events.counters as usize,
+        costs: &by_call,
+        hop,
+    };
+    let mut simulation = Simulation::new(of, options.workers);
+    let one = |task: usize| {
+        let inputs = simulation.inputs(task);
+        let worker = simulation.earliest(inputs);
+        simulation.execute(task, worker, inputs);
+        let end = simulation.free[worker as usize];
+        (end - by_call[of.tasks[task].call as usize], end)
+    };
+    Timeline { times: (0..of.tasks.len()).map(one).collect(), hop }
 }
 
 impl Plan {

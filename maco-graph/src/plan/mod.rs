@@ -10,6 +10,7 @@
 //! - `events` writes the waits and signals of every task;
 //! - `in_band_flags` finds the edges whose elements carry their own flags;
 //! - `prologue_fusion` fuses RMSNorm and unary element-wise calls into the GEMVs that read their results;
+//! - `temps` gives temps their memory, and adds edges where they share it;
 //! - `assignment` and `list_scheduling` assign tasks to workers;
 //! - `worker_edges` finds the edges between tasks of one worker;
 //! - `scheduler_partition` divides the tasks among schedulers;
@@ -38,6 +39,7 @@ mod region;
 mod schedule;
 mod scheduler_partition;
 mod split_k;
+mod temps;
 mod tile_selection;
 mod verify;
 mod worker_edges;
@@ -52,6 +54,7 @@ use candidate_plan::CandidatePlan;
 pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
+pub use temps::{ALIGN as TEMP_ALIGN, Memory, Place, Temps};
 pub use verify::Defect;
 pub use worker_edges::WorkerEdges;
 pub use workload::Workload;
@@ -92,6 +95,8 @@ pub struct Options {
     pub fuse_prologues: bool,
     /// Whether element-wise prologues are fused too, not RMSNorm alone: the device code must have been built with them.
     pub fuse_elementwise: bool,
+    /// Whether temps share memory: see [`Plan::memory`].
+    pub share_temps: bool,
 }
 
 impl Options {
@@ -109,6 +114,7 @@ impl Options {
             in_band_flags: true,
             fuse_prologues: true,
             fuse_elementwise: true,
+            share_temps: true,
         }
     }
 }
@@ -203,6 +209,8 @@ pub struct Plan {
     pub worker_edges: WorkerEdges,
     /// The tasks of each scheduler; empty without schedulers.
     pub scheduler_partition: SchedulerPartition,
+    /// Where the temps lie in their memory.
+    pub temps: Temps,
 }
 
 impl Plan {
@@ -490,7 +498,9 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         calls.push(planned);
         choices.push(choice);
     }
-    let CandidatePlan { graph, calls, found, order, events } = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
+    let mut candidate = candidate_plan::choose(graph, calls, (&choices, regions), options, dropped)?;
+    let temps = temps::place(&mut candidate, options)?;
+    let CandidatePlan { graph, calls, found, order, events, .. } = candidate;
     let drains = schedule::drains(&graph, &calls, &order, options.schedule);
     let lists = match &options.costs {
         Some(costs) if options.schedule == Schedule::Static && options.assignment.is_none() => {
@@ -518,6 +528,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         schedule: options.schedule,
         worker_edges: WorkerEdges::default(),
         scheduler_partition: SchedulerPartition::default(),
+        temps,
     };
     plan.worker_edges = WorkerEdges::new(&plan);
     plan.scheduler_partition = SchedulerPartition::new(&plan);

@@ -2,8 +2,10 @@
 //!
 //! Nothing of the planner's region arithmetic is used here: elements are listed one by one from views and signatures.
 
+use std::ops::Range;
+
 use super::Plan;
-use crate::ir::View;
+use crate::ir::{TensorKind, View};
 use crate::spec::{Access, Index, TensorParam};
 
 /// What one task does to one argument, element by element.
@@ -84,16 +86,45 @@ fn elements(plan: &Plan, param: &TensorParam, view: &View, tile: &[u32], coord: 
     coordinates.iter().map(number).collect()
 }
 
+/// The bytes of the memory of temps that an element of a tensor takes, if it lies there as it is: neither an argument nor with in-band flags.
+pub fn bytes(plan: &Plan, tensor: u32, element: usize) -> Option<Range<usize>> {
+    let (of, place) = (&plan.graph.tensors[tensor as usize], plan.temps.places[tensor as usize]);
+    let in_band = plan.relations.iter().any(|relation| relation.in_band && relation.tensor == tensor);
+    if of.kind != TensorKind::Temp || in_band || of.shape.contains(&0) {
+        return None;
+    }
+    let (columns, size) = (*of.shape.last()? as usize, of.element.bytes() as usize);
+    let row = (columns * size).next_multiple_of(16);
+    let at = place.offset as usize + element / columns * row + element % columns * size;
+    Some(at..at + size)
+}
+
 /// The first pair of tasks that touch an element, one of them to write it, and are not ordered as the program says: by
 /// counters alone, or by in-band flags on that element. Writes of one grid through data-dependent regions count as disjoint. Split-K parts of one tile
 /// count as one task: the last of them to end writes the tile, and its readers wait for all parts.
+///
+/// Or a pair of which the later one writes a byte that an element of another temp has, which the earlier one touches.
 pub fn conflict(plan: &Plan) -> Option<Conflict> {
     let before = reachable(plan);
     let all: Vec<Vec<Footprint>> = (0..plan.tasks.len() as u32).map(|task| footprints(plan, task)).collect();
     let sets: Vec<Vec<(Vec<u64>, &Footprint)>> =
         all.iter().map(|task| task.iter().map(|footprint| (bits(&footprint.elements), footprint)).collect()).collect();
+    let memory: Vec<Vec<Vec<u64>>> = all.iter().map(|task| task.iter().map(|footprint| in_memory(plan, footprint)).collect()).collect();
     for a in 0..all.len() {
         for b in a + 1..all.len() {
+            // Which temp has the memory first is decided by the order of tasks.
+            if before[b][a / 64] & (1 << (a % 64)) == 0 && memory[a].iter().any(|own| !own.is_empty()) {
+                for (x, one) in memory[a].iter().zip(&all[a]) {
+                    for (y, other) in memory[b].iter().zip(&all[b]) {
+                        if one.tensor != other.tensor
+                            && other.access.writes()
+                            && let Some(element) = common(x, y)
+                        {
+                            return Some(Conflict { earlier: a as u32, later: b as u32, tensor: one.tensor, element });
+                        }
+                    }
+                }
+            }
             // Program order is that of calls, whatever the order of tasks.
             let (earlier, later) = if plan.tasks[a].call <= plan.tasks[b].call { (a, b) } else { (b, a) };
             let same_call = plan.tasks[a].call == plan.tasks[b].call;
@@ -127,6 +158,19 @@ fn in_band(plan: &Plan, earlier: u32, later: u32) -> Option<(usize, usize)> {
     let waits = plan.waits_of(later).iter().any(|wait| relation.counters.contains(&wait.counter));
     (relation.producer == plan.tasks[earlier as usize].call && waits)
         .then_some((relation.producer_operand as usize, relation.consumer_operand as usize))
+}
+
+/// The bytes of a footprint in memory that several temps have; none elsewhere.
+fn in_memory(plan: &Plan, footprint: &Footprint) -> Vec<u64> {
+    let range =
+        |tensor: u32| bytes(plan, tensor, 0).map(|first| first.start as u64..first.start as u64 + plan.temps.places[tensor as usize].bytes);
+    let Some(own) = range(footprint.tensor) else { return Vec::new() };
+    let others = (0..plan.graph.tensors.len() as u32).filter(|&other| other != footprint.tensor).filter_map(range);
+    if !others.into_iter().any(|other| other.start < own.end && own.start < other.end) {
+        return Vec::new();
+    }
+    let bytes: Vec<usize> = footprint.elements.iter().filter_map(|&element| bytes(plan, footprint.tensor, element)).flatten().collect();
+    bits(&bytes)
 }
 
 fn bits(elements: &[usize]) -> Vec<u64> {

@@ -10,9 +10,9 @@
 use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
 use super::split_k::SplitK;
-use super::workload::{contraction, element};
+use super::workload::{bytes_moved, contraction, element, multiply_adds};
 use super::{AXES, Options, PlanError, PlannedCall, Site};
-use crate::ir::{Call, View, ViewAxis};
+use crate::ir::{Call, Graph, View, ViewAxis};
 use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
 /// Fixed cycles of a tile: waits, descriptor, fill and drain of the pipeline.
@@ -52,6 +52,17 @@ const ALL_BYTES: f64 = (256 << 20) as f64;
 const PARTIAL_BYTES: f64 = 4.0;
 /// Bytes of a row of one K step.
 const STEP_BYTES: u64 = 128;
+
+/// Cycles per nanosecond of the clock that the costs were measured at.
+const CYCLES_PER_NANOSECOND: f64 = 1.755;
+
+/// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
+pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize) -> u64 {
+    let each = |work: u64| work as f64 / tasks.max(1) as f64;
+    let multiplied = each(multiply_adds(call).unwrap_or(0)) / MMA_FMAS_PER_CYCLE;
+    let moved = each(bytes_moved(graph, call).0) / MEMORY_BYTES_PER_CYCLE;
+    ((multiplied.max(moved) + TILE_CYCLES) / CYCLES_PER_NANOSECOND).clamp(1.0, (1u64 << 40) as f64) as u64
+}
 
 /// The form, tile, split-K and grid of one call.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,8 @@
 //! A plan that passes cannot hang: every wait is for exactly the signals that its counter gets, all of them from tasks
 //! earlier in one global order, and every list follows that order, with a drain in every list at its place in that order (see
 //! [`super::Lists::entries`]). That the waits order all conflicting accesses is not
-//! decided here: it costs all pairs of tasks, and [`super::oracle`] does it for tests.
+//! decided here: it costs all pairs of tasks, and [`super::oracle`] does it for tests. That no two temps are in use in the same memory is: see
+//! [`super::temps`].
 
 use super::region::tensor_of;
 use super::{Hazard, Plan, Relation, Schedule};
@@ -106,6 +107,20 @@ pub enum Defect {
         /// Index of the call.
         call: u32,
     },
+    /// A temp that lies outside the memory of temps, or outside the part that in-band flags have of it.
+    #[error("temp #{tensor} lies outside the memory that temps have")]
+    TempPlace {
+        /// Index of the tensor.
+        tensor: u32,
+    },
+    /// Two temps in the same memory, of which one may be written while the other is in use.
+    #[error("temp #{tensor} may be written while temp #{other} is in use in the same memory")]
+    TempOverlap {
+        /// Index of the tensor that is written.
+        tensor: u32,
+        /// Index of the other one.
+        other: u32,
+    },
     /// A task that is claimed though its call is not drained, or the other way round.
     #[error("task {task} is claimed, but its call is not drained, or the other way round")]
     Drained {
@@ -126,7 +141,8 @@ impl Plan {
         if let Some(call) = (0..self.calls.len() as u32).find(|&call| !self.prologue_holds(call)) {
             return Err(Defect::Prologue { call });
         }
-        self.verify_lists()
+        self.verify_lists()?;
+        self.verify_temps()
     }
 
     /// A relation with in-band flags. No task polls the counters of its waits. They give the order, and in a hang they name the producer

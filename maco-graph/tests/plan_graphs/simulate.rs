@@ -68,9 +68,39 @@ enum Worker {
     Running(u32, Vec<(usize, usize, u64)>),
 }
 
+/// Whose bytes the memory of temps holds. A task that writes an element poisons those of all other temps that lie in the same bytes.
+struct Owners(Vec<Option<u32>>);
+
+impl Owners {
+    fn new(plan: &Plan) -> Owners {
+        Owners(vec![None; plan.temps.bytes as usize])
+    }
+
+    fn write(&mut self, plan: &Plan, written: &[(usize, usize, u64)]) {
+        for &(tensor, element, _) in written {
+            if let Some(bytes) = oracle::bytes(plan, tensor as u32, element) {
+                self.0[bytes].fill(Some(tensor as u32));
+            }
+        }
+    }
+
+    /// The first element that `task` reads, that a task has written, and that is poisoned.
+    fn poisoned(&self, plan: &Plan, task: u32, set: &[Vec<bool>]) -> Option<(u32, usize)> {
+        let footprints = oracle::footprints(plan, task);
+        let read = footprints.iter().filter(|footprint| footprint.access.reads());
+        let mut elements = read.flat_map(|footprint| footprint.elements.iter().map(|&element| (footprint.tensor, element)));
+        elements.find(|&(tensor, element)| {
+            let bytes = oracle::bytes(plan, tensor, element).filter(|_| set[tensor as usize][element]);
+            bytes.is_some_and(|bytes| self.0[bytes].iter().any(|owner| *owner != Some(tensor)))
+        })
+    }
+}
+
 /// One random legal run, or the reason why there is none. Reads and writes of a task are apart in time.
 fn interleaved(plan: &Plan, draw: &mut Draw<'_>) -> Result<Memory, String> {
     let mut memory = initial(plan);
+    let mut owners = Owners::new(plan);
+    let mut set: Vec<Vec<bool>> = memory.iter().map(|elements| vec![false; elements.len()]).collect();
     let mut counters = vec![0u32; plan.counters as usize];
     let mut tickets: Vec<u32> = plan.lists.drains.iter().map(|drain| drain.start).collect();
     let lists: Vec<Vec<Entry>> = (0..plan.lists.starts.len() - 1).map(|list| plan.lists.entries(list).collect()).collect();
@@ -100,11 +130,16 @@ fn interleaved(plan: &Plan, draw: &mut Draw<'_>) -> Result<Memory, String> {
                     }
                 }),
                 Worker::Waiting(task) if plan.waits_of(*task).iter().all(|wait| counters[wait.counter as usize] >= wait.need) => {
+                    if let Some((tensor, element)) = owners.poisoned(plan, *task, &set) {
+                        return Err(format!("task {task} reads element {element} of temp {tensor}, which another temp has overwritten"));
+                    }
                     Some(Worker::Running(*task, values(plan, *task, &memory)))
                 }
                 Worker::Waiting(_) => None,
                 Worker::Running(task, written) => {
                     write(&mut memory, written);
+                    owners.write(plan, written);
+                    written.iter().for_each(|&(tensor, element, _)| set[tensor][element] = true);
                     for &counter in plan.signals_of(*task) {
                         counters[counter as usize] += 1;
                     }

@@ -1,9 +1,9 @@
-//! Offsets of the temps in the one allocation of a plan's temps, and of the words of temps with in-band flags.
+//! The temps in the one allocation that a plan has for them, and the words of temps with in-band flags behind. Where each temp lies the plan says.
 
 use std::ops::Range;
 
-use maco_graph::ir::{Graph, TensorKind};
-use maco_graph::plan::Relation;
+use maco_graph::ir::TensorKind;
+use maco_graph::plan::{Plan, TEMP_ALIGN};
 
 use super::too_many;
 use crate::error::Error;
@@ -25,40 +25,27 @@ pub(crate) struct Arena {
 /// One temp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Temp {
-    /// Bytes from the start of the arena, a multiple of [`BASE_ALIGN`].
+    /// Bytes from the start of the arena, a multiple of [`BASE_ALIGN`]; temps that share memory have the same.
     pub(crate) offset: u64,
     pub(crate) layout: Layout,
 }
 
 impl Arena {
-    pub(crate) fn new(graph: &Graph, relations: &[Relation]) -> Result<Arena, Error> {
-        let mut in_band = vec![false; graph.tensors.len()];
-        for relation in relations.iter().filter(|relation| relation.in_band) {
-            in_band[relation.tensor as usize] = true;
-        }
-        let temps = graph.tensors.iter().zip(in_band).filter(|(tensor, _)| tensor.kind == TensorKind::Temp);
-        let mut arena = Arena { temps: Vec::new(), bytes: 0, in_band_bytes: 0, words: 0..0 };
-        let mut ordinary = 0;
-        for (tensor, in_band) in temps.clone() {
+    pub(crate) fn new(plan: &Plan) -> Result<Arena, Error> {
+        let (graph, of) = (&plan.graph, &plan.temps);
+        let mut temps = Vec::new();
+        for (tensor, place) in graph.tensors.iter().zip(&of.places).filter(|(tensor, _)| tensor.kind == TensorKind::Temp) {
             let shape = Shape::new(&tensor.shape)?;
-            let element = tensor.element.bytes() as u64;
-            let layout = Layout::padded(shape, element)?;
-            let end = if in_band { &mut arena.bytes } else { &mut ordinary };
-            arena.temps.push(Temp { offset: *end, layout });
-            *end = (layout.allocation() * element)
-                .checked_next_multiple_of(BASE_ALIGN)
-                .and_then(|bytes| end.checked_add(bytes))
-                .ok_or(Error::TensorTooLarge { shape })?;
+            let layout = Layout::padded(shape, tensor.element.bytes() as u64)?;
+            if of.bytes > isize::MAX as u64 {
+                return Err(Error::TensorTooLarge { shape });
+            }
+            temps.push(Temp { offset: place.offset, layout });
         }
-        let behind = arena.bytes;
-        arena.in_band_bytes = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
-        for (temp, _) in arena.temps.iter_mut().zip(temps).filter(|(_, (_, in_band))| !in_band) {
-            temp.offset += behind;
-        }
-        let end = behind.saturating_add(ordinary);
-        arena.words = end..end.saturating_add(2 * behind);
-        arena.bytes = arena.words.end;
-        Ok(arena)
+        let behind = of.in_band_bytes;
+        let in_band_bytes = u32::try_from(behind).map_err(|_| too_many(graph, "bytes of carried temps", behind, u32::MAX.into()))?;
+        let words = of.bytes..of.bytes.saturating_add(2 * behind);
+        Ok(Arena { temps, bytes: words.end, in_band_bytes, words })
     }
 
     /// The words after `launches` launches have ended.
@@ -66,3 +53,5 @@ impl Arena {
         vec![maco_device::abi::epoch(launches.wrapping_sub(1)); (self.words.end - self.words.start) as usize / 4]
     }
 }
+
+const _: () = assert!(TEMP_ALIGN == BASE_ALIGN);

@@ -1,5 +1,7 @@
 //! Tasks as descriptors: list after list, then the tasks of drains, then those of warp-task batches.
 
+use std::collections::HashMap;
+
 use maco_device::abi::{
     AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
     LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA, RMSNORM_PROLOGUE,
@@ -167,15 +169,33 @@ fn bytes(plan: &Plan, call: usize, accesses: impl Fn(Access) -> bool) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
+/// For each tensor one that stands for its memory, and whether temps share that: what is written there by one of them and then copied to by another must be
+/// fenced as if both were one tensor.
+fn places(plan: &Plan) -> Vec<(u32, bool)> {
+    let mut places: Vec<(u32, bool)> = (0..plan.graph.tensors.len() as u32).map(|tensor| (tensor, false)).collect();
+    let mut first: HashMap<u64, u32> = HashMap::new();
+    let temps = plan.temps.places.iter().zip(&plan.graph.tensors).enumerate();
+    for (tensor, (place, _)) in temps.filter(|(_, (place, of))| of.kind == ir::TensorKind::Temp && place.bytes > 0) {
+        let first = *first.entry(place.offset).or_insert(tensor as u32);
+        if first != tensor as u32 {
+            places[tensor] = (first, true);
+            places[first as usize].1 = true;
+        }
+    }
+    places
+}
+
 /// The descriptor flags of each call's tasks.
 fn flags(plan: &Plan) -> Vec<u16> {
+    let place = places(plan);
     let mut fetched = vec![false; plan.graph.tensors.len()];
     for (index, call) in plan.graph.calls.iter().enumerate() {
         let all = reads_through_ring(plan, index);
         for (n, (view, param)) in call.operands.iter().zip(tensor_params(call)).enumerate() {
             // A body with scratch may read any of its tensors by copies.
             let copied = all || param.staged || call.task.gemv_operand_b() == Some(n) || call.task.shared() > 0;
-            fetched[view.tensor as usize] |= copied && param.access.reads();
+            let (place, shared) = place[view.tensor as usize];
+            fetched[place as usize] |= copied && (param.access.reads() || shared);
         }
     }
     let written = plan.graph.written();
@@ -186,7 +206,7 @@ fn flags(plan: &Plan) -> Vec<u16> {
         let warp_task = if call.task.is_warp_task() { WARP_TASK } else { 0 };
         let copied = if operands().any(|(_, param)| param.staged) {
             STAGED
-        } else if operands().any(|(view, param)| param.access.writes() && fetched[view.tensor as usize]) {
+        } else if operands().any(|(view, param)| param.access.writes() && fetched[place[view.tensor as usize].0 as usize]) {
             READ_BY_TMA
         } else {
             0

@@ -65,7 +65,7 @@ pub(crate) struct Lowered {
 impl Lowered {
     /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
     pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
-        let arena = Arena::new(&plan.graph, &plan.relations)?;
+        let arena = Arena::new(plan)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
         // One counter more than the plan has: tests redirect lost signals to it. Then the tickets, zeroed like counters.

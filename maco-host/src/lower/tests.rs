@@ -331,7 +331,7 @@ fn temps_lie_apart_and_aligned() {
         tensor("b", TensorKind::Temp, &[1000]),
         tensor("c", TensorKind::Temp, &[2, 3, 7]),
     ];
-    let arena = Arena::new(&graph, &[]).unwrap();
+    let arena = Arena::new(&plan(graph, &Options { share_temps: false, ..Options::new(1) }).unwrap()).unwrap();
     let mut end = 0;
     for temp in &arena.temps {
         assert!(temp.offset >= end && temp.offset.is_multiple_of(BASE_ALIGN), "{temp:?}");
@@ -340,6 +340,29 @@ fn temps_lie_apart_and_aligned() {
     }
     assert_eq!(arena.temps.len(), 3);
     assert!(arena.bytes >= end);
+}
+
+/// x → map → a → map → b → map → c → map → y: `c` may take the place of `a`.
+#[test]
+fn temps_that_share_memory_have_one_offset_and_its_fences() {
+    for reader in [&MAP, &ROWS] {
+        let mut graph = Graph { name: "temps".into(), scalars: vec![Scalar { name: "by".into() }], ..Graph::default() };
+        graph.tensors =
+            vec![tensor("x", TensorKind::In, &[8, 8]), tensor("a", TensorKind::Temp, &[8, 8]), tensor("b", TensorKind::Temp, &[8, 8])];
+        graph.tensors.extend([tensor("c", TensorKind::Temp, &[8, 8]), tensor("y", TensorKind::Out, &[8, 8])]);
+        let by = [ScalarSource::Parameter(0)];
+        graph.calls = (0..3).map(|n| call(&graph, &MAP, 0, &[n, n + 1], &by)).collect();
+        graph.calls.push(call(&graph, reader, 1, &[3, 4], if reader.params.len() > 2 { &by } else { &[] }));
+        let plan = plan(graph, &Options::new(2)).unwrap();
+        let lowered = Lowered::new(&plan, false).unwrap();
+        let [a, b, c] = lowered.arena.temps[..] else { panic!("three temps") };
+        assert!(a.offset == c.offset && a.offset != b.offset);
+        assert_eq!((lowered.arena.bytes, plan.memory().saved), (2 * BASE_ALIGN, BASE_ALIGN));
+        let flags = |task: usize| lowered.descriptors[lowered.descriptor_of[task] as usize].flags & abi::READ_BY_TMA != 0;
+        // What is copied from `c` was written to `a` before.
+        let copied = reader.name == "rows";
+        assert_eq!([0, 1, 2].map(flags), [copied, false, copied]);
+    }
 }
 
 #[test]

@@ -57,6 +57,21 @@ mod cpu {
         }
     }
 
+    /// The graphs above share the memory of temps, with edges of their own and without. A launch that reads what another temp has left computes something
+    /// else, since no two temps hold the same numbers.
+    #[test]
+    fn temps_share_memory() {
+        let (mut shared, mut saved) = (0, 0);
+        for seed in 0..50 {
+            let recipe = Recipe { pipelined: false, ..Recipe::from_seed(seed, 60, 24) };
+            let case = check(&CPU, &recipe, None).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+            let memory = case.compiled.plan().memory();
+            (shared, saved) = (shared + usize::from(memory.saved > 0), saved + memory.saved);
+            assert!(memory.peak <= memory.temps, "{memory}");
+        }
+        assert!(shared > 25 && saved > 0, "{shared} of 50 graphs, {saved} bytes");
+    }
+
     #[test]
     fn thousands_of_tasks() {
         super::thousands_of_tasks(&CPU, if cfg!(debug_assertions) { 2 } else { 8 });
