@@ -9,16 +9,40 @@ use super::*;
 
 #[derive(Default)]
 struct State {
-    recorded: u64,
-    done: u64,
-    time: u64,
+    /// Where it was recorded last.
+    last: Option<Arc<Point>>,
     captured: Option<Captured>,
+}
+
+/// A point of a stream. Whoever waits for it does so also if the event is recorded anew meanwhile (driver API, `cuStreamWaitEvent`).
+#[derive(Default)]
+struct Point {
+    /// When the stream passed it.
+    passed: Mutex<Option<u64>>,
+    changed: Condvar,
+}
+
+impl Point {
+    fn pass(&self) {
+        *self.passed.lock().unwrap() = Some(crate::exec::time());
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut passed = self.passed.lock().unwrap();
+        while passed.is_none() {
+            passed = self.changed.wait(passed).unwrap();
+        }
+    }
+
+    fn time(&self) -> Option<u64> {
+        *self.passed.lock().unwrap()
+    }
 }
 
 #[derive(Default)]
 pub struct Event {
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 unsafe fn of(handle: *mut c_void) -> Arc<Event> {
@@ -35,31 +59,17 @@ const EXTERNAL: u32 = 1;
 
 impl Event {
     /// Records this point of `stream`.
-    pub fn record(self: &Arc<Event>, stream: &Stream) {
-        let number = {
-            let mut state = self.state.lock().unwrap();
-            state.recorded += 1;
-            state.captured = None;
-            state.recorded
-        };
-        let event = self.clone();
-        stream.push_now(Arc::new(move || {
-            let mut state = event.state.lock().unwrap();
-            state.done = state.done.max(number);
-            state.time = crate::exec::time();
-            event.changed.notify_all();
-        }));
+    pub fn record(&self, stream: &Stream) {
+        let point = Arc::new(Point::default());
+        *self.state.lock().unwrap() = State { last: Some(point.clone()), captured: None };
+        stream.push_now(Arc::new(move || point.pass()));
     }
 
     /// Holds `stream` until what was recorded so far has passed.
-    pub fn hold(self: &Arc<Event>, stream: &Stream) {
-        let (event, number) = (self.clone(), self.state.lock().unwrap().recorded);
-        stream.push_now(Arc::new(move || {
-            let mut state = event.state.lock().unwrap();
-            while state.done < number {
-                state = event.changed.wait(state).unwrap();
-            }
-        }));
+    pub fn hold(&self, stream: &Stream) {
+        if let Some(point) = self.state.lock().unwrap().last.clone() {
+            stream.push_now(Arc::new(move || point.wait()));
+        }
     }
 }
 
@@ -127,7 +137,7 @@ pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
     if state.captured.is_some() {
         return CAPTURED_EVENT;
     }
-    if state.done >= state.recorded { SUCCESS } else { NOT_READY }
+    if state.last.as_ref().is_none_or(|point| point.time().is_some()) { SUCCESS } else { NOT_READY }
 }
 
 /// # Safety
@@ -137,13 +147,15 @@ pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
     permitted!();
     // SAFETY: promised by the caller.
     let event = unsafe { of(handle) };
-    let mut state = event.state.lock().unwrap();
-    if state.captured.is_some() {
-        return CAPTURED_EVENT;
-    }
-    let number = state.recorded;
-    while state.done < number {
-        state = event.changed.wait(state).unwrap();
+    let last = {
+        let state = event.state.lock().unwrap();
+        if state.captured.is_some() {
+            return CAPTURED_EVENT;
+        }
+        state.last.clone()
+    };
+    if let Some(point) = last {
+        point.wait();
     }
     fault()
 }
@@ -155,19 +167,11 @@ pub unsafe extern "C" fn cuEventElapsedTime(to: *mut f32, start: *mut c_void, en
     healthy!();
     // SAFETY: promised by the caller.
     let (start, end) = unsafe { (of(start), of(end)) };
-    let read = |event: &Event| {
-        let state = event.state.lock().unwrap();
-        (state.recorded > 0, state.done >= state.recorded, state.time)
-    };
-    let (a, b) = (read(&start), read(&end));
-    if !a.0 || !b.0 {
-        return INVALID_HANDLE;
-    }
-    if !a.1 || !b.1 {
-        return NOT_READY;
-    }
+    let last = |event: &Event| event.state.lock().unwrap().last.clone();
+    let (Some(start), Some(end)) = (last(&start), last(&end)) else { return INVALID_HANDLE };
+    let (Some(start), Some(end)) = (start.time(), end.time()) else { return NOT_READY };
     // SAFETY: promised by the caller.
-    unsafe { *to = (b.2 as f64 - a.2 as f64) as f32 / 1e6 };
+    unsafe { *to = (end as f64 - start as f64) as f32 / 1e6 };
     SUCCESS
 }
 
@@ -186,9 +190,9 @@ pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_v
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
-    let (number, captured) = {
+    let (recorded, captured) = {
         let state = event.state.lock().unwrap();
-        (state.recorded, state.captured.clone())
+        (state.last.is_some(), state.captured.clone())
     };
     let mut own = stream.capture.lock().unwrap();
     match (&mut *own, captured) {
@@ -205,11 +209,42 @@ pub unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, handle: *mut c_v
             *own = Some(other);
             return SUCCESS;
         }
-        (Some(_), None) if number > 0 => return CAPTURE_ISOLATION,
+        (Some(_), None) if recorded => return CAPTURE_ISOLATION,
         (Some(_), None) => return SUCCESS,
         (None, None) => {}
     }
     drop(own);
     event.hold(&stream);
     SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// The event is recorded on a stream that stands still, waited for, and recorded anew on one that goes on.
+    #[test]
+    fn a_wait_is_for_what_was_recorded_before_it() {
+        let [stands, goes, waits] = [Stream::new(), Stream::new(), Stream::new()];
+        let (release, released) = mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        stands.push_now(Arc::new(move || released.lock().unwrap().recv().unwrap()));
+        let (event, passed) = (Event::default(), Arc::new(AtomicBool::new(false)));
+        event.record(&stands);
+        event.hold(&waits);
+        waits.push_now(Arc::new({
+            let passed = passed.clone();
+            move || passed.store(true, Ordering::SeqCst)
+        }));
+        event.record(&goes);
+        goes.settle();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(!passed.load(Ordering::SeqCst));
+        release.send(()).unwrap();
+        waits.settle();
+        assert!(passed.load(Ordering::SeqCst));
+    }
 }

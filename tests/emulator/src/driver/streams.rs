@@ -30,7 +30,7 @@ fn all() -> &'static Mutex<Vec<Weak<Stream>>> {
 }
 
 impl Stream {
-    fn new() -> Arc<Stream> {
+    pub fn new() -> Arc<Stream> {
         let stream = Arc::new(Stream { queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
         let worker = stream.clone();
         std::thread::Builder::new()
