@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::module::{Function, Statement};
 
+/// How moves begin that [`super::calls`] writes for arguments and results.
+pub const ARGUMENT: &str = "mov.param";
+
 /// Statements, and which may come next.
 pub struct Flow<'a> {
     /// Those of the function, in its order.
@@ -61,7 +64,7 @@ impl<'a> Flow<'a> {
         for (n, statement) in statements.iter().enumerate() {
             let after = (n + 1 < statements.len()).then_some(n + 1);
             next[n] = match (statement.opcode(), statement.branch()) {
-                ("ret" | "exit" | "trap", _) => vec![],
+                ("ret" | "exit" | "trap", _) if statement.guard.is_none() => vec![],
                 _ if statement.last => vec![],
                 // LLVM writes `bra.uni` where nothing decides.
                 ("bra.uni", Some(label)) => at(label).into_iter().collect(),
@@ -121,12 +124,14 @@ impl<'a> Flow<'a> {
     pub fn meets(&self, from: usize, way: Way, hit: impl Fn(&Statement<'_>) -> bool, stop: impl Fn(&Statement<'_>) -> bool) -> bool {
         // Debugging labels after a jump have nothing before them, and never run.
         let edge = |n: usize| if way == Way::Forward { self.ends(n) } else { n == 0 };
-        !self.reaches(from, way, &hit, |n| !hit(&self.statements[n]) && (stop(&self.statements[n]) || edge(n)))
+        let begins = way == Way::Backward && from == 0;
+        !begins && !self.reaches(from, way, &hit, |n| !hit(&self.statements[n]) && (stop(&self.statements[n]) || edge(n)))
     }
 
     /// Whether the function ends there; a trap ends everything.
     fn ends(&self, n: usize) -> bool {
-        self.next.of(n).is_empty() && !self.statements[n].last && self.statements[n].opcode() != "trap"
+        let statement = &self.statements[n];
+        (self.next.of(n).is_empty() || matches!(statement.opcode(), "ret" | "exit")) && !statement.last && statement.opcode() != "trap"
     }
 
     /// [`Flow::meets`] forward, along the paths that can be taken: where numbers that were written on a path decide at a branch, it goes one way only.
@@ -208,6 +213,10 @@ impl<'a> Flow<'a> {
         const PURE: [&str; 6] = ["add.", "mul.", "mad.", "shl.", "cvt", "ld.param"];
         let Some(&[n]) = self.writes.get(operand).map(Vec::as_slice) else { return operand.to_owned() };
         let statement = &self.statements[n];
+        // An argument is what the caller gives.
+        if let (true, Some(given)) = (statement.opcode().starts_with(ARGUMENT), operands(statement.text).nth(1)) {
+            return self.value_to(given, depth);
+        }
         // Fields of the launch do not change while it runs; LLVM reads them by `ld.global`.
         let pure = PURE.iter().any(|start| statement.opcode().starts_with(start)) || statement.opcode().starts_with("ld.global.b64");
         if depth == 0 || !pure {
@@ -302,6 +311,8 @@ impl<'a> Known<'a> {
 /// The register that a statement writes, if it is one and not a vector.
 pub fn result<'a>(statement: &Statement<'a>) -> Option<&'a str> {
     let written = !["st.", "red.", "bra", "@"].iter().any(|other| statement.text.starts_with(other));
+    // What is in brackets is an address.
+    let written = written && !statement.text[statement.opcode().len()..].trim_start().starts_with('[');
     operands(statement.text).next().filter(|operand| written && operand.starts_with('%'))
 }
 

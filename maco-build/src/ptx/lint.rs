@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::calls::{self, Inlined};
 use super::module::{Function, Module, Statement};
 use super::{Finding, Rules, protocol};
 use crate::ptx::patch::THREADS;
@@ -14,37 +15,72 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
     let mut findings = Vec::new();
     version(&module, &mut findings);
     unresolved(&module, &mut findings);
+    let followed = protocol::followed(&module);
+    let mut reached: BTreeMap<&str, &Function<'_>> = BTreeMap::new();
+    for entry in module.functions.iter().filter(|function| function.entry) {
+        let mut report = Report { module: &module, findings: &mut findings };
+        let called = calls::reached(&module, entry);
+        barriers(entry, &called, &mut report);
+        if !called.iter().any(|callee| followed.contains(callee.name)) {
+            paths(entry, &mut report);
+        } else {
+            let inlined = Inlined::new(&module, entry, &followed);
+            inlined.stopped.iter().for_each(|call| {
+                report.add(
+                    call,
+                    "the lint cannot follow this call: what has a part in the protocol does not call itself, nor is it called too often",
+                )
+            });
+            paths(&inlined.function(), &mut report);
+        }
+        if protocol::concerns(entry) {
+            reached.extend(called.into_iter().map(|callee| (callee.name, callee)));
+        }
+    }
     for function in &module.functions {
-        let mut report = Report { module: &module, function, findings: &mut findings };
+        let mut report = Report { module: &module, findings: &mut findings };
         if !rules.allow_local_memory {
             local_memory(function, &mut report);
         }
         instructions(function, &mut report);
         cached_loads(function, &mut report);
-        acquire_polls(function, &mut report);
-        early_signals(function, &mut report);
-        barriers(function, &mut report);
-        if protocol::concerns(function) {
-            protocol::check(function, &mut report);
+        if !function.entry {
+            waits(function, &mut report);
         }
-    }
-    for function in protocol::called(&module) {
-        let mut report = Report { module: &module, function, findings: &mut findings };
-        protocol::check_called(function, &mut report);
+        if reached.contains_key(function.name) {
+            protocol::check_called(function, &mut report);
+        }
     }
     findings
 }
 
-/// Where findings about a function go.
+/// Rules about the paths of an entry, through what it calls too.
+fn paths(entry: &Function<'_>, report: &mut Report<'_>) {
+    waits(entry, report);
+    if protocol::concerns(entry) {
+        protocol::check(entry, report);
+    }
+}
+
+fn waits(function: &Function<'_>, report: &mut Report<'_>) {
+    acquire_polls(function, report);
+    early_signals(function, report);
+}
+
+/// Where findings go.
 pub(super) struct Report<'a> {
     module: &'a Module<'a>,
-    function: &'a Function<'a>,
     findings: &'a mut Vec<Finding>,
 }
 
 impl Report<'_> {
     pub(super) fn add(&mut self, statement: &Statement<'_>, text: impl Into<String>) {
-        let finding = Finding { function: self.function.name.to_owned(), place: self.module.place(statement), text: text.into() };
+        self.add_to(statement.function, statement, text);
+    }
+
+    /// About a function as a whole, which has this statement, or what it calls has.
+    pub(super) fn add_to(&mut self, function: &str, statement: &Statement<'_>, text: impl Into<String>) {
+        let finding = Finding { function: function.to_owned(), place: self.module.place(statement), text: text.into() };
         // One line of Rust inlined a hundred times is one finding.
         if !self.findings.contains(&finding) {
             self.findings.push(finding);
@@ -182,10 +218,10 @@ fn early_signals(function: &Function<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// A named barrier that is passed with different numbers of threads never opens, or opens for the wrong ones.
-fn barriers(function: &Function<'_>, report: &mut Report<'_>) {
+/// A named barrier that is passed with different numbers of threads, in whatever function, never opens, or opens for the wrong ones.
+fn barriers(entry: &Function<'_>, called: &[&Function<'_>], report: &mut Report<'_>) {
     let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-    for statement in &function.body {
+    for statement in called.iter().copied().chain([entry]).flat_map(|function| &function.body) {
         let opcode = statement.opcode();
         let of_the_cta =
             opcode.strip_prefix("bar.").or_else(|| opcode.strip_prefix("barrier.")).map(|kind| kind.trim_start_matches("cta."));
@@ -203,7 +239,7 @@ fn barriers(function: &Function<'_>, report: &mut Report<'_>) {
             );
         }
         // Of SIMT bodies, which meet before they begin: two of them may use one with different numbers.
-        let of_bodies = protocol::concerns(function) && *id >= 6;
+        let of_bodies = protocol::concerns(entry) && *id >= 6;
         let before = *counts.entry(*id).or_insert(count);
         if before != count && !of_bodies {
             report.add(
@@ -281,38 +317,98 @@ mod tests {
         none("// maco:allow(ld.global.nc)\nld.global.nc.b32 %r1, [%rd2];");
     }
 
-    /// Also in a function that a function calls; not in one that nobody calls.
-    #[test]
-    fn the_protocol_stays_in_entries() {
-        let found = |callee: &str| -> Vec<String> {
-            let ptx = format!(
-                ".version 8.6\n.func inner(\n)\n{{\nfence.proxy.async.global;\nret;\n}}\n.func outer(\n)\n{{\ncall.uni (r), inner, (p);\nret;\n}}\n\
-                 .visible .entry maco_mlp_0(\n)\n{{\ncall.uni {callee}, (p);\nret;\n}}\n"
-            );
-            let findings = check(&ptx, &Rules::default());
-            findings.into_iter().filter(|finding| finding.text.contains("belongs into the entry")).map(|finding| finding.function).collect()
-        };
-        let expected: [Vec<String>; 2] = [vec!["inner".to_owned()], vec![]];
-        assert_eq!([found("outer"), found("other")], expected);
+    /// What the lint says about functions, each with a body; the entry calls the first, with these statements around that.
+    fn about_functions(functions: &[(&str, &str)], before: &str, behind: &str) -> Vec<(String, String)> {
+        let called: String = functions.iter().map(|(name, body)| format!(".func {name}(\n)\n{{\n{body}\nret;\n}}\n")).collect();
+        let ptx = format!(
+            ".version 8.6\n{called}.visible .entry maco_mlp_0(\n)\n{{\n{before}\ncall.uni {}, (p);\n{behind}\nret;\n}}\n",
+            functions[0].0
+        );
+        check(&ptx, &Rules::default()).into_iter().map(|finding| (finding.function, finding.text)).collect()
     }
 
-    /// A function may take a stage of the ring and give it back, and meets between operations.
+    /// Also in a function that a function calls; not in one that nobody calls.
+    #[test]
+    fn tensor_cores_and_registers_stay_in_entries() {
+        for (statement, why) in [
+            ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;", "serialises"),
+            ("wgmma.fence.sync.aligned;", "serialises"),
+            ("setmaxnreg.dec.sync.aligned.u32 72;", "entries only"),
+        ] {
+            let outer = ("outer", "call.uni (r), inner, (p);");
+            let found = |functions: &[(&str, &str)]| {
+                let about = about_functions(functions, "", "");
+                about.into_iter().filter(|(_, text)| text.contains("belongs into the entry")).collect::<Vec<_>>()
+            };
+            let found_inside = found(&[outer, ("inner", statement)]);
+            assert!(matches!(&found_inside[..], [(name, text)] if name == "inner" && text.contains(why)), "{statement}: {found_inside:?}");
+            assert_eq!(found(&[outer, ("other", statement)]), [], "{statement}");
+        }
+    }
+
+    /// A function may take a stage of the ring and give it back, and meets between operations; its scopes are those of the CTA.
     #[test]
     fn functions_have_stages() {
-        let found = |statement: &str| -> usize {
-            let ptx = format!(
-                ".version 8.6\n.func body(\n)\n{{\n{statement}\nret;\n}}\n.visible .entry maco_mlp_0(\n)\n{{\ncall.uni body, (p);\nret;\n}}\n"
-            );
-            check(&ptx, &Rules::default()).iter().filter(|finding| finding.text.contains("belongs into the entry")).count()
+        let found =
+            |statement: &str| about_functions(&[("body", statement)], "", "").into_iter().filter(|(name, _)| name == "body").count();
+        for (statement, findings) in [
+            ("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;", 0),
+            ("mbarrier.arrive.shared::cta.b64 _, [%r1];", 0),
+            ("bar.sync 1, 256;", 0),
+            ("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;", 1),
+            ("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];", 1),
+            ("mbarrier.init.shared::cta.b64 [%r1], 1;", 1),
+            ("mbarrier.init.shared::cta.b64 [%r1], 1;\nfence.mbarrier_init.release.cluster;", 0),
+            ("ld.relaxed.cta.global.u32 %r1, [%rd1];", 1),
+        ] {
+            assert_eq!(found(statement), findings, "{statement}");
+        }
+    }
+
+    /// What a function needs may stand in its caller, on every way to it, and what its caller needs in a function.
+    #[test]
+    fn a_fence_counts_across_a_call() {
+        const SIGNAL: &str = "red.relaxed.gpu.global.add.u32 [%rd6], %r17;";
+        const RELEASE: &str = "fence.release.gpu;";
+        let overtaken = |functions: &[(&str, &str)], before: &str, behind: &str| -> Vec<String> {
+            let found = about_functions(functions, before, behind);
+            found.into_iter().filter(|(_, text)| text.contains("may overtake")).map(|(name, _)| name).collect()
         };
-        assert_eq!(found("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;"), 0);
-        assert_eq!(found("mbarrier.arrive.shared::cta.b64 _, [%r1];"), 0);
-        assert_eq!(found("bar.sync 1, 256;"), 0);
-        assert_eq!(found("bar.sync 5, 256;"), 1);
-        assert_eq!(found("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;"), 1);
-        assert_eq!(found("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];"), 1);
-        assert_eq!(found("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], %r2;"), 1);
-        assert_eq!(found("mbarrier.init.shared::cta.b64 [%r1], 1;"), 1);
+        assert_eq!(overtaken(&[("signal", SIGNAL)], "", ""), ["signal"]);
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, ""), [""; 0]);
+        assert_eq!(overtaken(&[("release", RELEASE)], "", SIGNAL), [""; 0]);
+        assert_eq!(overtaken(&[("release", &format!("@%p1 bra $BY;\n{RELEASE}\n$BY:"))], "", SIGNAL), ["maco_mlp_0"]);
+        assert_eq!(overtaken(&[("release", &format!("@%p1 ret;\n{RELEASE}"))], "", SIGNAL), ["maco_mlp_0"]);
+        assert_eq!(overtaken(&[("outer", "call.uni signal, ();"), ("signal", SIGNAL)], RELEASE, ""), [""; 0]);
+        // One of two calls.
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{RELEASE}\ncall.uni signal, (p);")), [""; 0]);
+        const WAIT: &str = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;";
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{WAIT}\ncall.uni signal, (p);")), ["signal"]);
+        // One that may not be made.
+        assert_eq!(overtaken(&[("none", "")], "@%p1 call.uni release, ();", SIGNAL), ["maco_mlp_0"]);
+    }
+
+    #[test]
+    fn a_function_of_the_protocol_that_calls_itself_is_refused() {
+        let found = |body: &str| about_functions(&[("body", body)], "", "").iter().any(|(_, text)| text.contains("cannot follow"));
+        assert!(found("fence.release.gpu;\ncall.uni body, ();"));
+        assert!(!found("call.uni body, ();"));
+    }
+
+    #[test]
+    fn a_barrier_has_one_count_in_all_functions() {
+        let found = |before: &str| about_functions(&[("body", "bar.sync 1, 256;")], before, "");
+        let counts = |found: &[(String, String)]| found.iter().any(|(_, text)| text.contains("256 threads and with 128"));
+        assert!(counts(&found("bar.sync 1, 128;")) && !counts(&found("bar.sync 1, 256;")));
+    }
+
+    #[test]
+    fn a_poll_in_a_function_is_a_poll() {
+        let found = |before: &str, behind: &str| {
+            let load = "ld.acquire.gpu.global.u32 %r1, [%rd1];\nfence.acquire.gpu;";
+            about_functions(&[("look", load)], before, behind).iter().any(|(_, text)| text.contains("empties the L1 cache"))
+        };
+        assert!(found("$L1:", "@%p1 bra $L1;") && !found("", ""));
     }
 
     /// A table that all consumers raise: they meet before and behind that, and fence it.
@@ -340,8 +436,6 @@ mod tests {
             let texts = found(&[left_out]);
             assert!(texts.iter().any(|found| found.contains(text)), "without {}: {texts:?}", BODY[left_out]);
         }
-        let without = found(&[3]);
-        assert!(!without.is_empty() && without.iter().all(|found| found.contains("belongs into the entry")), "{without:?}");
     }
 
     #[test]

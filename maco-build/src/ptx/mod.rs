@@ -3,6 +3,7 @@
 //!
 //! Making PTX does not belong here. `cargo xtask lint` applies the same parts to the PTX of examples and tests.
 
+mod calls;
 mod flow;
 pub mod lint;
 pub mod module;

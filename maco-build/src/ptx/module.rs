@@ -21,13 +21,17 @@ pub struct Module<'a> {
 pub struct Function<'a> {
     /// Its symbol.
     pub name: &'a str,
+    /// `.entry`, not `.func`.
+    pub entry: bool,
     /// Statements, labels and directives of the body, in order.
     pub body: Vec<Statement<'a>>,
 }
 
 /// One statement.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Statement<'a> {
+    /// The symbol of the function it is in.
+    pub function: &'a str,
     /// Without predicate, comments and the final semicolon; a label keeps its colon.
     pub text: &'a str,
     /// The first word: every rule asks for it.
@@ -43,10 +47,28 @@ pub struct Statement<'a> {
 }
 
 impl<'a> Statement<'a> {
-    fn new(whole: &'a str, allowed: Option<&'a str>, place: Option<(u32, u32)>) -> Statement<'a> {
+    fn new(function: &'a str, whole: &'a str, allowed: Option<&'a str>, place: Option<(u32, u32)>) -> Statement<'a> {
         let text = unpredicated(whole);
         let guard = whole.strip_prefix('@').and_then(|rest| rest.split_whitespace().next());
-        Statement { text, opcode: text.split_whitespace().next().unwrap_or_default(), guard, allowed, last: false, place }
+        Statement { function, text, opcode: text.split_whitespace().next().unwrap_or_default(), guard, allowed, last: false, place }
+    }
+
+    /// The same statement in other words, with its predicate.
+    pub(super) fn says<'b>(&self, whole: &'b str) -> Statement<'b>
+    where
+        'a: 'b,
+    {
+        let said = Statement::new(self.function, whole, self.allowed, self.place);
+        Statement { last: self.last && said.opcode == self.opcode, ..said }
+    }
+
+    /// The function that this statement calls; not through a pointer.
+    pub fn callee(&self) -> Option<&'a str> {
+        let is_call = self.opcode == "call" || self.opcode.starts_with("call.");
+        let rest = self.text.strip_prefix(self.opcode).filter(|_| is_call)?.trim_start();
+        let rest = rest.strip_prefix('(').and_then(|result| result.split_once(')')).map_or(rest, |(_, rest)| rest);
+        let name = rest.trim_start_matches([',', ' ', '\t', '\n']).split([',', ';', ' ', '\t', '\n']).next()?;
+        (!name.is_empty() && !name.starts_with('%')).then_some(name)
     }
 
     /// `ld.global.b32` of `ld.global.b32 %r1, [%rd2]`.
@@ -99,6 +121,8 @@ struct Reader<'a> {
     begun: Option<&'a str>,
     depth: u32,
     header: Option<&'a str>,
+    /// Whether the header is an entry's.
+    entry: bool,
     allowed: Option<&'a str>,
     place: Option<(u32, u32)>,
 }
@@ -136,6 +160,7 @@ impl<'a> Reader<'a> {
         }
         if code.contains(".func") || code.contains(".entry") {
             self.header = Some(symbol(code));
+            self.entry = code.contains(".entry");
             if code.contains(".extern") {
                 module.missing.push(symbol(code));
                 self.header = None;
@@ -151,7 +176,7 @@ impl<'a> Reader<'a> {
             self.depth = 1;
             self.place = None;
             let name = self.header.take().unwrap_or_default();
-            module.functions.push(Function { name, body: Vec::new() });
+            module.functions.push(Function { name, entry: self.entry, body: Vec::new() });
         }
     }
 
@@ -172,7 +197,7 @@ impl<'a> Reader<'a> {
             match part {
                 "{" => self.depth += 1,
                 "}" => self.depth -= 1,
-                text => function.body.push(Statement::new(text, self.allowed, self.place)),
+                text => function.body.push(Statement::new(function.name, text, self.allowed, self.place)),
             }
         }
     }

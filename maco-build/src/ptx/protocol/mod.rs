@@ -1,9 +1,11 @@
-//! Fences and scopes of a megakernel's entry: what orders memory between its roles, its CTAs and the proxies.
+//! Fences and scopes of a megakernel's entry: what orders memory between its roles, its CTAs and the proxies. Functions that it calls and that
+//! have a part in this are looked at where they are called, as if they had been inlined.
 //!
 //! Neither rustc nor a model of the protocol sees them: a build without one of them runs, nearly always. Rules are relations of
 //! instructions on the paths of the function, so code may move. Where flags of a descriptor decide at run time whether a fence is needed,
 //! there must be a path with it; elsewhere it must be on every path.
 
+mod called;
 mod scratch;
 mod statement;
 #[cfg(test)]
@@ -14,67 +16,19 @@ use std::collections::BTreeSet;
 use self::statement::*;
 use super::flow::{Flow, Way, address, operands, result};
 use super::lint::Report;
-use super::module::{Function, Module, Statement};
+use super::module::{Function, Statement};
+
+pub(super) use self::called::{check_called, followed};
 
 /// Whether a function is an entry that a macro of MACO made: only those keep the protocol.
 pub(super) fn concerns(function: &Function<'_>) -> bool {
     function.name.starts_with("maco_")
 }
 
-/// The functions that entries call: bodies of tasks, and what these call.
-pub(super) fn called<'a>(module: &'a Module<'a>) -> Vec<&'a Function<'a>> {
-    let mut called: Vec<&Function<'_>> = Vec::new();
-    let mut callers: Vec<&Function<'_>> = module.functions.iter().filter(|function| concerns(function)).collect();
-    while let Some(caller) = callers.pop() {
-        let calls = caller.body.iter().filter(|statement| CALL(statement));
-        for word in calls.flat_map(|call| call.text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))) {
-            let callee = module.functions.iter().find(|function| function.name == word);
-            if let Some(callee) = callee.filter(|callee| called.iter().all(|known| known.name != callee.name)) {
-                called.push(callee);
-                callers.push(callee);
-            }
-        }
-    }
-    called
-}
-
-/// A body has no part in the protocol: the rules look at entries only, and `wgmma` in a function is serialised. But it takes tiles from the ring
-/// and gives them back: plain waits, which acquire, and plain arrivals, which release, among the threads of the CTA, and if it has written
-/// there, the fence of its proxy. The RMSNorm prologue, the elementwise prologue and the main loop of a GEMV, and tables of who writes what,
-/// are run by all consumers, who meet in them; and they meet between the operations of a body.
-pub(super) fn check_called(function: &Function<'_>, report: &mut Report<'_>) {
-    const OF_ENTRIES: [&str; 6] = ["wgmma.", "setmaxnreg.", "mbarrier.", "cp.async.", "fence.proxy", "bar.sync"];
-    const OF_THE_RING: [&str; 3] =
-        ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
-    let has = |is: Is| function.body.iter().any(is);
-    let (rmsnorm, elementwise, sums, table) = (has(SQUARES), has(MADE), has(PRODUCT), has(RAISED));
-    for statement in function.body.iter().filter(|statement| OF_ENTRIES.iter().any(|start| op(statement, start))) {
-        let together = (rmsnorm || elementwise || sums || table) && MET(statement) || sums && (FETCH(statement) || FETCHED(statement));
-        if !(together || BETWEEN_OPERATIONS(statement) || OF_THE_RING.contains(&statement.opcode())) {
-            report.add(statement, format!("`{}` in a function that a megakernel calls: it belongs into the entry", statement.opcode()));
-        }
-    }
-    let mut rules = Rules { flow: Flow::new(function), report };
-    if rmsnorm {
-        rules.rmsnorm_prologue();
-    }
-    if elementwise {
-        rules.scopes();
-        rules.elementwise_prologue();
-    }
-    if sums {
-        rules.scopes();
-        rules.sums();
-    }
-    if table {
-        rules.tables();
-    }
-}
-
 /// Every rule.
 pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     let flow = Flow::new(function);
-    let mut rules = Rules { flow, report };
+    let mut rules = Rules { flow, function: function.name, report };
     rules.launches();
     rules.scopes();
     rules.barriers();
@@ -90,6 +44,8 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
 
 struct Rules<'a, 'r, 'm> {
     flow: Flow<'a>,
+    /// The symbol.
+    function: &'a str,
     report: &'r mut Report<'m>,
 }
 
@@ -101,7 +57,7 @@ impl Rules<'_, '_, '_> {
     /// Instructions that no entry can do without; in another form the rules about them would see nothing.
     fn present(&mut self, is: Is, what: &str) {
         if let (false, Some(first)) = (self.flow.statements.iter().any(is), self.flow.statements.first()) {
-            self.report.add(first, format!("there is no `{what}` in this entry"));
+            self.report.add_to(self.function, first, format!("there is no `{what}` in this entry"));
         }
     }
 
@@ -219,53 +175,6 @@ impl Rules<'_, '_, '_> {
                 self.broken(at, "other warps may not have transposed their blocks, or run their part of the elementwise prologue: consumers meet (`bar.sync`) between that and `wgmma`");
             }
         }
-    }
-
-    /// The main loop of a GEMV, in a function of its own.
-    fn sums(&mut self) {
-        let received = "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the product";
-        self.always(RECEIVED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), received);
-        let fetched = "weights of an RMSNorm prologue may not have come: `cp.async.wait_all` belongs before the barrier behind which consumers read them";
-        self.always(FETCH, Way::Forward, FETCHED, |s| MET(s) || CALL(s) || ARRIVE(s), fetched);
-        let of_others = "other warps may not have received their weights of an RMSNorm prologue: consumers meet (`bar.sync`) between that and the prologue";
-        self.always(FETCHED, Way::Forward, MET, |s| PRODUCT(s) || CALL(s) || ARRIVE(s), of_others);
-        let read = "other warps may still read the stage in which sums are left: consumers meet (`bar.sync`) between products and that";
-        self.always(SUMS, Way::Backward, MET, |s| PRODUCT(s) || WAIT(s), read);
-        let overtaken = "the stage's next bytes may be overtaken by these: `fence.proxy.async.shared::cta` belongs before the barrier behind which it is given back";
-        self.always(SUMS, Way::Forward, PROXY_SHARED, |s| MET(s) || ARRIVE(s), overtaken);
-        let left = "other warps may not have left their sums: consumers meet (`bar.sync`) before the function ends";
-        self.always(SUMS, Way::Forward, MET, ARRIVE, left);
-    }
-
-    /// A table in pages of the ring, in a function of its own.
-    fn tables(&mut self) {
-        let cleared = "other warps may still clear the table: consumers meet (`bar.sync`) between that and what raises its words";
-        self.always(RAISED, Way::Backward, MET, WAIT, cleared);
-        let raised = "other warps may not have raised their words: consumers meet (`bar.sync`) before they read the table";
-        self.always(RAISED, Way::Forward, MET, |s| SCALED(s) || ARRIVE(s), raised);
-        let overtaken =
-            "the stage's next bytes may be overtaken by the table: `fence.proxy.async.shared::cta` belongs before it is given back";
-        self.always(RAISED, Way::Forward, PROXY_SHARED, ARRIVE, overtaken);
-    }
-
-    /// The RMSNorm prologue of operand A, in a function of its own. Its caller has met before it calls.
-    fn rmsnorm_prologue(&mut self) {
-        let squares = "squares of other warps may be missing in a row's sum: consumers meet (`bar.sync`) before they are added up";
-        self.always(SQUARES, Way::Forward, MET, SQUARED, squares);
-        let factor = "a row's factor may not be there: consumers meet (`bar.sync`) before they multiply by it";
-        self.always(SCALE, Way::Forward, MET, SCALED, factor);
-        let made = "other warps may not have run their part of the RMSNorm prologue: consumers meet (`bar.sync`) before the function ends";
-        self.always(RECEIVED, Way::Forward, MET, NEVER, made);
-    }
-
-    /// The elementwise prologue of operand A, in a function of its own that receives it too.
-    fn elementwise_prologue(&mut self) {
-        let received =
-            "other warps may not have received their elements: consumers meet (`bar.sync`) between that and the elementwise prologue";
-        self.always(RECEIVED, Way::Forward, MET, TAKEN, received);
-        let made =
-            "other warps may not have run the elementwise prologue on their elements: consumers meet (`bar.sync`) before the function ends";
-        self.always(MADE, Way::Forward, MET, NEVER, made);
     }
 
     /// Results on their way to global memory.

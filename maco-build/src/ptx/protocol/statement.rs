@@ -87,4 +87,17 @@ pub(super) const WRITE: Is =
 pub(super) const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
 pub(super) const WORD: Is = |s| op(s, "st.relaxed.sys");
 pub(super) const REPORT: Is = |s| op(s, "st.release.sys");
+/// What has a part in the order of memory, waits, copies or reports.
+pub(super) const ORDERS: Is = |s| {
+    const STARTS: [&str; 8] =
+        ["bar.sync", "cp.async.", "fence.", "griddepcontrol.", "mbarrier.", "st.relaxed.sys.", "st.release.", "st.weak.shared"];
+    const ONE: [Is; 6] = [LOAD, STORE, ADD, CLAIM, PART, STAGED];
+    STARTS.iter().any(|start| op(s, start)) || ONE.iter().any(|is| is(s))
+};
+/// What of that bodies do, wherever they are.
+pub(super) const OF_BODIES: Is = |s| {
+    const OF_THE_RING: [&str; 3] =
+        ["mbarrier.try_wait.parity.shared::cta.b64", "mbarrier.arrive.shared::cta.b64", "fence.proxy.async.shared::cta"];
+    BETWEEN_OPERATIONS(s) || OF_THE_RING.contains(&s.opcode())
+};
 pub(super) const NEVER: Is = |_| false;
