@@ -120,7 +120,7 @@ mod tests {
     use crate::ptx::split;
 
     fn code(ptx: &str) -> Code {
-        let entries = split::entries(ptx).into_iter().map(|entry| Embeddable { entry, cubin: None }).collect();
+        let entries = split::entries(ptx).unwrap().into_iter().map(|entry| Embeddable { entry, cubin: None }).collect();
         Code { ptx: ptx.to_owned(), entries }
     }
 

@@ -103,6 +103,9 @@ pub enum Error {
         /// The parser's message.
         why: String,
     },
+    /// What rustc made of the kernels, or what was embedded, is not PTX that MACO reads.
+    #[error("the kernels' PTX cannot be read: {0}; please report it, with the file `maco.ptx` of the target folder")]
+    Ptx(#[from] maco_ptx::Error),
     /// rustc refused the kernels for the GPU.
     #[error("{}", summary(.0))]
     Device(Vec<Diagnostic>),

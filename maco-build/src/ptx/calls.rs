@@ -5,22 +5,23 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::{ARGUMENT, operands};
-use super::module::{Function, Module, Statement};
+use maco_ptx::{Function, Module, Statement};
 
 /// The functions that `from` calls, and what these call: each once.
 pub fn reached<'a>(module: &'a Module<'a>, from: &'a Function<'a>) -> Vec<&'a Function<'a>> {
-    let by_name = by_name(module);
-    let mut reached: Vec<&Function<'_>> = Vec::new();
-    let (mut known, mut open) = (BTreeSet::from([from.name]), vec![from]);
+    let called = called(module, from);
+    module.functions.iter().filter(|function| called.contains(function.name)).collect()
+}
+
+/// Their names, and those of functions that another file has.
+pub fn called<'a>(module: &'a Module<'a>, from: &'a Function<'a>) -> BTreeSet<&'a str> {
+    let functions = by_name(module);
+    let (mut called, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(caller) = open.pop() {
-        for callee in callees(caller).filter_map(|name| by_name.get(name)) {
-            if known.insert(callee.name) {
-                reached.push(callee);
-                open.push(callee);
-            }
-        }
+        let new = callees(caller).filter(|name| called.insert(*name)).collect::<Vec<_>>();
+        open.extend(new.into_iter().filter_map(|name| functions.get(name)));
     }
-    reached
+    called
 }
 
 /// Names of the functions that `is` accepts, and of those that call one of them.
@@ -68,7 +69,7 @@ impl<'a> Inlined<'a> {
     /// As a function of its own. Statements still say where they come from.
     pub fn function(&self) -> Function<'_> {
         let body = self.said.iter().map(|(statement, words)| statement.says(words)).collect();
-        Function { name: self.function.name, entry: self.function.entry, body }
+        Function { name: self.function.name, entry: self.function.entry, body, ..Function::default() }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::module::{Function, Statement};
+use maco_ptx::{Function, Statement};
 
 /// How moves begin that [`super::calls`] writes for arguments and results.
 pub const ARGUMENT: &str = "mov.param";
@@ -206,12 +206,17 @@ impl<'a> Flow<'a> {
 
     /// What a register is computed from, as text: two that are computed alike hold the same. Where that depends on the path, its name.
     pub fn value(&self, register: &'a str) -> String {
-        self.value_to(register, 8)
+        self.value_to(register, 8).unwrap_or_else(|| register.to_owned())
     }
 
-    fn value_to(&self, operand: &'a str, depth: u32) -> String {
+    /// None where it depends on the path.
+    fn value_to(&self, operand: &'a str, depth: u32) -> Option<String> {
         const PURE: [&str; 6] = ["add.", "mul.", "mad.", "shl.", "cvt", "ld.param"];
-        let Some(&[n]) = self.writes.get(operand).map(Vec::as_slice) else { return operand.to_owned() };
+        let n = match self.writes.get(operand).map(Vec::as_slice) {
+            None => return Some(operand.to_owned()),
+            Some(&[n]) => n,
+            Some(_) => return None,
+        };
         let statement = &self.statements[n];
         // An argument is what the caller gives.
         if let (true, Some(given)) = (statement.opcode().starts_with(ARGUMENT), operands(statement.text).nth(1)) {
@@ -220,10 +225,10 @@ impl<'a> Flow<'a> {
         // Fields of the launch do not change while it runs; LLVM reads them by `ld.global`.
         let pure = PURE.iter().any(|start| statement.opcode().starts_with(start)) || statement.opcode().starts_with("ld.global.b64");
         if depth == 0 || !pure {
-            return operand.to_owned();
+            return Some(operand.to_owned());
         }
         let operands = operands(statement.text).skip(1).map(|operand| self.value_to(operand, depth - 1));
-        format!("{}({})", statement.opcode(), operands.collect::<Vec<_>>().join(","))
+        Some(format!("{}({})", statement.opcode(), operands.collect::<Option<Vec<_>>>()?.join(",")))
     }
 
     /// The registers that a register is computed from, on any path; itself too. What is loaded comes from nowhere.
@@ -328,13 +333,8 @@ pub fn operands(text: &str) -> impl Iterator<Item = &str> {
     rest.split([',', '[', ']', '{', '}', '+']).map(str::trim).filter(|operand| !operand.is_empty())
 }
 
-/// The labels of a table of branch targets, which LLVM writes over several lines.
-fn targets<'a>(statements: &'a [Statement<'a>], table: usize) -> Vec<&'a str> {
-    let lines =
-        statements[table + 1..].iter().take_while(|statement| statement.text.starts_with(['.', '$']) && statement.label().is_none());
-    lines
-        .flat_map(|line| line.text.trim_start_matches(".branchtargets").split(','))
-        .map(str::trim)
-        .filter(|label| !label.is_empty())
-        .collect()
+/// The labels of a table of branch targets, which has a label itself.
+fn targets<'a>(statements: &'a [Statement<'a>], table: usize) -> impl Iterator<Item = &'a str> {
+    let listed = statements.get(table + 1).filter(|statement| statement.opcode() == ".branchtargets");
+    listed.into_iter().flat_map(|statement| statement.operands().split(',')).map(str::trim)
 }

@@ -5,13 +5,16 @@
 use std::collections::BTreeMap;
 
 use super::calls::{self, Inlined};
-use super::module::{Function, Module, Statement};
 use super::{Finding, Rules, protocol};
 use crate::ptx::patch::THREADS;
+use maco_ptx::{Function, Module, Statement};
 
 /// Every broken rule of a PTX file.
 pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
-    let module = Module::parse(ptx);
+    let module = match Module::parse(ptx) {
+        Ok(module) => module,
+        Err(error) => return vec![Finding { function: "module".to_owned(), place: None, text: error.to_string() }],
+    };
     let mut findings = Vec::new();
     version(&module, &mut findings);
     unresolved(&module, &mut findings);
@@ -98,8 +101,8 @@ fn version(module: &Module<'_>, findings: &mut Vec<Finding>) {
 }
 
 fn unresolved(module: &Module<'_>, findings: &mut Vec<Finding>) {
-    findings.extend(module.missing.iter().map(|name| Finding {
-        function: (*name).to_owned(),
+    findings.extend(module.missing().map(|name| Finding {
+        function: name.to_owned(),
         place: None,
         text: "called but not defined: link-time optimisation did not see it, or it is a function of the host".to_owned(),
     }));

@@ -1,12 +1,11 @@
 //! What happens to PTX between rustc and the program: patched, linted, and assembled, if there is an assembler,
 //! which also says what the hardware thinks of it.
 //!
-//! Making PTX does not belong here. `cargo xtask lint` applies the same parts to the PTX of examples and tests.
+//! Making PTX does not belong here, nor does reading it (`maco-ptx`). `cargo xtask lint` applies the same parts to the PTX of examples and tests.
 
 mod calls;
 mod flow;
 pub mod lint;
-pub mod module;
 pub mod patch;
 mod protocol;
 pub mod ptxas;
@@ -16,6 +15,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+pub use maco_ptx::{Function, Module, Statement};
 use split::Entry;
 
 use crate::files::{fingerprint, read, write};
@@ -82,10 +82,10 @@ pub(crate) struct Embeddable {
 pub(crate) fn finish(raw: &str, rules: &Rules, maco: &Path, workshop: &Path) -> Result<Code, Error> {
     let file = workshop.join("maco.ptx");
     let permission = if rules.allow_local_memory { LOCAL_MEMORY } else { "" };
-    let ptx = format!("{permission}{}", patch::launch_bounds(raw));
+    let ptx = format!("{permission}{}", patch::launch_bounds(raw)?);
     write(&file, &ptx)?; // kept when a rule is broken, so that it can be looked at
     let mut findings = checked(&ptx, rules, &workshop.join("maco.ptx.stamp"))?;
-    let entries = split::entries(&ptx);
+    let entries = split::entries(&ptx)?;
     let assembled = match ptxas::find(maco) {
         Some(assembler) => assemble(&assembler, &entries, rules, &maco.join("sass"))?,
         None => vec![None; entries.len()],

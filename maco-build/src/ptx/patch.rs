@@ -1,32 +1,31 @@
 //! Launch bounds, which Rust has no attribute for: without them ptxas ignores `setmaxnreg` and cannot keep a CTA's registers.
 
+use maco_ptx::{Function, Module};
+
+use crate::Error;
+
 /// Threads of a CTA: one service warpgroup and two consumer warpgroups (`maco_device::abi::THREADS`).
 pub const THREADS: u32 = 384;
 
 /// Inserts `.maxntid` and `.minnctapersm` after the parameter list of every entry; leaves an entry alone that has bounds already.
-pub fn launch_bounds(ptx: &str) -> String {
+///
+/// # Errors
+/// The text is not PTX.
+pub fn launch_bounds(ptx: &str) -> Result<String, Error> {
+    let module = Module::parse(ptx)?;
     let mut patched = String::with_capacity(ptx.len() + 256);
-    let mut rest = ptx;
-    while let Some(start) = rest.find(".entry ") {
-        let Some(end) = rest[start..].find('{').map(|at| start + at) else { break };
-        let head = &rest[..end];
-        patched.push_str(head);
-        if !head[start..].contains(".maxntid") && !head[start..].contains(".reqntid") {
-            if !head.ends_with('\n') {
-                patched.push('\n');
-            }
-            patched.push_str(&format!(".maxntid {THREADS}, 1, 1\n.minnctapersm 1\n"));
+    let mut at = 0;
+    let bounded = |entry: &Function<'_>| [".maxntid", ".reqntid"].into_iter().any(|name| entry.directive(name).is_some());
+    for entry in module.functions.iter().filter(|function| function.entry && !bounded(function)) {
+        patched.push_str(&ptx[at..entry.open]);
+        if !patched.ends_with('\n') {
+            patched.push('\n');
         }
-        patched.push('{');
-        rest = &rest[end + 1..];
+        patched.push_str(&format!(".maxntid {THREADS}, 1, 1\n.minnctapersm 1\n"));
+        at = entry.open;
     }
-    patched.push_str(rest);
-    patched
-}
-
-/// Names of the entries, in order.
-pub fn entries(ptx: &str) -> Vec<&str> {
-    ptx.lines().filter_map(|line| line.split_once(".entry ").map(|(_, rest)| rest.split(['(', ' ']).next().unwrap_or(rest))).collect()
+    patched.push_str(&ptx[at..]);
+    Ok(patched)
 }
 
 #[cfg(test)]
@@ -38,22 +37,21 @@ mod tests {
     #[test]
     fn bounds_follow_the_parameters_of_every_entry() {
         let two = format!("{ENTRY}.visible .entry other()\n{{\n\tret;\n}}\n");
-        let patched = launch_bounds(&two);
+        let patched = launch_bounds(&two).unwrap();
         assert!(patched.contains("mlp_param_0\n)\n.maxntid 384, 1, 1\n.minnctapersm 1\n{"), "{patched}");
         assert_eq!(patched.matches(".maxntid 384, 1, 1\n.minnctapersm 1\n{").count(), 2);
-        assert_eq!(entries(&two), ["mlp", "other"]);
     }
 
     #[test]
     fn patching_twice_changes_nothing() {
-        let once = launch_bounds(ENTRY);
-        assert_eq!(launch_bounds(&once), once);
+        let once = launch_bounds(ENTRY).unwrap();
+        assert_eq!(launch_bounds(&once).unwrap(), once);
     }
 
     #[test]
     fn functions_have_no_bounds() {
         let text = ".func helper(\n)\n{\n\tret;\n}\n";
-        assert_eq!(launch_bounds(text), text);
+        assert_eq!(launch_bounds(text).unwrap(), text);
     }
 
     #[test]

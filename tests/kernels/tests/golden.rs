@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use maco_build::ptx::module::Statement;
-use maco_build::ptx::{Rules, lint};
+use maco_build::ptx::{Rules, Statement, lint};
 use ptx::{Entry, FENCES, device_code, unseen, unseen_fences};
 
 /// Entries with a summary. Some use tensor cores, some do not; all kinds of tasks.
@@ -65,7 +64,7 @@ fn broken(entry: &Entry) -> Vec<String> {
         }
     };
     let entries = module.functions.iter().filter(|function| function.name.starts_with("maco_")).count();
-    must(entries == 1 && module.missing.is_empty(), "one entry, nothing missing");
+    must(entries == 1 && module.missing().next().is_none(), "one entry, nothing missing");
     must(entry.text.contains("\n.target sm_90a\n"), "for sm_90a");
     must(entry.bounds() == [".maxntid 384, 1, 1", ".minnctapersm 1"], "launch bounds");
     // Registers move from the service warpgroup to the consumers, once.

@@ -38,7 +38,7 @@ pub fn check(suites: &[Suite]) -> Result<(), Failure> {
     for ((package, ptx), findings) in sources.iter().zip(linted) {
         faults.extend(findings.iter().map(|finding| format!("{}: {finding}", package.name)));
         let rules = Rules::of(ptx);
-        work.extend(entries(ptx).into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), entry }));
+        work.extend(entries(ptx)?.into_iter().map(|entry| Work { package: &package.name, rules: rules.clone(), entry }));
     }
     let folder = target().join("maco/sass");
     ptxas::sweep(&folder)?;

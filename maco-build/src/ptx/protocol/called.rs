@@ -7,7 +7,7 @@ use super::statement::*;
 use crate::ptx::calls;
 use crate::ptx::flow::{Flow, Way};
 use crate::ptx::lint::Report;
-use crate::ptx::module::{Function, Module, Statement};
+use maco_ptx::{Function, Module, Statement};
 
 /// What a function is by what it does: those of consumers have barriers, and rules, of their own.
 struct Kind {

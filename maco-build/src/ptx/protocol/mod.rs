@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use self::statement::*;
 use super::flow::{Flow, Way, address, operands, result};
 use super::lint::Report;
-use super::module::{Function, Statement};
+use maco_ptx::{Function, Statement};
 
 pub(super) use self::called::{check_called, followed};
 

@@ -1,6 +1,6 @@
 //! What a statement is to the protocol: the words that its rules are made of.
 
-use super::super::module::Statement;
+use maco_ptx::Statement;
 
 pub(super) type Is = fn(&Statement<'_>) -> bool;
 

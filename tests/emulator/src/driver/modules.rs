@@ -87,7 +87,7 @@ pub unsafe extern "C" fn cuModuleGetFunction(to: *mut *mut c_void, module: *mut 
     healthy!();
     // SAFETY: promised by the caller.
     let (loaded, name) = unsafe { (&*module.cast::<Loaded>(), CStr::from_ptr(name).to_string_lossy().into_owned()) };
-    if !loaded.module.heads.get(&name).is_some_and(|head| head.entry) {
+    if !loaded.module.entries.contains(&name) {
         return NOT_FOUND;
     }
     let mut functions = loaded.functions.lock().unwrap();

@@ -1,8 +1,7 @@
-//! From PTX text to decoded programs.
+//! From PTX to decoded programs. What a statement is, `maco-ptx` knows.
 
 pub mod decode;
 pub mod inst;
-pub mod lex;
 pub mod module;
 
 pub use module::Module;

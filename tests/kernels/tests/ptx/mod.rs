@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use maco_build::ptx::module::Module;
-use maco_build::ptx::split;
+use maco_build::ptx::{Module, split};
 
 #[allow(unused_imports, reason = "as above")]
 pub use order::{FENCES, unseen, unseen_fences};
@@ -34,7 +33,7 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for file in files(out) {
         let text = fs::read_to_string(&file).expect("PTX is text");
-        for split::Entry { name: symbol, ptx: text } in split::entries(&text) {
+        for split::Entry { name: symbol, ptx: text } in split::entries(&text).expect("PTX is read") {
             let Some((name, _hash)) = symbol.strip_prefix("maco_").and_then(|name| name.rsplit_once('_')) else { continue };
             let entry = Entry { name: name.to_owned(), text: statements(&text) };
             found.insert(symbol, entry);
@@ -71,7 +70,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 impl Entry {
     pub fn module(&self) -> Module<'_> {
-        Module::parse(&self.text)
+        Module::parse(&self.text).expect("PTX is read")
     }
 
     /// Directives between the parameters and the body.

@@ -1,62 +1,46 @@
 //! What stands in a body: statements, labels, declarations, and whose names these are.
 
-use super::*;
-use crate::ptx::lex::Token;
-use crate::ptx::module::{SHARED_START, Variable, declaration};
+use maco_ptx::{Kind, Lexer, Statement, Token};
 
-impl Body<'_, '_> {
+use super::*;
+use crate::ptx::module::{SHARED_START, Variable};
+
+impl<'a> Body<'a, '_> {
     pub(super) fn error<T>(&self, text: impl std::fmt::Display) -> Result<T, String> {
         Err(format!("PTX line {}: {text}", self.line))
     }
 
-    pub(super) fn statements(&mut self) -> Result<(), String> {
-        loop {
-            let token = self.lexer.next();
-            self.line = self.lexer.line;
-            match token {
-                Token::End => return self.error("the text ends in a function"),
-                Token::Mark(b'{') => self.scopes.push(Scope::default()),
-                Token::Mark(b'}') => {
-                    if self.scopes.len() == 1 {
-                        break;
-                    }
+    pub(super) fn statements(&mut self, statements: &'a [Statement<'a>]) -> Result<(), String> {
+        let mut label = "";
+        for statement in statements {
+            self.line = statement.line;
+            self.lexer = Lexer::new(statement.text, 0, statement.line);
+            match statement.kind {
+                Kind::Open => self.scopes.push(Scope::default()),
+                Kind::Close => {
                     self.scopes.pop();
                 }
-                Token::Mark(b';') => {}
-                Token::Mark(b'@') => {
-                    let not = self.lexer.take(b'!');
-                    let Token::Word(name) = self.lexer.next() else { return self.error("a guard") };
-                    let Some((slot, 1)) = self.register(name) else { return self.error(format!("guard `{name}`")) };
-                    self.guard = (slot, not);
-                    let Token::Word(word) = self.lexer.next() else { return self.error("an instruction") };
+                Kind::Label => {
+                    label = statement.label().unwrap_or_default();
+                    let at = self.decoder.here();
+                    if self.labels.insert(label.into(), at).is_some() {
+                        return self.error(format!("label `{label}` twice"));
+                    }
+                }
+                Kind::Directive => {
+                    self.lexer.next();
+                    self.directive(statement.opcode(), label)?;
+                }
+                Kind::Instruction => {
+                    if let Some(guard) = statement.guard {
+                        let name = guard.trim_start_matches('!').trim_start();
+                        let Some((slot, 1)) = self.register(name) else { return self.error(format!("guard `{name}`")) };
+                        self.guard = (slot, guard.starts_with('!'));
+                    }
+                    let maco_ptx::Token::Word(word) = self.lexer.next() else { return self.error("an instruction") };
                     self.instruction(word)?;
                     self.guard = (NONE, false);
                 }
-                Token::Word(word) if word.starts_with('.') => self.directive(word)?,
-                Token::Word(word) => {
-                    if self.lexer.take(b':') {
-                        if matches!(self.lexer.peek(), Token::Word(".branchtargets")) {
-                            self.lexer.next();
-                            let mut names = Vec::new();
-                            loop {
-                                match self.lexer.next() {
-                                    Token::Word(name) => names.push(name.to_string()),
-                                    Token::Mark(b';') | Token::End => break,
-                                    _ => {}
-                                }
-                            }
-                            self.targets.insert(word.into(), names);
-                        } else {
-                            let at = self.decoder.here();
-                            if self.labels.insert(word.into(), at).is_some() {
-                                return self.error(format!("label `{word}` twice"));
-                            }
-                        }
-                    } else {
-                        self.instruction(word)?;
-                    }
-                }
-                _ => return self.error(format!("{token:?}")),
             }
         }
         // Behind the last instruction.
@@ -77,10 +61,26 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    pub(super) fn directive(&mut self, word: &str) -> Result<(), String> {
+    /// A variable, as it is declared in the rest of the statement.
+    fn declared(&mut self) -> Result<maco_ptx::Variable<'a>, String> {
+        maco_ptx::Variable::read(&mut self.lexer).map_err(|error| error.to_string())
+    }
+
+    /// Behind its first word, and behind that label.
+    fn directive(&mut self, word: &str, label: &str) -> Result<(), String> {
         match word {
-            ".loc" | ".file" => self.lexer.skip_line(),
-            ".pragma" => while !matches!(self.lexer.next(), Token::Mark(b';') | Token::End) {},
+            ".pragma" => {}
+            ".branchtargets" => {
+                let mut names = Vec::new();
+                loop {
+                    match self.lexer.next() {
+                        Token::Word(name) => names.push(name.to_string()),
+                        Token::End => break,
+                        _ => {}
+                    }
+                }
+                self.targets.insert(label.into(), names);
+            }
             ".reg" => {
                 let Token::Word(ty) = self.lexer.next() else { return self.error("a type") };
                 let Some(ty) = Ty::of(&ty[1..]) else { return self.error(format!("registers of `{ty}`")) };
@@ -107,24 +107,23 @@ impl Body<'_, '_> {
                         break;
                     }
                 }
-                self.lexer.take(b';');
             }
             ".param" => {
-                let (name, bytes, _, _) = declaration(&mut self.lexer)?;
-                let slot = self.decoder.allocate(32 * bytes);
-                self.scopes.last_mut().unwrap().parameters.insert(name, (slot, bytes));
+                let variable = self.declared()?;
+                let slot = self.decoder.allocate(32 * variable.bytes);
+                self.scopes.last_mut().unwrap().parameters.insert(variable.name.to_owned(), (slot, variable.bytes));
             }
             ".local" => {
-                let (name, bytes, align, _) = declaration(&mut self.lexer)?;
-                let at = self.decoder.program.local.next_multiple_of(align.max(16));
-                self.decoder.program.local = at + bytes;
-                self.scopes.last_mut().unwrap().locals.insert(name, at);
+                let variable = self.declared()?;
+                let at = self.decoder.program.local.next_multiple_of(variable.align.max(16));
+                self.decoder.program.local = at + variable.bytes;
+                self.scopes.last_mut().unwrap().locals.insert(variable.name.to_owned(), at);
             }
             ".shared" => {
-                let (name, bytes, align, _) = declaration(&mut self.lexer)?;
-                let at = self.decoder.program.shared.next_multiple_of(align);
-                self.decoder.program.shared = at + bytes;
-                self.scopes.last_mut().unwrap().shared.insert(name, SHARED_START + at);
+                let variable = self.declared()?;
+                let at = self.decoder.program.shared.next_multiple_of(variable.align);
+                self.decoder.program.shared = at + variable.bytes;
+                self.scopes.last_mut().unwrap().shared.insert(variable.name.to_owned(), SHARED_START + at);
             }
             _ => return self.error(format!("directive `{word}`")),
         }

@@ -1,8 +1,9 @@
 //! One instruction: its words, and the family that knows it.
 
+use maco_ptx::Token;
+
 use super::operands::Operand;
 use super::*;
-use crate::ptx::lex::Token;
 
 /// An instruction as it is written.
 #[derive(Clone, Copy)]
@@ -58,12 +59,12 @@ impl Parsed<'_> {
 impl Body<'_, '_> {
     pub(super) fn instruction(&mut self, word: &str) -> Result<(), String> {
         let mut operands = Vec::new();
-        if !self.lexer.take(b';') {
+        if self.lexer.peek() != Token::End {
             loop {
                 operands.push(self.operand()?);
                 match self.lexer.next() {
                     Token::Mark(b',') => {}
-                    Token::Mark(b';') => break,
+                    Token::End => break,
                     other => return self.error(format!("{other:?} in `{word}`")),
                 }
             }

@@ -16,8 +16,9 @@ mod operands;
 
 use std::collections::HashMap;
 
+use maco_ptx::Lexer;
+
 use super::inst::*;
-use super::lex::Lexer;
 use super::module::Module;
 
 /// Classes of registers by the bytes of their values; predicates are 1.
@@ -34,6 +35,7 @@ struct Known {
 
 struct Decoder<'a> {
     module: &'a Module,
+    written: HashMap<&'a str, &'a maco_ptx::Function<'a>>,
     program: Program,
     constants: HashMap<(u64, Class), Slot>,
     known: HashMap<String, Known>,
@@ -54,6 +56,7 @@ struct Scope {
 
 struct Body<'a, 'b> {
     decoder: &'b mut Decoder<'a>,
+    /// The rest of the statement.
     lexer: Lexer<'a>,
     entry: bool,
     scopes: Vec<Scope>,
@@ -76,15 +79,18 @@ fn size_of_class(class: Class) -> u32 {
     }
 }
 
-pub fn program(module: &Module, entry: &str) -> Result<Program, String> {
-    let head = module.heads.get(entry).filter(|head| head.entry).ok_or("no such entry")?;
+/// Decodes an entry of a module, as it is written.
+pub fn program(module: &Module, written: &maco_ptx::Module<'_>, entry: &str) -> Result<Program, String> {
+    let head = written.function(entry).filter(|head| head.entry).ok_or("no such entry")?;
+    let cluster = head.directive(".reqnctapercluster").map_or([0; 3], |sizes| [0, 1, 2].map(|n| sizes.get(n).copied().unwrap_or(1)));
     let mut decoder = Decoder {
         module,
+        written: written.functions.iter().map(|function| (function.name, function)).collect(),
         program: Program {
             name: entry.into(),
             shared: module.shared,
-            max_threads: head.max_threads,
-            cluster: head.cluster,
+            max_threads: head.directive(".maxntid").map_or(0, |sizes| sizes.iter().product()),
+            cluster,
             ..Program::default()
         },
         constants: HashMap::new(),
@@ -140,43 +146,39 @@ impl<'a> Decoder<'a> {
         if self.busy.iter().any(|busy| busy == name) {
             return Err(format!("`{name}` calls itself"));
         }
-        let head = self.module.heads.get(name).ok_or_else(|| format!("no function `{name}`"))?;
+        let head = *self.written.get(name).ok_or_else(|| format!("no function `{name}`"))?;
         self.busy.push(name.to_string());
         let mut scope = Scope::default();
         let mut known = Known { results: Vec::new(), parameters: Vec::new(), back: NONE, start: 0 };
         if head.entry {
             let mut end = 0u32;
-            for (name, bytes, align) in &head.parameters {
-                let at = end.next_multiple_of(*align);
-                scope.parameters.insert(name.clone(), (at, *bytes));
-                self.program.parameter_list.push((at, *bytes));
-                end = at + bytes;
+            for parameter in &head.parameters {
+                let at = end.next_multiple_of(parameter.align);
+                scope.parameters.insert(parameter.name.to_owned(), (at, parameter.bytes));
+                self.program.parameter_list.push((at, parameter.bytes));
+                end = at + parameter.bytes;
             }
             self.program.parameters = end;
         } else {
             known.back = self.allocate(128);
-            for (name, bytes, _) in &head.results {
-                let slot = self.allocate(32 * bytes);
-                known.results.push((slot, *bytes));
-                scope.parameters.insert(name.clone(), (slot, *bytes));
-            }
-            for (name, bytes, _) in &head.parameters {
-                let slot = self.allocate(32 * bytes);
-                known.parameters.push((slot, *bytes));
-                scope.parameters.insert(name.clone(), (slot, *bytes));
+            for (variables, slots) in [(&head.results, &mut known.results), (&head.parameters, &mut known.parameters)] {
+                for variable in variables {
+                    let slot = self.allocate(32 * variable.bytes);
+                    slots.push((slot, variable.bytes));
+                    scope.parameters.insert(variable.name.to_owned(), (slot, variable.bytes));
+                }
             }
         }
         // What it calls comes first, so that lanes in a callee have the lowest counters and are waited for.
-        for callee in &head.callees {
+        for callee in head.body.iter().filter_map(maco_ptx::Statement::callee) {
             self.function(callee)?;
         }
         known.start = self.here();
-        let lexer = Lexer::new(&self.module.text, head.body, head.line);
         let mut body = Body {
             entry: head.entry,
             back: known.back,
             decoder: self,
-            lexer,
+            lexer: Lexer::new("", 0, 0),
             scopes: vec![scope],
             labels: HashMap::new(),
             targets: HashMap::new(),
@@ -185,7 +187,7 @@ impl<'a> Decoder<'a> {
             guard: (NONE, false),
             line: 0,
         };
-        body.statements()?;
+        body.statements(&head.body)?;
         let end = self.here();
         self.program.functions.push(Function { name: name.into(), start: known.start, end });
         self.busy.pop();

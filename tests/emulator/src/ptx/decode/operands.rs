@@ -1,8 +1,9 @@
 //! Operands, and the slots that they are read from.
 
+use maco_ptx::{Token, number};
+
 use super::instruction::Parsed;
 use super::*;
-use crate::ptx::lex::{Token, number};
 
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
