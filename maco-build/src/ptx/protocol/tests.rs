@@ -321,6 +321,25 @@ fn every_rule_sees_its_mistake() {
     }
 }
 
+/// Two maps that are computed alike from a register which holds a task's own number.
+#[test]
+fn the_fence_of_another_tasks_map_is_none() {
+    let load = "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%rd3, {%r4, %r5, %r6}], [%r7];\n";
+    let of = |map: &str, number: &str| {
+        let copy = load.replace("%rd3", map);
+        format!(
+            "mov.b32 %r70, {number};\nmad.wide.u32 {map}, %r70, 128, %rd1;\nfence.proxy.tensormap::generic.acquire.gpu [{map}], 128;\n{copy}"
+        )
+    };
+    let both = format!("{}{}", of("%rd71", "%r71"), of("%rd72", "%r72"));
+    let with = |maps: &str| lint(&ENTRY.replacen(load, &format!("{load}{maps}"), 1));
+    assert_eq!(with(&both), Vec::<String>::new());
+    for map in ["%rd71", "%rd72"] {
+        let without = both.replace(&format!("fence.proxy.tensormap::generic.acquire.gpu [{map}], 128;\n"), "");
+        assert!(with(&without).iter().any(|text| text.contains("tensor map")), "{map}");
+    }
+}
+
 /// A warp that runs a task by itself, in vain or not: where both ways meet again, a predicate that was written on the way says which it was.
 const ALONE: &str = "
 $ALONE:
