@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::calls::{self, Inlined};
-use super::{Finding, Rules, protocol};
+use super::{Finding, Rules, protocol, tags};
 use crate::ptx::patch::THREADS;
 use maco_ptx::{Function, Module, Statement};
 
@@ -18,6 +18,7 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
     let mut findings = Vec::new();
     version(&module, &mut findings);
     unresolved(&module, &mut findings);
+    stray_tags(&module, &mut findings);
     let followed = protocol::followed(&module);
     let mut reached: BTreeMap<&str, &Function<'_>> = BTreeMap::new();
     for entry in module.functions.iter().filter(|function| function.entry) {
@@ -46,6 +47,7 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             local_memory(function, &mut report);
         }
         instructions(function, &mut report);
+        tags::check(function, protocol::concerns(function) || reached.contains_key(function.name), &mut report);
         cached_loads(function, &mut report);
         if !function.entry {
             waits(function, &mut report);
@@ -105,6 +107,14 @@ fn unresolved(module: &Module<'_>, findings: &mut Vec<Finding>) {
         function: name.to_owned(),
         place: None,
         text: "called but not defined: link-time optimisation did not see it, or it is a function of the host".to_owned(),
+    }));
+}
+
+fn stray_tags(module: &Module<'_>, findings: &mut Vec<Finding>) {
+    findings.extend(module.stray.iter().map(|(line, tag)| Finding {
+        function: "module".to_owned(),
+        place: None,
+        text: format!("the tag `{tag}` in line {line} stands at no instruction"),
     }));
 }
 
@@ -371,7 +381,7 @@ mod tests {
     /// What a function needs may stand in its caller, on every way to it, and what its caller needs in a function.
     #[test]
     fn a_fence_counts_across_a_call() {
-        const SIGNAL: &str = "red.relaxed.gpu.global.add.u32 [%rd6], %r17;";
+        const SIGNAL: &str = "// maco: signal.gpu\nred.relaxed.gpu.global.add.u32 [%rd6], %r17;";
         const RELEASE: &str = "fence.release.gpu;";
         let overtaken = |functions: &[(&str, &str)], before: &str, behind: &str| -> Vec<String> {
             let found = about_functions(functions, before, behind);
@@ -419,11 +429,11 @@ mod tests {
     fn functions_with_a_table_meet() {
         const BODY: [&str; 7] = [
             "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;",
-            "st.shared.u32 [%r3], 0;",
+            "st.shared.b32 [%r3], 0;",
             "bar.sync 5, 256;",
-            "red.relaxed.cta.shared.max.u32 [%r3], %r4;",
+            "// maco: table.raise\nred.relaxed.cta.shared.max.u32 [%r3], %r4;",
             "bar.sync 5, 256;",
-            "ld.shared.u32 %r5, [%r3];\nfence.proxy.async.shared::cta;",
+            "ld.shared.b32 %r5, [%r3];\nfence.proxy.async.shared::cta;",
             "mbarrier.arrive.shared::cta.b64 _, [%r1];",
         ];
         let found = |left_out: &[usize]| -> Vec<String> {

@@ -10,6 +10,7 @@ pub mod patch;
 mod protocol;
 pub mod ptxas;
 pub mod split;
+mod tags;
 
 use std::fmt;
 use std::fs;

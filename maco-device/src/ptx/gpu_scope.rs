@@ -4,9 +4,9 @@
 
 use core::arch::asm;
 
-/// Relaxed polls of a word, which differ in the type that the PTX lint tells them apart by.
+/// Relaxed polls of a word, which differ in what they are for: a tag says it to the PTX lint.
 macro_rules! polls {
-    ($($(#[$doc:meta])* $name:ident: $ty:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $ty:literal, $tag:literal;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -16,20 +16,20 @@ macro_rules! polls {
             super::delay::delay();
             let value: u32;
             // SAFETY: the caller promises the address.
-            unsafe { asm!(concat!("ld.relaxed.gpu.global.", $ty, " {0}, [{1}];"), out(reg32) value, in(reg64) at, options(nostack)) };
+            unsafe { asm!(concat!("// maco: ", $tag), concat!("ld.relaxed.gpu.global.", $ty, " {0}, [{1}];"), out(reg32) value, in(reg64) at, options(nostack)) };
             value
         }
     )*};
 }
 polls! {
     /// `ld.relaxed.gpu`: a poll.
-    load_relaxed: "u32";
-    /// [`load_relaxed`] of a warp that runs a task by itself, which has been published: no other warp decides the same. Untyped, which tells it from a look at a
-    /// gate, which is announced.
-    load_alone: "b32";
-    /// The same before the task is turned to: what it has seen is looked at, and acquired, where [`load_alone`] is. Of signed words: the lint, which cannot follow
+    load_relaxed: "u32", "wait.gpu";
+    /// [`load_relaxed`] of a warp that runs a task by itself, which has been published: no other warp decides the same, so that it announces itself at
+    /// no gate.
+    load_alone: "b32", "wait.alone";
+    /// The same before the task is turned to: what it has seen is looked at, and acquired, where [`load_alone`] is. The lint, which cannot follow
     /// it there, asks for the fence behind that one.
-    load_ahead: "s32";
+    load_ahead: "s32", "wait.ahead";
 }
 
 /// Release, then `st.relaxed.gpu` of 1 if the signal is the only one (`sole` is not 0), else `red.relaxed.gpu.add` of 1: everything this thread wrote or observed comes
@@ -46,7 +46,9 @@ pub unsafe fn signal(at: *mut u32, sole: u32) {
         asm!(
             "{{.reg .pred sole; setp.ne.u32 sole, {1}, 0;",
             "fence.release.gpu;",
+            "// maco: signal.gpu",
             "@sole st.relaxed.gpu.global.u32 [{0}], 1;",
+            "// maco: signal.gpu",
             "@!sole red.relaxed.gpu.global.add.u32 [{0}], 1;",
             "}}",
             in(reg64) at,
@@ -64,7 +66,7 @@ pub unsafe fn signal(at: *mut u32, sole: u32) {
 pub unsafe fn add_relaxed(at: *mut u32, value: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the address.
-    unsafe { asm!("red.relaxed.gpu.global.add.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+    unsafe { asm!("// maco: signal.gpu", "red.relaxed.gpu.global.add.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
 
 /// `atom.relaxed.gpu.add`; the old value.
@@ -76,11 +78,13 @@ pub unsafe fn fetch_add_relaxed(at: *mut u32, value: u32) -> u32 {
     super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
+    unsafe {
+        asm!("// maco: ticket.gpu", "atom.relaxed.gpu.global.add.u32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack))
+    };
     old
 }
 
-/// `atom.relaxed.gpu.add`, of a part of a sum that is there; the old value. Of signed words, so that the PTX lint tells it from a ticket.
+/// `atom.relaxed.gpu.add`, of a part of a sum that is there; the old value.
 ///
 /// # Safety
 /// `at` is an aligned word of global memory.
@@ -89,7 +93,9 @@ pub unsafe fn arrive(at: *mut u32, value: u32) -> u32 {
     super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.relaxed.gpu.global.add.s32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack)) };
+    unsafe {
+        asm!("// maco: part.arrive", "atom.relaxed.gpu.global.add.s32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) value, options(nostack))
+    };
     old
 }
 
@@ -102,7 +108,9 @@ pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
     super::delay::delay();
     let old: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("atom.relaxed.gpu.global.or.b32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) bits, options(nostack)) };
+    unsafe {
+        asm!("// maco: part.leave", "atom.relaxed.gpu.global.or.b32 {0}, [{1}], {2};", out(reg32) old, in(reg64) at, in(reg32) bits, options(nostack))
+    };
     old
 }
 
@@ -114,7 +122,7 @@ pub unsafe fn leave(at: *mut u32, bits: u32) -> u32 {
 pub unsafe fn clear(at: *mut u32, bits: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the address.
-    unsafe { asm!("red.relaxed.gpu.global.and.b32 [{0}], {1};", in(reg64) at, in(reg32) !bits, options(nostack)) }
+    unsafe { asm!("// maco: clear.gpu", "red.relaxed.gpu.global.and.b32 [{0}], {1};", in(reg64) at, in(reg32) !bits, options(nostack)) }
 }
 
 /// `atom.relaxed.gpu.cas`; the old value.
@@ -126,7 +134,7 @@ pub unsafe fn compare_exchange(at: *mut u32, expected: u32, new: u32) -> u32 {
     let old: u32;
     // SAFETY: the caller promises the address.
     unsafe {
-        asm!("atom.relaxed.gpu.global.cas.b32 {0}, [{1}], {2}, {3};", out(reg32) old, in(reg64) at, in(reg32) expected, in(reg32) new, options(nostack))
+        asm!("// maco: claim.gpu", "atom.relaxed.gpu.global.cas.b32 {0}, [{1}], {2}, {3};", out(reg32) old, in(reg64) at, in(reg32) expected, in(reg32) new, options(nostack))
     };
     old
 }
@@ -139,7 +147,7 @@ pub unsafe fn compare_exchange(at: *mut u32, expected: u32, new: u32) -> u32 {
 pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.relaxed.gpu.global.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+    unsafe { asm!("// maco: message.gpu", "st.relaxed.gpu.global.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
 
 /// `ld.relaxed.gpu`, of four words that carry flags, into `words` if `condition` holds; without a branch, so that the lanes of a warp stay
@@ -154,6 +162,7 @@ pub unsafe fn poll4_if(condition: bool, at: *const u32, words: &mut [u32; 4]) {
     // SAFETY: the caller promises the address.
     unsafe {
         asm!("{{.reg .pred p; setp.ne.u32 p, {5}, 0;",
+            "// maco: in_band.load",
             "@p ld.relaxed.gpu.global.v4.u32 {{{0}, {1}, {2}, {3}}}, [{4}];}}",
             inout(reg32) *a, inout(reg32) *b, inout(reg32) *c, inout(reg32) *d, in(reg64) at, in(reg32) condition as u32, options(nostack))
     };
@@ -167,5 +176,5 @@ pub unsafe fn poll4_if(condition: bool, at: *const u32, words: &mut [u32; 4]) {
 pub unsafe fn carry(at: *mut u32, word: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) at, in(reg32) word, options(nostack)) }
+    unsafe { asm!("// maco: in_band.store", "st.relaxed.gpu.global.b32 [{0}], {1};", in(reg64) at, in(reg32) word, options(nostack)) }
 }

@@ -232,7 +232,7 @@ pub unsafe fn store_relaxed_shared(at: u32, value: u32) {
 #[inline(always)]
 pub unsafe fn raise_shared(at: u32, value: u32) {
     // SAFETY: the caller promises the address.
-    unsafe { asm!("red.relaxed.cta.shared.max.u32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
+    unsafe { asm!("// maco: table.raise", "red.relaxed.cta.shared.max.u32 [{0}], {1};", in(reg32) at, in(reg32) value, options(nostack)) }
 }
 
 /// `ld.acquire.cta` of a word of shared memory (PTX ISA §9.7.9.8).
@@ -356,7 +356,7 @@ pub unsafe fn load_shared4(at: u32) -> [u32; 4] {
 pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
     // SAFETY: the caller promises the address.
     unsafe {
-        asm!("st.shared.v4.u32 [{4}], {{{0}, {1}, {2}, {3}}};",
+        asm!("// maco: receive", "st.shared.v4.u32 [{4}], {{{0}, {1}, {2}, {3}}};",
             in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
     }
 }
@@ -369,7 +369,7 @@ pub unsafe fn receive_shared4(at: u32, words: [u32; 4]) {
 pub unsafe fn map_shared4(at: u32, words: [u32; 4]) {
     // SAFETY: the caller promises the address.
     unsafe {
-        asm!("st.shared.v4.s32 [{4}], {{{0}, {1}, {2}, {3}}};",
+        asm!("// maco: elementwise", "st.shared.v4.s32 [{4}], {{{0}, {1}, {2}, {3}}};",
             in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
     }
 }
@@ -381,7 +381,7 @@ pub unsafe fn map_shared4(at: u32, words: [u32; 4]) {
 #[inline(always)]
 pub unsafe fn store_part(at: u32, value: f32) {
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.shared.f32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+    unsafe { asm!("// maco: rmsnorm.sum", "st.shared.f32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
 }
 
 /// What [`store_part`] has stored.
@@ -392,7 +392,7 @@ pub unsafe fn store_part(at: u32, value: f32) {
 pub unsafe fn load_part(at: u32) -> f32 {
     let value: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    unsafe { asm!("// maco: rmsnorm.sum", "ld.shared.f32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
     f32::from_bits(value)
 }
 
@@ -403,7 +403,7 @@ pub unsafe fn load_part(at: u32) -> f32 {
 #[inline(always)]
 pub unsafe fn store_factor(at: u32, value: f32) {
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
+    unsafe { asm!("// maco: rmsnorm.factor", "st.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) value.to_bits(), options(nostack)) }
 }
 
 /// What [`store_factor`] has stored.
@@ -414,6 +414,6 @@ pub unsafe fn store_factor(at: u32, value: f32) {
 pub unsafe fn load_factor(at: u32) -> f32 {
     let value: u32;
     // SAFETY: the caller promises the address.
-    unsafe { asm!("ld.shared.u32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
+    unsafe { asm!("// maco: rmsnorm.factor", "ld.shared.u32 {0}, [{1}];", out(reg32) value, in(reg32) at, options(nostack)) };
     f32::from_bits(value)
 }

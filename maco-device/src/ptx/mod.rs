@@ -1,6 +1,8 @@
 //! The only inline PTX of the crate, one file per instruction family. Policy (what to wait for, in which order) does not
 //! belong here.
 //!
+//! Comments `// maco: …` in the text are tags: they say to the PTX lint what an instruction is for (`docs/internals/ptx_lint.md`).
+//!
 //! All `asm!` is `nostack`; none is `pure`, because LLVM may move or drop a pure collective.
 
 pub mod barrier;

@@ -1,8 +1,8 @@
 //! What SIMT bodies do to their scratch in shared memory: accesses, mbarriers, bulk copies (PTX ISA §9.7.9.8 `ld`, §9.7.9.11 `st`, §9.7.13.15
 //! `mbarrier`, §9.7.9.25.4 `cp.async.bulk`, §9.7.9.27 `cp.async.bulk.tensor`).
 //!
-//! Order and scope are written out where the runtime's own instructions leave them to the default: `.weak`, `.release.cta`, `.acquire.cta`. They
-//! mean the same, and the PTX lint tells a body's from the runtime's by them.
+//! A tag tells the PTX lint a body's instructions from the runtime's. Order and scope are written out where those leave them to the default: `.weak`,
+//! `.release.cta`, `.acquire.cta`, which mean the same.
 
 use core::arch::asm;
 
@@ -49,9 +49,9 @@ pub unsafe fn load<E: Copy>(at: Address) -> E {
     // SAFETY: the caller promises the address; an element is valid for any bit pattern of its size, which is the low end of the word.
     unsafe {
         match size_of::<E>() {
-            1 => asm!("ld.weak.shared.u8 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
-            2 => asm!("ld.weak.shared.u16 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
-            _ => asm!("ld.weak.shared.u32 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+            1 => asm!("// maco: scratch", "ld.weak.shared.u8 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+            2 => asm!("// maco: scratch", "ld.weak.shared.u16 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
+            _ => asm!("// maco: scratch", "ld.weak.shared.u32 {0}, [{1}];", out(reg32) bits, in(reg32) at, options(nostack)),
         }
         core::mem::transmute_copy(&bits)
     }
@@ -68,15 +68,15 @@ pub unsafe fn store<E: Copy>(at: Address, element: E) {
         match size_of::<E>() {
             1 => {
                 let bits = core::mem::transmute_copy::<E, u8>(&element) as u32;
-                asm!("st.weak.shared.u8 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+                asm!("// maco: scratch", "st.weak.shared.u8 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
             }
             2 => {
                 let bits = core::mem::transmute_copy::<E, u16>(&element) as u32;
-                asm!("st.weak.shared.u16 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+                asm!("// maco: scratch", "st.weak.shared.u16 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
             }
             _ => {
                 let bits = core::mem::transmute_copy::<E, u32>(&element);
-                asm!("st.weak.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
+                asm!("// maco: scratch", "st.weak.shared.u32 [{0}], {1};", in(reg32) at, in(reg32) bits, options(nostack))
             }
         }
     }
@@ -91,7 +91,7 @@ pub unsafe fn load4(at: Address) -> [u32; 4] {
     let (a, b, c, d): (u32, u32, u32, u32);
     // SAFETY: the caller promises the address.
     unsafe {
-        asm!("ld.weak.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
+        asm!("// maco: scratch", "ld.weak.shared.v4.b32 {{{0}, {1}, {2}, {3}}}, [{4}];",
             out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg32) at, options(nostack))
     };
     [a, b, c, d]
@@ -105,7 +105,7 @@ pub unsafe fn load4(at: Address) -> [u32; 4] {
 pub unsafe fn store4(at: Address, words: [u32; 4]) {
     // SAFETY: the caller promises the address.
     unsafe {
-        asm!("st.weak.shared.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
+        asm!("// maco: scratch", "st.weak.shared.v4.b32 [{4}], {{{0}, {1}, {2}, {3}}};",
             in(reg32) words[0], in(reg32) words[1], in(reg32) words[2], in(reg32) words[3], in(reg32) at, options(nostack))
     }
 }
@@ -117,7 +117,7 @@ pub unsafe fn store4(at: Address, words: [u32; 4]) {
 #[inline(always)]
 pub unsafe fn invalidate(at: Address) {
     // SAFETY: the caller promises the mbarrier.
-    unsafe { asm!("mbarrier.inval.shared::cta.b64 [{0}];", in(reg32) at, options(nostack)) }
+    unsafe { asm!("// maco: scratch", "mbarrier.inval.shared::cta.b64 [{0}];", in(reg32) at, options(nostack)) }
 }
 
 /// Arrives (release, CTA scope).
@@ -128,7 +128,7 @@ pub unsafe fn invalidate(at: Address) {
 pub unsafe fn arrive(at: Address) {
     super::delay::delay();
     // SAFETY: the caller promises the mbarrier.
-    unsafe { asm!("mbarrier.arrive.release.cta.shared::cta.b64 _, [{0}];", in(reg32) at, options(nostack)) }
+    unsafe { asm!("// maco: scratch", "mbarrier.arrive.release.cta.shared::cta.b64 _, [{0}];", in(reg32) at, options(nostack)) }
 }
 
 /// Arrives and expects `bytes` of bulk copies in this phase.
@@ -139,7 +139,9 @@ pub unsafe fn arrive(at: Address) {
 pub unsafe fn arrive_expect(at: Address, bytes: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the mbarrier.
-    unsafe { asm!("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};", in(reg32) at, in(reg32) bytes, options(nostack)) }
+    unsafe {
+        asm!("// maco: scratch", "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [{0}], {1};", in(reg32) at, in(reg32) bytes, options(nostack))
+    }
 }
 
 /// Whether the phase of parity `parity` is complete (acquire, CTA scope); suspends the thread for a while if not.
@@ -152,7 +154,7 @@ pub unsafe fn try_wait(at: Address, parity: u32) -> bool {
     let done: u32;
     // SAFETY: the caller promises the mbarrier.
     unsafe {
-        asm!("{{.reg .pred p; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p;}}",
+        asm!("{{.reg .pred p; /* maco: scratch */ mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 p, [{1}], {2}; selp.u32 {0}, 1, 0, p;}}",
             out(reg32) done, in(reg32) at, in(reg32) parity, options(nostack))
     };
     done != 0
@@ -168,7 +170,7 @@ pub unsafe fn bulk_store(to: u64, from: Address, bytes: u32) {
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};",
+        asm!("// maco: scratch", "cp.async.bulk.global.shared::cta.bulk_group [{0}], [{1}], {2};",
             in(reg64) to, in(reg32) from, in(reg32) bytes, options(nostack))
     }
 }
@@ -184,7 +186,7 @@ pub unsafe fn tensor_load(to: Address, map: u64, (col, row, plane): (i32, i32, i
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
+        asm!("// maco: scratch", "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [{0}], [{1}, {{{2}, {3}, {4}}}], [{5}];",
             in(reg32) to, in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) mbarrier, options(nostack))
     }
 }
@@ -199,7 +201,7 @@ pub unsafe fn tensor_store(map: u64, (col, row, plane): (i32, i32, i32), from: A
     super::delay::delay();
     // SAFETY: the caller promises the operands.
     unsafe {
-        asm!("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",
+        asm!("// maco: scratch", "cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [{0}, {{{1}, {2}, {3}}}], [{4}];",
             in(reg64) map, in(reg32) col, in(reg32) row, in(reg32) plane, in(reg32) from, options(nostack))
     }
 }

@@ -9,7 +9,7 @@ use core::arch::asm;
 #[inline(always)]
 pub unsafe fn store_release(at: *mut u32, value: u32) {
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.release.sys.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+    unsafe { asm!("// maco: report.end", "st.release.sys.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }
 
 /// `st.relaxed.sys`.
@@ -19,5 +19,5 @@ pub unsafe fn store_release(at: *mut u32, value: u32) {
 #[inline(always)]
 pub unsafe fn store_relaxed(at: *mut u32, value: u32) {
     // SAFETY: the caller promises the address.
-    unsafe { asm!("st.relaxed.sys.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
+    unsafe { asm!("// maco: report.word", "st.relaxed.sys.u32 [{0}], {1};", in(reg64) at, in(reg32) value, options(nostack)) }
 }

@@ -34,11 +34,11 @@ pub fn sync() {
     unsafe { asm!("bar.warp.sync 0xffffffff;", options(nostack)) }
 }
 
-/// [`sync`] of a warp that gives up what it has waited for: written in another way, so that the PTX lint tells it from one that goes on.
+/// [`sync`] of a warp that gives up what it has waited for, as its tag says.
 #[inline(always)]
 pub fn give_up() {
     // SAFETY: called by whole warps in convergent code.
-    unsafe { asm!("bar.warp.sync 4294967295;", options(nostack)) }
+    unsafe { asm!("// maco: give_up", "bar.warp.sync 4294967295;", options(nostack)) }
 }
 
 /// The value of lane `lane ^ distance`.

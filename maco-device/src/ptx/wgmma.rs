@@ -97,10 +97,10 @@ macro_rules! mma {
             // SAFETY: a converged warpgroup, descriptors of live shared memory: promised by the caller.
             unsafe {
                 asm!(
-                    concat!("{{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape, $k, ".f32.", $ty, ".", $ty, " {{"),
-                    concat!("{", $first, "}"),
-                    $(concat!(", {", $i, "}"),)*
-                    concat!("}}, {a}, {b}, p, 1, 1", $majors, ";}}"),
+                    concat!(
+                        "{{.reg .pred p; setp.eq.u32 p, 0, 0; wgmma.mma_async.sync.aligned.", $shape, $k, ".f32.", $ty, ".", $ty,
+                        " {{{", $first, "}", $(", {", $i, "}",)* "}}, {a}, {b}, p, 1, 1", $majors, ";}}"
+                    ),
                     inout(reg32) d[$first],
                     $(inout(reg32) d[$i],)*
                     a = in(reg64) a,

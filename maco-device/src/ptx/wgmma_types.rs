@@ -50,10 +50,10 @@ macro_rules! lengths {
             // SAFETY: a converged warpgroup, descriptors of live shared memory: promised by the caller.
             unsafe {
                 asm!(
-                    concat!("{{.reg .pred p; setp.ne.u32 p, {add}, 0; wgmma.mma_async.sync.aligned.m64n{n}", $name, " {{"),
-                    concat!("{", $first, "}"),
-                    $(concat!(", {", $i, "}"),)*
-                    concat!("}}, ", $end, ";}}"),
+                    concat!(
+                        "{{.reg .pred p; setp.ne.u32 p, {add}, 0; wgmma.mma_async.sync.aligned.m64n{n}", $name,
+                        " {{{", $first, "}", $(", {", $i, "}",)* "}}, ", $end, ";}}"
+                    ),
                     inout(reg32) $d[$first],
                     $(inout(reg32) $d[$i],)*
                     n = const $I::N,

@@ -40,7 +40,7 @@ fn no_fence_and_no_scope_can_be_spared() {
 /// Who runs an elementwise prologue meets the others behind what was received, and behind the prologue; who has no prologues has no code for them.
 #[test]
 fn consumers_meet_before_and_behind_a_map() {
-    const MADE: &str = "st.shared.v4.s32";
+    const MADE: &str = "// maco: elementwise";
     let entries = device_code(OUT_DIR, "elementwise prologues");
     for entry in &entries {
         assert_eq!(entry.text.contains(MADE), ["maps", "half_map", "kept"].contains(&&*entry.name), "`{}`", entry.name);

@@ -99,7 +99,7 @@ impl Rules<'_, '_, '_> {
         let cleared = "other warps may still clear the table: consumers meet (`bar.sync`) between that and what raises its words";
         self.always(RAISED, Way::Backward, MET, WAIT, cleared);
         let raised = "other warps may not have raised their words: consumers meet (`bar.sync`) before they read the table";
-        self.always(RAISED, Way::Forward, MET, |s| SCALED(s) || ARRIVE(s), raised);
+        self.always(RAISED, Way::Forward, MET, |s| op(s, "ld.shared.b32") || ARRIVE(s), raised);
         let overtaken =
             "the stage's next bytes may be overtaken by the table: `fence.proxy.async.shared::cta` belongs before it is given back";
         self.always(RAISED, Way::Forward, PROXY_SHARED, ARRIVE, overtaken);

@@ -148,7 +148,7 @@ impl Rules<'_, '_, '_> {
             let map = address(statement, usize::from(TMA_LOAD(statement))).map(|register| self.flow.value(register));
             let same = |s: &Statement<'_>| PROXY_MAP(s) && address(s, 0).map(|register| self.flow.value(register)) == map;
             // Bodies acquire what they copy by themselves: that of another task, in the same register, is none.
-            let until: Is = if part(statement, "tile") { |s| ARRIVE(s) || WAIT(s) } else { NEVER };
+            let until: Is = if BODY_LOAD(statement) || BODY_STORE(statement) { |s| ARRIVE(s) || WAIT(s) } else { NEVER };
             if !self.flow.may_meet(at, Way::Backward, same, until) {
                 self.broken(
                     at,

@@ -42,11 +42,16 @@ pub fn entries(out: &Path) -> BTreeMap<String, Entry> {
     found
 }
 
-/// The text without places in the source and comments, more than half of its lines: tests read it again and again.
+/// The text without places in the source and comments but tags, more than half of its lines: tests read it again and again.
 fn statements(text: &str) -> String {
     let says = |line: &&str| !line.is_empty() && !["//", ".loc", "$L__tmp"].iter().any(|start| line.starts_with(start));
-    let lines = text.lines().filter(|line| says(&line.trim_start()));
+    let lines = text.lines().filter(|line| is_tag(line) || says(&line.trim_start()));
     lines.flat_map(|line| [line, "\n"]).collect()
+}
+
+/// Whether a line says what the instruction in the next one is for.
+pub fn is_tag(line: &str) -> bool {
+    line.trim_start().starts_with("// maco: ")
 }
 
 /// The entries under `out`, or a word on the terminal that there are none.

@@ -49,7 +49,12 @@ fn unseen_of(entry: &Entry, of: impl Fn(&str) -> bool) -> (Vec<String>, Vec<&str
         // Rules about accesses look at one alone, those about fences at its place.
         if is_fence(opcode) || *times <= 2 {
             let mistakes = mistakes(line, opcode).into_iter().filter(|mistake| !(idle && mistake.trim().is_empty()));
-            made.extend(mistakes.map(|mistake| (before, opcode, mistake, after)));
+            // Whoever leaves an instruction out leaves its tag out: without its instruction that alone would be seen.
+            let tag = before.lines().next_back().filter(|line| super::is_tag(line)).map_or(0, |line| line.len() + 1);
+            made.extend(mistakes.map(|mistake| {
+                let kept = if mistake.trim().is_empty() { before.len() - tag } else { before.len() };
+                (&before[..kept], opcode, mistake, after)
+            }));
         }
     }
     let misses = |(before, opcode, mistake, after): &(&str, &str, String, &str)| {

@@ -1,5 +1,7 @@
 //! Each rule by the mistake that it is for.
 
+mod called;
+
 use std::collections::BTreeSet;
 
 use crate::ptx::{Rules, lint};
@@ -29,11 +31,13 @@ setmaxnreg.inc.sync.aligned.u32 216;
 bar.sync 0; // of consumers
 fence.sc.cta;
 $LOOK:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r32, [%rd6];
 @%p11 bra $LOOK;
 fence.acquire.gpu; // of a gate
 bar.warp.sync -1;
 $NEXT:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r46, [%rd21];
 @%p15 bra $NEXT;
 fence.acquire.gpu; // of the next gate
@@ -54,20 +58,27 @@ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r42], [%rd20
 fence.proxy.tensormap::generic.acquire.gpu [%rd22], 128;
 fence.proxy.async.global; // of boxes
 $KNOWN:
+// maco: scratch
 cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r42], [%rd22, {%r4, %r5, %r6}], [%r40];
+// maco: scratch
 mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p14, [%r40], %r44;
+// maco: scratch
 st.weak.shared.u32 [%r42], 2;
+// maco: scratch
 mbarrier.arrive.release.cta.shared::cta.b64 _, [%r40];
 fence.proxy.async.shared::cta; // of copies
 bar.sync 4, 256;
 wgmma.fence.sync.aligned; // of a body
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;
 wgmma.commit_group.sync.aligned;
+// maco: scratch
 cp.async.bulk.global.shared::cta.bulk_group [%rd20], [%r42], %r43;
+// maco: scratch
 cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%rd22, {%r4, %r5, %r6}], [%r42];
 cp.async.bulk.commit_group; // of a body
 cp.async.bulk.wait_group 0; // of a body
 fence.proxy.async.global; // of a store
+// maco: scratch
 mbarrier.inval.shared::cta.b64 [%r40];
 fence.proxy.async.shared::cta; // of a body
 mbarrier.arrive.shared::cta.b64 _, [%r45];
@@ -77,8 +88,10 @@ mbarrier.arrive.shared::cta.b64 _, [%r13];
 st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
 bar.sync 5, 256;
 fence.release.gpu; // of a part
+// maco: part.arrive
 atom.relaxed.gpu.global.add.s32 %r35, [%rd16], %r36;
 $PARTS:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r37, [%rd16];
 @%p12 bra $PARTS;
 fence.acquire.gpu; // of parts
@@ -87,6 +100,7 @@ bar.sync 5, 256;
 st.global.v4.b32 [%rd15], {%r9, %r10, %r11, %r12};
 bar.sync 5, 256; // of a late part
 fence.release.gpu; // of a late part
+// maco: part.leave
 atom.relaxed.gpu.global.or.b32 %r35, [%rd16], %r36;
 fence.acquire.gpu; // of late parts
 bar.warp.sync -1;
@@ -107,23 +121,29 @@ cp.async.bulk.commit_group;
 cp.async.bulk.wait_group 0;
 fence.proxy.async.global;
 fence.release.gpu;
+// maco: signal.gpu
 red.relaxed.gpu.global.add.u32 [%rd6], %r17;
 mov.b32 %r18, 1;
+// maco: message.gpu
 st.relaxed.gpu.global.u32 [%rd7], %r18;
 bra.uni $END;
 $SCHEDULER:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r47, [%rd22];
 @%p16 bra $SCHEDULER;
 fence.acquire.gpu; // of a message
 bar.warp.sync -1;
 @%p17 bra $PUSH;
+// maco: message.gpu
 st.relaxed.gpu.global.u32 [%rd23], %r47;
 $PUSH:
 fence.release.gpu; // of a push
+// maco: message.gpu
 st.relaxed.gpu.global.u32 [%rd24], %r47;
 @%p18 bra $SCHEDULER;
 bra.uni $END;
 $FETCHER:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r49, [%rd25];
 @%p21 bra $FETCHER;
 fence.acquire.gpu; // of a pushed task
@@ -131,6 +151,7 @@ bar.warp.sync -1; // of a pushed task
 @%p22 bra $UNTIL;
 mbarrier.arrive.shared::cta.b64 _, [%r50];
 $UNTIL:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r51, [%rd26];
 @%p23 bra $UNTIL;
 fence.acquire.gpu; // of what a task waits for
@@ -142,10 +163,13 @@ $READY:
 bra.uni $END;
 $CONTROL:
 mov.b32 %r18, 0;
+// maco: message.gpu
 st.relaxed.gpu.global.u32 [%rd8], %r18;
 $POLL:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r19, [%rd6];
 add.s64 %rd9, %rd1, 4;
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r20, [%rd9];
 @%p6 bra $LATE;
 @%p7 bra $POLL;
@@ -153,8 +177,10 @@ fence.acquire.gpu;
 bar.warp.sync -1;
 mbarrier.arrive.shared::cta.b64 _, [%r21];
 $NAMED:
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r22, [%rd10];
 mul.wide.u32 %rd11, %r22, 4;
+// maco: wait.gpu
 ld.relaxed.gpu.global.u32 %r23, [%rd11];
 @%p8 bra $NAMED;
 fence.acquire.gpu; // of names
@@ -162,12 +188,17 @@ bar.warp.sync -1;
 mbarrier.arrive.shared::cta.b64 _, [%r21];
 bra.uni $END;
 $LATE:
+// maco: claim.gpu
 atom.relaxed.gpu.global.cas.b32 %r24, [%rd2], %r25, %r26;
 @%p9 bra $END;
+// maco: report.word
 st.relaxed.sys.u32 [%rd12], %r27;
+// maco: report.end
 st.release.sys.u32 [%rd13], %r28;
 @%p10 bra $END;
+// maco: report.word
 st.relaxed.sys.u32 [%rd14], %r27;
+// maco: report.end
 st.release.sys.u32 [%rd13], %r28;
 fence.sc.cta; // of a stop
 mov.b32 %r33, 2;
@@ -205,7 +236,7 @@ fn outlined(entry: &str) -> Vec<String> {
         ("$FETCHER:", "$CONTROL:"),
         ("$LOOK:", "st.shared.v4.b32 [%r39]"),
         ("mbarrier.init.shared::cta.b64 [%r40]", "wgmma.fence.sync.aligned; // of a body"),
-        ("cp.async.bulk.global.shared::cta.bulk_group", "mbarrier.arrive.shared::cta.b64 _, [%r45]"),
+        ("// maco: scratch\ncp.async.bulk.global.shared::cta.bulk_group", "mbarrier.arrive.shared::cta.b64 _, [%r45]"),
         ("stmatrix.", "@%p13 bra $ENDED;"),
     ];
     let (mut entry, mut functions) = (entry.to_owned(), String::new());
@@ -343,11 +374,13 @@ fn the_fence_of_another_tasks_map_is_none() {
 /// A warp that runs a task by itself, in vain or not: where both ways meet again, a predicate that was written on the way says which it was.
 const ALONE: &str = "
 $ALONE:
+// maco: wait.alone
 ld.relaxed.gpu.global.b32 %r60, [%rd30];
 setp.eq.b32 %p30, %r60, 1;
 @%p30 bra $SEEN;
 mov.pred %p31, 0;
 @%p32 bra $AGAIN;
+// maco: give_up
 bar.warp.sync 4294967295; // in vain
 mov.pred %p31, -1;
 $AGAIN:
@@ -366,6 +399,7 @@ fence.proxy.async.global; // of a run
 fence.proxy.async.global; // of what is in a slot alone
 fence.proxy.async.global; // of all threads
 fence.release.gpu; // alone
+// maco: signal.gpu
 red.relaxed.gpu.global.add.u32 [%rd33], 1;
 $STOPPED:
 mbarrier.arrive.shared::cta.b64 _, [%r13];
@@ -390,106 +424,4 @@ fn a_warp_that_waits_alone_acquires_or_gives_up() {
     let ends = ["of a run", "of what is in a slot alone", "of all threads"];
     let none = ends.iter().fold(ALONE.to_owned(), |alone, end| alone.replace(&format!("fence.proxy.async.global; // {end}\n"), ""));
     assert!(with(&none).iter().any(|text| text.contains("TMA may not see this result")));
-}
-
-/// What the lint says of a function that an entry calls.
-fn called(body: &str) -> Vec<String> {
-    let ptx = format!(
-        ".version 8.6\n.func called(\n)\n{{\n{body}ret;\n}}\n.visible .entry maco_small(\n)\n{{\ncall.uni called, (p);\nret;\n}}\n"
-    );
-    let findings = lint::check(&ptx, &Rules::default()).into_iter().filter(|finding| finding.function == "called");
-    findings.map(|finding| finding.text).collect()
-}
-
-/// What an entry calls for the main loop of a GEMV: consumers meet there.
-#[test]
-fn sums_keep_to_their_barriers() {
-    const SUMS: &str = "\
-ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
-cp.async.cg.shared.global [%r41], [%rd20], 16;
-st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
-cp.async.wait_all;
-bar.sync 5, 256; // of received elements
-call.uni norm, (p);
-$STAGE:
-mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r13], %r15;
-mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f2}, {%r42}, {%r43}, {%f2};
-@%p6 bra $LAST;
-mbarrier.arrive.shared::cta.b64 _, [%r14];
-bra.uni $STAGE;
-$LAST:
-bar.sync 5, 256; // of the last stage
-st.shared.v2.b32 [%r38], {%r9, %r10};
-fence.proxy.async.shared::cta;
-bar.sync 5, 256; // of sums
-";
-    assert_eq!(called(SUMS), Vec::<String>::new());
-    for (line, instead, word) in [
-        ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
-        ("cp.async.wait_all;", "", "weights of an RMSNorm prologue may not have come"),
-        ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
-        ("bar.sync 5, 256; // of received elements", "", "their weights of an RMSNorm prologue"),
-        ("bar.sync 5, 256; // of the last stage", "", "may still read the stage"),
-        ("fence.proxy.async.shared::cta;", "", "next bytes"),
-        ("bar.sync 5, 256; // of sums", "", "left their sums"),
-        ("bar.sync 5, 256; // of sums", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
-        ("cp.async.wait_all;", "cp.async.wait_all;\ncp.async.bulk.commit_group;", "belongs into the entry"),
-    ] {
-        let broken = SUMS.replacen(line, instead, 1);
-        assert!(broken != SUMS && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
-    }
-}
-
-/// What an entry calls to receive operand A and run its elementwise prologue: consumers meet there.
-#[test]
-fn an_elementwise_prologue_keeps_to_its_barriers() {
-    const ELEMENTWISE: &str = "\
-$POLL:
-ld.relaxed.gpu.global.v4.u32 {%r42, %r43, %r44, %r45}, [%rd21];
-@%p1 bra $POLL;
-st.shared.v4.u32 [%r41], {%r42, %r43, %r44, %r45};
-bar.sync 5, 256; // of received elements
-$MAP:
-ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r41];
-st.shared.v4.s32 [%r41], {%r42, %r43, %r44, %r45};
-@%p1 bra $MAP;
-bar.sync 5, 256; // of the prologue
-";
-    assert_eq!(called(ELEMENTWISE), Vec::<String>::new());
-    for (line, instead, word) in [
-        ("ld.relaxed.gpu.global.v4", "ld.relaxed.cta.global.v4", "one GPU"),
-        ("bar.sync 5, 256; // of received elements", "", "have received their elements"),
-        ("bar.sync 5, 256; // of the prologue", "", "have run the elementwise prologue on their elements"),
-        ("bar.sync 5, 256; // of the prologue", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
-    ] {
-        let broken = ELEMENTWISE.replacen(line, instead, 1);
-        assert!(broken != ELEMENTWISE && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
-    }
-}
-
-/// What an entry calls to run the RMSNorm prologue of operand A: consumers meet there.
-#[test]
-fn an_rmsnorm_prologue_keeps_to_its_barriers() {
-    const RMSNORM: &str = "\
-$SQUARES:
-st.shared.f32 [%r1], %r2;
-@%p1 bra $SQUARES;
-bar.sync 5, 256; // of squares
-ld.shared.f32 %r2, [%r1];
-st.shared.u32 [%r1], %r2;
-bar.sync 5, 256; // of factors
-ld.shared.u32 %r2, [%r1];
-st.shared.v4.u32 [%r1], {%r2, %r3, %r4, %r5};
-bar.sync 5, 256; // of the prologue
-";
-    assert_eq!(called(RMSNORM), Vec::<String>::new());
-    for (line, instead, word) in [
-        ("bar.sync 5, 256; // of squares", "", "squares of other warps"),
-        ("bar.sync 5, 256; // of factors", "", "a row's factor"),
-        ("bar.sync 5, 256; // of the prologue", "", "their part of the RMSNorm prologue"),
-        ("bar.sync 5, 256; // of the prologue", "bar.sync 5, 256;\nbar.sync 0;", "belongs into the entry"),
-    ] {
-        let broken = RMSNORM.replacen(line, instead, 1);
-        assert!(broken != RMSNORM && called(&broken).iter().any(|text| text.contains(word)), "{line}: {:?}", called(&broken));
-    }
 }
