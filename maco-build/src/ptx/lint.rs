@@ -47,7 +47,11 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             local_memory(function, &mut report);
         }
         instructions(function, &mut report);
-        tags::check(function, protocol::concerns(function) || reached.contains_key(function.name), &mut report);
+        let of_megakernel = protocol::concerns(function) || reached.contains_key(function.name);
+        tags::check(function, of_megakernel, &mut report);
+        if of_megakernel {
+            pointers(function, &mut report);
+        }
         cached_loads(function, &mut report);
         if !function.entry {
             waits(function, &mut report);
@@ -144,6 +148,15 @@ fn instructions(function: &Function<'_>, report: &mut Report<'_>) {
                 "`{opcode}` has no ordering: read-modify-writes of `core::sync::atomic` lose theirs on the GPU; use MACO's counters"
             );
             report.add(statement, text);
+        }
+    }
+}
+
+/// What is called so is seen by no rule.
+fn pointers(function: &Function<'_>, report: &mut Report<'_>) {
+    for statement in function.body.iter().filter(|statement| statement.callee().is_none()) {
+        if statement.opcode() == "call" || statement.opcode().starts_with("call.") {
+            report.add(statement, "a call through a pointer, which the lint cannot follow: call a function by its name, or a generic one");
         }
     }
 }
@@ -406,6 +419,14 @@ mod tests {
         let found = |body: &str| about_functions(&[("body", body)], "", "").iter().any(|(_, text)| text.contains("cannot follow"));
         assert!(found("fence.release.gpu;\ncall.uni body, ();"));
         assert!(!found("call.uni body, ();"));
+    }
+
+    #[test]
+    fn a_call_through_a_pointer_is_refused() {
+        let found = |body: &str| {
+            about_functions(&[("body", body)], "", "").into_iter().filter(|(_, text)| text.contains("through a pointer")).count()
+        };
+        assert_eq!([found("call (r), %rd1, (p), prototype;"), found("call.uni (r), other, (p);")], [1, 0]);
     }
 
     #[test]
