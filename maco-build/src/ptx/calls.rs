@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::flow::{ARGUMENT, operands};
 use maco_ptx::{Function, Module, Statement};
+
+use super::flow::{ARGUMENT, operands};
 
 /// The functions that `from` calls, and what these call: each once.
 pub fn reached<'a>(module: &'a Module<'a>, from: &'a Function<'a>) -> Vec<&'a Function<'a>> {
@@ -92,13 +93,13 @@ struct Call {
 
 impl<'a> Inliner<'a, '_> {
     fn run(&mut self, function: &'a Function<'a>, call: &Call, open: &mut Vec<&'a str>) {
-        let words: Vec<Cow<'a, str>> = function.body.iter().map(|statement| words(statement, call)).collect();
-        // The parameter in which the last call leaves its result, and the mark of that call.
+        let words: Vec<Cow<'a, str>> = function.body.iter().map(|statement| words(statement, function, call)).collect();
+        // Where the last call leaves its result: what it is here, and what there, with the mark of that call.
         let mut result: Option<(&str, String)> = None;
         for (n, statement) in function.body.iter().enumerate() {
             let callee = statement.callee().filter(|name| self.followed.contains(name)).and_then(|name| self.functions.get(name).copied());
             let Some(callee) = callee else {
-                let given = result.as_ref().and_then(|(name, mark)| taken(&words[n], name, mark));
+                let given = result.as_ref().and_then(|(here, there)| taken(&words[n], here, there));
                 if statement.label().is_some() || statement.callee().is_some() {
                     result = None;
                 }
@@ -113,7 +114,8 @@ impl<'a> Inliner<'a, '_> {
             self.calls += 1;
             let mark = format!("~{}", self.calls);
             let inner = Call { arguments: arguments(statement, &function.body[..n], &words[..n], callee), mark: mark.clone() };
-            result = statement.text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(name, _)| (name.trim(), mark.clone()));
+            let here = statement.text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map(|(name, _)| name.trim());
+            result = here.zip(callee.results.first()).map(|(here, there)| (here, format!("%{}{mark}", there.name)));
             // Where the call stands: a label behind it. A predicated call is one that may not be made.
             if let Some(guard) = words[n].strip_prefix('@').and_then(|rest| rest.split_whitespace().next()) {
                 let around = guard.strip_prefix('!').map_or_else(|| format!("!{guard}"), str::to_owned);
@@ -127,8 +129,8 @@ impl<'a> Inliner<'a, '_> {
     }
 }
 
-/// A statement with its predicate, as it reads in one call.
-fn words<'a>(statement: &'a Statement<'a>, call: &Call) -> Cow<'a, str> {
+/// A statement of a function with its predicate, as it reads in one call.
+fn words<'a>(statement: &'a Statement<'a>, function: &Function<'_>, call: &Call) -> Cow<'a, str> {
     let guard = statement.guard.map_or_else(String::new, |guard| format!("@{guard} "));
     if call.mark.is_empty() {
         return if guard.is_empty() { Cow::Borrowed(statement.text) } else { Cow::Owned(format!("{guard}{}", statement.text)) };
@@ -153,9 +155,10 @@ fn words<'a>(statement: &'a Statement<'a>, call: &Call) -> Cow<'a, str> {
                 None => statement.text.replacen(slot, &format!("{slot}{mark}"), 1),
             }
         }
-        (opcode, Some(slot)) if opcode.starts_with("st.param.") && slot.starts_with("func_retval") && !statement.text.contains('{') => {
+        // The whole result.
+        (opcode, Some(slot)) if opcode.starts_with("st.param.b") && function.results.first().is_some_and(|result| result.name == slot) => {
             let value = operands(statement.text).last().unwrap_or_default();
-            format!("{ARGUMENT}{} %{}, {value}", &opcode["st.param".len()..], slot.replace('+', "_"))
+            format!("{ARGUMENT}{} %{slot}, {value}", &opcode["st.param".len()..])
         }
         _ => statement.text.to_owned(),
     };
@@ -167,14 +170,11 @@ fn slot(text: &str) -> Option<&str> {
     text.split_once('[')?.1.split_once(']').map(|(slot, _)| slot.trim())
 }
 
-/// The load of a result, as a move from where the function has left it.
-fn taken(words: &str, name: &str, mark: &str) -> Option<String> {
-    let slot = slot(words).filter(|_| words.starts_with("ld.param."))?;
-    let at = slot.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with('+'))?;
-    let register = operands(words).next().filter(|register| register.starts_with('%'))?;
-    // As the function names its own: `func_retval0` for `retval0`.
-    let kind = words.split_whitespace().next()?.strip_prefix("ld.param")?;
-    (!words.contains('{')).then(|| format!("{ARGUMENT}{kind} {register}, %func_{name}{}{mark}", at.replace('+', "_")))
+/// The load of a result, which is `here` in the caller, as a move from `there`, where the function has left it.
+fn taken(words: &str, here: &str, there: &str) -> Option<String> {
+    let kind = words.split_whitespace().next()?.strip_prefix("ld.param").filter(|_| slot(words) == Some(here))?;
+    let register = operands(words).next().filter(|register| register.starts_with('%') && !words.contains('{'))?;
+    Some(format!("{ARGUMENT}{kind} {register}, {there}"))
 }
 
 /// What a call gives: stores to the parameters that it names, before it in the same block.
@@ -191,8 +191,8 @@ fn arguments(call: &Statement<'_>, before: &[Statement<'_>], words: &[Cow<'_, st
         }
         let (Some(slot), Some(value)) = (slot(statement.text), operands(words).last()) else { continue };
         let (name, at) = slot.split_at(slot.find('+').unwrap_or(slot.len()));
-        if let Some(n) = names.iter().position(|other| *other == name) {
-            arguments.entry(format!("{}_param_{n}{at}", callee.name)).or_insert_with(|| value.to_owned());
+        if let Some(parameter) = names.iter().position(|other| *other == name).and_then(|n| callee.parameters.get(n)) {
+            arguments.entry(format!("{}{at}", parameter.name)).or_insert_with(|| value.to_owned());
         }
     }
     arguments
@@ -213,4 +213,117 @@ fn marked(text: &str, mark: &str) -> String {
         rest = behind;
     }
     marked
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ptx::Rules;
+    use crate::ptx::lint::check;
+
+    /// What the lint says about functions, each with a body; the entry calls the first, with these statements around that.
+    fn about_functions(functions: &[(&str, &str)], before: &str, behind: &str) -> Vec<(String, String)> {
+        let called: String =
+            functions.iter().map(|(name, body)| format!(".func {name}(\n.param .b64 {name}_param_0\n)\n{{\n{body}\nret;\n}}\n")).collect();
+        let ptx = format!(
+            ".version 8.6\n{called}.visible .entry maco_mlp_0(\n)\n{{\n{before}\ncall.uni {}, (p);\n{behind}\nret;\n}}\n",
+            functions[0].0
+        );
+        check(&ptx, &Rules::default()).into_iter().map(|finding| (finding.function, finding.text)).collect()
+    }
+
+    /// Also in a function that a function calls; not in one that nobody calls.
+    #[test]
+    fn tensor_cores_and_registers_stay_in_entries() {
+        for (statement, why) in [
+            ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;", "serialises"),
+            ("wgmma.fence.sync.aligned;", "serialises"),
+            ("setmaxnreg.dec.sync.aligned.u32 72;", "entries only"),
+        ] {
+            let outer = ("outer", "call.uni (r), inner, (p);");
+            let found = |functions: &[(&str, &str)]| {
+                let about = about_functions(functions, "", "");
+                about.into_iter().filter(|(_, text)| text.contains("belongs into the entry")).collect::<Vec<_>>()
+            };
+            let found_inside = found(&[outer, ("inner", statement)]);
+            assert!(matches!(&found_inside[..], [(name, text)] if name == "inner" && text.contains(why)), "{statement}: {found_inside:?}");
+            assert_eq!(found(&[outer, ("other", statement)]), [], "{statement}");
+        }
+    }
+
+    /// A function may take a stage of the ring and give it back, and meets between operations; its scopes are those of the CTA.
+    #[test]
+    fn functions_have_stages() {
+        let found =
+            |statement: &str| about_functions(&[("body", statement)], "", "").into_iter().filter(|(name, _)| name == "body").count();
+        for (statement, findings) in [
+            ("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;", 0),
+            ("mbarrier.arrive.shared::cta.b64 _, [%r1];", 0),
+            ("bar.sync 1, 256;", 0),
+            ("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;", 1),
+            ("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];", 1),
+            ("mbarrier.init.shared::cta.b64 [%r1], 1;", 1),
+            ("mbarrier.init.shared::cta.b64 [%r1], 1;\nfence.mbarrier_init.release.cluster;", 0),
+            ("ld.relaxed.cta.global.u32 %r1, [%rd1];", 1),
+        ] {
+            assert_eq!(found(statement), findings, "{statement}");
+        }
+    }
+
+    /// What a function needs may stand in its caller, on every way to it, and what its caller needs in a function.
+    #[test]
+    fn a_fence_counts_across_a_call() {
+        const SIGNAL: &str = "// maco: signal.gpu\nred.relaxed.gpu.global.add.u32 [%rd6], %r17;";
+        const RELEASE: &str = "fence.release.gpu;";
+        let overtaken = |functions: &[(&str, &str)], before: &str, behind: &str| -> Vec<String> {
+            let found = about_functions(functions, before, behind);
+            found.into_iter().filter(|(_, text)| text.contains("may overtake")).map(|(name, _)| name).collect()
+        };
+        assert_eq!(overtaken(&[("signal", SIGNAL)], "", ""), ["signal"]);
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, ""), [""; 0]);
+        assert_eq!(overtaken(&[("release", RELEASE)], "", SIGNAL), [""; 0]);
+        assert_eq!(overtaken(&[("release", &format!("@%p1 bra $BY;\n{RELEASE}\n$BY:"))], "", SIGNAL), ["maco_mlp_0"]);
+        assert_eq!(overtaken(&[("release", &format!("@%p1 ret;\n{RELEASE}"))], "", SIGNAL), ["maco_mlp_0"]);
+        assert_eq!(overtaken(&[("outer", "call.uni signal, ();"), ("signal", SIGNAL)], RELEASE, ""), [""; 0]);
+        // One of two calls.
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{RELEASE}\ncall.uni signal, (p);")), [""; 0]);
+        const WAIT: &str = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;";
+        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{WAIT}\ncall.uni signal, (p);")), ["signal"]);
+        // What the caller gives: 0 empties a place.
+        let store = "ld.param.b64 %r1, [store_param_0];\n// maco: message.gpu\nst.relaxed.gpu.global.u32 [%rd1], %r1;";
+        assert_eq!(overtaken(&[("store", store)], "st.param.b64 [p], 0;", ""), [""; 0]);
+        assert_eq!(overtaken(&[("store", store)], "st.param.b64 [p], 7;", ""), ["store"]);
+        // One that may not be made.
+        assert_eq!(overtaken(&[("none", "")], "@%p1 call.uni release, ();", SIGNAL), ["maco_mlp_0"]);
+    }
+
+    #[test]
+    fn a_function_of_the_protocol_that_calls_itself_is_refused() {
+        let found = |body: &str| about_functions(&[("body", body)], "", "").iter().any(|(_, text)| text.contains("cannot follow"));
+        assert!(found("fence.release.gpu;\ncall.uni body, ();"));
+        assert!(!found("call.uni body, ();"));
+    }
+
+    #[test]
+    fn a_call_through_a_pointer_is_refused() {
+        let found = |body: &str| {
+            about_functions(&[("body", body)], "", "").into_iter().filter(|(_, text)| text.contains("through a pointer")).count()
+        };
+        assert_eq!([found("call (r), %rd1, (p), prototype;"), found("call.uni (r), other, (p);")], [1, 0]);
+    }
+
+    #[test]
+    fn a_barrier_has_one_count_in_all_functions() {
+        let found = |before: &str| about_functions(&[("body", "bar.sync 1, 256;")], before, "");
+        let counts = |found: &[(String, String)]| found.iter().any(|(_, text)| text.contains("256 threads and with 128"));
+        assert!(counts(&found("bar.sync 1, 128;")) && !counts(&found("bar.sync 1, 256;")));
+    }
+
+    #[test]
+    fn a_poll_in_a_function_is_a_poll() {
+        let found = |before: &str, behind: &str| {
+            let load = "ld.acquire.gpu.global.u32 %r1, [%rd1];\nfence.acquire.gpu;";
+            about_functions(&[("look", load)], before, behind).iter().any(|(_, text)| text.contains("empties the L1 cache"))
+        };
+        assert!(found("$L1:", "@%p1 bra $L1;") && !found("", ""));
+    }
 }

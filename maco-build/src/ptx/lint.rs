@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use maco_ptx::{Function, Module, Statement};
+
 use super::calls::{self, Inlined};
 use super::{Finding, Rules, protocol, tags};
 use crate::ptx::patch::THREADS;
-use maco_ptx::{Function, Module, Statement};
 
 /// Every broken rule of a PTX file.
 pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
@@ -341,108 +342,6 @@ mod tests {
         none("ld.global.nc.b32 %r1, [table+4];");
         none("mov.b64 %rd1, table;\nadd.s64 %rd2, %rd1, %rd9;\nld.global.nc.b32 %r1, [%rd2];");
         none("// maco:allow(ld.global.nc)\nld.global.nc.b32 %r1, [%rd2];");
-    }
-
-    /// What the lint says about functions, each with a body; the entry calls the first, with these statements around that.
-    fn about_functions(functions: &[(&str, &str)], before: &str, behind: &str) -> Vec<(String, String)> {
-        let called: String = functions.iter().map(|(name, body)| format!(".func {name}(\n)\n{{\n{body}\nret;\n}}\n")).collect();
-        let ptx = format!(
-            ".version 8.6\n{called}.visible .entry maco_mlp_0(\n)\n{{\n{before}\ncall.uni {}, (p);\n{behind}\nret;\n}}\n",
-            functions[0].0
-        );
-        check(&ptx, &Rules::default()).into_iter().map(|finding| (finding.function, finding.text)).collect()
-    }
-
-    /// Also in a function that a function calls; not in one that nobody calls.
-    #[test]
-    fn tensor_cores_and_registers_stay_in_entries() {
-        for (statement, why) in [
-            ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8 {%r48}, %rd17, %rd18, p;", "serialises"),
-            ("wgmma.fence.sync.aligned;", "serialises"),
-            ("setmaxnreg.dec.sync.aligned.u32 72;", "entries only"),
-        ] {
-            let outer = ("outer", "call.uni (r), inner, (p);");
-            let found = |functions: &[(&str, &str)]| {
-                let about = about_functions(functions, "", "");
-                about.into_iter().filter(|(_, text)| text.contains("belongs into the entry")).collect::<Vec<_>>()
-            };
-            let found_inside = found(&[outer, ("inner", statement)]);
-            assert!(matches!(&found_inside[..], [(name, text)] if name == "inner" && text.contains(why)), "{statement}: {found_inside:?}");
-            assert_eq!(found(&[outer, ("other", statement)]), [], "{statement}");
-        }
-    }
-
-    /// A function may take a stage of the ring and give it back, and meets between operations; its scopes are those of the CTA.
-    #[test]
-    fn functions_have_stages() {
-        let found =
-            |statement: &str| about_functions(&[("body", statement)], "", "").into_iter().filter(|(name, _)| name == "body").count();
-        for (statement, findings) in [
-            ("mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;", 0),
-            ("mbarrier.arrive.shared::cta.b64 _, [%r1];", 0),
-            ("bar.sync 1, 256;", 0),
-            ("mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p1, [%r1], %r2;", 1),
-            ("mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];", 1),
-            ("mbarrier.init.shared::cta.b64 [%r1], 1;", 1),
-            ("mbarrier.init.shared::cta.b64 [%r1], 1;\nfence.mbarrier_init.release.cluster;", 0),
-            ("ld.relaxed.cta.global.u32 %r1, [%rd1];", 1),
-        ] {
-            assert_eq!(found(statement), findings, "{statement}");
-        }
-    }
-
-    /// What a function needs may stand in its caller, on every way to it, and what its caller needs in a function.
-    #[test]
-    fn a_fence_counts_across_a_call() {
-        const SIGNAL: &str = "// maco: signal.gpu\nred.relaxed.gpu.global.add.u32 [%rd6], %r17;";
-        const RELEASE: &str = "fence.release.gpu;";
-        let overtaken = |functions: &[(&str, &str)], before: &str, behind: &str| -> Vec<String> {
-            let found = about_functions(functions, before, behind);
-            found.into_iter().filter(|(_, text)| text.contains("may overtake")).map(|(name, _)| name).collect()
-        };
-        assert_eq!(overtaken(&[("signal", SIGNAL)], "", ""), ["signal"]);
-        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, ""), [""; 0]);
-        assert_eq!(overtaken(&[("release", RELEASE)], "", SIGNAL), [""; 0]);
-        assert_eq!(overtaken(&[("release", &format!("@%p1 bra $BY;\n{RELEASE}\n$BY:"))], "", SIGNAL), ["maco_mlp_0"]);
-        assert_eq!(overtaken(&[("release", &format!("@%p1 ret;\n{RELEASE}"))], "", SIGNAL), ["maco_mlp_0"]);
-        assert_eq!(overtaken(&[("outer", "call.uni signal, ();"), ("signal", SIGNAL)], RELEASE, ""), [""; 0]);
-        // One of two calls.
-        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{RELEASE}\ncall.uni signal, (p);")), [""; 0]);
-        const WAIT: &str = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r2;";
-        assert_eq!(overtaken(&[("signal", SIGNAL)], RELEASE, &format!("{WAIT}\ncall.uni signal, (p);")), ["signal"]);
-        // One that may not be made.
-        assert_eq!(overtaken(&[("none", "")], "@%p1 call.uni release, ();", SIGNAL), ["maco_mlp_0"]);
-    }
-
-    #[test]
-    fn a_function_of_the_protocol_that_calls_itself_is_refused() {
-        let found = |body: &str| about_functions(&[("body", body)], "", "").iter().any(|(_, text)| text.contains("cannot follow"));
-        assert!(found("fence.release.gpu;\ncall.uni body, ();"));
-        assert!(!found("call.uni body, ();"));
-    }
-
-    #[test]
-    fn a_call_through_a_pointer_is_refused() {
-        let found = |body: &str| {
-            about_functions(&[("body", body)], "", "").into_iter().filter(|(_, text)| text.contains("through a pointer")).count()
-        };
-        assert_eq!([found("call (r), %rd1, (p), prototype;"), found("call.uni (r), other, (p);")], [1, 0]);
-    }
-
-    #[test]
-    fn a_barrier_has_one_count_in_all_functions() {
-        let found = |before: &str| about_functions(&[("body", "bar.sync 1, 256;")], before, "");
-        let counts = |found: &[(String, String)]| found.iter().any(|(_, text)| text.contains("256 threads and with 128"));
-        assert!(counts(&found("bar.sync 1, 128;")) && !counts(&found("bar.sync 1, 256;")));
-    }
-
-    #[test]
-    fn a_poll_in_a_function_is_a_poll() {
-        let found = |before: &str, behind: &str| {
-            let load = "ld.acquire.gpu.global.u32 %r1, [%rd1];\nfence.acquire.gpu;";
-            about_functions(&[("look", load)], before, behind).iter().any(|(_, text)| text.contains("empties the L1 cache"))
-        };
-        assert!(found("$L1:", "@%p1 bra $L1;") && !found("", ""));
     }
 
     /// A table that all consumers raise: they meet before and behind that, and fence it.

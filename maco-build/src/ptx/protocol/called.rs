@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use maco_ptx::{Function, Module, Statement};
+
 use super::Rules;
 use super::statement::*;
 use crate::ptx::calls;
 use crate::ptx::flow::{Flow, Way};
 use crate::ptx::lint::Report;
-use maco_ptx::{Function, Module, Statement};
 
 /// What a function is by what it does: those of consumers have barriers, and rules, of their own.
 struct Kind {

@@ -13,10 +13,11 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use maco_ptx::{Function, Statement};
+
 use self::statement::*;
 use super::flow::{Flow, Way, address, operands, result};
 use super::lint::Report;
-use maco_ptx::{Function, Statement};
 
 pub(super) use self::called::{check_called, followed};
 

@@ -251,11 +251,12 @@ fn outlined(entry: &str) -> Vec<String> {
         let given = read.iter().enumerate().map(|(n, register)| format!("st.param.b64 [param{n}], {register};\n")).collect::<String>();
         let taken =
             read.iter().enumerate().map(|(p, register)| format!("ld.param.b64 {register}, [part{n}_param_{p}];\n")).collect::<String>();
+        let declared = (0..read.len()).map(|p| format!(".param .b64 part{n}_param_{p}")).collect::<Vec<_>>().join(",\n");
         let names = (0..read.len()).map(|n| format!("param{n}")).collect::<Vec<_>>().join(", ");
         // What the entry jumps to is in both.
         let label = part.lines().next().filter(|line| line.ends_with(':')).map_or_else(String::new, |line| format!("{line}\n"));
         let jump = if part.ends_with("bra.uni $END;\n") { "bra.uni $END;\n" } else { "" };
-        functions += &format!(".func part{n}(\n)\n{{\n{taken}{}$OUT:\nret;\n}}\n", part.replace("$END", "$OUT"));
+        functions += &format!(".func part{n}(\n{declared})\n{{\n{taken}{}$OUT:\nret;\n}}\n", part.replace("$END", "$OUT"));
         entry = format!("{}{label}{given}call.uni part{n}, ({names});\n{jump}{}", &entry[..begin], &entry[end..]);
     }
     lint_with(&entry, &functions)
