@@ -111,7 +111,7 @@ impl DeviceModel {
         part_rate: 36.0,
         ticket: 910.2,
         hop: 1580.0,
-        launch: 9800.0,
+        launch: 12500.0,
         partial_sums: 32 << 20,
     };
 
@@ -232,6 +232,6 @@ mod tests {
     fn it_says_what_decides_most() {
         let shown = DeviceModel { origin: Origin::Derived("NVIDIA H200".into()), ..DeviceModel::DEFAULT }.to_string();
         assert!(shown.starts_with("default (derived from NVIDIA H200): copy 18.0, L2 40.0 B/ns, tensor cores 3088 FLOP/ns"), "{shown}");
-        assert!(shown.ends_with("hop 1580, launch 9800 ns") && !shown.contains('\n'), "{shown}");
+        assert!(shown.ends_with("hop 1580, launch 12500 ns") && !shown.contains('\n'), "{shown}");
     }
 }

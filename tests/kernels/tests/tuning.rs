@@ -147,7 +147,11 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
     assert_eq!(Tuning::read(&path).unwrap(), good);
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, what) in [
-        ("\"parts\": 3", "\"parts\": 0", "line 56: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0"),
+        (
+            "\"parts\": 3",
+            "\"parts\": 0",
+            "line 56: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
+        ),
         ("\"whole\": 0", "\"whole\": -1", "field `maco_tuning.entries[0].whole`: invalid value: integer `-1`, expected u32"),
         ("\"parts\": 3", "\"part\": 3", "field `maco_tuning.entries[1].part`: unknown field `part`, expected one of `task`"),
         ("\"whole\": 0,", "", "field `maco_tuning.entries[0]`: missing field `whole`"),
@@ -156,7 +160,11 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
         ("128,", "0,", "field `maco_tuning.entries[0].tile`: invalid value: integer `0`, expected whole numbers above 0"),
         ("\"shapes\": [", "\"shapes\": [ 5,", "field `maco_tuning.entries[0].shapes[0]`: invalid type: integer `5`, expected a sequence"),
         ("\"device\"", "\"machine\"", "field `maco_tuning.machine`: unknown field `machine`"),
-        ("\"hop_nanoseconds\": 1580.0", "\"hop_nanoseconds\": -1", "line 22: field `maco_tuning.model.hop_nanoseconds`: invalid value: floating point `-1.0`, expected a number, 0 or more"),
+        (
+            "\"hop_nanoseconds\": 1580.0",
+            "\"hop_nanoseconds\": -1",
+            "line 22: field `maco_tuning.model.hop_nanoseconds`: invalid value: floating point `-1.0`, expected a number, 0 or more",
+        ),
         ("\"copy_bytes_per_nanosecond\": 18.0,", "", "field `maco_tuning.model`: missing field `copy_bytes_per_nanosecond`"),
         ("\"version\": 2", "\"version\": 3", "has version 3 of its format, but this program reads version 2"),
         ("maco_tuning", "tuning", "was not written by MACO: it has no `maco_tuning`"),
