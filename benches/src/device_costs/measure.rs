@@ -2,22 +2,17 @@
 
 use anyhow::{Context, ensure};
 use cudarc::driver::sys;
-use maco::{Arguments, CallShape, CompiledGraph, Device, Plan, PlanOptions, Schedule, TaskGraph, Tensor, bf16};
+use indicatif::ProgressBar;
+use maco::{Arguments, CompiledGraph, Device, Plan, PlanOptions, Schedule, TaskGraph, Tensor, bf16};
 
-use super::{CHAIN, Gemms, Measurements, STEP, STEPS, Sample};
+use super::plans::{self, COLUMNS, ROWS, TILES};
+use super::{Gemms, Measurements, STEPS, Sample};
 use crate::matrix::{random, sets};
 use crate::peer::check;
-use crate::tasks::{dispatch, ops};
+use crate::tasks::dispatch;
 use crate::timing::{Clock, Measured, Random, System, median, progress};
 use crate::{graphs, kernels};
 
-/// Tiles of a GEMM, the one that the tensor cores wait for last.
-const TILES: [[u64; 2]; 4] = [[64, 128], [128, 128], [64, 256], [128, 256]];
-/// Rows of the GEMMs: few, so that each round of tasks has weights of its own.
-const GEMM_ROWS: u64 = 256;
-/// Columns of a tile of a task that only moves bytes, and rows of its smallest, middle and largest one.
-const COLUMNS: u64 = 1024;
-const ROWS: [u64; 3] = [4, 16, 64];
 /// Rows of copies in two sizes of tiles: 128 MiB.
 const COPIED_ROWS: u64 = 1 << 16;
 /// Pairs of workers of which a hop is the median, and lengths of chains.
@@ -31,9 +26,6 @@ pub struct Measure<'a> {
     clock: &'a Clock,
 }
 
-/// A case: what it is, and what it adds.
-type Case<'a> = (String, Box<dyn Fn(&mut Measurements) -> anyhow::Result<()> + 'a>);
-
 impl Measure<'_> {
     /// On this device, whose driver context is current.
     pub fn new<'a>(device: &'a Device, clock: &'a Clock) -> Measure<'a> {
@@ -42,51 +34,23 @@ impl Measure<'_> {
 
     /// Everything, in some minutes.
     pub fn all(&self) -> anyhow::Result<Measurements> {
-        let nothing = Sample { work: 0.0, nanoseconds: 0.0 };
-        let mut measured = Measurements {
+        let bar = &progress(9 + TILES.len());
+        let gemms = |tile: [u64; 2]| case(bar, &format!("GEMMs in tiles of {}×{}", tile[0], tile[1]), || self.gemms(tile));
+        let measurements = Measurements {
             workers: self.device.workers(),
-            copies: [nothing; 2],
-            cached: ([nothing; 2], 0.0),
-            multiplied: ([nothing; 2], 0.0),
-            gemms: Vec::new(),
-            ring: [(nothing, 0.0); 2],
-            short: [nothing; 2],
-            launch: 0.0,
-            chain: 0.0,
-            empty: [0.0; 2],
-            hop: 0.0,
+            copies: case(bar, "the driver's copies", || self.copies())?,
+            cached: case(bar, "GEMVs of weights in the L2 cache", || self.cached())?,
+            multiplied: case(bar, "GEMVs of 16 rows", || self.multiplied())?,
+            gemms: TILES.into_iter().map(gemms).collect::<Result<_, _>>()?,
+            ring: case(bar, "copies in small and large tiles", || self.ring())?,
+            short: case(bar, "additions in short tiles", || self.short())?,
+            launch: case(bar, "a launch", || self.launch())?,
+            chain: case(bar, "a chain of tiles", || self.chain())?,
+            empty: case(bar, "tasks without work", || self.empty())?,
+            hop: case(bar, "hops", || self.hop())?,
         };
-        let cases = self.cases();
-        let bar = progress(cases.len());
-        for (name, case) in cases {
-            bar.set_message(name.clone());
-            case(&mut measured).with_context(|| name)?;
-            bar.inc(1);
-        }
         bar.finish_and_clear();
-        Ok(measured)
-    }
-
-    fn cases(&self) -> Vec<Case<'_>> {
-        let mut cases: Vec<Case<'_>> = vec![
-            ("the driver's copies".into(), Box::new(|to| Ok(to.copies = self.copies()?))),
-            ("GEMVs of weights in the L2 cache".into(), Box::new(|to| Ok(to.cached = self.cached()?))),
-            ("GEMVs of 16 rows".into(), Box::new(|to| Ok(to.multiplied = self.multiplied()?))),
-        ];
-        for tile in TILES {
-            let run = move |to: &mut Measurements| Ok(to.gemms.push(self.gemms(tile)?));
-            cases.push((format!("GEMMs in tiles of {}×{}", tile[0], tile[1]), Box::new(run)));
-        }
-        let others: [Case<'_>; 6] = [
-            ("copies in small and large tiles".into(), Box::new(|to| Ok(to.ring = self.ring()?))),
-            ("additions in short tiles".into(), Box::new(|to| Ok(to.short = self.short()?))),
-            ("a launch".into(), Box::new(|to| Ok(to.launch = self.launch()?))),
-            ("a chain of tiles".into(), Box::new(|to| Ok(to.chain = self.chain()?))),
-            ("tasks without work".into(), Box::new(|to| Ok(to.empty = self.empty()?))),
-            ("hops".into(), Box::new(|to| Ok(to.hop = self.hop()?))),
-        ];
-        cases.extend(others);
-        cases
+        Ok(measurements)
     }
 
     fn workers(&self) -> u64 {
@@ -125,7 +89,7 @@ impl Measure<'_> {
             })
         };
         let times = self.nanoseconds(&mut [copy(all / 2), copy(all)])?;
-        Ok([0, 1].map(|n| Sample { work: (2 * all >> (1 - n)) as f64, nanoseconds: times[n] }))
+        Ok([0, 1].map(|n| Sample { work: (all << n) as f64, nanoseconds: times[n] }))
     }
 
     /// Weights of two rounds that all calls share: tiles of 8 × 8, bound by loads.
@@ -144,8 +108,7 @@ impl Measure<'_> {
 
     /// As many columns as make one round of whole tiles.
     fn gemms(&self, tile: [u64; 2]) -> anyhow::Result<Gemms> {
-        let columns = self.workers() * tile[0] * tile[1] / GEMM_ROWS;
-        let of = |steps: u64, parts: u32| self.products([GEMM_ROWS, columns, steps * STEP], tile, parts, kernels::CALLS);
+        let of = |steps: u64, parts: u32| self.products(plans::gemm_extents(self.workers(), tile, steps), tile, parts, kernels::CALLS);
         Ok(Gemms { tile, whole: [of(STEPS[0], 1)?, of(STEPS[1], 1)?], parts: of(STEPS[1], 2)? })
     }
 
@@ -156,29 +119,21 @@ impl Measure<'_> {
         let w = (0..sets(n * k * 2).min(weights)).map(|set| random(device, n, k, set as u64 + 2, 0.02)).collect::<Result<Vec<_>, _>>()?;
         let mut y = (0..kernels::CALLS).map(|_| device.zeros::<bf16>([m, n])).collect::<Result<Vec<_>, _>>()?;
         let mut first = device.zeros::<bf16>([m, n])?;
-        let shape =
-            |call: usize| CallShape { call: call as u32, tile: Some(tile.map(|size| size as u32).to_vec()), split: Some(parts), whole: 0 };
-        let options = |calls: usize| crate::options().shapes((0..calls).map(shape).collect());
-        let one = kernels::product::plan_with(device, kernels::product::Dims { M: m, N: n, K: k }, &options(1))?;
-        let many = kernels::products::plan_with(device, kernels::products::Dims { M: m, N: n, K: k }, &options(kernels::CALLS))?;
-        let rounds = |plan: &Plan| (plan.tasks() as u64).div_ceil(self.workers()) as f64;
-        let work = [rounds(&one), rounds(&many)];
+        let [(one, rounds), (many, all)] = plans::products(device, [m, n, k], tile, parts)?;
         let inputs = (0..kernels::CALLS).fold(Arguments::new(), |arguments, _| arguments.tensor(&x));
         let inputs = (0..kernels::CALLS).fold(inputs, |arguments, call| arguments.tensor(&w[call % w.len()]));
         let single = Arguments::new().tensor(&x).tensor(&w[0]).tensor_mut(&mut first);
-        self.pair([(&one, single), (&many, inputs.tensors_mut(&mut y))], work)
+        self.pair([(&one, single), (&many, inputs.tensors_mut(&mut y))], [rounds, all])
     }
 
     /// The same copy in tiles of 16 and of 64 rows.
     fn ring(&self) -> anyhow::Result<[(Sample, f64); 2]> {
-        let plans = [ROWS[1], ROWS[2]].map(|rows| self.listed(graphs::copy(COPIED_ROWS, COLUMNS), rows, COPIED_ROWS));
-        let [small, large] = plans;
-        let (small, large) = (small?, large?);
+        let plan = |rows: u64| plans::listed(self.device, graphs::copy(COPIED_ROWS, COLUMNS), rows, COPIED_ROWS);
+        let (small, large) = (plan(ROWS[1])?, plan(ROWS[2])?);
         let x = random(self.device, COPIED_ROWS, COLUMNS, 1, 1.0)?;
         let (mut y, mut z) = (self.device.zeros::<bf16>([COPIED_ROWS, COLUMNS])?, self.device.zeros::<bf16>([COPIED_ROWS, COLUMNS])?);
         let work = [ROWS[1], ROWS[2]].map(|rows| COPIED_ROWS as f64 / rows as f64 / self.workers() as f64);
-        let arguments = [Arguments::new().tensor(&x).tensor_mut(&mut y), Arguments::new().tensor(&x).tensor_mut(&mut z)];
-        let [first, second] = arguments;
+        let [first, second] = [&mut y, &mut z].map(|y| Arguments::new().tensor(&x).tensor_mut(y));
         let samples = self.pair([(small.plan(), first), (large.plan(), second)], work)?;
         Ok([0, 1].map(|n| (samples[n], (2 * ROWS[n + 1] * COLUMNS * 2) as f64)))
     }
@@ -186,7 +141,7 @@ impl Measure<'_> {
     /// 20 and 40 rounds of additions.
     fn short(&self) -> anyhow::Result<[Sample; 2]> {
         let rows = [20, 40].map(|rounds| rounds * ROWS[0] * self.workers());
-        let plan = |rows: u64| self.listed(added(rows), ROWS[0], rows);
+        let plan = |rows: u64| plans::listed(self.device, plans::added(rows), ROWS[0], rows);
         let (few, many) = (plan(rows[0])?, plan(rows[1])?);
         let input = |rows: u64| random(self.device, rows, COLUMNS, rows, 1.0);
         let (a, b) = (input(rows[0])?, input(rows[1])?);
@@ -196,19 +151,10 @@ impl Measure<'_> {
         self.pair([(few.plan(), first), (many.plan(), second)], [20.0, 40.0])
     }
 
-    /// A plan in tiles of so many of all `all` rows, every worker its list.
-    fn listed(&self, mut graph: TaskGraph, rows: u64, all: u64) -> anyhow::Result<CompiledGraph> {
-        graph.tile(&[rows as u32, COLUMNS as u32]);
-        let tasks = all.div_ceil(rows) as u32;
-        // With an assignment no task is claimed.
-        let placement = (0..tasks).map(|task| task % self.device.workers()).collect();
-        Ok(graphs::plan(graph, self.device, &crate::options().placement(placement))?)
-    }
-
     /// A copy by half of the workers, a tile for each.
     fn launch(&self) -> anyhow::Result<f64> {
         let rows = ROWS[0] * (self.workers() / 2).max(1);
-        let plan = self.listed(graphs::copy(rows, COLUMNS), ROWS[0], rows)?;
+        let plan = plans::listed(self.device, graphs::copy(rows, COLUMNS), ROWS[0], rows)?;
         let x = random(self.device, rows, COLUMNS, 1, 1.0)?;
         let mut y = self.device.zeros::<bf16>([rows, COLUMNS])?;
         self.alone(plan.plan(), Arguments::new().tensor(&x).tensor_mut(&mut y))
@@ -216,10 +162,7 @@ impl Measure<'_> {
 
     fn chain(&self) -> anyhow::Result<f64> {
         let rows = ROWS[0] * self.workers();
-        let tile = Some([ROWS[0], COLUMNS].map(|size| size as u32).to_vec());
-        let shapes = (0..CHAIN as u32).map(|call| CallShape { call, tile: tile.clone(), split: None, whole: 0 }).collect();
-        let plan =
-            kernels::updates::plan_with(self.device, kernels::updates::Dims { M: rows, N: COLUMNS }, &crate::options().shapes(shapes))?;
+        let plan = plans::chain(self.device, rows)?;
         let mut x = random(self.device, rows, COLUMNS, 1, 1.0)?;
         self.alone(&plan, Arguments::new().tensor_mut(&mut x).scalar(1.0f32))
     }
@@ -281,12 +224,10 @@ impl Measure<'_> {
     }
 }
 
-/// y = a + b.
-fn added(rows: u64) -> TaskGraph {
-    let mut graph = TaskGraph::new("add", ops());
-    let (a, b) = (graph.input::<bf16>("a", [rows, COLUMNS]), graph.input::<bf16>("b", [rows, COLUMNS]));
-    let y = graph.temp::<bf16>("y", [rows, COLUMNS]);
-    graph.custom(&maco::tasks::add::SPEC, [a.into(), b.into(), y.into()]);
-    graph.output(y, "y");
-    graph
+/// Measures something that the bar names meanwhile.
+fn case<T>(bar: &ProgressBar, name: &str, measure: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+    bar.set_message(name.to_owned());
+    let measured = measure().with_context(|| name.to_owned())?;
+    bar.inc(1);
+    Ok(measured)
 }

@@ -3,6 +3,7 @@
 
 mod line;
 pub mod measure;
+mod plans;
 
 use anyhow::ensure;
 use maco::{DeviceModel, Origin};
