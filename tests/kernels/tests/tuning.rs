@@ -115,7 +115,7 @@ fn a_measurement_may_name_either_form() {
 /// A device of which loads cost nothing and tiles much takes the largest tile, and the plan says by which model.
 #[test]
 fn a_model_decides_what_nothing_else_does() {
-    let device = Device::cpu_with(3);
+    let device = Device::cpu_with(1);
     let model = DeviceModel { name: "made up".into(), gemm_tile: 1e9, part: 1e9, ..DeviceModel::DEFAULT };
     let with = |tuning: Tuning| {
         let options = PlanOptions::new().tuning(tuning);
@@ -150,7 +150,7 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
         (
             "\"parts\": 3",
             "\"parts\": 0",
-            "line 56: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
+            "line 75: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
         ),
         ("\"whole\": 0", "\"whole\": -1", "field `maco_tuning.entries[0].whole`: invalid value: integer `-1`, expected u32"),
         ("\"parts\": 3", "\"part\": 3", "field `maco_tuning.entries[1].part`: unknown field `part`, expected one of `task`"),
