@@ -2,7 +2,7 @@
 
 mod plan_graphs;
 
-use maco_graph::plan::{Cost, Costs, Defect, Options, Plan, oracle, plan};
+use maco_graph::plan::{Cost, Costs, Defect, DeviceModel, Options, Plan, oracle, plan};
 use plan_graphs::random::{Draw, scripts};
 use plan_graphs::*;
 use proptest::prelude::*;
@@ -47,6 +47,15 @@ fn the_longest_path_is_scheduled_first() {
     assert_eq!(dealt.makespan(&costs), 6000 + 8000 + 7 * 100);
     let home = (0..4).find(|&list| listed.lists.of(list).contains(&24)).unwrap();
     assert_eq!(listed.lists.of(home), (24..32).collect::<Vec<_>>(), "the chain stays where it is");
+}
+
+#[test]
+fn a_hop_that_nobody_measured_is_the_models() {
+    let costs = Costs { hop: None, ..costs(0, &[("fill", 1000), ("norm", 1000)]) };
+    let model = DeviceModel { hop: 250.4, ..DeviceModel::DEFAULT };
+    let dealt = plan(wide_and_long(), &Options { model, ..Options::new(4) }).unwrap();
+    assert_eq!(dealt.makespan(&costs), 6000 + 8000 + 7 * 250);
+    assert_eq!(dealt.makespan(&Costs { hop: Some(100), ..costs }), 6000 + 8000 + 7 * 100);
 }
 
 #[test]

@@ -132,6 +132,38 @@ fn a_model_decides_what_nothing_else_does() {
     assert_eq!(with(other).model, DeviceModel::DEFAULT);
 }
 
+/// Run by the test below in a process of its own, with another environment.
+#[test]
+fn the_model_in_use() {
+    let device = Device::cpu_with(1);
+    for (options, what) in [(PlanOptions::new(), "by itself"), (PlanOptions::new().tuning(Tuning::new(&device)), "with a tuning")] {
+        match product::plan_with(&device, product::Dims { M, K, N }, &options) {
+            Ok(plan) => println!("{what}: {}", plan.graph().model.name),
+            Err(error) => println!("{what}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_environment_names_a_file_for_programs_that_set_none() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named.json");
+    let shown = |value: &std::path::Path| {
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = program.args(["--exact", "the_model_in_use", "--nocapture"]).env("MACO_TUNING", value).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let model = DeviceModel { name: "made up".into(), ..DeviceModel::DEFAULT };
+    Tuning { model: Some(model), ..Tuning::new(&Device::cpu()) }.write(&path).unwrap();
+    let named = shown(&path);
+    assert!(named.contains("by itself: made up") && named.contains("with a tuning: default"), "{named}");
+    std::fs::remove_file(&path).unwrap();
+    let missing = shown(&path);
+    assert!(missing.contains("by itself: MACO0067: ") && missing.contains("named.json cannot be read"), "{missing}");
+    assert!(missing.contains("with a tuning: default"), "{missing}");
+    let nothing = shown("".as_ref());
+    assert!(nothing.contains("by itself: default"), "{nothing}");
+}
+
 #[test]
 fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
     let device = Device::cpu();
