@@ -5,6 +5,7 @@ pub mod candidates;
 pub mod cublas;
 pub mod cublaslt;
 pub mod decode;
+pub mod device_costs;
 pub mod experts;
 pub mod forced_shapes;
 pub mod forms;
@@ -22,6 +23,7 @@ pub mod rows;
 pub mod shapes;
 pub mod tasks;
 pub mod timing;
+pub mod tuning_file;
 
 /// Launches of which the last one is recorded behind the others.
 const BEFORE_TRACE: usize = 20;

@@ -1,4 +1,4 @@
-//! What `tune` tries, and that a plan takes what its file says, in every form and of each element.
+//! What `tune_tiles` tries, and that a plan takes what its file says, in every form and of each element.
 
 use std::path::PathBuf;
 

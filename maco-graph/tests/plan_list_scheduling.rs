@@ -2,7 +2,7 @@
 
 mod plan_graphs;
 
-use maco_graph::plan::{Cost, Costs, Defect, Options, Plan, oracle, plan};
+use maco_graph::plan::{Cost, Costs, Defect, DeviceModel, Options, Plan, oracle, plan};
 use plan_graphs::random::{Draw, scripts};
 use plan_graphs::*;
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use proptest::test_runner::Config;
 fn costs(hop: u64, entries: &[(&str, u64)]) -> Costs {
     let entry = |&(task, nanoseconds): &(&str, u64)| Cost { task: task.into(), tile: vec![], nanoseconds };
     // No tile is listed: a task costs what its other tiles do.
-    Costs { hop, entries: entries.iter().map(entry).collect() }
+    Costs { hop: Some(hop), entries: entries.iter().map(entry).collect() }
 }
 
 fn both(graph: maco_graph::ir::Graph, workers: u32, costs: &Costs) -> (Plan, Plan) {
@@ -50,6 +50,15 @@ fn the_longest_path_is_scheduled_first() {
 }
 
 #[test]
+fn a_hop_that_nobody_measured_is_the_models() {
+    let costs = Costs { hop: None, ..costs(0, &[("fill", 1000), ("norm", 1000)]) };
+    let model = DeviceModel { hop: 250.4, ..DeviceModel::DEFAULT };
+    let dealt = plan(wide_and_long(), &Options { model, ..Options::new(4) }).unwrap();
+    assert_eq!(dealt.makespan(&costs), 6000 + 8000 + 7 * 250);
+    assert_eq!(dealt.makespan(&Costs { hop: Some(100), ..costs }), 6000 + 8000 + 7 * 100);
+}
+
+#[test]
 fn expensive_tasks_are_spread_over_the_workers() {
     let mut build = Build::default();
     let (a, b) = (build.temp("a", &[2, 4]), build.temp("b", &[12, 8]));
@@ -57,7 +66,7 @@ fn expensive_tasks_are_spread_over_the_workers() {
     build.call(&FILL, &[a]).tile = Some(vec![2, 4]);
     build.call(&FILL, &[b]).tile = Some(vec![3, 4]);
     let cost = |tile: [u32; 2], nanoseconds| Cost { task: "fill".into(), tile: tile.into(), nanoseconds };
-    let costs = Costs { hop: 0, entries: vec![cost([2, 4], 8000), cost([3, 4], 1000)] };
+    let costs = Costs { hop: Some(0), entries: vec![cost([2, 4], 8000), cost([3, 4], 1000)] };
     let (dealt, listed) = both(build.0, 2, &costs);
     assert_eq!((dealt.makespan(&costs), listed.makespan(&costs)), (12_000, 8000));
 }
@@ -124,7 +133,7 @@ fn invalid_positions_are_defects() {
 fn thrown(dice: &mut Draw<'_>) -> Costs {
     let names = ["linear", "scale", "add", "fill", "norm", "stencil", "causal", "heads", "gather", "scatter", "cube"];
     let entries = names.map(|task| Cost { task: task.into(), tile: vec![], nanoseconds: 10 + dice.below(3000) as u64 });
-    Costs { hop: dice.below(1000) as u64, entries: entries.into() }
+    Costs { hop: Some(dice.below(1000) as u64), entries: entries.into() }
 }
 
 #[test]
@@ -159,7 +168,7 @@ proptest! {
     /// No list can be faster than the longest chain, or than all work spread evenly.
     #[test]
     fn a_makespan_has_lower_bounds(script in scripts(12)) {
-        let costs = Costs { hop: 0, entries: vec![Cost { task: "linear".into(), tile: vec![], nanoseconds: 100 }] };
+        let costs = Costs { hop: Some(0), entries: vec![Cost { task: "linear".into(), tile: vec![], nanoseconds: 100 }] };
         let plan = plan(script.graph(), &Options { costs: Some(costs.clone()), ..Options::new(script.workers) }).unwrap();
         let makespan = plan.makespan(&costs);
         prop_assert!(makespan >= 100 * u64::from(plan.waves));

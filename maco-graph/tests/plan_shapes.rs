@@ -337,6 +337,8 @@ fn text_names_calls_tensors_and_relations() {
     let text = mlp().to_string();
     let expected = "\
 mlp: 3 calls, 40 tasks in 3 waves on 132 workers (static lists), 2 relations, 80 edges through 10 counters
+  device model: default (assumed): copy 18.0, L2 40.0 B/ns, tensor cores 3088 FLOP/ns per multiprocessor; \
+step 60 ns and 48.0 B/ns, GEMM tile 1500, part 3400, hop 1580, launch 12500 ns
   #0   linear.gelu  tile 128×256   grid 2×4            8 tasks  wave 0  (x, up[0], h)
   #1   linear       tile 64×128    grid 4×4           16 tasks  wave 1  (h, \"down\", y)
   #2   scale        tile 64×64     grid 4×4           16 tasks  wave 2  drained  (y[0..256, 0..256])

@@ -237,7 +237,7 @@ fn no_edge_is_added_where_a_task_would_begin_later() {
     assert_eq!(added(&plan), []);
     // By costs: the fill takes longer than all steps.
     let cost = |task: &str, nanoseconds| Cost { task: task.into(), tile: vec![64, 64], nanoseconds };
-    let costs = |fill| Some(Costs { hop: 100, entries: vec![cost("fill", fill), cost("scale", 1000)] });
+    let costs = |fill| Some(Costs { hop: Some(100), entries: vec![cost("fill", fill), cost("scale", 1000)] });
     assert_eq!(added(&plan_of(6, costs(1000))).len(), 1);
     assert_eq!(added(&plan_of(6, costs(100_000))), []);
     assert_eq!(plan_of(6, costs(1000)).makespan(&costs(1000).unwrap()), {

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 
+use maco_graph::plan::DeviceModel;
+
 use crate::cpu::Pool;
+use crate::device_model;
 use crate::error::Error;
 use crate::gpu::{Context, has_no_code};
 use crate::tensor::{IntoShape, Tensor, TensorElement};
@@ -75,6 +78,15 @@ impl Device {
         match &self.0 {
             Kind::Cpu(_) => "CPU".to_owned(),
             Kind::Gpu(context) => context.name().to_owned(),
+        }
+    }
+
+    /// What plans for it are made by, where no tuning file says otherwise ([`crate::Tuning::model`]): the numbers that MACO has of this GPU or derives from those
+    /// of the nearest, and the default on the CPU.
+    pub fn device_model(&self) -> DeviceModel {
+        match &self.0 {
+            Kind::Cpu(_) => DeviceModel::DEFAULT,
+            Kind::Gpu(context) => device_model::of(context.name(), context.reported()),
         }
     }
 

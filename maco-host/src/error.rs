@@ -527,7 +527,7 @@ pub enum Error {
         /// How long the first ones had waited.
         waited: Duration,
     },
-    /// A trace, a file of costs, or one of measured tiles: MACO0064, MACO0065, MACO0067.
+    /// A trace, a file of costs, or a tuning file: MACO0064, MACO0065, MACO0067.
     #[error(transparent)]
     File(Box<FileError>),
 }

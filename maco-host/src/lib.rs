@@ -8,6 +8,7 @@ mod arguments;
 mod communicator;
 mod cpu;
 mod device;
+mod device_model;
 mod error;
 mod files;
 mod gpu;
@@ -34,7 +35,7 @@ pub use gpu::{CudaGraph, Event, Stream};
 pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
-pub use maco_graph::plan::{CallShape, Cost, Costs, Memory, Schedule};
+pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
 pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};

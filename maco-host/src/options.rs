@@ -105,8 +105,9 @@ impl PlanOptions {
         self
     }
 
-    /// Tiles and split-K that were measured to be the fastest on this kind of device; the planner's cost model is used for other calls only.
-    /// What the source says has precedence, and so has [`PlanOptions::shapes`].
+    /// What was measured on this kind of device: tiles and split-K that are the fastest, and what the device costs, by which the planner chooses those of
+    /// other calls. What the source says has precedence, and so has [`PlanOptions::shapes`]. Without, the file that the environment's `MACO_TUNING` names,
+    /// if it does.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> PlanOptions {
         self.tuning = Some(tuning);

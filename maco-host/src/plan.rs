@@ -21,6 +21,7 @@ use crate::profile::Profile;
 use crate::profile::record::Shape;
 use crate::program::Program;
 use crate::report::Report;
+use crate::tuning;
 
 /// A megakernel planned for one device and one set of sizes. Cloning gives the same plan.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ impl Plan {
     /// Plans `program` for `device`: tiles, order, memory, and on a GPU the loaded device code.
     ///
     /// # Errors
-    /// Those of the graph (MACO0001 to MACO0029), and MACO0037 to MACO0059 for what the device cannot do.
+    /// Those of the graph (MACO0001 to MACO0029), MACO0037 to MACO0059 for what the device cannot do, and MACO0067 for the file that `MACO_TUNING` names.
     pub fn build(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
         let max = device.workers();
         let by_attribute = match program.schedulers.unwrap_or(0) {
@@ -80,13 +81,17 @@ impl Plan {
         }
         // The first shape of a call has precedence.
         let mut shapes = options.shapes.clone();
-        shapes.extend(options.tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
+        let named = if options.tuning.is_none() { tuning::of_environment()? } else { None };
+        let tuning = options.tuning.as_ref().or(named.as_ref());
+        shapes.extend(tuning.iter().flat_map(|tuning| tuning.shapes(&graph, device, workers)));
+        let model = tuning.and_then(|tuning| tuning.model_of(device)).unwrap_or_else(|| device.device_model());
         let planned = graph_plan::plan(
             graph,
             &Options {
                 schedule,
                 max_tasks: options.max_tasks,
                 workers,
+                model,
                 assignment: options.placement.clone(),
                 costs: options.costs.clone(),
                 // On a CPU only `.split_k(..)` splits, so that results do not depend on the number of threads.

@@ -1,29 +1,37 @@
-//! Tiles and split-K that were measured to be the fastest, by task, shapes and device. How to measure them does not belong here, nor what a
-//! plan does with them.
+//! What was measured on a kind of device, as a file has it: tiles and split-K that are the fastest, by task and shapes, and what the device costs. How to
+//! measure them does not belong here (`cargo xtask tune`), nor what a plan does with them.
 
+use std::ffi::OsString;
+use std::fmt;
 use std::path::Path;
 
 use maco_graph::ir::{Call, Graph};
-use maco_graph::plan::CallShape;
-use serde_json::json;
+use maco_graph::plan::{CallShape, DeviceModel};
+use serde::de::{Error, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::device::Device;
 use crate::files::{self, At, FileError, Reader, TUNING};
 
 const VERSION: u64 = 2;
-const HELP: &str = "measure again with `cargo xtask tune`";
+const HELP: &str = "measure again with `cargo xtask tune` or `cargo xtask tune tiles`";
+/// Names a tuning file for programs that have none.
+const VARIABLE: &str = "MACO_TUNING";
 
-/// The fastest tile and parts of calls on one kind of device: for [`crate::PlanOptions::tuning`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What was measured on one kind of device: for [`crate::PlanOptions::tuning`].
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tuning {
     /// [`Device::model`] of the device that was measured. Plans for others do not use it.
     pub device: String,
-    /// Each for other calls.
+    /// What it costs, by which the planner chooses what nothing else says; none: by [`Device::device_model`].
+    pub model: Option<DeviceModel>,
+    /// The fastest tile and parts of calls, each for other ones.
     pub entries: Vec<Tuned>,
 }
 
 /// What was the fastest for calls of one task with operands of these shapes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Tuned {
     /// The task's name.
     pub task: String,
@@ -32,15 +40,35 @@ pub struct Tuned {
     /// Extents of each tensor, in the order of the task's parameters.
     pub shapes: Vec<Vec<u64>>,
     /// Workers of the plan.
+    #[serde(deserialize_with = "above_zero")]
     pub workers: u32,
     /// Tile size in elements, one per grid axis.
+    #[serde(deserialize_with = "all_above_zero")]
     pub tile: Vec<u32>,
     /// Split-K parts of each tile, except `whole` tiles.
+    #[serde(deserialize_with = "above_zero")]
     pub parts: u32,
     /// Tiles that are not split.
     pub whole: u32,
     /// How long a launch of that call alone took, in nanoseconds.
     pub nanoseconds: u64,
+}
+
+/// The file.
+#[derive(Serialize, Deserialize)]
+struct File {
+    maco_tuning: Content,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: u64,
+    device: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<DeviceModel>,
+    #[serde(default, deserialize_with = "of_different_calls")]
+    entries: Vec<Tuned>,
 }
 
 impl Tuned {
@@ -62,7 +90,7 @@ impl Tuned {
 impl Tuning {
     /// Nothing measured yet on `device`.
     pub fn new(device: &Device) -> Tuning {
-        Tuning { device: device.model(), entries: Vec::new() }
+        Tuning { device: device.model(), model: None, entries: Vec::new() }
     }
 
     /// Adds an entry, in place of one for the same calls.
@@ -78,65 +106,31 @@ impl Tuning {
     /// # Errors
     /// MACO0067 when the file cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
-        let one = |tuned: &Tuned| {
-            json!({
-                "task": tuned.task,
-                "element": tuned.element,
-                "shapes": tuned.shapes,
-                "workers": tuned.workers,
-                "tile": tuned.tile,
-                "parts": tuned.parts,
-                "whole": tuned.whole,
-                "nanoseconds": tuned.nanoseconds,
-            })
-        };
-        let entries: Vec<_> = self.entries.iter().map(one).collect();
-        let text = json!({"maco_tuning": {"version": VERSION, "device": self.device, "entries": entries}});
-        files::write(TUNING, path.as_ref(), &text)
+        let Tuning { device, model, entries } = self.clone();
+        files::write(TUNING, path.as_ref(), &File { maco_tuning: Content { version: VERSION, device, model, entries } })
     }
 
     /// Reads what [`Tuning::write`] wrote.
     ///
     /// # Errors
-    /// MACO0067: which file, which entry and field, what was expected there and what was found.
+    /// MACO0067: which file, which line and field, what was expected there and what was found.
     pub fn read(path: impl AsRef<Path>) -> Result<Tuning, FileError> {
-        const WORDS: u64 = 1 << 32;
         let path = path.as_ref();
-        let root = files::json(TUNING, path, HELP)?;
+        let text = files::text(TUNING, path)?;
+        let root = files::parsed(TUNING, path, HELP, &text)?;
         let Some(object) = root.get("maco_tuning").and_then(serde_json::Value::as_object) else {
             return Err(FileError::Foreign { code: TUNING, path: path.into(), missing: "maco_tuning", help: HELP });
         };
+        // Before the fields, which another version may have others of.
         let reader = Reader { code: TUNING, path, help: HELP };
-        let at = At { reader: &reader, location: "maco_tuning".into(), object };
-        at.version(VERSION)?;
-        let entries = at.all("entries", |at| {
-            let above = |field: &str| match at.below(field, WORDS, "a whole number")? {
-                0 => Err(reader.field(&at.location, field, "a whole number above 0", at.object.get(field))),
-                number => Ok(number),
-            };
-            let tile = at.numbers("tile", WORDS)?;
-            if tile.contains(&0) {
-                return Err(reader.field(&at.location, "tile", "whole numbers above 0", at.object.get("tile")));
-            }
-            Ok(Tuned {
-                task: at.text("task")?.to_owned(),
-                element: at.text("element")?.to_owned(),
-                shapes: at.lists("shapes")?,
-                workers: above("workers")?,
-                tile,
-                parts: above("parts")?,
-                whole: at.below("whole", WORDS, "a whole number")?,
-                nanoseconds: at.whole("nanoseconds")?,
-            })
-        })?;
-        let tuning = Tuning { device: at.text("device")?.to_owned(), entries };
-        for (n, entry) in tuning.entries.iter().enumerate() {
-            if let Some(first) = tuning.entries[..n].iter().position(|other| other.same_call(entry)) {
-                let location = format!("maco_tuning.entries[{n}]");
-                return Err(reader.field(&location, "task", format!("calls that entries[{first}] is not for"), None));
-            }
-        }
-        Ok(tuning)
+        At { reader: &reader, location: "maco_tuning".into(), object }.version(VERSION)?;
+        let File { maco_tuning: Content { device, model, entries, .. } } = files::typed(TUNING, path, HELP, &text)?;
+        Ok(Tuning { device, model, entries })
+    }
+
+    /// What it says the device costs, if it is of this kind of device.
+    pub(crate) fn model_of(&self, device: &Device) -> Option<DeviceModel> {
+        self.model.clone().filter(|_| self.device == device.model())
     }
 
     /// What it says about the calls of `graph`. Tiles and parts that a task no longer has are left to the planner, as
@@ -163,5 +157,80 @@ impl Tuning {
             })
         };
         calls.filter_map(shape).collect()
+    }
+}
+
+/// What the file that the environment names says; none if it names none.
+pub(crate) fn of_environment() -> Result<Option<Tuning>, FileError> {
+    named(std::env::var_os(VARIABLE))
+}
+
+fn named(path: Option<OsString>) -> Result<Option<Tuning>, FileError> {
+    path.filter(|path| !path.is_empty()).map(Tuning::read).transpose()
+}
+
+fn above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    match u32::deserialize(from)? {
+        0 => Err(D::Error::invalid_value(Unexpected::Unsigned(0), &"a whole number above 0")),
+        number => Ok(number),
+    }
+}
+
+fn all_above_zero<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>, D::Error> {
+    let numbers = Vec::<u32>::deserialize(from)?;
+    if numbers.contains(&0) { Err(D::Error::invalid_value(Unexpected::Unsigned(0), &"whole numbers above 0")) } else { Ok(numbers) }
+}
+
+/// Entries, no two of which are for the same calls.
+fn of_different_calls<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Tuned>, D::Error> {
+    struct Entries;
+
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Tuned>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of measurements")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<Tuned>, A::Error> {
+            let mut entries: Vec<Tuned> = Vec::new();
+            while let Some(entry) = from.next_element::<Tuned>()? {
+                if let Some(first) = entries.iter().position(|other| other.same_call(&entry)) {
+                    return Err(A::Error::custom(format!(
+                        "entry {} is for the same calls as entry {first}, counted from 0",
+                        entries.len()
+                    )));
+                }
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+
+    from.deserialize_seq(Entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_environment_that_names_nothing_is_no_mistake() {
+        assert_eq!(named(None).unwrap(), None);
+        assert_eq!(named(Some(OsString::new())).unwrap(), None);
+    }
+
+    #[test]
+    fn a_named_file_counts_for_its_kind_of_device_alone() {
+        let path = std::env::temp_dir().join(format!("maco-tuning-{}.json", std::process::id()));
+        let device = Device::cpu_with(2);
+        let model = DeviceModel { hop: 7.0, ..DeviceModel::DEFAULT };
+        Tuning { model: Some(model.clone()), ..Tuning::new(&device) }.write(&path).unwrap();
+        let found = named(Some(path.clone().into())).unwrap().unwrap();
+        assert_eq!(found.model_of(&device), Some(model));
+        assert_eq!(Tuning { device: "another".into(), ..found }.model_of(&device), None);
+        std::fs::remove_file(&path).unwrap();
+        let missing = named(Some(path.into())).unwrap_err();
+        assert!(missing.code() == 67 && missing.to_string().contains("cannot be read"), "{missing}");
     }
 }

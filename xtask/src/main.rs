@@ -56,7 +56,8 @@ enum Command {
     /// Measures: products, MLPs, memory-bound tasks and decoder layers beside their peers, dispatch, plans, or the `build` itself
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Measures which tiles of matrix products are the fastest on this GPU, and keeps them in a file for `PlanOptions::tuning`
+    /// Measures what this GPU costs (rates of memory, cache and tensor cores; step, tile, part, hop, launch), or with `tiles` which tiles of matrix products are
+    /// the fastest, and keeps it in a file for `MACO_TUNING` and `PlanOptions::tuning`
     Tune(bench::Tune),
     /// Publishes measurements and test runs: tables in docs/results/ and the main rows in README.md, from the JSON of `bench` and from logs
     /// of `dist/run.sh`

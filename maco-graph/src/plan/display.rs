@@ -22,6 +22,7 @@ impl Display for Plan {
             self.edges,
             self.counters,
         )?;
+        writeln!(f, "  device model: {}", self.model)?;
         let names: Vec<String> = (0..self.calls.len()).map(|call| self.call_name(call)).collect();
         let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
         for (index, name) in names.iter().enumerate() {

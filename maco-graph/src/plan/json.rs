@@ -2,12 +2,13 @@
 
 use serde::Serialize;
 
-use super::Plan;
+use super::{DeviceModel, Plan};
 
 #[derive(Serialize)]
 struct PlanJson<'a> {
     name: &'a str,
     workers: u32,
+    device_model: &'a DeviceModel,
     schedule: &'static str,
     tasks: usize,
     waves: u32,
@@ -113,6 +114,7 @@ impl Plan {
         PlanJson {
             name: &self.graph.name,
             workers: self.workers,
+            device_model: &self.model,
             schedule: self.schedule.name(),
             tasks: self.tasks.len(),
             waves: self.waves,

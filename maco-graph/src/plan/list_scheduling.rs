@@ -9,14 +9,15 @@ use std::ops::Range;
 
 use super::events::Events;
 use super::temps::Timeline;
-use super::{Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait, tile_selection};
+use super::{DeviceModel, Lists, NamedWait, Options, Plan, PlannedCall, TaskNode, Wait, tile_selection};
 use crate::ir::Graph;
 
 /// What tasks cost, measured or estimated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Nanoseconds from the end of a task to the begin of another one that waits for it on another worker.
-    pub hop: u64,
+    /// Nanoseconds from the end of a task to the begin of another one that waits for it on another worker; none where nobody measured it: then the device
+    /// model says.
+    pub hop: Option<u64>,
     /// By task and tile.
     pub entries: Vec<Cost>,
 }
@@ -33,8 +34,9 @@ pub struct Cost {
 }
 
 impl Costs {
-    /// A hop where none was measured, in nanoseconds: what one takes on an H200.
-    pub const HOP: u64 = 900;
+    fn hop_by(&self, model: &DeviceModel) -> u64 {
+        self.hop.unwrap_or_else(|| model.hop_nanoseconds())
+    }
 
     /// The cost of one task of each call, at least 1. A tile that is not listed costs as much as the mean of the task's other ones, a task
     /// that is not as the mean of all.
@@ -66,7 +68,17 @@ struct Tasks<'a> {
     hop: u64,
 }
 
-impl Tasks<'_> {
+impl<'a> Tasks<'a> {
+    fn of_events(events: &'a Events, calls: &'a [PlannedCall], costs: &'a [u64], hop: u64) -> Tasks<'a> {
+        let Events { tasks, waits, signals, named, counters, .. } = events;
+        Tasks { tasks, waits, signals, named, calls, counters: *counters as usize, costs, hop }
+    }
+
+    fn of_plan(plan: &'a Plan, costs: &'a [u64], hop: u64) -> Tasks<'a> {
+        let Plan { tasks, waits, signals, named, calls, counters, .. } = plan;
+        Tasks { tasks, waits, signals, named, calls, counters: *counters as usize, costs, hop }
+    }
+
     fn waits_of(&self, task: usize) -> &[Wait] {
         let node = &self.tasks[task];
         &self.waits[node.first_wait as usize..][..usize::from(node.waits)]
@@ -393,16 +405,7 @@ pub(super) fn lists(
     costs: &Costs,
 ) -> Lists {
     let by_call = costs.of(graph, calls);
-    let of = Tasks {
-        tasks: &events.tasks,
-        waits: &events.waits,
-        signals: &events.signals,
-        named: &events.named,
-        calls,
-        counters: events.counters as usize,
-        costs: &by_call,
-        hop: costs.hop,
-    };
+    let of = Tasks::of_events(events, calls, &by_call, costs.hop_by(&options.model));
     let mut own = vec![Vec::new(); options.workers as usize];
     let mut positions = Vec::new();
     if drains.is_empty() {
@@ -431,23 +434,17 @@ pub(super) fn lists(
     lists
 }
 
-/// When each task begins and ends if workers take the tasks in their order, each the one that is free first: by the options' costs, else by estimates.
+/// When each task begins and ends if workers take the tasks in their order, each the one that is free first: by the options' costs, else by the device
+/// model.
 pub(super) fn timeline(graph: &Graph, calls: &[PlannedCall], events: &Events, options: &Options) -> Timeline {
-    let estimated = |(call, planned): (&crate::ir::Call, &PlannedCall)| tile_selection::task_nanoseconds(graph, call, planned.tasks.len());
+    let model = &options.model;
+    let estimated =
+        |(call, planned): (&crate::ir::Call, &PlannedCall)| tile_selection::task_nanoseconds(graph, call, planned.tasks.len(), model);
     let (by_call, hop) = match &options.costs {
-        Some(costs) => (costs.of(graph, calls), costs.hop),
-        None => (graph.calls.iter().zip(calls).map(estimated).collect(), Costs::HOP),
+        Some(costs) => (costs.of(graph, calls), costs.hop_by(model)),
+        None => (graph.calls.iter().zip(calls).map(estimated).collect(), model.hop_nanoseconds()),
     };
-    let of = Tasks {
-        tasks: &events.tasks,
-        waits: &events.waits,
-        signals: &events.signals,
-        named: &events.named,
-        calls,
-        counters: events.counters as usize,
-        costs: &by_call,
-        hop,
-    };
+    let of = Tasks::of_events(events, calls, &by_call, hop);
     let mut simulation = Simulation::new(of, options.workers);
     let one = |task: usize| {
         let inputs = simulation.inputs(task);
@@ -464,16 +461,7 @@ impl Plan {
     /// Tasks of drained calls, and all tasks where there are no lists, go to the worker that is free first.
     pub fn makespan(&self, costs: &Costs) -> u64 {
         let by_call = costs.of(&self.graph, &self.calls);
-        let of = Tasks {
-            tasks: &self.tasks,
-            waits: &self.waits,
-            signals: &self.signals,
-            named: &self.named,
-            calls: &self.calls,
-            counters: self.counters as usize,
-            costs: &by_call,
-            hop: costs.hop,
-        };
+        let of = Tasks::of_plan(self, &by_call, costs.hop_by(&self.model));
         let mut home = vec![None; self.tasks.len()];
         if self.schedule == super::Schedule::Static {
             for worker in 0..self.workers {

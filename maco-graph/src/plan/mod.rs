@@ -2,6 +2,7 @@
 //!
 //! Memory, streams and descriptors do not belong here. The steps, one file each:
 //!
+//! - `device_model` has what a device costs, by which the others choose;
 //! - `tile_selection` chooses the tile and the split-K of every call, by a cost model;
 //! - `region` turns signatures into boxes of tensor coordinates;
 //! - `dependencies` finds which call must wait for which;
@@ -23,6 +24,7 @@ mod concurrency;
 mod counter_groups;
 mod counter_lookup;
 mod dependencies;
+mod device_model;
 mod display;
 #[doc(hidden)]
 mod dynamic_calls;
@@ -51,6 +53,7 @@ use std::ops::Range;
 use crate::ir;
 use candidate_plan::CandidatePlan;
 
+pub use device_model::{DeviceModel, Origin};
 pub use error::{PlanError, Site};
 pub use list_scheduling::{Cost, Costs};
 pub use scheduler_partition::{Notification, SchedulerPartition, SchedulerTasks};
@@ -71,10 +74,12 @@ pub(crate) const RANK: usize = 4;
 pub(crate) const OPERANDS: usize = 6;
 
 /// What a plan is made for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// CTAs (or threads of the CPU device) that run tasks.
     pub workers: u32,
+    /// What the device costs.
+    pub model: DeviceModel,
     /// How tasks reach the workers.
     pub schedule: Schedule,
     /// Refuse graphs of more tasks than this.
@@ -100,11 +105,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Static lists for `workers` workers and at most 2²⁰ tasks. Split-K and in-band flags are used where they are faster.
+    /// Static lists for `workers` workers of the default device model, and at most 2²⁰ tasks. Split-K and in-band flags are used where they are faster.
     pub const fn new(workers: u32) -> Options {
         let shapes = Vec::new();
         Options {
             workers,
+            model: DeviceModel::DEFAULT,
             schedule: Schedule::Static,
             max_tasks: 1 << 20,
             assignment: None,
@@ -203,6 +209,8 @@ pub struct Plan {
     pub edges: u64,
     /// Number of workers planned for.
     pub workers: u32,
+    /// The costs that it was planned by.
+    pub model: DeviceModel,
     /// How tasks reach the workers.
     pub schedule: Schedule,
     /// Edges between tasks of one worker, which need no counter; static lists only.
@@ -525,6 +533,7 @@ fn build(mut graph: ir::Graph, options: &Options, dropped: Option<Hazard>) -> Re
         waves: events.waves,
         edges: events.edges,
         workers: options.workers,
+        model: options.model.clone(),
         schedule: options.schedule,
         worker_edges: WorkerEdges::default(),
         scheduler_partition: SchedulerPartition::default(),

@@ -11,57 +11,27 @@ use super::memory_bound_cost::Tasks;
 use super::region::tensor_of;
 use super::split_k::SplitK;
 use super::workload::{bytes_moved, contraction, element, multiply_adds};
-use super::{AXES, Options, PlanError, PlannedCall, Site};
+use super::{AXES, DeviceModel, Options, PlanError, PlannedCall, Site};
 use crate::ir::{Call, Graph, View, ViewAxis};
 use crate::spec::{Access, Element, Form, Index, TaskSpec, TensorParam, Text};
 
-/// Fixed cycles of a tile: waits, descriptor, fill and drain of the pipeline.
-const TILE_CYCLES: f64 = 800.0;
-/// Bytes per cycle that one SM gets from the L2 cache while all SMs load (H200).
-const BYTES_PER_CYCLE: f64 = 40.0;
-/// A K step of a GEMM that is bound by loads: fixed cycles, and bytes per cycle. Steps of 24, 32 and 40 KiB
-/// took 304, 444 and 502 ns on an H200 at 1.755 GHz (docs/internals/gemm.md, "Steps and parts").
-const STEP_CYCLES: f64 = 60.0;
-const STEP_BYTES_PER_CYCLE: f64 = 48.0;
-/// Cycles of a GEMM tile beside its K steps: fixed, as [`TILE_CYCLES`], and per element of the result. 1.2, 1.2, 1.1 and 1.7 µs for 64 × 128, 128 × 128,
-/// 64 × 256 and 128 × 256 there.
-const GEMM_TILE_CYCLES: f64 = 1500.0;
-const RESULT_CYCLES: f64 = 0.045;
-/// Bytes per cycle that one SM gets from device memory while all SMs load (H200: a copy moves 4.28 TB/s in all).
-const MEMORY_BYTES_PER_CYCLE: f64 = 18.0;
-/// Multiply-adds per cycle of one SM's tensor cores (16-bit, dense) at 1.755 GHz; half as many of tf32. The peak is 2048, but a step of 128 × 256 takes 774 ns when all
-/// SMs multiply, because the power limit lowers the clock.
-const MMA_FMAS_PER_CYCLE: f64 = 1544.0;
-/// Multiply-adds per cycle of one SM in a GEMV. Of 16 × 6144 × 4096 a task of 16 × 16 took 5.6 µs (08e6e53, sixteen calls in a launch).
-const GEMV_FMAS_PER_CYCLE: f64 = 107.0;
-
-/// Fixed cycles of a split-K part: the signal, the wait for the other parts, and the claim of chunks in the fix-up.
-const PART_CYCLES: f64 = 3400.0;
-/// Bytes of partial sums that one SM writes or reads per cycle: all are written before any is read. With [`PART_CYCLES`], from 4.0, 5.0 and 8.0 µs
-/// that a part of 64 × 128, 128 × 128 and 128 × 256 takes longer than an unsplit tile of as many steps.
-const PARTIAL_BYTES_PER_CYCLE: f64 = 36.0;
-/// Elements that one task adds up at a time in the fix-up, from all parts.
+/// Elements that one task adds up at a time in the fix-up, from all parts: what the device code does.
 const CHUNK: f64 = 64.0 * 128.0;
-/// Most parts that the model tries: more cost more than the K steps that they save.
+/// Most parts that are tried: more cost more than the K steps that they save.
 const MAX_TRIED_PARTS: u32 = 16;
-/// Most bytes of partial sums of one call, and of all calls, that the model may ask for: they should stay in the L2 cache, and a plan of
-/// many calls should not need more memory than its weights.
-const CALL_BYTES: f64 = (32 << 20) as f64;
+/// Most bytes of partial sums of all calls that are split without being asked to: a plan of many calls should not need more memory than its weights.
 const ALL_BYTES: f64 = (256 << 20) as f64;
 /// Bytes of an element of a partial sum.
 const PARTIAL_BYTES: f64 = 4.0;
-/// Bytes of a row of one K step.
+/// Bytes of a row of one K step: what the device code loads.
 const STEP_BYTES: u64 = 128;
 
-/// Cycles per nanosecond of the clock that the costs were measured at.
-const CYCLES_PER_NANOSECOND: f64 = 1.755;
-
 /// About how long one of `tasks` tasks of `call` takes, in nanoseconds.
-pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize) -> u64 {
+pub(super) fn task_nanoseconds(graph: &Graph, call: &Call, tasks: usize, model: &DeviceModel) -> u64 {
     let each = |work: u64| work as f64 / tasks.max(1) as f64;
-    let multiplied = each(multiply_adds(call).unwrap_or(0)) / MMA_FMAS_PER_CYCLE;
-    let moved = each(bytes_moved(graph, call).0) / MEMORY_BYTES_PER_CYCLE;
-    ((multiplied.max(moved) + TILE_CYCLES) / CYCLES_PER_NANOSECOND).clamp(1.0, (1u64 << 40) as f64) as u64
+    let multiplied = each(multiply_adds(call).unwrap_or(0)) * 2.0 / model.tensor;
+    let moved = each(bytes_moved(graph, call).0) / model.copy;
+    (multiplied.max(moved) + model.tile).clamp(1.0, (1u64 << 40) as f64) as u64
 }
 
 /// The form, tile, split-K and grid of one call.
@@ -152,9 +122,8 @@ impl Chooser {
             let parts = split_limit(site, call, form.spec, split, options)?;
             let variant = form.spec.variant(tile).unwrap_or(0);
             let choice = self.tile_grid(site, form, digits(form.spec, variant))?;
-            return Ok(self
-                .split(&CostModel::new(call, form.spec, options.workers, self.concurrency), choice, parts, split.map(|_| whole))
-                .1);
+            let cost = CostModel::new(call, form.spec, options, self.concurrency);
+            return Ok(self.split(&cost, choice, parts, split.map(|_| whole)).1);
         }
         let (time, mut best) = self.fastest(site, call, task.own_form(), (split, whole), options)?;
         if let Some(gemv) = task.gemv_form(call.element)
@@ -162,13 +131,13 @@ impl Chooser {
             && let Ok((gemv, choice)) = self.fastest(site, call, gemv, (split, whole), options)
             && choice.reads_weights_once()
         {
-            let memory = CostModel::new(call, task, options.workers, self.concurrency).memory();
+            let memory = CostModel::new(call, task, options, self.concurrency).memory();
             if gemv.behind(memory) <= time.behind(memory) {
                 best = choice;
             }
         }
         if split.is_none() {
-            self.partial += CostModel::new(call, best.form.spec, options.workers, self.concurrency).partial_bytes(&best);
+            self.partial += CostModel::new(call, best.form.spec, options, self.concurrency).partial_bytes(&best);
         }
         Ok(best)
     }
@@ -184,7 +153,7 @@ impl Chooser {
         options: &Options,
     ) -> Result<(Time, Choice), PlanError> {
         let parts = split_limit(site, call, form.spec, split, options)?;
-        let cost = CostModel::new(call, form.spec, options.workers, self.concurrency);
+        let cost = CostModel::new(call, form.spec, options, self.concurrency);
         let mut best: Option<(Time, Choice)> = None;
         let mut refused = None;
         // Larger variants first: of two that cost the same, the one with fewer tasks.
@@ -224,7 +193,7 @@ impl Chooser {
             for whole in std::iter::once(0).chain(tail) {
                 let split = Choice { split_k: SplitK { whole, parts }, ..choice };
                 let bytes = cost.partial_bytes(&split);
-                if bytes > CALL_BYTES || self.partial + bytes > ALL_BYTES {
+                if bytes > cost.model.partial_sums as f64 || self.partial + bytes > ALL_BYTES {
                     continue;
                 }
                 let time = cost.of(&split);
@@ -332,7 +301,7 @@ fn digits(task: &TaskSpec, mut index: u32) -> [u32; AXES] {
     variants
 }
 
-/// How long a call takes, in cycles.
+/// How long a call takes, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Time {
     /// Loads and multiply-adds, which overlap.
@@ -356,14 +325,15 @@ impl Time {
 struct CostModel<'a> {
     call: &'a Call,
     form: &'a TaskSpec,
+    model: &'a DeviceModel,
     workers: f64,
     /// The work of all concurrent calls, this one included, divided by its own.
     concurrency: f64,
 }
 
 impl<'a> CostModel<'a> {
-    fn new(call: &'a Call, form: &'a TaskSpec, workers: u32, concurrency: f64) -> CostModel<'a> {
-        CostModel { call, form, workers: f64::from(workers), concurrency }
+    fn new(call: &'a Call, form: &'a TaskSpec, options: &'a Options, concurrency: f64) -> CostModel<'a> {
+        CostModel { call, form, model: &options.model, workers: f64::from(options.workers), concurrency }
     }
 
     /// Waves of so many tasks over the workers. The last wave is not full, unless concurrent calls fill it: then this call pays its share only.
@@ -376,12 +346,14 @@ impl<'a> CostModel<'a> {
     }
 
     fn of(&self, choice: &Choice) -> Time {
+        let model = self.model;
         if self.form.reads_in_bulk() {
-            let (load, rest) = self.tasks(choice).cycles(self.workers, MEMORY_BYTES_PER_CYCLE, TILE_CYCLES);
+            let (load, rest) = self.tasks(choice).nanoseconds(self.workers, model);
             return Time { load, rest };
         }
         let (mut stepped, mut other, mut result) = (0.0, 0.0, 0.0f64);
-        let (mut rate, mut step) = (MMA_FMAS_PER_CYCLE, STEP_BYTES as f64);
+        // Multiply-adds per nanosecond, and elements of K of a step.
+        let (mut rate, mut step) = (model.tensor / 2.0, STEP_BYTES as f64);
         let gemv = self.form.gemv_operand_b().is_some();
         for (param, view) in self.operands() {
             let volume = volume(choice, param, view);
@@ -390,7 +362,7 @@ impl<'a> CostModel<'a> {
                 result = result.max(volume);
                 other += volume * element * if param.access == Access::Update { 2.0 } else { 1.0 };
             } else if param.staged {
-                rate = MMA_FMAS_PER_CYCLE * 2.0 / element;
+                rate = model.tensor / element;
                 step = STEP_BYTES as f64 / element;
                 stepped += volume * element;
             } else {
@@ -400,23 +372,23 @@ impl<'a> CostModel<'a> {
         let (depth, products) =
             contraction(self.form, &self.call.operands).map_or((0.0, 0.0), |(depth, products)| (depth as f64, products as f64));
         if gemv {
-            rate = GEMV_FMAS_PER_CYCLE;
+            rate = model.gemv / 2.0;
         }
-        let loads = if gemv { stepped / BYTES_PER_CYCLE } else { depth / step * STEP_CYCLES + stepped / STEP_BYTES_PER_CYCLE };
+        let loads = if gemv { stepped / model.l2 } else { depth / step * model.step + stepped / model.step_rate };
         let (parts, whole) = (f64::from(choice.split_k.parts), f64::from(choice.split_k.whole));
         let split = (choice.tiles() as f64 - whole) * parts;
         let (before, waves) = (self.waves(whole), self.waves(split));
-        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / BYTES_PER_CYCLE);
+        let load = (before + waves / parts) * (result * depth * products / rate).max(loads + other / model.l2);
         // Loads of operand B continue from one task to the next, of this call or of a concurrent one.
         let mut rest = if gemv {
-            waves.min(1.0 / self.concurrency) * TILE_CYCLES
+            waves.min(1.0 / self.concurrency) * model.tile
         } else {
-            (before + waves) * (GEMM_TILE_CYCLES + RESULT_CYCLES * result)
+            (before + waves) * (model.gemm_tile + model.gemm_element * result)
         };
         if choice.split_k.parts > 1 {
             // Every part writes its partial sums. Tasks that run at the same time share the fix-up.
             let shared = if split * self.concurrency <= self.workers { parts.min(result / CHUNK).max(1.0) } else { 1.0 };
-            rest += waves * (PART_CYCLES + result * PARTIAL_BYTES * (1.0 + parts / shared) / PARTIAL_BYTES_PER_CYCLE);
+            rest += waves * (model.part + result * PARTIAL_BYTES * (1.0 + parts / shared) / model.part_rate);
         }
         Time { load, rest }
     }
@@ -448,11 +420,11 @@ impl<'a> CostModel<'a> {
         tasks
     }
 
-    /// Cycles in which device memory transfers every element once.
+    /// Nanoseconds in which device memory transfers every element once.
     fn memory(&self) -> f64 {
         let elements = |view: &View| view.axes.iter().map(|axis| axis.extent as f64).product::<f64>();
         let bytes: f64 = self.operands().map(|(param, view)| elements(view) * f64::from(bytes(self.call, param))).sum();
-        bytes / (MEMORY_BYTES_PER_CYCLE * self.workers)
+        bytes / (self.model.copy * self.workers)
     }
 
     /// Bytes of all partial sums.

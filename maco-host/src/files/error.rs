@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A trace (MACO0064), a file of costs (MACO0065) or of measured tiles (MACO0067) that could not be written or read: which file, where in it, and what was expected.
+/// A trace (MACO0064), a file of costs (MACO0065) or a tuning file (MACO0067) that could not be written or read: which file, where in it, and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -74,16 +74,33 @@ pub enum FileError {
         /// What to do.
         help: &'static str,
     },
+    /// The same, of a file whose lines are known.
+    #[error("{code}: {}, line {line}: field `{field}`: {why}\nhelp: {help}", path.display())]
+    Line {
+        /// `MACO0067`.
+        code: &'static str,
+        /// The file.
+        path: Box<Path>,
+        /// Which line, from 1.
+        line: usize,
+        /// The field, or the object that lacks one: `maco_tuning.entries[3].tile`.
+        field: Box<str>,
+        /// What was found, and what was expected.
+        why: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
 }
 
 impl FileError {
-    /// The stable code: 64 for traces, 65 for costs, 67 for measured tiles.
+    /// The stable code: 64 for traces, 65 for costs, 67 for tuning files.
     pub fn code(&self) -> u16 {
         let (FileError::Io { code, .. }
         | FileError::Json { code, .. }
         | FileError::Foreign { code, .. }
         | FileError::Version { code, .. }
-        | FileError::Field { code, .. }) = self;
+        | FileError::Field { code, .. }
+        | FileError::Line { code, .. }) = self;
         match *code {
             COSTS => 65,
             TUNING => 67,
@@ -96,7 +113,7 @@ impl FileError {
 pub(crate) const TRACE: &str = "MACO0064";
 /// The code of files of costs.
 pub(crate) const COSTS: &str = "MACO0065";
-/// The code of files of measured tiles.
+/// The code of tuning files.
 pub(crate) const TUNING: &str = "MACO0067";
 
 const _: () = assert!(size_of::<FileError>() <= 128);

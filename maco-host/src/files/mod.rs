@@ -6,6 +6,8 @@ mod error;
 
 use std::path::Path;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub use error::FileError;
@@ -16,8 +18,27 @@ const MOST: f64 = (1u64 << 53) as f64;
 
 /// The file as JSON.
 pub(crate) fn json(code: &'static str, path: &Path, help: &'static str) -> Result<Value, FileError> {
-    let text = std::fs::read(path).map_err(|source| FileError::Io { code, path: path.into(), action: "read", source })?;
-    serde_json::from_slice(&text).map_err(|error| FileError::Json { code, path: path.into(), why: error.to_string().into(), help })
+    parsed(code, path, help, &text(code, path)?)
+}
+
+/// What the file says.
+pub(crate) fn text(code: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
+    std::fs::read(path).map_err(|source| FileError::Io { code, path: path.into(), action: "read", source })
+}
+
+/// `text`, of the file, as JSON.
+pub(crate) fn parsed(code: &'static str, path: &Path, help: &'static str, text: &[u8]) -> Result<Value, FileError> {
+    serde_json::from_slice(text).map_err(|error| FileError::Json { code, path: path.into(), why: error.to_string().into(), help })
+}
+
+/// `text`, of the file, as a value of the type: errors name line and field.
+pub(crate) fn typed<T: DeserializeOwned>(code: &'static str, path: &Path, help: &'static str, text: &[u8]) -> Result<T, FileError> {
+    serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(text)).map_err(|error| {
+        let (field, error) = (error.path().to_string().into(), error.into_inner());
+        let (line, why) = (error.line(), error.to_string());
+        let why = why.strip_suffix(&format!(" at line {line} column {}", error.column())).unwrap_or(&why).into();
+        FileError::Line { code, path: path.into(), line, field, why, help }
+    })
 }
 
 /// Whose errors these are.
@@ -110,16 +131,6 @@ impl<'a> At<'a> {
         array.iter().enumerate().map(number).collect()
     }
 
-    /// Lists of whole numbers.
-    pub(crate) fn lists(&self, field: &str) -> Result<Vec<Vec<u64>>, FileError> {
-        let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, "lists of whole numbers"))?;
-        let one = |(index, value): (usize, &Value)| {
-            let list = value.as_array().and_then(|list| list.iter().map(Value::as_u64).collect());
-            list.ok_or_else(|| self.reader.field(&self.location, &format!("{field}[{index}]"), "a list of whole numbers", Some(value)))
-        };
-        array.iter().enumerate().map(one).collect()
-    }
-
     /// An array of objects, each as `read` reads it.
     pub(crate) fn all<T>(&self, field: &str, read: impl Fn(At<'_>) -> Result<T, FileError>) -> Result<Vec<T>, FileError> {
         let array = self.object.get(field).and_then(Value::as_array).ok_or_else(|| self.wrong(field, "an array of objects"))?;
@@ -132,8 +143,9 @@ impl<'a> At<'a> {
     }
 }
 
-/// Writes `value`, with a line end.
-pub(crate) fn write(code: &'static str, path: &Path, value: &Value) -> Result<(), FileError> {
-    let written = std::fs::write(path, format!("{value:#}\n"));
+/// Writes `value` as JSON, with a line end.
+pub(crate) fn write(code: &'static str, path: &Path, value: &impl Serialize) -> Result<(), FileError> {
+    let text = serde_json::to_string_pretty(value).map_err(std::io::Error::from);
+    let written = text.and_then(|text| std::fs::write(path, text + "\n"));
     written.map_err(|source| FileError::Io { code, path: path.into(), action: "written", source })
 }

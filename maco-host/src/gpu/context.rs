@@ -10,11 +10,11 @@ use cudarc::driver::sys::{self, CUdevice_attribute, CUresult, CUstreamCaptureMod
 use super::capture::refuse_while_recording;
 use super::driver;
 use super::events::EventHandle;
+use super::limits::Limits;
 use super::module::Modules;
 use super::staging::{Direction, Staging};
 use super::watchdog::Watched;
 use crate::error::Error;
-use crate::profile::Roofline;
 use crate::tensor::Rows;
 
 /// A GPU of this process. There is one per index, so that all its plans share one launch order.
@@ -24,10 +24,7 @@ pub(crate) struct Context {
     name: String,
     multiprocessors: u32,
     capability: (u32, u32),
-    /// Highest clocks of multiprocessors and memory, and bits of the memory's bus.
-    clock_khz: u32,
-    memory_khz: u32,
-    memory_bits: u32,
+    limits: Limits,
     driver: u32,
     /// Copies between host and device.
     copies: sys::CUstream,
@@ -196,12 +193,13 @@ impl Context {
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
-        let multiprocessors = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        let multiprocessors = multiprocessors.min(most(std::env::var(MOST).ok().as_deref())?);
-        // Only for percentages; 0 where the driver does not say.
-        let clock_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0);
-        let memory_khz = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
-        let memory_bits = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
+        let limits = Limits {
+            multiprocessors: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            clock_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).unwrap_or(0),
+            memory_khz: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0),
+            memory_bits: attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0),
+        };
+        let multiprocessors = limits.multiprocessors.min(most(std::env::var(MOST).ok().as_deref())?);
         // SAFETY: retained above.
         check("cuCtxPushCurrent", unsafe { sys::cuCtxPushCurrent_v2(primary.raw) })?;
         let _current = Current(PhantomData);
@@ -211,9 +209,7 @@ impl Context {
             name: String::from_utf8_lossy(name.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned(),
             multiprocessors,
             capability,
-            clock_khz,
-            memory_khz,
-            memory_bits,
+            limits,
             driver,
             copies: std::ptr::null_mut(),
             launches: std::ptr::null_mut(),
@@ -247,24 +243,8 @@ impl Context {
         self.capability
     }
 
-    /// What this GPU can do at most, by NVIDIA's data sheets and its own clocks; none of an architecture that is not listed.
-    pub(super) fn roofline(&self) -> Option<Roofline> {
-        // Operations of the tensor cores of one multiprocessor per cycle, 16-bit and dense: what the data sheets' 989 TFLOP/s (H100, H200:
-        // 132 multiprocessors at 1.83 GHz) and 2250 TFLOP/s (B200: 148 at 1.85 GHz) come to.
-        let flops_per_cycle = match self.capability {
-            (9, _) => 4096.0,
-            (10, _) => 8192.0,
-            _ => return None,
-        };
-        // The highest clock: long multiplication makes the GPU run below it.
-        let hertz = f64::from(self.clock_khz) * 1e3;
-        // Both edges of the memory clock carry a bit.
-        let bytes_per_second = 2.0 * f64::from(self.memory_khz) * 1e3 * f64::from(self.memory_bits) / 8.0;
-        (hertz > 0.0 && bytes_per_second > 0.0).then(|| Roofline {
-            bytes_per_second,
-            flops_per_second: flops_per_cycle * hertz * f64::from(self.multiprocessors),
-            multiprocessors: self.multiprocessors,
-        })
+    pub(super) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Version of the driver: 1000 × major + 10 × minor.

@@ -10,6 +10,7 @@ mod events;
 mod executor;
 mod graph;
 mod launch;
+mod limits;
 mod memory;
 mod module;
 mod plan_memory;

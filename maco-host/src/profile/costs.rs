@@ -13,8 +13,8 @@ const VERSION: u64 = 1;
 const HELP: &str = "write the costs again with `profile::write_costs`";
 
 impl Profile {
-    /// What a task of each operation and tile cost here, in nanoseconds, and what a hop from worker to worker did: for
-    /// [`crate::PlanOptions::costs`]. Where warps run tasks by themselves, one costs its part of the worker's time, not the time it took: a worker gets as
+    /// What a task of each operation and tile cost here, in nanoseconds, and what a hop from worker to worker did, if
+    /// there was one: for [`crate::PlanOptions::costs`]. Where warps run tasks by themselves, one costs its part of the worker's time, not the time it took: a worker gets as
     /// many of them done. Operations that did not run are left out.
     pub fn costs(&self) -> Costs {
         let mut sums: BTreeMap<(&str, &[u32]), (f64, f64)> = BTreeMap::new();
@@ -28,7 +28,7 @@ impl Profile {
             tile: tile.to_vec(),
             nanoseconds: (time / tasks).round().max(1.0) as u64,
         });
-        Costs { hop: self.hop().unwrap_or(Costs::HOP), entries: entries.collect() }
+        Costs { hop: self.hop(), entries: entries.collect() }
     }
 }
 
@@ -65,5 +65,9 @@ pub fn read_costs(path: impl AsRef<Path>) -> Result<Costs, FileError> {
         }
         Ok(Cost { task: at.text("operation")?.to_owned(), tile: at.numbers("tile", 1 << 32)?, nanoseconds })
     })?;
-    Ok(Costs { hop: at.whole("hop_nanoseconds")?, entries })
+    let hop = match at.object.get("hop_nanoseconds") {
+        Some(serde_json::Value::Null) => None,
+        _ => Some(at.whole("hop_nanoseconds")?),
+    };
+    Ok(Costs { hop, entries })
 }

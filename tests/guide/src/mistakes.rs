@@ -336,7 +336,7 @@ fn maco0066(_: Desk) -> Error {
     Error::NotBegun { megakernel: "quadruple".into(), begun: 66, ctas: 132, waited: Duration::from_secs(2) }
 }
 
-/// A file of measured tiles that cannot be written or read.
+/// A tuning file that cannot be written or read, or says something impossible.
 fn maco0067(_: Desk) -> Error {
     Tuning::read("tiles.json").unwrap_err().into()
 }

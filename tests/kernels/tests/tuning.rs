@@ -4,7 +4,7 @@ mod support;
 use std::path::PathBuf;
 
 use kernels::dense::{product, tiles};
-use maco::{Device, PlanOptions, Tensor, Tuned, Tuning, bf16};
+use maco::{Device, DeviceModel, PlanOptions, Tensor, Tuned, Tuning, bf16};
 use support::{Matrix, poisoned};
 
 const M: u64 = 200;
@@ -65,7 +65,7 @@ fn what_was_measured_is_used_for_the_same_calls_on_the_same_kind_of_device() {
     ] {
         assert_eq!(plan(tuning(&device, vec![other.clone()])), free, "{other:?}");
     }
-    assert_eq!(plan(Tuning { device: "another".into(), entries: vec![tuned(&device)] }), free);
+    assert_eq!(plan(Tuning { device: "another".into(), ..tuning(&device, vec![tuned(&device)]) }), free);
 }
 
 #[test]
@@ -112,6 +112,58 @@ fn a_measurement_may_name_either_form() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// A device of which loads cost nothing and tiles much takes the largest tile, and the plan says by which model.
+#[test]
+fn a_model_decides_what_nothing_else_does() {
+    let device = Device::cpu_with(1);
+    let model = DeviceModel { name: "made up".into(), gemm_tile: 1e9, part: 1e9, ..DeviceModel::DEFAULT };
+    let with = |tuning: Tuning| {
+        let options = PlanOptions::new().tuning(tuning);
+        product::plan_with(&device, product::Dims { M, K, N }, &options).unwrap().graph().clone()
+    };
+    let usual = with(Tuning::new(&device));
+    let plan = with(Tuning { model: Some(model.clone()), ..Tuning::new(&device) });
+    assert_ne!(usual.calls[0].tile, [128, 256]);
+    assert_eq!(plan.calls[0].tile, [128, 256]);
+    assert_eq!((&usual.model, &plan.model), (&DeviceModel::DEFAULT, &model));
+    assert!(plan.to_string().contains("device model: made up (assumed): copy 18.0"), "{plan}");
+    assert!(plan.json().contains("\"name\": \"made up\""));
+    let other = Tuning { model: Some(model), device: "another".into(), ..Tuning::new(&device) };
+    assert_eq!(with(other).model, DeviceModel::DEFAULT);
+}
+
+/// Run by the test below in a process of its own, with another environment.
+#[test]
+fn the_model_in_use() {
+    let device = Device::cpu_with(1);
+    for (options, what) in [(PlanOptions::new(), "by itself"), (PlanOptions::new().tuning(Tuning::new(&device)), "with a tuning")] {
+        match product::plan_with(&device, product::Dims { M, K, N }, &options) {
+            Ok(plan) => println!("{what}: {}", plan.graph().model.name),
+            Err(error) => println!("{what}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_environment_names_a_file_for_programs_that_set_none() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("named.json");
+    let shown = |value: &std::path::Path| {
+        let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = program.args(["--exact", "the_model_in_use", "--nocapture"]).env("MACO_TUNING", value).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let model = DeviceModel { name: "made up".into(), ..DeviceModel::DEFAULT };
+    Tuning { model: Some(model), ..Tuning::new(&Device::cpu()) }.write(&path).unwrap();
+    let named = shown(&path);
+    assert!(named.contains("by itself: made up") && named.contains("with a tuning: default"), "{named}");
+    std::fs::remove_file(&path).unwrap();
+    let missing = shown(&path);
+    assert!(missing.contains("by itself: MACO0067: ") && missing.contains("named.json cannot be read"), "{missing}");
+    assert!(missing.contains("with a tuning: default"), "{missing}");
+    let nothing = shown("".as_ref());
+    assert!(nothing.contains("by itself: default"), "{nothing}");
+}
+
 #[test]
 fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
     let device = Device::cpu();
@@ -121,26 +173,38 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
     // In place of the first.
     good.add(Tuned { tile: vec![128, 128], parts: 2, ..tuned(&device) });
     assert_eq!(good.entries.iter().map(|entry| (entry.workers, entry.parts)).collect::<Vec<_>>(), [(device.workers(), 2), (100, 3)]);
+    good.model = Some(DeviceModel::DEFAULT);
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tuning.json");
     good.write(&path).unwrap();
     assert_eq!(Tuning::read(&path).unwrap(), good);
     let text = std::fs::read_to_string(&path).unwrap();
     for (from, to, what) in [
-        ("\"parts\": 3", "\"parts\": 0", "maco_tuning.entries[1]: field `parts`: expected a whole number above 0, found 0"),
-        ("\"whole\": 0", "\"whole\": -1", "maco_tuning.entries[0]: field `whole`: expected a whole number"),
-        ("\"parts\": 3", "\"part\": 3", "maco_tuning.entries[1]: field `parts`: expected a whole number below 4294967296, found nothing"),
-        ("\"task\": \"linear\"", "\"task\": 7", "maco_tuning.entries[0]: field `task`: expected a text, found 7"),
-        ("\"workers\": 100", "\"workers\": -1", "entries[1]: field `workers`"),
-        ("128,", "0,", "entries[0]: field `tile`: expected whole numbers above 0"),
-        ("\"shapes\": [", "\"shapes\": [ 5,", "entries[0]: field `shapes[0]`: expected a list of whole numbers, found 5"),
-        ("\"device\"", "\"machine\"", "maco_tuning: field `device`: expected a text"),
+        (
+            "\"parts\": 3",
+            "\"parts\": 0",
+            "line 75: field `maco_tuning.entries[1].parts`: invalid value: integer `0`, expected a whole number above 0",
+        ),
+        ("\"whole\": 0", "\"whole\": -1", "field `maco_tuning.entries[0].whole`: invalid value: integer `-1`, expected u32"),
+        ("\"parts\": 3", "\"part\": 3", "field `maco_tuning.entries[1].part`: unknown field `part`, expected one of `task`"),
+        ("\"whole\": 0,", "", "field `maco_tuning.entries[0]`: missing field `whole`"),
+        ("\"task\": \"linear\"", "\"task\": 7", "field `maco_tuning.entries[0].task`: invalid type: integer `7`, expected a string"),
+        ("\"workers\": 100", "\"workers\": -1", "field `maco_tuning.entries[1].workers`"),
+        ("128,", "0,", "field `maco_tuning.entries[0].tile`: invalid value: integer `0`, expected whole numbers above 0"),
+        ("\"shapes\": [", "\"shapes\": [ 5,", "field `maco_tuning.entries[0].shapes[0]`: invalid type: integer `5`, expected a sequence"),
+        ("\"device\"", "\"machine\"", "field `maco_tuning.machine`: unknown field `machine`"),
+        (
+            "\"hop_nanoseconds\": 1580.0",
+            "\"hop_nanoseconds\": -1",
+            "line 22: field `maco_tuning.model.hop_nanoseconds`: invalid value: floating point `-1.0`, expected a number, 0 or more",
+        ),
+        ("\"copy_bytes_per_nanosecond\": 18.0,", "", "field `maco_tuning.model`: missing field `copy_bytes_per_nanosecond`"),
         ("\"version\": 2", "\"version\": 3", "has version 3 of its format, but this program reads version 2"),
         ("maco_tuning", "tuning", "was not written by MACO: it has no `maco_tuning`"),
         ("}", "", "is not JSON"),
         (
             "\"workers\": 100",
             &format!("\"workers\": {}", device.workers()),
-            "entries[1]: field `task`: expected calls that entries[0] is not for",
+            "field `maco_tuning.entries`: entry 1 is for the same calls as entry 0, counted from 0",
         ),
     ] {
         assert!(text.contains(from), "{from} in {text}");
@@ -148,6 +212,7 @@ fn measurements_come_back_from_a_file_and_broken_ones_say_where() {
         let error = Tuning::read(&path).unwrap_err();
         let shown = error.to_string();
         assert!(error.code() == 67 && shown.contains(what) && shown.contains("tuning.json"), "{shown}");
+        assert!(shown.contains("\nhelp: "), "{shown}");
     }
     std::fs::remove_file(&path).unwrap();
     assert!(Tuning::read(&path).unwrap_err().to_string().contains("MACO0067") && good.write(path.join("no")).is_err());

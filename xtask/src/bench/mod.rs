@@ -67,10 +67,37 @@ pub fn bench(bench: &Bench) -> Result<(), Failure> {
     }
 }
 
+/// What to measure of a GPU.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Tune {
+    #[command(flatten)]
+    model: Model,
+    #[command(subcommand)]
+    what: Option<Tuned>,
+}
+
+#[derive(Subcommand)]
+enum Tuned {
+    /// Which tiles and parts of matrix products are the fastest, each measured by itself
+    Tiles(Tiles),
+}
+
+/// The device model.
+#[derive(clap::Args)]
+struct Model {
+    /// The tuning file: its model is replaced, its tiles stay
+    #[arg(long, default_value = "tuning.json")]
+    out: PathBuf,
+    /// How often each case is measured; by default the program's own number
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
 /// What to measure tiles of.
 #[derive(clap::Args)]
-pub struct Tune {
-    /// Where the fastest tiles are kept: what is there already stays, unless it is about the same products
+struct Tiles {
+    /// The tuning file: what is there already stays, unless it is about the same products
     #[arg(long, default_value = "tuning.json")]
     out: PathBuf,
     /// `linear`, `matmul`, `matmul-tn` or `matmul-tt`, several with commas between; without, all
@@ -83,14 +110,22 @@ pub struct Tune {
     shape: Vec<String>,
 }
 
-/// Measures products in every tile, whole, in several numbers of parts and with the last wave in parts, and keeps the fastest.
+/// Measures what a GPU costs, or products in every tile, whole, in several numbers of parts and with the last wave in parts.
 pub fn tune(tune: &Tune) -> Result<(), Failure> {
-    let mut arguments = vec!["--tuning".to_owned(), absolute(&tune.out)?.to_string_lossy().into_owned()];
-    let mut add = |option: &str, value: &String| arguments.extend([option.to_owned(), value.clone()]);
-    tune.form.iter().for_each(|form| add("--form", form));
-    tune.element.iter().for_each(|element| add("--element", element));
-    tune.shape.iter().for_each(|shape| add("--shape", shape));
-    Program { json: None, rounds: None, arguments }.run("tune")
+    match &tune.what {
+        None => {
+            let arguments = vec!["--tuning".to_owned(), absolute(&tune.model.out)?.to_string_lossy().into_owned()];
+            Program { json: None, rounds: tune.model.rounds, arguments }.run("tune")
+        }
+        Some(Tuned::Tiles(tiles)) => {
+            let mut arguments = vec!["--tuning".to_owned(), absolute(&tiles.out)?.to_string_lossy().into_owned()];
+            let mut add = |option: &str, value: &String| arguments.extend([option.to_owned(), value.clone()]);
+            tiles.form.iter().for_each(|form| add("--form", form));
+            tiles.element.iter().for_each(|element| add("--element", element));
+            tiles.shape.iter().for_each(|shape| add("--shape", shape));
+            Program { json: None, rounds: None, arguments }.run("tune_tiles")
+        }
+    }
 }
 
 impl Program {
