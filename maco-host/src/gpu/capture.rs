@@ -5,10 +5,11 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt::Display;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUresult, CUstreamCaptureStatus};
 
@@ -23,19 +24,35 @@ thread_local! {
     static RECORDING: Cell<u32> = const { Cell::new(0) };
 }
 
+/// What the captures of [`crate::CudaGraph::capture`] that go on keep, by their numbers.
+static OWN: Mutex<BTreeMap<u64, Vec<Kept>>> = Mutex::new(BTreeMap::new());
+
+fn own() -> MutexGuard<'static, BTreeMap<u64, Vec<Kept>>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// While it lives, this thread is in the closure of [`crate::CudaGraph::capture`].
-pub(super) struct Recording;
+pub(super) struct Recording(u64);
 
 impl Recording {
-    pub(super) fn begin() -> Recording {
+    /// Of a capture that has begun.
+    pub(super) fn begin(capture: &Capture) -> Recording {
         RECORDING.set(RECORDING.get() + 1);
-        Recording
+        own().insert(capture.id, Vec::new());
+        Recording(capture.id)
+    }
+
+    /// What was launched in the capture, on any stream: whoever has the graph keeps it.
+    pub(super) fn end(self) -> Vec<Kept> {
+        own().get_mut(&self.0).map(std::mem::take).unwrap_or_default()
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
         RECORDING.set(RECORDING.get() - 1);
+        // Dropped behind the lock: what is kept may be a plan.
+        let _kept = own().remove(&self.0);
     }
 }
 
@@ -97,8 +114,18 @@ impl Capture {
         Ok(Some(Capture { id, graph, behind }))
     }
 
-    /// Makes the graph an owner of `kept`, and all graphs that are made of it.
+    /// Whether it is one of [`crate::CudaGraph::capture`]: then MACO has the graph, and replays it.
+    pub(super) fn is_own(&self) -> bool {
+        own().contains_key(&self.id)
+    }
+
+    /// Makes whoever has the graph an owner of `kept`: the [`crate::CudaGraph`] that it becomes, or the graph itself and all that are made of it. That takes a
+    /// user object, with which a replay of a small graph takes longer.
     pub(super) fn keep(&self, context: &Context, kept: Kept) -> Result<(), Error> {
+        if let Some(all) = own().get_mut(&self.id) {
+            all.push(kept);
+            return Ok(());
+        }
         // Objects of graphs are not synchronised by the driver, and a capture may have streams of several threads.
         static GRAPHS: Mutex<()> = Mutex::new(());
         let _one_at_a_time = GRAPHS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@ use maco_device::abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;
-use super::capture::{Capture, CapturedLaunch, Kept, is_recording, refuse_while_recording};
+use super::capture::{Capture, CapturedLaunch, Kept, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
 use super::launch;
@@ -370,7 +370,7 @@ impl Executor {
         if let Some(capture) = unsafe { Capture::of(context, raw)? } {
             let mut last = self.captured.lock().unwrap_or_else(PoisonError::into_inner);
             capture.keep(context, owner)?;
-            let by = if is_recording() { Captured::ByMaco } else { Captured::ByAnother };
+            let by = if capture.is_own() { Captured::ByMaco } else { Captured::ByAnother };
             self.watched.capture(by, bound.deadline_ns.load(Ordering::Relaxed));
             // SAFETY: as above, asked just now; the graph keeps `owner`, and with it plan, tables and arguments.
             unsafe {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cudarc::driver::sys;
 
-use super::capture::{Capture, Recording, not_recorded, refuse_while_recording};
+use super::capture::{Capture, Kept, Recording, not_recorded, refuse_while_recording};
 use super::context::Context;
 use super::events::EventHandle;
 use super::stream::Stream;
@@ -16,6 +16,8 @@ use crate::error::Error;
 pub struct CudaGraph {
     context: Arc<Context>,
     raw: sys::CUgraphExec,
+    /// Plans and arguments, which are dropped behind the graph.
+    kept: Vec<Kept>,
 }
 
 // SAFETY: executable graphs may be used from any thread, one at a time: `launch` holds the launch order.
@@ -69,11 +71,16 @@ impl CudaGraph {
         // SAFETY: a live stream of the context, which is current.
         context.check("cuStreamBeginCapture", unsafe { sys::cuStreamBeginCapture_v2(stream.as_raw().cast(), mode) })?;
         let mut capture = OpenCapture { context, stream, active: true };
-        {
-            let _recording = Recording::begin();
+        // SAFETY: a live stream of the context.
+        let Some(begun) = (unsafe { Capture::of(context, stream.as_raw().cast())? }) else {
+            return Err(not_recorded("a capture that has ended at once").into());
+        };
+        let kept = {
+            let recording = Recording::begin(&begun);
             let _strict = entered.strict();
             work(stream)?;
-        }
+            recording.end()
+        };
         let graph = capture.end()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the graph was just captured; the executable one does not need it.
@@ -82,7 +89,7 @@ impl CudaGraph {
             let _ = sys::cuGraphDestroy(graph);
             context.check("cuGraphInstantiate", code)?;
         }
-        let made = CudaGraph { context: context.clone(), raw };
+        let made = CudaGraph { context: context.clone(), raw, kept };
         // The first launch would otherwise do it.
         // SAFETY: a live graph and a live stream of the context.
         context.check("cuGraphUpload", unsafe { sys::cuGraphUpload(made.raw, stream.as_raw().cast()) })?;
@@ -147,6 +154,6 @@ impl Drop for CudaGraph {
 
 impl fmt::Debug for CudaGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CudaGraph(of {})", self.context)
+        write!(f, "CudaGraph(of {}, keeps {})", self.context, self.kept.len())
     }
 }
