@@ -20,8 +20,6 @@ pub enum Sharing {
     Bodies,
     /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
     Loops,
-    /// Of GEMVs those of one body and one epilogue.
-    Gemvs,
 }
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],
@@ -36,10 +34,6 @@ pub trait Role: Sized {
     /// Rows and columns of the tile of the product or GEMV that is run next; `None`: as its code says.
     #[inline(always)]
     fn set_tile(&mut self, _: Option<(u32, u32)>) {}
-
-    /// A body begins that is a function of its own, or calls one: no product's results wait to be staged.
-    #[inline(always)]
-    fn begin_function(&mut self) {}
 
     /// Whether elements of its result have four bytes, behind [`Role::set_tile`].
     #[inline(always)]

@@ -15,8 +15,6 @@ pub(crate) enum Form {
     Product(u32, u32),
     /// A GEMV.
     Gemv(u32, u32),
-    /// A body that is a function of its own.
-    Function,
     /// Anything else.
     Other,
 }
@@ -51,11 +49,6 @@ impl Instance {
         Instance { body, form: Form::Product(rows, columns), result: result::<E>(), ..Instance::NONE }
     }
 
-    /// A body without tensor cores, which is a function of its own.
-    pub const fn function(body: u64) -> Instance {
-        Instance { body, form: Form::Function, ..Instance::NONE }
-    }
-
     /// A GEMV of `rows` rows of operand A and `columns` rows of operand B, otherwise as [`Instance::product`].
     pub const fn gemv<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
         Instance { body, form: Form::Gemv(rows, columns), result: result::<E>(), ..Instance::NONE }
@@ -83,8 +76,7 @@ impl Instance {
                 let registers = TileShape::of(rows, columns).own_columns();
                 registers == TileShape::of(others_rows, others_columns).own_columns() && self.prologue == other.prologue
             }
-            (Sharing::Gemvs, Form::Gemv(..), Form::Gemv(..)) => self.ends_as(other),
-            (Sharing::Loops | Sharing::Gemvs, ..) => false,
+            (Sharing::Loops, ..) => false,
         }
     }
 

@@ -44,7 +44,7 @@ impl<C: Callable, F: Filter> Masks<C, F> {
             let (kind, tall, wide, widest) = match one.form() {
                 Form::Product(rows, columns) => (0, rows == 128, columns == 256, false),
                 Form::Gemv(rows, columns) => (1, rows == 16, columns == 16, columns == 32),
-                Form::Function | Form::Other => (2, false, false, false),
+                Form::Other => (2, false, false, false),
             };
             if kind < 2 && F::MASK >> n & 1 != 0 {
                 let of = &mut tiles[kind];
@@ -184,12 +184,9 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
                             let [Tiles { all, four_bytes, .. }, _] = const { Masks::<C, F>::TILES };
                             role.set_four_bytes(bit(four_bytes, all, slot));
                         }
-                        (Sharing::Bodies | Sharing::Gemvs, Form::Gemv(..)) => role.set_tile(Some(gemv_tile::<C, F>(slot))),
-                        (Sharing::Bodies | Sharing::Gemvs, _) => role.set_tile(None),
+                        (Sharing::Bodies, Form::Gemv(..)) => role.set_tile(Some(gemv_tile::<C, F>(slot))),
+                        (Sharing::Bodies, _) => role.set_tile(None),
                         (Sharing::None | Sharing::Loops, _) => {}
-                    }
-                    if const { matches!(Masks::<C, F>::ALL.0[$n].form(), Form::Gemv(..) | Form::Function) } {
-                        role.begin_function();
                     }
                     C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
                 } else {

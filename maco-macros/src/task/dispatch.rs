@@ -16,7 +16,6 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
     let name = &task.function.signature.ident;
     let text = hash(task.function.body.to_token_stream());
     let variants = each_variant(task, model);
-    let called = is_function(model);
     let known = variants.iter().map(|(element, variant)| {
         // What is the same for all tiles of a product differs otherwise.
         let sizes = variant.iter().enumerate().filter(|(axis, _)| !model.result_axes.is_some_and(|axes| axes.contains(axis)));
@@ -35,7 +34,6 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
                 };
                 quote! { #p::Instance::#form::<#result>(#body, #rows, #columns) }
             }
-            None if called => quote! { #p::Instance::function(#body) },
             None => quote! { #p::Instance::of(#body) },
         }
     });
@@ -86,18 +84,14 @@ fn each_variant<'a>(task: &'a Task<'_>, model: &Model) -> Vec<(Option<&'a Ident>
     elements.into_iter().flat_map(|element| tiles.iter().map(move |tile| (element, tile.clone()))).collect()
 }
 
-/// A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the time. It has no epilogue, since it
-/// stores no accumulator.
-fn is_function(model: &Model) -> bool {
-    !model.kind.is_product() && !model.kind.is_simt()
-}
-
 /// The generic body and one arm per instance.
 pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
     let body = body(task, model, user, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
     let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
-    let called = is_function(model);
+    // A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the
+    // time. It has no epilogue, since it stores no accumulator.
+    let called = !model.kind.is_product() && !model.kind.is_simt();
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for (element, variant) in each_variant(task, model) {

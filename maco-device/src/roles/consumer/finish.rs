@@ -19,6 +19,8 @@ impl Consumer {
     pub(super) fn finish<P: Epilogues>(&mut self, sum: &Sum, shape: TileShape, split: SplitK, task: Task, op: u32) {
         self.give_back();
         self.settle();
+        // Nothing waits any more: said here, its registers are free.
+        self.pending = Pending::new();
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
             unsafe { self.fix_up::<P>(sum, shape, split, task, op) };
@@ -42,8 +44,6 @@ impl Consumer {
         unsafe { wgmma_accumulator::keep(part, shape, split.chunk(split.part, chunks, 0), stays, self.again()) };
         // A second one moves up when the first is staged.
         let (mut sum, then) = wgmma_accumulator::owned(part, shape, own.first);
-        // Nothing waits any more: said here, its registers are free.
-        self.pending = Pending::new();
         // SAFETY: passed on from the caller; all threads have met.
         let mut owners = self.agree(|| unsafe { split.arrive(chunks) });
         if owners == INCOMPLETE {
