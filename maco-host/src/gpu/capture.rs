@@ -120,7 +120,7 @@ impl Capture {
     }
 
     /// Makes whoever has the graph an owner of `kept`: the [`crate::CudaGraph`] that it becomes, or the graph itself and all that are made of it. That takes a
-    /// user object, with which a replay of a small graph takes longer.
+    /// user object, which replays of small graphs probably pay for.
     pub(super) fn keep(&self, context: &Context, kept: Kept) -> Result<(), Error> {
         if let Some(all) = own().get_mut(&self.id) {
             all.push(kept);
