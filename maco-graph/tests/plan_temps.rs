@@ -224,6 +224,32 @@ fn an_edge_is_added_where_no_task_begins_later() {
     }
 }
 
+/// Of three tiles that signal one counter, a later temp overwrites the middle one. The edge gives that tile another counter; the other two still signal
+/// alike, but between them lies what is overwritten.
+#[test]
+fn an_edge_from_a_tile_between_tiles_that_signal_alike_is_proved() {
+    let mut build = Build::default();
+    let x = build.tensor("x", TensorKind::InOut, &[64, 192]);
+    let (early, late) = (build.temp("early", &[64, 192]), build.temp("late", &[64, 192]));
+    build.call(&SCALE_INTO, &[x, early]);
+    let other = build.input("other", &[64, 192]);
+    build.call(&WHOLE_INTO, &[other, x]);
+    let mut step = build.input("step", &[64, 64]);
+    for n in 0..6 {
+        let next = build.tensor(&format!("step{n}"), TensorKind::Out, &[64, 64]);
+        build.call(&SCALE_INTO, &[step, next]);
+        step = next;
+    }
+    let views = vec![build.whole(step), build.slice(late, 1, 64, 128)];
+    build.call_on(&SCALE_INTO, views);
+    let plan = planned(build, 8);
+    assert_eq!(offset(&plan, "early"), offset(&plan, "late"));
+    assert_eq!(added(&plan), [(0, 8, Hazard::Waw)]);
+    assert_eq!(plan.signals_of(0), plan.signals_of(2));
+    assert_eq!((plan.signals_of(0).len(), plan.signals_of(1).len()), (1, 2));
+    assert_eq!(oracle::conflict(&plan), None);
+}
+
 fn planned_apart(build: Build, workers: u32) -> Plan {
     plan(build.0, &Options { share_temps: false, ..Options::new(workers) }).unwrap()
 }

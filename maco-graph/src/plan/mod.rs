@@ -463,14 +463,7 @@ impl Lists {
 /// # Errors
 /// A coded [`PlanError`] that names the call, parameter and tensor.
 pub fn plan(graph: ir::Graph, options: &Options) -> Result<Plan, PlanError> {
-    let again = options.share_temps.then(|| graph.clone());
-    match (build(graph, options, None), again) {
-        // The search for places and the verifier prove the same by different ways. Where they do not agree, nothing is shared.
-        (Err(PlanError::Unverified(Defect::TempOverlap { .. })), Some(graph)) => {
-            build(graph, &Options { share_temps: false, ..options.clone() }, None)
-        }
-        (planned, _) => planned,
-    }
+    build(graph, options, None)
 }
 
 /// [`plan`], but without one kind of hazard: tests use it to show that they detect the missing waits.
