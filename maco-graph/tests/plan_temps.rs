@@ -250,6 +250,23 @@ fn an_edge_from_a_tile_between_tiles_that_signal_alike_is_proved() {
     assert_eq!(oracle::conflict(&plan), None);
 }
 
+#[test]
+fn temps_that_no_address_space_holds_are_left_to_who_allocates_them() {
+    for share_temps in [true, false] {
+        let mut build = Build::default();
+        let huge = build.temp("huge", &[i32::MAX as u64; 4]);
+        let mut corner = build.whole(huge);
+        corner.axes.truncate(2);
+        corner.axes.iter_mut().for_each(|axis| axis.extent = 64);
+        build.call_on(&FILL64, vec![corner]);
+        let [a, b, c] = ["a", "b", "c"].map(|name| build.temp(name, &[64, 64]));
+        build.call(&FILL64, &[a]);
+        build.call(&FILL64, &[b]);
+        build.call(&ADD, &[a, b, c]);
+        assert_eq!(planned_with(build, &Options { share_temps, ..Options::new(8) }).memory().temps, u64::MAX);
+    }
+}
+
 fn planned_apart(build: Build, workers: u32) -> Plan {
     plan(build.0, &Options { share_temps: false, ..Options::new(workers) }).unwrap()
 }

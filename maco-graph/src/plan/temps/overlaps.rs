@@ -1,4 +1,4 @@
-//! Which groups of tasks a task of the writer overwrites elements of.
+//! Which tasks, and which groups of them, a task of the writer overwrites elements of.
 
 use super::super::AXES;
 use super::accesses::Access;
