@@ -7,15 +7,50 @@ use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
+use crate::data::tile_shape::TileShape;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
+
+/// Which instances of a task run the same code, as a role.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// None: each has its own.
+    None,
+    /// All of one body: what a role does goes neither by the epilogue nor, when it runs, by a tile's shape as the types say it.
+    Bodies,
+    /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
+    Loops,
+}
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],
 /// [`Role::store`] and those of pairs must agree on the ring.
 pub trait Role: Sized {
     /// Whether bodies without tensor cores are functions of their own, run by [`SimtConsumer::consumers`].
     const CALLS: bool = false;
+
+    /// Which instances have the same code.
+    const SHARING: Sharing = Sharing::None;
+
+    /// The shape of the product's tile that is run next; `None`: as its code says.
+    #[inline(always)]
+    fn set_shape(&mut self, _: Option<TileShape>) {}
+
+    /// Whether elements of its result have four bytes, behind [`Role::set_shape`].
+    #[inline(always)]
+    fn set_four_bytes(&mut self, _: bool) {}
+
+    /// Rows of a product's tile, whose code says `rows`.
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        rows as i32
+    }
+
+    /// Columns of a product's tile, whose code says `columns`.
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        columns as i32
+    }
 
     /// Where a sum lives: registers of a consumer, nothing for the others.
     type Accumulator<const I: usize, const J: usize>;

@@ -8,8 +8,8 @@ use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
+use crate::data::tile_shape::TileShape;
 use crate::math::tf32;
-use crate::operations::staging::{columns, place};
 use crate::ptx::{barrier, matrix, memory, special, warp, wgmma};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
@@ -101,7 +101,7 @@ impl Wgmma {
                 }
             };
         }
-        match columns(I, J) {
+        match TileShape::of(I, J).own_columns() {
             64 => majors!(64),
             128 => majors!(128),
             _ => majors!(256),
@@ -130,12 +130,43 @@ impl Wgmma {
     #[inline(always)]
     pub fn wait_all<const I: usize, const J: usize>(&mut self, sum: &mut Sum) {
         wgmma::wait::<0>();
-        match columns(I, J) {
+        match TileShape::of(I, J).own_columns() {
             64 => wgmma::settle::<64>(sum),
             128 => wgmma::settle::<128>(sum),
             _ => wgmma::settle::<256>(sum),
         }
     }
+}
+
+/// A sum of any shape, all zero. Opaque: its registers are written here and nowhere else before products are added, whatever the tile's shape.
+#[inline(always)]
+pub fn begin() -> Sum {
+    // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
+    let mut sum: Sum = unsafe { core::mem::zeroed() };
+    wgmma::begin(&mut sum);
+    sum
+}
+
+/// The registers of a sum that an `I` × `J` tile has, into those of one of any shape.
+#[inline(always)]
+pub fn keep_registers<const I: usize, const J: usize>(sum: &mut Sum, own: &Sum) {
+    macro_rules! each {
+        ($($at:literal)*) => {$( sum[$at] = own[$at]; )*};
+    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+    if TileShape::of(I, J).own_columns() > 64 {
+        each!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
+    }
+    if TileShape::of(I, J).own_columns() > 128 {
+        *sum = *own;
+    }
+}
+
+/// No chunk.
+#[inline(always)]
+pub fn empty() -> Chunk {
+    // SAFETY: all bits zero is 0u32; an array literal would be a loop over local memory.
+    unsafe { core::mem::zeroed() }
 }
 
 /// Two chunks that wait.
@@ -176,14 +207,14 @@ impl Pending {
 /// `f` of two sums, element by element. Up to 128 columns: of more, two do not fit the registers.
 #[inline(always)]
 pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32, f32) -> f32) -> Sum {
-    const { assert!(columns(I, J) <= 128) };
+    const { assert!(TileShape::of(I, J).own_columns() <= 128) };
     // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
     let mut sum: Sum = unsafe { core::mem::zeroed() };
     macro_rules! each {
         ($($at:literal)*) => {$( sum[$at] = f(a[$at], b[$at]); )*};
     }
     each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
-    if columns(I, J) > 64 {
+    if TileShape::of(I, J).own_columns() > 64 {
         each!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
     }
     sum
@@ -218,15 +249,15 @@ struct Lanes<const HALF: bool> {
 }
 
 impl<const HALF: bool> Lanes<HALF> {
-    /// The columns from column `col` of this warpgroup's on, of the tile of `I` × `J` elements that `task` makes. The tile's place is read
+    /// The columns from column `col` of this warpgroup's on, of the tile that `task` makes. The tile's place is read
     /// anew: three registers more would not last through its sum.
     #[inline(always)]
-    fn new<T: Epilogue, const I: usize, const J: usize>(task: Task, col: u32, thread: u32) -> Lanes<HALF> {
+    fn new<T: Epilogue>(task: Task, shape: TileShape, col: u32, thread: u32) -> Lanes<HALF> {
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
-        let (row, col) = place::<I, J>(thread / 128, col);
-        let row = at(down) * I as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
-        let col = at(across) * J as i32 + col + (thread % 4 * 2) as i32;
+        let (row, col) = shape.place(thread / 128, col);
+        let row = at(down) * shape.rows() as i32 + row + (thread % 128 / 32 * 16 + thread % 32 / 4) as i32;
+        let col = at(across) * shape.columns() as i32 + col + (thread % 4 * 2) as i32;
         Lanes { task, anchor: T::ANCHOR, plane: at(plane), row, col }
     }
 }
@@ -317,28 +348,30 @@ impl<const HALF: bool> Source for Lanes<HALF> {
 /// nobody asks, and any registers do. Operands are read beside 32 columns at a time, or 16 if their words are more than there are registers for beside
 /// a sum of 256 columns: ptxas says how many.
 #[inline(always)]
-fn packed<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize>(
+fn packed<T: Epilogue, E: MmaElement, const N: usize, const R: usize>(
     sum: &[f32; R],
     number: u32,
+    shape: TileShape,
     task: Task,
     thread: u32,
 ) -> Chunk {
     const MOST: [u32; 2] = [24, 32];
     if T::WORDS > MOST[usize::from(E::BYTES > 2)] {
-        packed_by::<T, E, I, J, N, R, true>(sum, number, task, thread)
+        packed_by::<T, E, N, R, true>(sum, number, shape, task, thread)
     } else {
-        packed_by::<T, E, I, J, N, R, false>(sum, number, task, thread)
+        packed_by::<T, E, N, R, false>(sum, number, shape, task, thread)
     }
 }
 
 #[inline(always)]
-fn packed_by<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize, const R: usize, const HALF: bool>(
+fn packed_by<T: Epilogue, E: MmaElement, const N: usize, const R: usize, const HALF: bool>(
     sum: &[f32; R],
     number: u32,
+    shape: TileShape,
     task: Task,
     thread: u32,
 ) -> Chunk {
-    let operands = |col: u32| T::read(&Lanes::<HALF>::new::<T, I, J>(task, number * abi::columns(E::BYTES) + col, thread));
+    let operands = |col: u32| T::read(&Lanes::<HALF>::new::<T>(task, shape, number * abi::columns(E::BYTES) + col, thread));
     macro_rules! at {
         ($operands:ident, $n:expr) => {
             T::apply::<Lanes<HALF>>(
@@ -375,8 +408,8 @@ fn packed_by<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N
 
 /// Chunk `N` of this warpgroup's columns. By whole converged warps.
 #[inline(always)]
-pub fn chunk<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(sum: &Sum, task: Task, thread: u32) -> Chunk {
-    packed::<T, E, I, J, N, 128>(sum, N as u32, task, thread)
+pub fn chunk<T: Epilogue, E: MmaElement, const N: usize>(sum: &Sum, shape: TileShape, task: Task, thread: u32) -> Chunk {
+    packed::<T, E, N, 128>(sum, N as u32, shape, task, thread)
 }
 
 /// A sum whose chunks come to the front one after another, so that one code is for all of them: a register has no number that could be chosen.
@@ -390,8 +423,8 @@ impl Turning {
 
     /// [`chunk`] of the one at the front, the `number`-th.
     #[inline(always)]
-    pub fn front<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&self, number: u32, task: Task, thread: u32) -> Chunk {
-        packed::<T, E, I, J, 0, 128>(&self.0, number, task, thread)
+    pub fn front<T: Epilogue, E: MmaElement>(&self, number: u32, shape: TileShape, task: Task, thread: u32) -> Chunk {
+        packed::<T, E, 0, 128>(&self.0, number, shape, task, thread)
     }
 
     /// The next 64 columns come to the front, and what was made of those before may wait behind the last ones.
@@ -429,9 +462,9 @@ pub type Columns = [f32; 32];
 /// warp writes whole lines.
 ///
 /// # Safety
-/// `at` is the memory of a partial sum of an `I` × `J` tile.
+/// `at` is the memory of a partial sum of a tile of this shape.
 #[inline(always)]
-pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owned: OwnedChunks, thread: u32) {
+pub unsafe fn keep(sum: &Sum, shape: TileShape, at: *mut u32, owned: OwnedChunks, thread: u32) {
     let at = at.wrapping_add(4 * thread as usize);
     macro_rules! put {
         ($chunk:literal: $($quad:literal)*) => {
@@ -447,10 +480,10 @@ pub unsafe fn keep<const I: usize, const J: usize>(sum: &Sum, at: *mut u32, owne
         };
     }
     put!(0: 0 1 2 3 4 5 6 7);
-    if columns(I, J) > 64 {
+    if shape.own_columns() > 64 {
         put!(1: 8 9 10 11 12 13 14 15);
     }
-    if columns(I, J) > 128 {
+    if shape.own_columns() > 128 {
         put!(2: 16 17 18 19 20 21 22 23);
         put!(3: 24 25 26 27 28 29 30 31);
     }
@@ -479,17 +512,17 @@ pub unsafe fn keep_columns(sum: &Columns, at: *mut u32, thread: u32) {
 
 /// Chunk `first` of a sum, and the one behind it, which is another one only if both are in the same half of four.
 #[inline(always)]
-pub fn owned<const I: usize, const J: usize>(sum: &Sum, first: u32) -> (Columns, Columns) {
+pub fn owned(sum: &Sum, shape: TileShape, first: u32) -> (Columns, Columns) {
     // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
     let (mut lower, mut upper): (Columns, Columns) = unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
     let (odd, high) = (first & 1 == 1, first & 2 == 2);
     macro_rules! each {
         ($($at:literal)*) => {$(
-            if columns(I, J) > 128 {
+            if shape.own_columns() > 128 {
                 upper[$at] = if high { sum[96 + $at] } else { sum[32 + $at] };
                 let low = if high { sum[64 + $at] } else { sum[$at] };
                 lower[$at] = if odd { upper[$at] } else { low };
-            } else if columns(I, J) > 64 {
+            } else if shape.own_columns() > 64 {
                 lower[$at] = if odd { sum[32 + $at] } else { sum[$at] };
             } else {
                 lower[$at] = sum[$at];
@@ -554,13 +587,8 @@ pub unsafe fn add(sum: &mut Columns, at: impl Fn(u32) -> *const u32, count: u32,
 
 /// Chunk `N` of 64 columns of a sum that was added up, which begin with chunk `first` of this warpgroup's part. By whole converged warps.
 #[inline(always)]
-pub fn whole<T: Epilogue, E: MmaElement, const I: usize, const J: usize, const N: usize>(
-    sum: &Columns,
-    first: u32,
-    task: Task,
-    thread: u32,
-) -> Chunk {
-    packed::<T, E, I, J, N, 32>(sum, first + N as u32, task, thread)
+pub fn whole<T: Epilogue, E: MmaElement, const N: usize>(sum: &Columns, first: u32, shape: TileShape, task: Task, thread: u32) -> Chunk {
+    packed::<T, E, N, 32>(sum, first + N as u32, shape, task, thread)
 }
 
 /// Writes this warp's 16 rows of a chunk to the swizzled box at `chunk`.
@@ -584,15 +612,15 @@ pub unsafe fn write(chunk: u32, thread: u32, w: Chunk) {
     }
 }
 
-/// Applies the elementwise prologue of operand A to `I` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
+/// Applies the elementwise prologue of operand A to `rows` rows of 128 bytes at `at`, with the 128-byte swizzle, in place. Rows are rows of the operand, and
 /// columns are the contraction's; `across`: the other way round, 64 columns of the operand after another. The contraction goes on for `left` elements.
 ///
 /// # Safety
 /// Called by consumer thread `thread`, its whole warp converged; the rows are the consumers', and nobody else's until they meet.
 #[inline(always)]
-pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32, across: bool, left: i32, task: Task, thread: u32) {
+pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement>(at: u32, rows: u32, across: bool, left: i32, task: Task, thread: u32) {
     const ROWS: u32 = CONSUMERS / 8;
-    const { assert!((I as u32).is_multiple_of(ROWS) && ROWS.is_multiple_of(8)) };
+    const { assert!(64u32.is_multiple_of(ROWS) && ROWS.is_multiple_of(8)) };
     let (row, block) = (thread / 8, thread % 8);
     let mut from = at + row * ROW_BYTES + (block ^ row % 8) * 16;
     let scalars = Scalars::of::<T>(task);
@@ -600,7 +628,7 @@ pub unsafe fn map_operand_a<T: Epilogue, E: MmaElement, const I: usize>(at: u32,
     // Of this thread's first element; of rows, from one turn to the next 32 further, and behind 64 they begin again.
     let mut k = if across { row } else { block * (16 / E::BYTES) } as i32;
     let mut n = 0;
-    while n < I as u32 / ROWS {
+    while n < rows / ROWS {
         // SAFETY: 16 bytes of a row, at a 16-byte boundary, of this thread alone.
         let [a, b, c, d] = unsafe { memory::load_shared4(from) };
         let one = |word: u32, high: bool, k: i32| {

@@ -7,13 +7,14 @@ use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
+use crate::data::tile_shape::TileShape;
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;
 use crate::operations::index_add;
 use crate::operations::row_stages;
 use crate::operations::scatter;
-use crate::role::Role;
+use crate::role::{Role, Sharing};
 use crate::shared_memory::SharedMemory;
 use crate::simt::Simt;
 use crate::sync::ring::{Ring, Room, pages, scratch_pages};
@@ -30,6 +31,8 @@ pub struct Loader {
     left: u32,
     /// Where the first stage lies whose other operands are still to be asked for.
     from: u32,
+    /// The shape of the tile, if the code that runs is for several.
+    shape: Option<TileShape>,
 }
 
 /// See [`Loader::begun`].
@@ -40,7 +43,7 @@ impl Loader {
     /// Made by the loader thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(smem: SharedMemory, maps: u64) -> Loader {
-        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0 }
+        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0, shape: None }
     }
 
     /// See [`Ring::exaggerate`].
@@ -146,8 +149,32 @@ fn is_unwritten(tile: OperandTile) -> bool {
     tile.view.map & UNWRITTEN != 0
 }
 
+impl Loader {
+    /// The shape of a product's tile, whose code says `I` × `J`.
+    #[inline(always)]
+    fn shape<const I: usize, const J: usize>(&self) -> TileShape {
+        self.shape.unwrap_or(TileShape::of(I, J))
+    }
+}
+
 impl Role for Loader {
+    const SHARING: Sharing = Sharing::Bodies;
     type Accumulator<const I: usize, const J: usize> = ();
+
+    #[inline(always)]
+    fn set_shape(&mut self, shape: Option<TileShape>) {
+        self.shape = shape;
+    }
+
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        self.shape.map_or(rows, TileShape::rows) as i32
+    }
+
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        self.shape.map_or(columns, TileShape::columns) as i32
+    }
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) {}
@@ -162,7 +189,8 @@ impl Role for Loader {
 
     #[inline(always)]
     fn mma<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: &mut (), a: OperandTile, b: OperandTile, _: Task) {
-        let (i, j) = (I as u32, J as u32);
+        let shape = self.shape::<I, J>();
+        let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + j) * ROW_BYTES;
         // Each once, whatever comes.
         let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.view.map)];
@@ -175,12 +203,12 @@ impl Role for Loader {
                     Self::boxes::<E>(room, i, maps[1], b, j);
                 }
             };
-            if self.in_two(pages(I, J), bytes, copy) {
+            if self.in_two(pages(i + j), bytes, copy) {
                 return;
             }
         }
         // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order.
-        unsafe { self.ring.acquire(pages(I, J), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
+        unsafe { self.ring.acquire(pages(i + j), bytes, |room| Self::operands::<E>(room, maps, (a, i), (b, j))) };
     }
 
     #[inline(always)]
@@ -191,7 +219,8 @@ impl Role for Loader {
         b: (OperandTile, OperandTile),
         _: Task,
     ) {
-        let (i, j) = (I as u32, J as u32);
+        let shape = self.shape::<I, J>();
+        let (i, j) = (shape.rows(), shape.columns());
         let bytes = (i + 2 * j) * ROW_BYTES;
         let maps = [self.maps.get::<0>(a.view.map), self.maps.get::<1>(b.0.view.map)];
         let third = self.maps.get::<2>(b.1.view.map);
@@ -207,13 +236,13 @@ impl Role for Loader {
                     Self::boxes::<E>(room, i + j, third, b.1, j);
                 }
             };
-            if self.in_two(pages(I, 2 * J), bytes, copy) {
+            if self.in_two(pages(i + 2 * j), bytes, copy) {
                 return;
             }
         }
         // SAFETY: as in `mma`.
         unsafe {
-            self.ring.acquire(pages(I, 2 * J), bytes, |room| {
+            self.ring.acquire(pages(i + 2 * j), bytes, |room| {
                 Self::operands::<E>(room, maps, (a, i), (b.0, j));
                 Self::boxes::<E>(room, i + j, third, b.1, j);
             })

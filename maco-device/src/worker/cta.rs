@@ -5,14 +5,19 @@ use core::marker::PhantomData;
 use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks};
 use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
 use crate::data::task::Task;
-use crate::dispatch::{Callable, Filter, dispatch, fuses_elementwise_prologues};
+use crate::dispatch::{
+    Callable, ChosenEpilogue, Filter, NotProducts, Products, dispatch, fuses_elementwise_prologues, is_product, product_shape,
+};
 use crate::machine::{Lane, SharedWarp, Warp};
 use crate::profile;
 use crate::profile::served::Serving;
 use crate::profile::warp_task::WarpTaskTimer;
 use crate::protocol::{self, Layout, Run};
 use crate::ptx::{barrier, delay, memory, special, warp};
-use crate::role::Role;
+use crate::roles::consumer::{Consumer, Product};
+use crate::roles::elementwise_prologue::ElementwisePrologue;
+use crate::roles::loader::Loader;
+use crate::roles::store::Store;
 use crate::shared_memory::SharedMemory;
 
 /// Words of a line of the second-level cache.
@@ -24,10 +29,28 @@ const FIRST_LINES: u32 = 32;
 /// The tasks of `C` that are in `F`.
 struct Compiled<C, F>(PhantomData<(C, F)>);
 
-impl<C: Callable, F: Filter, R: Role> roles::Tasks<R> for Compiled<C, F> {
+macro_rules! tasks {
+    ($($role:ty)*) => {$(
+        impl<C: Callable, F: Filter> roles::Tasks<$role> for Compiled<C, F> {
+            #[inline(always)]
+            fn run(&mut self, role: &mut $role, task: Task, op: u32) {
+                dispatch::<C, $role, F>(role, task, op);
+            }
+        }
+    )*};
+}
+tasks!(Loader Store ElementwisePrologue);
+
+impl<C: Callable, F: Filter> roles::Tasks<Consumer> for Compiled<C, F> {
     #[inline(always)]
-    fn run(&mut self, role: &mut R, task: Task, op: u32) {
-        dispatch::<C, R, F>(role, task, op);
+    fn run(&mut self, role: &mut Consumer, task: Task, op: u32) {
+        if !is_product::<C, F>(op) {
+            dispatch::<C, Consumer, NotProducts<C, F>>(role, task, op);
+            return;
+        }
+        let mut product = Product::new(role, product_shape::<C, F>(op).0);
+        dispatch::<C, Product<'_>, Products<C, F>>(&mut product, task, op);
+        product.end::<ChosenEpilogue<C, F>>(task, op);
     }
 }
 

@@ -107,24 +107,26 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
     unsafe {
         let mut role = Loader::new(smem, (*launch).maps);
         let mut n = 0;
-        'tasks: while let Some(posted) = posted(smem, n) {
-            if posted.flags & (STAGED | BULK_ROWS) != 0 {
+        'tasks: while let Some(Posted { flags, .. }) = posted(smem, n) {
+            if flags & (STAGED | BULK_ROWS) != 0 {
                 // What has weights is gone through twice.
-                let mut before = posted.flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
+                let mut before = flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
                 if before {
                     role.before();
                 }
                 loop {
-                    let ahead = before || posted.flags & LOAD_BEFORE_WAIT != 0;
+                    // Read anew in each turn: registers through a whole task are worth more.
+                    let Posted { op, flags, .. } = read(smem, n);
+                    let ahead = before || flags & LOAD_BEFORE_WAIT != 0;
                     if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
                     // The dependency poller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
-                    role.exaggerate(posted.flags & EXTRA_BYTES != 0);
+                    role.exaggerate(flags & EXTRA_BYTES != 0);
                     role.precede(n, ahead);
                     profile::load(smem);
-                    tasks.run(&mut role, task(smem, launch, n % SLOTS), posted.op.into());
+                    tasks.run(&mut role, task(smem, launch, n % SLOTS), op.into());
                     if !before {
                         break;
                     }

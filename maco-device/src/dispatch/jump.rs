@@ -1,0 +1,199 @@
+//! The jump to the code of an instance, which several may share.
+
+use core::marker::PhantomData;
+
+use super::{Callable, Filter, Instances};
+use crate::data::epilogue::{Epilogues, Identity, WithEpilogue};
+use crate::data::task::Task;
+use crate::data::tile_shape::TileShape;
+use crate::role::{Role, Sharing};
+
+/// Instance `N`.
+enum Only<const N: u32> {}
+
+impl<const N: u32> Filter for Only<N> {
+    const MASK: u128 = 1 << N;
+}
+
+/// What is asked of instances when a kernel runs, as masks.
+struct Masks<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Masks<C, F> {
+    const ALL: &'static Instances = &C::INSTANCES;
+    /// Products with one sum, and of these those with 128 rows, with 256 columns, with elements of four bytes.
+    const PRODUCTS: [u128; 4] = {
+        let mut masks = [0; 4];
+        let mut n = 0;
+        while n < u128::BITS {
+            let one = Self::ALL.0[n as usize];
+            if let (Some(shape), true) = (one.shape(), F::MASK >> n & 1 != 0) {
+                masks[0] |= 1 << n;
+                masks[1] |= (shape.tall as u128) << n;
+                masks[2] |= (shape.wide as u128) << n;
+                masks[3] |= (one.has_four_bytes() as u128) << n;
+            }
+            n += 1;
+        }
+        masks
+    };
+}
+
+/// Bit `slot` of `mask`, one of the bits of `of`; no instruction if all of these are the same.
+#[inline(always)]
+fn bit(mask: u128, of: u128, slot: u32) -> bool {
+    if mask == 0 || mask == of {
+        return mask != 0;
+    }
+    match of {
+        _ if of <= u32::MAX as u128 => mask as u32 >> slot & 1 != 0,
+        _ if of <= u64::MAX as u128 => mask as u64 >> slot & 1 != 0,
+        _ => mask >> slot & 1 != 0,
+    }
+}
+
+/// Whether instance `slot` is a product with one sum, which it ends with.
+#[inline(always)]
+pub fn is_product<C: Callable, F: Filter>(slot: u32) -> bool {
+    bit(Masks::<C, F>::PRODUCTS[0], F::MASK, slot)
+}
+
+/// The tile's shape of such a product, and whether elements of its result have four bytes.
+#[inline(always)]
+pub fn product_shape<C: Callable, F: Filter>(slot: u32) -> (TileShape, bool) {
+    let [products, tall, wide, four_bytes] = const { Masks::<C, F>::PRODUCTS };
+    (TileShape { tall: bit(tall, products, slot), wide: bit(wide, products, slot) }, bit(four_bytes, products, slot))
+}
+
+/// The instances of `F` that are products with one sum.
+pub struct Products<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Filter for Products<C, F> {
+    const MASK: u128 = Masks::<C, F>::PRODUCTS[0];
+}
+
+/// The instances of `F` that are no products with one sum.
+pub struct NotProducts<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Filter for NotProducts<C, F> {
+    const MASK: u128 = F::MASK & !Masks::<C, F>::PRODUCTS[0];
+}
+
+/// The first of the instances that have one code with instance `n`.
+const fn code_of<C: Callable, R: Role, F: Filter>(n: u32) -> u32 {
+    let all = Masks::<C, F>::ALL;
+    let mut first = 0;
+    while first < n {
+        if F::MASK >> first & 1 != 0 && all.0[first as usize].shares(all.0[n as usize], R::SHARING) {
+            return first;
+        }
+        first += 1;
+    }
+    n
+}
+
+/// The first of the instances that end as instance `n`.
+const fn end_of<C: Callable, F: Filter>(n: u32) -> u32 {
+    let all = Masks::<C, F>::ALL;
+    let mut first = 0;
+    while first < n {
+        if F::MASK >> first & 1 != 0 && all.0[first as usize].shape().is_some() && all.0[first as usize].ends_as(all.0[n as usize]) {
+            return first;
+        }
+        first += 1;
+    }
+    n
+}
+
+/// Calls a macro with the number of every instance that can be asked for.
+macro_rules! each_instance {
+    ($call:ident) => {
+        $call!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79 80 81 82 83 84 85 86 87 88 89 90 91 92 93 94 95 96 97 98 99 100 101 102 103 104 105 106 107 108 109 110 111 112 113 114 115 116 117 118 119 120 121 122 123 124 125 126 127)
+    };
+}
+
+/// Runs instance `slot` of a whole megakernel: one jump, however many callables there are and however deep they are nested. Every
+/// arm is compiled for one instance; others that have the same code as this role go there too.
+///
+/// `slot` is an instance of `C` in `F`: what a plan for `C` puts into a descriptor.
+#[inline(always)]
+pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot: u32) {
+    macro_rules! code {
+        ($($n:literal)*) => {
+            match slot {
+                $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 } {
+                    const { code_of::<C, R, F>($n) }
+                } else {
+                    // SAFETY: the plan numbers the instances of `C`. A jump without bounds is a jump less.
+                    unsafe { core::hint::unreachable_unchecked() }
+                })*
+                // SAFETY: as above; there are no more than these.
+                _ => unsafe { core::hint::unreachable_unchecked() },
+            }
+        };
+    }
+    let code = each_instance!(code);
+    macro_rules! jump {
+        ($($n:literal)*) => {
+            match code {
+                $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 && code_of::<C, R, F>($n) == $n } {
+                    if matches!(const { R::SHARING }, Sharing::Bodies) {
+                        match const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 } {
+                            true => {
+                                let (shape, four_bytes) = product_shape::<C, F>(slot);
+                                role.set_shape(Some(shape));
+                                role.set_four_bytes(four_bytes);
+                            }
+                            false => role.set_shape(None),
+                        }
+                    }
+                    C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
+                } else {
+                    // SAFETY: as above.
+                    unsafe { core::hint::unreachable_unchecked() }
+                })*
+                // SAFETY: as above.
+                _ => unsafe { core::hint::unreachable_unchecked() },
+            }
+        };
+    }
+    each_instance!(jump)
+}
+
+/// The epilogues of the products of `C` in `F`.
+pub struct ChosenEpilogue<C, F>(PhantomData<(C, F)>);
+
+impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
+    #[inline(always)]
+    fn with<W: WithEpilogue>(slot: u32, what: W) -> W::Output {
+        macro_rules! end {
+            ($($n:literal)*) => {
+                match slot {
+                    $($n => if const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 } {
+                        const { end_of::<C, F>($n) }
+                    } else {
+                        // SAFETY: asked of products only, which the plan numbers.
+                        unsafe { core::hint::unreachable_unchecked() }
+                    })*
+                    // SAFETY: as above.
+                    _ => unsafe { core::hint::unreachable_unchecked() },
+                }
+            };
+        }
+        let end = each_instance!(end);
+        macro_rules! jump {
+            ($($n:literal)*) => {
+                match end {
+                    $($n => if const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 && end_of::<C, F>($n) == $n } {
+                        C::with_epilogue::<W, Identity, Only<$n>>($n, what)
+                    } else {
+                        // SAFETY: as above.
+                        unsafe { core::hint::unreachable_unchecked() }
+                    })*
+                    // SAFETY: as above.
+                    _ => unsafe { core::hint::unreachable_unchecked() },
+                }
+            };
+        }
+        each_instance!(jump)
+    }
+}
