@@ -7,7 +7,6 @@ use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
-use crate::data::tile_shape::TileShape;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
@@ -21,6 +20,8 @@ pub enum Sharing {
     Bodies,
     /// Of products those of one body, whose sums have as many registers: how they end is not in the body's code.
     Loops,
+    /// Of GEMVs those of one body and one epilogue.
+    Gemvs,
 }
 
 /// A role: what it has no part in, it leaves as it is here. Work without tensor cores is done by roles that have a [`SimtConsumer`] of it; [`Role::mma`],
@@ -32,21 +33,25 @@ pub trait Role: Sized {
     /// Which instances have the same code.
     const SHARING: Sharing = Sharing::None;
 
-    /// The shape of the product's tile that is run next; `None`: as its code says.
+    /// Rows and columns of the tile of the product or GEMV that is run next; `None`: as its code says.
     #[inline(always)]
-    fn set_shape(&mut self, _: Option<TileShape>) {}
+    fn set_tile(&mut self, _: Option<(u32, u32)>) {}
 
-    /// Whether elements of its result have four bytes, behind [`Role::set_shape`].
+    /// A body begins that is a function of its own, or calls one: no product's results wait to be staged.
+    #[inline(always)]
+    fn begin_function(&mut self) {}
+
+    /// Whether elements of its result have four bytes, behind [`Role::set_tile`].
     #[inline(always)]
     fn set_four_bytes(&mut self, _: bool) {}
 
-    /// Rows of a product's tile, whose code says `rows`.
+    /// Rows of the tile of a product or GEMV, whose code says `rows`.
     #[inline(always)]
     fn tile_rows(&self, rows: u32) -> i32 {
         rows as i32
     }
 
-    /// Columns of a product's tile, whose code says `columns`.
+    /// Columns of the tile of a product or GEMV, whose code says `columns`.
     #[inline(always)]
     fn tile_columns(&self, columns: u32) -> i32 {
         columns as i32

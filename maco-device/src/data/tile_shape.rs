@@ -14,7 +14,7 @@ pub struct TileShape {
 impl TileShape {
     /// That of `rows` × `columns`.
     #[inline(always)]
-    pub const fn of(rows: usize, columns: usize) -> TileShape {
+    pub const fn of(rows: u32, columns: u32) -> TileShape {
         TileShape { tall: rows == 128, wide: columns == 256 }
     }
 
@@ -43,6 +43,15 @@ impl TileShape {
     }
 }
 
+/// The shape of a product's tile: `tile` as it was said when its code, which says `I` × `J`, is for several.
+#[inline(always)]
+pub fn shape_of(tile: Option<(u32, u32)>, i: usize, j: usize) -> TileShape {
+    match tile {
+        Some((rows, columns)) => TileShape::of(rows, columns),
+        None => TileShape::of(i as u32, j as u32),
+    }
+}
+
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::TileShape;
@@ -52,7 +61,8 @@ mod tests {
     fn two_warpgroups_have_the_whole_tile() {
         for (rows, columns) in [(64, 128), (64, 256), (128, 128), (128, 256)] {
             let shape = TileShape::of(rows, columns);
-            assert_eq!((shape.rows() as usize, shape.columns() as usize), (rows, columns));
+            assert_eq!((shape.rows(), shape.columns()), (rows, columns));
+            let (rows, columns) = (rows as usize, columns as usize);
             let mut seen = vec![false; rows * columns];
             for group in 0..2 {
                 for row in 0..64 {

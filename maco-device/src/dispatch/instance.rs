@@ -8,13 +8,26 @@ use crate::role::Sharing;
 /// Instances of one callable that have a number here; those behind them share nothing.
 pub const INSTANCES: usize = u128::BITS as usize;
 
+/// A body that goes by the size of its tile nowhere, so that one code may be for several: with rows and columns of the tile.
+#[derive(Clone, Copy)]
+pub(crate) enum Form {
+    /// A product with one sum, which is what it ends with.
+    Product(u32, u32),
+    /// A GEMV.
+    Gemv(u32, u32),
+    /// A body that is a function of its own.
+    Function,
+    /// Anything else.
+    Other,
+}
+
 /// One instance.
 #[derive(Clone, Copy)]
 pub struct Instance {
     /// The number of its body: the same body of the same elements. 0: nothing is known.
     body: u64,
-    /// The shape of its tile, if it is a product with one sum, which is what it ends with.
-    product: Option<TileShape>,
+    /// Rows and columns of its tile, if its body goes by them nowhere, and what it then is.
+    form: Form,
     /// The element of its result, as of [`ResultCode`](crate::data::epilogue::ResultCode): 1 `bf16`, 2 `f16`, 3 `f32`.
     result: u8,
     /// What its epilogue is: 0 nothing, otherwise one more than the place of its call.
@@ -25,27 +38,32 @@ pub struct Instance {
 
 impl Instance {
     /// An instance of which nothing is known.
-    pub const NONE: Instance = Instance { body: 0, product: None, result: 0, epilogue: 0, prologue: 0 };
+    pub const NONE: Instance = Instance { body: 0, form: Form::Other, result: 0, epilogue: 0, prologue: 0 };
 
-    /// One that is no product with one sum. `body` is the same of two whose code is.
+    /// One whose body is for its own tile. `body` is the same of two whose code is.
     pub const fn of(body: u64) -> Instance {
         Instance { body, ..Instance::NONE }
     }
 
     /// A product with one sum of `rows` × `columns`, whose signature says that its result is of `E`. `body` is the same of two that differ in rows and
     /// columns alone.
-    pub const fn product<E: MmaElement>(body: u64, rows: usize, columns: usize) -> Instance {
-        let result = match E::MMA_FORMAT {
-            MmaFormat::Bf16 => 1,
-            MmaFormat::F16 => 2,
-            MmaFormat::Tf32 => 3,
-        };
-        Instance { body, product: Some(TileShape::of(rows, columns)), result, ..Instance::NONE }
+    pub const fn product<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
+        Instance { body, form: Form::Product(rows, columns), result: result::<E>(), ..Instance::NONE }
     }
 
-    /// The shape of a product's tile.
-    pub(crate) const fn shape(self) -> Option<TileShape> {
-        self.product
+    /// A body without tensor cores, which is a function of its own.
+    pub const fn function(body: u64) -> Instance {
+        Instance { body, form: Form::Function, ..Instance::NONE }
+    }
+
+    /// A GEMV of `rows` rows of operand A and `columns` rows of operand B, otherwise as [`Instance::product`].
+    pub const fn gemv<E: MmaElement>(body: u64, rows: u32, columns: u32) -> Instance {
+        Instance { body, form: Form::Gemv(rows, columns), result: result::<E>(), ..Instance::NONE }
+    }
+
+    /// See [`Form`].
+    pub(crate) const fn form(self) -> Form {
+        self.form
     }
 
     /// Whether elements of the result have four bytes.
@@ -55,20 +73,32 @@ impl Instance {
 
     /// Whether a role that shares code as `sharing` says has one code for both.
     pub(crate) const fn shares(self, other: Instance, sharing: Sharing) -> bool {
-        let bodies = self.body != 0 && self.body == other.body;
-        match (sharing, self.product, other.product) {
+        if self.body == 0 || self.body != other.body {
+            return false;
+        }
+        match (sharing, self.form, other.form) {
             (Sharing::None, ..) => false,
-            (Sharing::Bodies, ..) => bodies,
-            (Sharing::Loops, Some(own), Some(others)) => {
-                bodies && own.own_columns() == others.own_columns() && self.prologue == other.prologue
+            (Sharing::Bodies, ..) => true,
+            (Sharing::Loops, Form::Product(rows, columns), Form::Product(others_rows, others_columns)) => {
+                let registers = TileShape::of(rows, columns).own_columns();
+                registers == TileShape::of(others_rows, others_columns).own_columns() && self.prologue == other.prologue
             }
-            (Sharing::Loops, ..) => false,
+            (Sharing::Gemvs, Form::Gemv(..), Form::Gemv(..)) => self.ends_as(other),
+            (Sharing::Loops | Sharing::Gemvs, ..) => false,
         }
     }
 
     /// Whether both end alike, but for their tiles.
     pub(crate) const fn ends_as(self, other: Instance) -> bool {
         self.epilogue == other.epilogue && self.result == other.result
+    }
+}
+
+const fn result<E: MmaElement>() -> u8 {
+    match E::MMA_FORMAT {
+        MmaFormat::Bf16 => 1,
+        MmaFormat::F16 => 2,
+        MmaFormat::Tf32 => 3,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use super::instance::Form;
 use super::{Callable, Filter, Instances};
 use crate::data::epilogue::{Epilogues, Identity, WithEpilogue};
 use crate::data::task::Task;
@@ -18,24 +19,46 @@ impl<const N: u32> Filter for Only<N> {
 /// What is asked of instances when a kernel runs, as masks.
 struct Masks<C, F>(PhantomData<(C, F)>);
 
+/// Some instances, and of these those with certain tiles.
+#[derive(Clone, Copy)]
+struct Tiles {
+    all: u128,
+    /// Of products 128 rows, of GEMVs 16.
+    tall: u128,
+    /// Of products 256 columns, of GEMVs 16.
+    wide: u128,
+    /// Of GEMVs 32 columns.
+    widest: u128,
+    /// Results have elements of four bytes.
+    four_bytes: u128,
+}
+
 impl<C: Callable, F: Filter> Masks<C, F> {
     const ALL: &'static Instances = &C::INSTANCES;
-    /// Products with one sum, and of these those with 128 rows, with 256 columns, with elements of four bytes.
-    const PRODUCTS: [u128; 4] = {
-        let mut masks = [0; 4];
+    /// Products with one sum, and GEMVs.
+    const TILES: [Tiles; 2] = {
+        let mut tiles = [Tiles { all: 0, tall: 0, wide: 0, widest: 0, four_bytes: 0 }; 2];
         let mut n = 0;
         while n < u128::BITS {
             let one = Self::ALL.0[n as usize];
-            if let (Some(shape), true) = (one.shape(), F::MASK >> n & 1 != 0) {
-                masks[0] |= 1 << n;
-                masks[1] |= (shape.tall as u128) << n;
-                masks[2] |= (shape.wide as u128) << n;
-                masks[3] |= (one.has_four_bytes() as u128) << n;
+            let (kind, tall, wide, widest) = match one.form() {
+                Form::Product(rows, columns) => (0, rows == 128, columns == 256, false),
+                Form::Gemv(rows, columns) => (1, rows == 16, columns == 16, columns == 32),
+                Form::Function | Form::Other => (2, false, false, false),
+            };
+            if kind < 2 && F::MASK >> n & 1 != 0 {
+                let of = &mut tiles[kind];
+                of.all |= 1 << n;
+                of.tall |= (tall as u128) << n;
+                of.wide |= (wide as u128) << n;
+                of.widest |= (widest as u128) << n;
+                of.four_bytes |= (one.has_four_bytes() as u128) << n;
             }
             n += 1;
         }
-        masks
+        tiles
     };
+    const PRODUCTS: u128 = Self::TILES[0].all;
 }
 
 /// Bit `slot` of `mask`, one of the bits of `of`; no instruction if all of these are the same.
@@ -54,28 +77,44 @@ fn bit(mask: u128, of: u128, slot: u32) -> bool {
 /// Whether instance `slot` is a product with one sum, which it ends with.
 #[inline(always)]
 pub fn is_product<C: Callable, F: Filter>(slot: u32) -> bool {
-    bit(Masks::<C, F>::PRODUCTS[0], F::MASK, slot)
+    bit(Masks::<C, F>::PRODUCTS, F::MASK, slot)
 }
 
-/// The tile's shape of such a product, and whether elements of its result have four bytes.
+/// The tile's shape of such a product.
 #[inline(always)]
-pub fn product_shape<C: Callable, F: Filter>(slot: u32) -> (TileShape, bool) {
-    let [products, tall, wide, four_bytes] = const { Masks::<C, F>::PRODUCTS };
-    (TileShape { tall: bit(tall, products, slot), wide: bit(wide, products, slot) }, bit(four_bytes, products, slot))
+pub fn product_shape<C: Callable, F: Filter>(slot: u32) -> TileShape {
+    let [Tiles { all, tall, wide, .. }, _] = const { Masks::<C, F>::TILES };
+    TileShape { tall: bit(tall, all, slot), wide: bit(wide, all, slot) }
+}
+
+/// Rows and columns of the tile of such a product.
+#[inline(always)]
+fn product_tile<C: Callable, F: Filter>(slot: u32) -> (u32, u32) {
+    let shape = product_shape::<C, F>(slot);
+    (shape.rows(), shape.columns())
+}
+
+/// Rows and columns of the tile of a GEMV.
+#[inline(always)]
+fn gemv_tile<C: Callable, F: Filter>(slot: u32) -> (u32, u32) {
+    let [_, Tiles { all, tall, wide, widest, .. }] = const { Masks::<C, F>::TILES };
+    let rows = if bit(tall, all, slot) { 16 } else { 8 };
+    let columns = if bit(widest, all, slot) { 32 } else { 8 };
+    (rows, if bit(wide, all, slot) { 16 } else { columns })
 }
 
 /// The instances of `F` that are products with one sum.
 pub struct Products<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter> Filter for Products<C, F> {
-    const MASK: u128 = Masks::<C, F>::PRODUCTS[0];
+    const MASK: u128 = Masks::<C, F>::PRODUCTS;
 }
 
 /// The instances of `F` that are no products with one sum.
 pub struct NotProducts<C, F>(PhantomData<(C, F)>);
 
 impl<C: Callable, F: Filter> Filter for NotProducts<C, F> {
-    const MASK: u128 = F::MASK & !Masks::<C, F>::PRODUCTS[0];
+    const MASK: u128 = F::MASK & !Masks::<C, F>::PRODUCTS;
 }
 
 /// The first of the instances that have one code with instance `n`.
@@ -96,7 +135,10 @@ const fn end_of<C: Callable, F: Filter>(n: u32) -> u32 {
     let all = Masks::<C, F>::ALL;
     let mut first = 0;
     while first < n {
-        if F::MASK >> first & 1 != 0 && all.0[first as usize].shape().is_some() && all.0[first as usize].ends_as(all.0[n as usize]) {
+        if F::MASK >> first & 1 != 0
+            && matches!(all.0[first as usize].form(), Form::Product(..))
+            && all.0[first as usize].ends_as(all.0[n as usize])
+        {
             return first;
         }
         first += 1;
@@ -136,15 +178,18 @@ pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot:
         ($($n:literal)*) => {
             match code {
                 $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 && code_of::<C, R, F>($n) == $n } {
-                    if matches!(const { R::SHARING }, Sharing::Bodies) {
-                        match const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 } {
-                            true => {
-                                let (shape, four_bytes) = product_shape::<C, F>(slot);
-                                role.set_shape(Some(shape));
-                                role.set_four_bytes(four_bytes);
-                            }
-                            false => role.set_shape(None),
+                    match const { (R::SHARING, Masks::<C, F>::ALL.0[$n].form()) } {
+                        (Sharing::Bodies, Form::Product(..)) => {
+                            role.set_tile(Some(product_tile::<C, F>(slot)));
+                            let [Tiles { all, four_bytes, .. }, _] = const { Masks::<C, F>::TILES };
+                            role.set_four_bytes(bit(four_bytes, all, slot));
                         }
+                        (Sharing::Bodies | Sharing::Gemvs, Form::Gemv(..)) => role.set_tile(Some(gemv_tile::<C, F>(slot))),
+                        (Sharing::Bodies | Sharing::Gemvs, _) => role.set_tile(None),
+                        (Sharing::None | Sharing::Loops, _) => {}
+                    }
+                    if const { matches!(Masks::<C, F>::ALL.0[$n].form(), Form::Gemv(..) | Form::Function) } {
+                        role.begin_function();
                     }
                     C::dispatch::<R, Identity, Only<$n>>(role, task, $n)
                 } else {
@@ -168,7 +213,7 @@ impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
         macro_rules! end {
             ($($n:literal)*) => {
                 match slot {
-                    $($n => if const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 } {
+                    $($n => if const { Masks::<C, F>::PRODUCTS >> $n & 1 != 0 } {
                         const { end_of::<C, F>($n) }
                     } else {
                         // SAFETY: asked of products only, which the plan numbers.
@@ -183,7 +228,7 @@ impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
         macro_rules! jump {
             ($($n:literal)*) => {
                 match end {
-                    $($n => if const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 && end_of::<C, F>($n) == $n } {
+                    $($n => if const { Masks::<C, F>::PRODUCTS >> $n & 1 != 0 && end_of::<C, F>($n) == $n } {
                         C::with_epilogue::<W, Identity, Only<$n>>($n, what)
                     } else {
                         // SAFETY: as above.

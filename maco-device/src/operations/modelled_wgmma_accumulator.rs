@@ -120,7 +120,7 @@ impl Wgmma {
 
     /// All zero.
     pub fn zeros<const I: usize, const J: usize>(&self) -> Sum {
-        Rc::new(RefCell::new(vec![0.0; ROWS * TileShape::of(I, J).own_columns() as usize]))
+        Rc::new(RefCell::new(vec![0.0; ROWS * TileShape::of(I as u32, J as u32).own_columns() as usize]))
     }
 
     /// Asks for `sum += a · bᵀ` over one step.
@@ -133,7 +133,7 @@ impl Wgmma {
         self.open.push(Product {
             sum: sum.clone(),
             a: Operand { at: a, kept: ROWS, along_rows: along.0 && lies },
-            b: Operand { at: b, kept: TileShape::of(I, J).own_columns() as usize, along_rows: along.1 && lies },
+            b: Operand { at: b, kept: TileShape::of(I as u32, J as u32).own_columns() as usize, along_rows: along.1 && lies },
             step: abi::columns(E::BYTES) as usize,
             element_at: element_at::<E>,
         });

@@ -101,7 +101,7 @@ impl Wgmma {
                 }
             };
         }
-        match TileShape::of(I, J).own_columns() {
+        match TileShape::of(I as u32, J as u32).own_columns() {
             64 => majors!(64),
             128 => majors!(128),
             _ => majors!(256),
@@ -130,7 +130,7 @@ impl Wgmma {
     #[inline(always)]
     pub fn wait_all<const I: usize, const J: usize>(&mut self, sum: &mut Sum) {
         wgmma::wait::<0>();
-        match TileShape::of(I, J).own_columns() {
+        match TileShape::of(I as u32, J as u32).own_columns() {
             64 => wgmma::settle::<64>(sum),
             128 => wgmma::settle::<128>(sum),
             _ => wgmma::settle::<256>(sum),
@@ -154,10 +154,10 @@ pub fn keep_registers<const I: usize, const J: usize>(sum: &mut Sum, own: &Sum) 
         ($($at:literal)*) => {$( sum[$at] = own[$at]; )*};
     }
     each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
-    if TileShape::of(I, J).own_columns() > 64 {
+    if TileShape::of(I as u32, J as u32).own_columns() > 64 {
         each!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
     }
-    if TileShape::of(I, J).own_columns() > 128 {
+    if TileShape::of(I as u32, J as u32).own_columns() > 128 {
         *sum = *own;
     }
 }
@@ -207,14 +207,14 @@ impl Pending {
 /// `f` of two sums, element by element. Up to 128 columns: of more, two do not fit the registers.
 #[inline(always)]
 pub fn combine<const I: usize, const J: usize>(a: &Sum, b: &Sum, f: impl Fn(f32, f32) -> f32) -> Sum {
-    const { assert!(TileShape::of(I, J).own_columns() <= 128) };
+    const { assert!(TileShape::of(I as u32, J as u32).own_columns() <= 128) };
     // SAFETY: all bits zero is 0.0; as in `Wgmma::zeros`.
     let mut sum: Sum = unsafe { core::mem::zeroed() };
     macro_rules! each {
         ($($at:literal)*) => {$( sum[$at] = f(a[$at], b[$at]); )*};
     }
     each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
-    if TileShape::of(I, J).own_columns() > 64 {
+    if TileShape::of(I as u32, J as u32).own_columns() > 64 {
         each!(32 33 34 35 36 37 38 39 40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63);
     }
     sum

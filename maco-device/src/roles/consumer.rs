@@ -16,10 +16,11 @@ use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp
 use crate::operations::gemv;
 use crate::operations::in_band_flags;
 use crate::operations::mma_sync;
+use crate::operations::rmsnorm_prologue;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::operations::staging::{buffer, parity};
 use crate::operations::wgmma_accumulator::{self, Chunk, Pending, Sum, Wgmma};
-use crate::role::Role;
+use crate::role::{Role, Sharing};
 use crate::shared_memory::{self, CHUNKS, SharedMemory};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
@@ -45,6 +46,8 @@ pub struct Consumer {
     waiting: u32,
     /// Of the task that is run.
     pub gate: Gate,
+    /// Rows and columns of its tile, if it is a GEMV whose code is for several.
+    tile: Option<(u32, u32)>,
 }
 
 impl Consumer {
@@ -62,6 +65,7 @@ impl Consumer {
             pending: Pending::new(),
             waiting: 0,
             gate: Gate::open(smem),
+            tile: None,
         }
     }
 
@@ -177,7 +181,29 @@ impl Consumer {
 
 impl Role for Consumer {
     const CALLS: bool = true;
+    const SHARING: Sharing = Sharing::Gemvs;
     type Accumulator<const I: usize, const J: usize> = Sum;
+
+    #[inline(always)]
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
+    }
+
+    /// Nothing waits: said here, its registers are free for the functions that such a body calls.
+    #[inline(always)]
+    fn begin_function(&mut self) {
+        self.pending = Pending::new();
+    }
+
+    #[inline(always)]
+    fn tile_rows(&self, rows: u32) -> i32 {
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
+    }
+
+    #[inline(always)]
+    fn tile_columns(&self, columns: u32) -> i32 {
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
+    }
 
     #[inline(always)]
     fn zeros<const I: usize, const J: usize>(&mut self) -> Sum {
@@ -192,7 +218,7 @@ impl Role for Consumer {
         b: OperandTile,
         task: Task,
     ) {
-        self.multiply::<T, E, I, J>(TileShape::of(I, J), acc, a, b, task);
+        self.multiply::<T, E, I, J>(TileShape::of(I as u32, J as u32), acc, a, b, task);
     }
 
     #[inline(always)]
@@ -203,7 +229,7 @@ impl Role for Consumer {
         b: (OperandTile, OperandTile),
         task: Task,
     ) {
-        self.multiply_pair::<T, E, I, J>(TileShape::of(I, J), acc, a, b, task);
+        self.multiply_pair::<T, E, I, J>(TileShape::of(I as u32, J as u32), acc, a, b, task);
     }
 
     #[inline(always)]
@@ -217,7 +243,7 @@ impl Role for Consumer {
         self.wgmma.wait_all::<I, J>(&mut first);
         self.wgmma.wait_all::<I, J>(&mut second);
         let sum = wgmma_accumulator::combine::<I, J>(&first, &second, f);
-        self.finish::<Alone<T, E>>(&sum, TileShape::of(I, J), SplitK::WHOLE, task, 0);
+        self.finish::<Alone<T, E>>(&sum, TileShape::of(I as u32, J as u32), SplitK::WHOLE, task, 0);
     }
 
     #[inline(always)]
@@ -229,7 +255,7 @@ impl Role for Consumer {
         task: Task,
     ) {
         self.wgmma.wait_all::<I, J>(&mut acc);
-        self.finish::<Alone<T, E>>(&acc, TileShape::of(I, J), split, task, 0);
+        self.finish::<Alone<T, E>>(&acc, TileShape::of(I as u32, J as u32), split, task, 0);
     }
 
     #[inline(always)]
@@ -244,10 +270,11 @@ impl Role for Consumer {
     ) {
         let (thread, lane) = (self.again(), self.lane());
         let smem = self.smem;
-        let y = y.of::<T::Result<E>>();
-        let put = |row: u32, col: u32, sum: f32, beside: Beside<T>| {
+        let (rows, columns) = self.tile.unwrap_or((I as u32, J as u32));
+        let y = y.of::<T::Result<E>>().unsized_tile();
+        let is_inside = |row: u32, col: u32| row < y.rows() && col < y.cols();
+        let put = |at: *mut T::Result<E>, (row, col): (u32, u32), sum: f32, beside: Beside<T>| {
             let value = beside.finish(f(sum, inputs.at(row, col)));
-            let at = y.pointer(row as i32, col as i32);
             // SAFETY: (of both) the position is inside the tile; tiles of one grid do not overlap.
             unsafe {
                 // What is carried has 16 bits.
@@ -261,55 +288,92 @@ impl Role for Consumer {
             }
         };
         let first = thread / (CONSUMERS / CONSUMER_THREADS);
-        let places = || (first..(I * J) as u32).step_by(CONSUMER_THREADS as usize);
-        let beside = |at: u32| Beside::<T>::read(task, y, (at / J as u32, at % J as u32));
-        // Of a thread with one place, what stands beside it comes while operand A does.
-        let alone = const { I * J <= CONSUMER_THREADS as usize };
-        let ahead = if alone { Some(beside(first)) } else { None };
-        let in_band = !smem.word(x.pointer(0, 0) as u64).is_null();
-        if in_band {
-            self.wait_sent();
-        }
-        let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
-        let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = self.staged | bit(in_band, gemv::IN_BAND_FLAGS) | bit(bulk_rows, gemv::BULK_ROWS);
-        // SAFETY: all consumers run the task, which is published, and the same outline as the loader; a copy is not read behind the barriers of a
-        // product.
-        let packed = unsafe {
-            let (base, shape, of_w) = (x.pointer(0, 0) as u64, gemv::pair(x.rows(), x.cols()), gemv::pair(w.rows(), w.cols()));
-            gemv::sum::<E, I, J>(task, self.ring.packed(), smem.0, word, base, shape, x.row_stride(), of_w)
+        let places = || (first..rows * columns).step_by(CONSUMER_THREADS as usize);
+        // 8, 16 or 32: nothing is divided.
+        let place = |at: u32| match columns {
+            8 => (at / 8, at % 8),
+            16 => (at / 16, at % 16),
+            _ => (at / 32, at % 32),
         };
-        self.ring = Ring::unpack(smem, packed);
-        if !bulk_rows {
-            let x = if in_band { in_band_flags::copy(smem, x) } else { x };
-            // Nothing comes through the ring.
-            for at in places() {
-                let (row, col) = (at / J as u32, at % J as u32);
-                if row < y.rows() && col < y.cols() {
-                    let (mut k, mut sum) = (0, 0.0);
-                    while k < w.cols() {
-                        sum += x.at(row, k) * w.at(col, k);
-                        k += 1;
-                    }
-                    put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
+        let beside = |at: u32| Beside::<T>::read(task, y, place(at));
+        // Of a thread with one place, what stands beside it comes while operand A does; and where it writes is known before products take all registers.
+        let alone = CONSUMER_THREADS >= 16 * 16 && columns <= 16;
+        let own = place(first);
+        let (own_at, own_inside) = if alone {
+            let inside = first < rows * columns && is_inside(own.0, own.1);
+            (special::same_pointer(y.pointer(own.0 as i32, own.1 as i32)), special::opaque(inside as u32))
+        } else {
+            (core::ptr::null_mut(), 0)
+        };
+        let ahead = if alone { Some(beside(first)) } else { None };
+        let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
+        let (x, w) = (x.part(rows), w.part(columns));
+        let x = if smem.word(x.pointer(0, 0) as u64).is_null() {
+            x
+        } else {
+            self.wait_sent();
+            let shape = gemv::pair(x.rows(), x.cols());
+            // SAFETY: all consumers run the task, which is published, and have met since the last product; the copy is not read behind the barriers of this one.
+            unsafe {
+                if in_band_flags::receive::<E>(task, smem.0, x.pointer(0, 0) as u64, shape, x.row_stride(), self.staged) != 0 {
+                    // All consumers come here, who have received it together.
+                    rmsnorm_prologue::make::<E>(task, smem.chunk(0), x.rows(), x.cols());
                 }
             }
+            in_band_flags::copy(smem, x)
+        };
+        let (mut stage, mut at_stage) = (Stage::NONE, 0);
+        if bulk_rows {
+            // SAFETY: all consumers run the task, which is published, and the same outline as the loader.
+            let packed = unsafe {
+                let (base, shape, of_w) = (x.pointer(0, 0) as u64, gemv::pair(x.rows(), x.cols()), gemv::pair(w.rows(), w.cols()));
+                let ring = self.ring.packed();
+                macro_rules! sum {
+                    ($($rows:literal $columns:literal),*) => {
+                        match (rows, columns) {
+                            $(($rows, $columns) => gemv::sum::<E, $rows, $columns>(ring, smem.0, base, shape, x.row_stride(), of_w),)*
+                            _ => ring,
+                        }
+                    };
+                }
+                sum!(8 8, 8 16, 8 32, 16 8, 16 16, 16 32)
+            };
+            self.ring = Ring::unpack(smem, packed);
+            (stage, at_stage) = Ring::unpack_stage(smem, packed);
+        }
+        let sum_of = |(row, col): (u32, u32)| {
+            let (mut n, mut sum) = (0, 0.0);
+            if bulk_rows {
+                while n < mma_sync::PARTS {
+                    // SAFETY: as above: the parts of this task, until the stage is released.
+                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((n * columns + col) * rows + row) * 4) });
+                    n += 1;
+                }
+            } else {
+                // Nothing comes through the ring.
+                while n < w.cols() {
+                    sum += x.at(row, n) * w.at(col, n);
+                    n += 1;
+                }
+            }
+            sum
+        };
+        if let Some(beside) = ahead {
+            if own_inside != 0 {
+                put(own_at, own, sum_of(own), beside);
+            }
+        } else {
+            for at in places() {
+                let (row, col) = place(at);
+                if is_inside(row, col) {
+                    put(y.pointer(row as i32, col as i32), (row, col), sum_of((row, col)), beside(at));
+                }
+            }
+        }
+        if !bulk_rows {
             // The next task may have a copy of its operand A.
             barrier::sync_consumers();
             return;
-        }
-        let (stage, at_stage) = Ring::unpack_stage(smem, packed);
-        for at in places() {
-            let (row, col) = (at / J as u32, at % J as u32);
-            if row < y.rows() && col < y.cols() {
-                let (mut part, mut sum) = (0, 0.0);
-                while part < mma_sync::PARTS {
-                    // SAFETY: as above.
-                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * J as u32 + col) * I as u32 + row) * 4) });
-                    part += 1;
-                }
-                put(row, col, sum, ahead.unwrap_or_else(|| beside(at)));
-            }
         }
         warp::sync();
         if shared_memory::arrives(lane) {

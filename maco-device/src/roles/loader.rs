@@ -7,7 +7,7 @@ use crate::data::inputs::Inputs;
 use crate::data::row::{RowInputs, RowOutputs};
 use crate::data::task::Task;
 use crate::data::tile::{OperandTile, Tile};
-use crate::data::tile_shape::TileShape;
+use crate::data::tile_shape::{TileShape, shape_of};
 use crate::hardware::{special, tma};
 use crate::operations::column_reduction;
 use crate::operations::gather_rows;
@@ -31,8 +31,8 @@ pub struct Loader {
     left: u32,
     /// Where the first stage lies whose other operands are still to be asked for.
     from: u32,
-    /// The shape of the tile, if the code that runs is for several.
-    shape: Option<TileShape>,
+    /// Rows and columns of the tile, if the code that runs is for several.
+    tile: Option<(u32, u32)>,
 }
 
 /// See [`Loader::begun`].
@@ -43,7 +43,7 @@ impl Loader {
     /// Made by the loader thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(smem: SharedMemory, maps: u64) -> Loader {
-        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0, shape: None }
+        Loader { ring: Ring::new(smem), maps: TensorMapCache::new(maps), begun: 0, left: 0, from: 0, tile: None }
     }
 
     /// See [`Ring::exaggerate`].
@@ -153,7 +153,7 @@ impl Loader {
     /// The shape of a product's tile, whose code says `I` × `J`.
     #[inline(always)]
     fn shape<const I: usize, const J: usize>(&self) -> TileShape {
-        self.shape.unwrap_or(TileShape::of(I, J))
+        shape_of(self.tile, I, J)
     }
 }
 
@@ -162,18 +162,18 @@ impl Role for Loader {
     type Accumulator<const I: usize, const J: usize> = ();
 
     #[inline(always)]
-    fn set_shape(&mut self, shape: Option<TileShape>) {
-        self.shape = shape;
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
     }
 
     #[inline(always)]
     fn tile_rows(&self, rows: u32) -> i32 {
-        self.shape.map_or(rows, TileShape::rows) as i32
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
     }
 
     #[inline(always)]
     fn tile_columns(&self, columns: u32) -> i32 {
-        self.shape.map_or(columns, TileShape::columns) as i32
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
     }
 
     #[inline(always)]
@@ -272,21 +272,23 @@ impl Role for Loader {
         if !(x.is_bulk_copied() && w.is_bulk_copied()) {
             return;
         }
-        let (rows, cols) = (w.rows(), w.cols());
+        let kept = self.tile.map_or(J as u32, |(_, columns)| columns);
+        let (rows, cols) = (w.part(kept).rows(), w.cols());
         let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() as u64 * E::BYTES as u64);
+        let (columns, pages) = (row_stages::columns(kept as usize), row_stages::pages(kept as usize));
         // Rows in pieces come in boxes: one copy for eight rows.
-        let boxed = const { row_stages::boxed(J) } && w.view.map != NO_MAP;
+        let boxed = row_stages::boxed(kept as usize) && w.view.map != NO_MAP;
         let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {
             let left = cols - col;
-            let count = if left < row_stages::columns(J) { left } else { row_stages::columns(J) };
+            let count = if left < columns { left } else { columns };
             let bytes = count * E::BYTES;
             let copy = |room: Room| {
                 if boxed {
                     let mut row = 0;
-                    while row < J as u32 {
-                        let (to, piece) = (room.shared + row * row_stages::columns(J) * E::BYTES, (col / abi::PIECE) as i32);
+                    while row < kept {
+                        let (to, piece) = (room.shared + row * columns * E::BYTES, (col / abi::PIECE) as i32);
                         // SAFETY: the map is that of the weights in pieces; the stage has space for all boxes, and expects them, also what of
                         // them is outside.
                         unsafe { tma::load_once(to, map, 0, piece, w.row + row as i32, room.full) };
@@ -295,21 +297,21 @@ impl Role for Loader {
                     return;
                 }
                 let mut from = first + col as u64 * E::BYTES as u64;
-                let (mut to, end) = (room.shared, room.shared + rows * row_stages::columns(J) * E::BYTES);
+                let (mut to, end) = (room.shared, room.shared + rows * columns * E::BYTES);
                 while bytes > 0 && to < end {
                     // SAFETY: inside a live tensor, at 16-byte boundaries because it streams; the stage has space for all rows.
                     unsafe { tma::row_once(to, from, bytes, room.full) };
                     from += stride;
-                    to += row_stages::columns(J) * E::BYTES;
+                    to += columns * E::BYTES;
                 }
             };
             // SAFETY: `new` was called by the loader thread; consumers wait for stages of the same size in the same order. Stages that were begun
             // in part are of an earlier task, which is loaded.
             let acquired = unsafe {
-                self.ring.throttle(row_stages::pages(J));
-                self.ring.acquire(row_stages::pages(J), if boxed { row_stages::pages(J) * PAGE_BYTES } else { bytes * rows }, copy)
+                self.ring.throttle(pages);
+                self.ring.acquire(pages, if boxed { pages * PAGE_BYTES } else { bytes * rows }, copy)
             };
-            if !acquired || left <= row_stages::columns(J) {
+            if !acquired || left <= columns {
                 return;
             }
             col += count;

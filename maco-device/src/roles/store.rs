@@ -6,7 +6,7 @@ use crate::data::epilogue::Epilogue;
 use crate::data::split_k::SplitK;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
-use crate::data::tile_shape::TileShape;
+use crate::data::tile_shape::shape_of;
 use crate::hardware::{mbarrier, memory, tma};
 use crate::operations::staging::{buffer, parity};
 use crate::role::{Role, Sharing};
@@ -19,8 +19,8 @@ pub struct Store {
     maps: TensorMapCache,
     /// Chunks sent so far (the same for both warpgroups).
     sent: u32,
-    /// The shape of the tile, and whether its elements have four bytes, if the code that runs is for several.
-    shape: Option<TileShape>,
+    /// Rows and columns of the tile, and whether its elements have four bytes, if the code that runs is for several.
+    tile: Option<(u32, u32)>,
     four_bytes: bool,
 }
 
@@ -29,7 +29,7 @@ impl Store {
     /// Made by the store thread of a CTA whose shared memory is initialised; `maps` is the launch's table of tensor maps.
     #[inline(always)]
     pub unsafe fn new(smem: SharedMemory, maps: u64) -> Store {
-        Store { smem, maps: TensorMapCache::new(maps), sent: 0, shape: None, four_bytes: false }
+        Store { smem, maps: TensorMapCache::new(maps), sent: 0, tile: None, four_bytes: false }
     }
 
     /// The `n`-th chunks of both warpgroups have been read: the consumers may refill them.
@@ -48,8 +48,8 @@ impl Role for Store {
     type Accumulator<const I: usize, const J: usize> = ();
 
     #[inline(always)]
-    fn set_shape(&mut self, shape: Option<TileShape>) {
-        self.shape = shape;
+    fn set_tile(&mut self, tile: Option<(u32, u32)>) {
+        self.tile = tile;
     }
 
     #[inline(always)]
@@ -59,12 +59,12 @@ impl Role for Store {
 
     #[inline(always)]
     fn tile_rows(&self, rows: u32) -> i32 {
-        self.shape.map_or(rows, TileShape::rows) as i32
+        self.tile.map_or(rows, |(rows, _)| rows) as i32
     }
 
     #[inline(always)]
     fn tile_columns(&self, columns: u32) -> i32 {
-        self.shape.map_or(columns, TileShape::columns) as i32
+        self.tile.map_or(columns, |(_, columns)| columns) as i32
     }
 
     #[inline(always)]
@@ -84,8 +84,8 @@ impl Role for Store {
     #[inline(always)]
     fn store<T: Epilogue, E: MmaElement, const I: usize, const J: usize>(&mut self, _: (), y: Tile<E, I, J>, split: SplitK, _: Task) {
         let map = self.maps.get::<0>(y.view.map);
-        let shape = self.shape.unwrap_or(TileShape::of(I, J));
-        let four_bytes = if self.shape.is_some() { self.four_bytes } else { E::BYTES == 4 };
+        let shape = shape_of(self.tile, I, J);
+        let four_bytes = if self.tile.is_some() { self.four_bytes } else { E::BYTES == 4 };
         let width = if four_bytes { abi::columns(4) } else { abi::columns(2) };
         let chunks = shape.own_columns() / width;
         let each = BOX / width;

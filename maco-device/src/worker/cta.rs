@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks};
+use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks, watchdog};
 use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
 use crate::data::task::Task;
 use crate::dispatch::{
@@ -48,9 +48,11 @@ impl<C: Callable, F: Filter> roles::Tasks<Consumer> for Compiled<C, F> {
             dispatch::<C, Consumer, NotProducts<C, F>>(role, task, op);
             return;
         }
-        let mut product = Product::new(role, product_shape::<C, F>(op).0);
+        let mut product = Product::new(role, product_shape::<C, F>(op));
         dispatch::<C, Product<'_>, Products<C, F>>(&mut product, task, op);
-        product.end::<ChosenEpilogue<C, F>>(task, op);
+        // Nothing of them is kept while there are products to make.
+        let op = task.op();
+        product.end::<ChosenEpilogue<C, F>>(task, op, product_shape::<C, F>(op));
     }
 }
 
@@ -109,6 +111,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         delay::seed((*launch).delays);
         barrier::let_next_launch_begin();
         let workers = (*launch).workers;
+        let mut rest = Rest::NONE;
         // Meanwhile. What schedulers have there lies elsewhere.
         smem.init(thread, crate::abi::THREADS);
         if block >= workers {
@@ -117,7 +120,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
             }
             barrier::wait_for_launch_before();
             delay::meet();
-            scheduler(smem, launch, block - workers);
+            rest = scheduler(smem, launch, block - workers);
         } else {
             if thread == 0 {
                 profile::init(smem, launch, block);
@@ -131,7 +134,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                     }
                     1 => {
                         meet();
-                        dependency_poller::run(smem, launch);
+                        rest = dependency_poller::run(smem, launch);
                     }
                     2 => {
                         meet();
@@ -140,20 +143,85 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                     _ => {
                         let first = prefetcher::ask(launch);
                         meet();
-                        prefetcher::run(smem, launch, first);
+                        rest = prefetcher::run(smem, launch, first);
                     }
                 }
             } else {
                 special::registers_increase();
                 meet();
                 roles::consume(smem, launch, Compiled::<C, F>(PhantomData));
+                // None of them has anything left to do.
+                warp::sync();
+                barrier::sync_cta();
+                return;
             }
-            warp::sync();
         }
+        rest.run(launch);
+        warp::sync();
         barrier::sync_cta();
         if special::thread_again() == 0 {
             profile::finish(launch);
             protocol::leave(&Lane, (*launch).state as *mut _, special::block(), (*launch).executors);
+        }
+    }
+}
+
+/// What is left to do for a warp whose role has ended. Each is one code, whatever role it was; a function would take registers from all.
+pub(super) struct Rest {
+    what: u32,
+    /// Of a scheduler its number; otherwise how many tasks are published.
+    number: u32,
+}
+
+// Not an enum with values: ptxas keeps what is undefined in one without (docs/internals/gemm.md).
+const NOTHING: u32 = 0;
+const SCHEDULE: u32 = 1;
+const SUPERVISE: u32 = 2;
+const STOP: u32 = 3;
+
+impl Rest {
+    /// Nothing.
+    pub const NONE: Rest = Rest { what: NOTHING, number: 0 };
+
+    /// Runs scheduler `number`, whose image does not lie in shared memory: of a CTA of schedulers, or of a dependency poller that has nothing to poll for.
+    #[inline(always)]
+    pub fn schedule(number: u32) -> Rest {
+        Rest { what: SCHEDULE, number }
+    }
+
+    /// Waits until the tasks that are published have ended: [`watchdog::supervise`].
+    #[inline(always)]
+    pub fn supervise(published: u32) -> Rest {
+        Rest { what: SUPERVISE, number: published }
+    }
+
+    /// Publishes none behind these, and waits as well: [`watchdog::stop`].
+    #[inline(always)]
+    pub fn stop(published: u32) -> Rest {
+        Rest { what: STOP, number: published }
+    }
+
+    /// Does it.
+    ///
+    /// # Safety
+    /// A whole service warp of a live launch calls, or the first warp of a CTA of schedulers.
+    #[inline(always)]
+    unsafe fn run(self, launch: *const Launch) {
+        if self.what == NOTHING {
+            return;
+        }
+        // SAFETY: passed on from the caller.
+        unsafe {
+            let run = Run::new(&Warp, &*launch, special::block());
+            if self.what == SCHEDULE {
+                let partition = ((*launch).partitions as *const SchedulerPartition).add(self.number as usize);
+                protocol::schedule(&Warp, &*launch, &run, self.number, (*partition).memory as *mut u32, Serving::here());
+                return;
+            }
+            // Read anew: a register through all of a role is worth more.
+            let smem = SharedMemory(special::shared_base());
+            let published = if self.what == STOP { watchdog::stop(&Warp, smem, self.number) } else { self.number };
+            watchdog::supervise(&Warp, smem, &run, published);
         }
     }
 }
@@ -166,16 +234,14 @@ fn meet() {
     barrier::sync_cta();
 }
 
-/// A CTA that is scheduler `number`.
+/// A CTA that is scheduler `number`. What is left to do for this warp.
 #[inline(always)]
-unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) {
+unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) -> Rest {
     // SAFETY: the caller promises a live launch; all threads copy before the first warp reads.
     unsafe {
         let run = Run::new(&Warp, &*launch, (*launch).workers + number);
-        // Read once: the next acquire would send a later read to the second-level cache.
-        let launch = &{ *launch };
-        let partition = (launch.partitions as *const SchedulerPartition).add(number as usize).read();
-        let words = Layout::new(&partition, launch.workers, launch.schedulers, number).words;
+        let partition = ((*launch).partitions as *const SchedulerPartition).add(number as usize).read();
+        let words = Layout::new(&partition, (*launch).workers, (*launch).schedulers, number).words;
         let memory = if partition.memory == 0 { special::generic(smem.0) } else { partition.memory };
         copy(&partition, memory, words, special::thread(), crate::abi::THREADS);
         barrier::sync_cta();
@@ -184,13 +250,26 @@ unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) {
             profile::stamp(launch);
         }
         if special::thread() < 32 && admitted(&run) {
-            if partition.memory == 0 {
-                protocol::schedule(&SharedWarp, launch, &run, number, smem.0 as usize as *mut u32, Serving::here());
-            } else {
-                protocol::schedule(&Warp, launch, &run, number, memory as *mut u32, Serving::here());
+            if partition.memory != 0 {
+                return Rest::schedule(number);
             }
+            schedule_shared(launch, run.worker, number, smem);
         }
-        warp::sync();
+    }
+    Rest::NONE
+}
+
+/// A function of its own: what it takes of registers, no other role has less of.
+///
+/// # Safety
+/// One warp of a live launch; the scheduler's image has been copied to the begin of shared memory.
+#[inline(never)]
+unsafe fn schedule_shared(launch: *const Launch, worker: u32, number: u32, smem: SharedMemory) {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        let run = Run::new(&Warp, &*launch, worker);
+        // Read once: the next acquire would send a later read to the second-level cache.
+        protocol::schedule(&SharedWarp, &{ *launch }, &run, number, smem.0 as usize as *mut u32, Serving::here());
     }
 }
 

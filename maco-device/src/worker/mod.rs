@@ -26,7 +26,7 @@ use crate::shared_memory::place;
 #[cfg(target_arch = "nvptx64")]
 pub use cta::megakernel;
 #[cfg(target_arch = "nvptx64")]
-use warps::{admitted, copy, stop, stuck, supervise};
+use warps::{admitted, copy, stuck};
 #[cfg(target_arch = "nvptx64")]
 use watchdog::polled;
 use watchdog::{pushed, slot};

@@ -248,7 +248,8 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             }
             n += 1;
         }
-        watchdog::stop(machine, smem(), &run, n);
+        let begun = watchdog::stop(machine, smem(), n);
+        watchdog::supervise(machine, smem(), &run, begun);
     }
 }
 

@@ -16,19 +16,26 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
     let name = &task.function.signature.ident;
     let text = hash(task.function.body.to_token_stream());
     let variants = each_variant(task, model);
+    let called = is_function(model);
     let known = variants.iter().map(|(element, variant)| {
         // What is the same for all tiles of a product differs otherwise.
-        let sizes = variant.iter().enumerate().filter(|(axis, _)| !model.one_sum.is_some_and(|axes| axes.contains(axis)));
+        let sizes = variant.iter().enumerate().filter(|(axis, _)| !model.result_axes.is_some_and(|axes| axes.contains(axis)));
         let sizes: String = sizes.map(|(axis, size)| format!(" {axis}:{size}")).collect();
         let element_name = element.map(|element| element.to_string()).unwrap_or_default();
         let path = format!("::{name} {element_name}{sizes}");
         let body = quote! { #p::body_id(::core::concat!(::core::module_path!(), #path), #text) };
-        match model.one_sum {
+        match model.result_axes {
             Some([row, column]) => {
                 let result = result_element(task, *element);
-                let [rows, columns] = [variant[row], variant[column]].map(|size| Literal::usize_unsuffixed(size as usize));
-                quote! { #p::Instance::product::<#result>(#body, #rows, #columns) }
+                let [rows, columns] = [variant[row], variant[column]].map(Literal::u32_unsuffixed);
+                let form = if matches!(model.kind, Kind::Gemm { .. }) {
+                    quote! { product }
+                } else {
+                    quote! { gemv }
+                };
+                quote! { #p::Instance::#form::<#result>(#body, #rows, #columns) }
             }
+            None if called => quote! { #p::Instance::function(#body) },
             None => quote! { #p::Instance::of(#body) },
         }
     });
@@ -36,7 +43,8 @@ pub fn instances(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream
     let few = task.arguments.few.as_ref().map(|gemv| {
         quote! { .with::<#p::Identity>(&<#gemv as #p::Callable>::INSTANCES, #first, <#gemv as #p::Callable>::SLOTS) }
     });
-    let with_epilogue = model.one_sum.map(|_| {
+    let ends = model.result_axes.is_some() && matches!(model.kind, Kind::Gemm { .. });
+    let with_epilogue = ends.then(|| {
         let (what, slot, epilogue) = (hidden("what"), hidden("slot"), epilogue(task, model, p));
         let arms = variants.iter().enumerate().take(128).map(|(n, (element, _))| {
             let (n, result) = (Literal::u32_unsuffixed(n as u32), result_element(task, *element));
@@ -78,14 +86,18 @@ fn each_variant<'a>(task: &'a Task<'_>, model: &Model) -> Vec<(Option<&'a Ident>
     elements.into_iter().flat_map(|element| tiles.iter().map(move |tile| (element, tile.clone()))).collect()
 }
 
+/// A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the time. It has no epilogue, since it
+/// stores no accumulator.
+fn is_function(model: &Model) -> bool {
+    !model.kind.is_product() && !model.kind.is_simt()
+}
+
 /// The generic body and one arm per instance.
 pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
     let body = body(task, model, user, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
     let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
-    // A body without tensor cores keeps no accumulator in registers: as a function of its own it compiles in a fraction of the
-    // time. It has no epilogue, since it stores no accumulator.
-    let called = !model.kind.is_product() && !model.kind.is_simt();
+    let called = is_function(model);
     let epilogue = epilogue(task, model, p);
     let mut arms = Vec::new();
     for (element, variant) in each_variant(task, model) {
@@ -107,7 +119,7 @@ pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStr
         let lent = model.kind.borrows().then(|| quote! { &mut });
         let call = quote! { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*) };
         // A role may have one code for all tiles.
-        let call = match model.one_sum {
+        let call = match model.result_axes {
             Some(axes) => {
                 let [rows, columns] = axes.map(|axis| Literal::u32_unsuffixed(variant[axis]));
                 let sizes = ["rows", "columns"].map(hidden);
@@ -369,7 +381,7 @@ fn origin(task: &Task<'_>, model: &Model, index: &Index, variant: &[u32], descri
     let p = task.arguments.private();
     let Some(extent) = extent(task, &index.kind) else { return quote! { 0 } };
     let axis = Literal::usize_unsuffixed(extent.axis);
-    let tile = match model.one_sum {
+    let tile = match model.result_axes {
         Some([row, _]) if row == extent.axis => hidden("rows").into_token_stream(),
         Some([_, column]) if column == extent.axis => hidden("columns").into_token_stream(),
         _ => Literal::u32_unsuffixed(variant[extent.axis]).into_token_stream(),

@@ -218,7 +218,13 @@ pub fn is_one_sum(task: &Task<'_>, body: &Body) -> bool {
     body.contracts && once && only_operands(task.function.body.stream(), &names, false)
 }
 
-/// Whether names of tensors are followed by `.tile`, or are `arguments` of a `steps` or a store. What a macro does with a name is not seen.
+/// The same of a GEMV's body, which is one operation: [`Kind::Gemv`].
+pub fn is_plain_gemv(task: &Task<'_>) -> bool {
+    let names: Vec<String> = task.tensors().map(|tensor| tensor.name.to_string()).collect();
+    only_operands(task.function.body.stream(), &names, false)
+}
+
+/// Whether names of tensors are followed by `.tile`, or are `arguments` of a `steps`, a store or a `gemv`. What a macro does with a name is not seen.
 fn only_operands(tokens: TokenStream, names: &[String], arguments: bool) -> bool {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let is = |at: usize, wanted: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
@@ -233,7 +239,7 @@ fn only_operands(tokens: TokenStream, names: &[String], arguments: bool) -> bool
             is(at + 1, '.') && word(Some(at + 2)) == "tile" || arguments && begins(at) && ends(at)
         }
         TokenTree::Group(group) => {
-            let called = matches!(word(at.checked_sub(1)).as_str(), "steps" | "store" | "store_pair");
+            let called = matches!(word(at.checked_sub(1)).as_str(), "steps" | "store" | "store_pair" | "gemv");
             let is_macro = at > 1 && is(at - 1, '!');
             !(is_macro && names.iter().any(|name| mentions(group.stream(), name) > 0)) && only_operands(group.stream(), names, called)
         }

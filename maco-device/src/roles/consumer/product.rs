@@ -157,18 +157,18 @@ impl<'a> Product<'a> {
         Product { consumer, shape, sum: wgmma_accumulator::begin(), made: false }
     }
 
-    /// The body has ended: writes the tile.
+    /// The body has ended: writes the tile of `task`, which is instance `op` and of this shape.
     #[inline(always)]
-    pub fn end<P: Epilogues>(self, task: Task, op: u32) {
+    pub fn end<P: Epilogues>(self, task: Task, op: u32, shape: TileShape) {
         if self.made {
-            self.consumer.finish::<P>(&self.sum, self.shape, task.split_k(), task, op);
+            self.consumer.finish::<P>(&self.sum, shape, task.split_k(), task, op);
         }
     }
 
     /// The tile's shape: what the registers of its sum, those of an `I` × `J` tile, do not say is asked for.
     #[inline(always)]
     fn shape<const I: usize, const J: usize>(&self) -> TileShape {
-        let own = TileShape::of(I, J);
+        let own = TileShape::of(I as u32, J as u32);
         if own.own_columns() == 128 { TileShape { tall: self.shape.tall, wide: !self.shape.tall } } else { own }
     }
 }
