@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use super::cta::Rest;
+use super::rest::Rest;
 use super::watchdog::Stall;
 use super::{admitted, copy, place, polled, pushed, slot, stuck};
 use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};

@@ -15,6 +15,8 @@ mod dependency_poller;
 pub mod modelled;
 #[cfg(target_arch = "nvptx64")]
 mod prefetcher;
+#[cfg(target_arch = "nvptx64")]
+mod rest;
 mod roles;
 mod waits;
 mod warp_tasks;

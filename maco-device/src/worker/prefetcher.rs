@@ -1,6 +1,6 @@
 //! The prefetcher (warp 3): copies descriptors and views of coming tasks into slots, ahead of all other roles.
 
-use super::cta::Rest;
+use super::rest::Rest;
 use super::{admitted, place, waits, watchdog};
 use crate::abi::Slot;
 use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
