@@ -33,8 +33,6 @@ pub struct Consumer {
     smem: SharedMemory,
     ring: Ring,
     wgmma: Wgmma,
-    /// Thread among the 256 consumers.
-    thread: u32,
     /// The stage that the newest group of multiplications reads.
     reading: Stage,
     /// Chunks staged so far.
@@ -52,14 +50,13 @@ pub struct Consumer {
 
 impl Consumer {
     /// # Safety
-    /// Made by consumer thread `thread` of a CTA whose shared memory is initialised.
+    /// Made by a consumer thread of a CTA whose shared memory is initialised.
     #[inline(always)]
-    pub unsafe fn new(smem: SharedMemory, thread: u32) -> Consumer {
+    pub unsafe fn new(smem: SharedMemory) -> Consumer {
         Consumer {
             smem,
             ring: Ring::new(smem),
             wgmma: Wgmma::new(),
-            thread,
             reading: Stage::NONE,
             staged: 0,
             pending: Pending::new(),
@@ -69,26 +66,21 @@ impl Consumer {
         }
     }
 
-    /// This thread, read anew: what is computed from it is then not kept in registers from one task to the next.
+    /// This thread among the 256 consumers, read anew: what is computed from it is then not kept in registers from one task to the next. `ptxas` keeps the number
+    /// itself in one register, which is enough.
     #[inline(always)]
     fn again(&self) -> u32 {
         special::thread_again() - 128
     }
 
-    /// This thread, from the one register that is kept: what is computed from it is not, be it the same in every step of every task.
-    #[inline(always)]
-    fn kept(&self) -> u32 {
-        special::opaque(self.thread)
-    }
-
     #[inline(always)]
     fn group(&self) -> u32 {
-        self.kept() / 128
+        self.again() / 128
     }
 
     #[inline(always)]
     fn lane(&self) -> u32 {
-        self.kept() % 32
+        self.again() % 32
     }
 
     /// Whether results wait to be staged.

@@ -122,6 +122,10 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
             barrier::wait_for_launch_before();
             delay::meet();
             rest = scheduler(smem, launch, block - workers);
+            if thread / 32 == 1 {
+                end(launch);
+                return;
+            }
         } else {
             if thread == 0 {
                 profile::init(smem, launch, block);
@@ -132,6 +136,8 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                     0 => {
                         meet();
                         roles::load(smem, launch, Compiled::<C, F>(PhantomData));
+                        end(launch);
+                        return;
                     }
                     1 => {
                         meet();
@@ -157,10 +163,24 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
                 return;
             }
         }
+        // Who they are need not be known behind this.
         rest.run(launch);
         warp::sync();
         barrier::sync_cta();
-        if special::thread_again() == 0 {
+    }
+}
+
+/// The CTA's last warp: leaves the launch when all others have ended. One that has nothing left to do.
+///
+/// # Safety
+/// A whole warp, one of each CTA of a live launch.
+#[inline(always)]
+unsafe fn end(launch: *const Launch) {
+    warp::sync();
+    barrier::sync_cta();
+    if warp::lane_again() == 0 {
+        // SAFETY: passed on from the caller.
+        unsafe {
             profile::finish(launch);
             protocol::leave(&Lane, (*launch).state as *mut _, special::block(), (*launch).executors);
         }

@@ -218,10 +218,9 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
 
 #[inline(always)]
 pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
-    let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
-        let mut role = Consumer::new(smem, thread);
+        let mut role = Consumer::new(smem);
         let mut n = 0;
         loop {
             let mut op = prepare(smem, launch, &mut tasks, &mut role, &mut n);
