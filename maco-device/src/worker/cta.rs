@@ -212,7 +212,7 @@ unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) -> R
         }
         if special::thread() < 32 && admitted(&run) {
             if partition.memory != 0 {
-                return Rest::schedule(number);
+                return Rest::SCHEDULE;
             }
             schedule_shared(launch, run.worker, number, smem);
         }

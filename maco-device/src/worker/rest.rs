@@ -11,8 +11,8 @@ use crate::shared_memory::SharedMemory;
 /// What is left to do for a warp whose role has ended. Each is one code, whatever role it was; a function would take registers from all.
 pub struct Rest {
     what: u32,
-    /// Of a scheduler its number; otherwise how many tasks are published.
-    number: u32,
+    /// How many tasks are published.
+    published: u32,
 }
 
 // Not an enum with values: ptxas keeps what is undefined in one without (docs/internals/gemm.md).
@@ -23,24 +23,21 @@ const STOP: u32 = 3;
 
 impl Rest {
     /// Nothing.
-    pub const NONE: Rest = Rest { what: NOTHING, number: 0 };
+    pub const NONE: Rest = Rest { what: NOTHING, published: 0 };
 
-    /// Runs scheduler `number`, whose image does not lie in shared memory: of a CTA of schedulers, or of a dependency poller that has nothing to poll for.
-    #[inline(always)]
-    pub fn schedule(number: u32) -> Rest {
-        Rest { what: SCHEDULE, number }
-    }
+    /// Runs this CTA's scheduler, whose image does not lie in shared memory: of a CTA of schedulers, or of a dependency poller that has nothing to poll for.
+    pub const SCHEDULE: Rest = Rest { what: SCHEDULE, published: 0 };
 
     /// Waits until the tasks that are published have ended: [`watchdog::supervise`].
     #[inline(always)]
     pub fn supervise(published: u32) -> Rest {
-        Rest { what: SUPERVISE, number: published }
+        Rest { what: SUPERVISE, published }
     }
 
     /// Publishes none behind these, and waits as well: [`watchdog::stop`].
     #[inline(always)]
     pub fn stop(published: u32) -> Rest {
-        Rest { what: STOP, number: published }
+        Rest { what: STOP, published }
     }
 
     /// Does it.
@@ -54,15 +51,18 @@ impl Rest {
         }
         // SAFETY: passed on from the caller.
         unsafe {
-            let run = Run::new(&Warp, &*launch, special::block());
+            // Read anew: a register through all of a role is worth more. `ptxas` would have one for the CTA's number and what is published, and spill it.
+            let (block, base) = special::place_again();
+            let run = Run::new(&Warp, &*launch, block);
             if self.what == SCHEDULE {
-                let partition = ((*launch).partitions as *const SchedulerPartition).add(self.number as usize);
-                protocol::schedule(&Warp, &*launch, &run, self.number, (*partition).memory as *mut u32, Serving::here());
+                let workers = (*launch).workers;
+                let number = if block < workers { block } else { block - workers };
+                let partition = ((*launch).partitions as *const SchedulerPartition).add(number as usize);
+                protocol::schedule(&Warp, &*launch, &run, number, (*partition).memory as *mut u32, Serving::here());
                 return;
             }
-            // Read anew: a register through all of a role is worth more.
-            let smem = SharedMemory(special::shared_base());
-            let published = if self.what == STOP { watchdog::stop(&Warp, smem, self.number) } else { self.number };
+            let smem = SharedMemory(base);
+            let published = if self.what == STOP { watchdog::stop(&Warp, smem, self.published) } else { self.published };
             watchdog::supervise(&Warp, smem, &run, published);
         }
     }
