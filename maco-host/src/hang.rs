@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
+use maco_abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
 use maco_graph::plan::Plan;
 use maco_graph::spec::Param;
 
@@ -182,7 +182,7 @@ impl fmt::Display for Hang {
 
 #[cfg(test)]
 mod tests {
-    use maco_device::abi::REPORT_DEADLINE;
+    use maco_abi::REPORT_DEADLINE;
 
     use super::*;
 

@@ -1,11 +1,11 @@
 //! What a role sees of one task: its descriptor, tiles and scalars. How generated code is called does not belong here.
 
-use crate::abi::{
-    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, NO_MAP, OPERANDS, PARTS_SHIFT, RMSNORM_PROLOGUE, Slot, View,
-};
 use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
+use maco_abi::{
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, NO_MAP, OPERANDS, PARTS_SHIFT, RMSNORM_PROLOGUE, Slot, View,
+};
 
 /// Words of a descriptor.
 const COORD: usize = core::mem::offset_of!(Descriptor, coord) / 4;

@@ -2,9 +2,9 @@
 
 use core::marker::PhantomData;
 
-use crate::abi::View;
 use crate::data::element::Element;
 use crate::hardware::special;
+use maco_abi::View;
 
 /// The region of one parameter that one task touches: `R` rows and `C` columns, 0 for a whole axis.
 ///
@@ -340,7 +340,7 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongColumns> for Operand<E
             view: t.view,
             plane: t.plane,
             row: t.row,
-            col: t.col + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            col: t.col + (self.k * maco_abi::columns(E::BYTES)) as i32,
             along_rows: false,
         }
     }
@@ -355,7 +355,7 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongRows> for Operand<E, (
         OperandTile {
             view: t.view,
             plane: t.plane,
-            row: t.row + (self.k * crate::abi::columns(E::BYTES)) as i32,
+            row: t.row + (self.k * maco_abi::columns(E::BYTES)) as i32,
             col: t.col,
             along_rows: true,
         }
@@ -365,8 +365,8 @@ impl<E: Element, R, C, const N: usize> MmaOperand<N, AlongRows> for Operand<E, (
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::Tile;
-    use crate::abi::View;
     use crate::data::element::{Element, bf16};
+    use maco_abi::View;
 
     fn address<E: Element>(view: View, plane: i32, (row, col): (i32, i32), (down, right): (i32, i32)) -> u64 {
         Tile::<E, 0, 0>::new(view, plane, row, col).pointer(down, right) as u64

@@ -3,7 +3,6 @@
 //! TMA boxes bring the tile through the ring: its rows are short and far apart, and a box is one copy. A stage has some rows of the whole tile, in swizzled panels
 //! of 128 bytes. Where TMA cannot copy the tensor, the consumers load it themselves, and get the same bits.
 
-use crate::abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 use crate::data::element::Element;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -14,6 +13,7 @@ use crate::operations::grid_stride::GridStride;
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::sync::ring::Ring;
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{NO_MAP, PAGE_BYTES, PANEL_ROWS, ROW_BYTES};
 
 /// Lanes of a warp that stand side by side where columns are reduced, each with eight of them.
 const ACROSS: u32 = 2;

@@ -2,7 +2,6 @@
 //!
 //! When to multiply, to stage and to release a stage does not belong here. All code is unrolled: an index that is no literal would keep an array in local memory.
 
-use crate::abi::{self, BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{MmaElement, MmaFormat, pack, unpacked};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
@@ -13,6 +12,7 @@ use crate::math::tf32;
 use crate::ptx::{barrier, matrix, memory, special, warp, wgmma};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
+use maco_abi::{self as abi, BOX, CONSUMERS, ROW_BYTES};
 
 /// This thread's part of a sum.
 pub type Sum = [f32; 128];

@@ -4,9 +4,9 @@
 //! Warps share the list of records, in which each claims places by an addition. From when on a warp waits and runs is in its registers: a word of shared
 //! memory for each of them is not there, and such bodies leave registers enough.
 
-use crate::abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
 use crate::hardware::{special, warp};
 use crate::shared_memory::SharedMemory;
+use maco_abi::{KIND_BITS, KIND_RUN, KIND_WAIT, ROLE_CONSUME};
 
 /// A tick; nothing where nothing is noted, so that ordinary code is the same as without it.
 #[cfg(any(maco_profile, not(target_arch = "nvptx64")))]

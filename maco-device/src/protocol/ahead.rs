@@ -12,7 +12,7 @@ use super::mailbox;
 use super::scheduler::Scheduler;
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
-use crate::abi::{NO_COUNTER, UNTIL};
+use maco_abi::{NO_COUNTER, UNTIL};
 
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;

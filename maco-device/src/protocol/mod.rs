@@ -29,7 +29,7 @@ pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
-use crate::abi::{BlackBox, LAUNCH, Launch, State};
+use maco_abi::{BlackBox, LAUNCH, Launch, State};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -212,7 +212,7 @@ impl Run {
     /// What this launch's elements carry.
     #[inline(always)]
     pub fn epoch(&self) -> u32 {
-        crate::abi::epoch(self.number)
+        maco_abi::epoch(self.number)
     }
 
     /// Whether the plan has been aborted.

@@ -3,7 +3,7 @@
 use super::mailbox::{clear, inbox, peek, until};
 use super::wait::{Look, Patience};
 use super::{Machine, Push, Run, Until};
-use crate::abi::{
+use maco_abi::{
     BlackBox, Descriptor, INBOX, LAUNCH, Launch, OP_DYNAMIC, PUSH_END, PUSHED, REPORT_BUSY, State, TICKETS, UNTIL, arrival_increment,
 };
 
@@ -99,7 +99,7 @@ impl Queue {
     }
 
     /// First entry of the worker's list, and what it claims before that, for an executor that looks ahead: at most
-    /// [`crate::abi::AHEAD`] entries beyond the end entry.
+    /// [`maco_abi::AHEAD`] entries beyond the end entry.
     #[inline(always)]
     pub fn list(&self) -> (Option<DynamicTiles>, u32) {
         (self.tiles, self.next)

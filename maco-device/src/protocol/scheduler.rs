@@ -8,9 +8,9 @@ use super::layout::{HELD_UP, Layout, over};
 use super::mailbox::{clear, inbox, mailbox, peek, put};
 use super::wait::Patience;
 use super::{Machine, Run, late};
-use crate::abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, SchedulerPartition, Wait};
 use crate::profile;
 use crate::profile::served::Serving;
+use maco_abi::{BlackBox, CREDIT, INBOX, LOST_PUSH, Launch, MAILBOX, PUSH_END, REPORT_STUCK, ROUTE_COUNTER, SchedulerPartition, Wait};
 
 /// One scheduler at work.
 pub(super) struct Scheduler<'a, M> {
@@ -342,11 +342,11 @@ pub unsafe fn notify<M: Machine>(
     machine: &M,
     launch: &Launch,
     run: &Run,
-    descriptor: *const crate::abi::Descriptor,
+    descriptor: *const maco_abi::Descriptor,
     ended: u32,
     tails: *mut u8,
 ) -> super::Outcome {
-    use crate::abi::{NO_COUNTER, ROUTE_SHIFT};
+    use maco_abi::{NO_COUNTER, ROUTE_SHIFT};
     // SAFETY: passed on from the caller; routes name schedulers of the plan.
     unsafe {
         machine.release();

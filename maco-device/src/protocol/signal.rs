@@ -1,7 +1,7 @@
 //! Signals: one release fence, then relaxed additions without result.
 
 use super::{Machine, Run};
-use crate::abi::{Descriptor, NO_COUNTER, SINGLE_PRODUCER};
+use maco_abi::{Descriptor, NO_COUNTER, SINGLE_PRODUCER};
 
 /// Releases what the task wrote, then bumps every counter it signals; without a signal, nothing.
 ///

@@ -1,7 +1,7 @@
 //! Waiting for counters: relaxed polls, one acquire fence, a deadline.
 
 use super::{Machine, Run};
-use crate::abi::{
+use maco_abi::{
     BlackBox, Descriptor, FLAT, IN_BAND_FLAGS, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait,
     entered,
 };

@@ -3,8 +3,6 @@
 //! What the body computes does not belong here. This is the role as which consumers run it. The role reads and writes the copy, not the tiles that the body names,
 //! block by block, with the same conversions as the task.
 
-use crate::abi::Slot;
-use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::data::element::{Element, f16};
 use crate::data::inputs::Inputs;
 use crate::data::task::Task;
@@ -16,6 +14,8 @@ use crate::hardware::{barrier, memory, warp};
 use crate::operations::in_band_flags;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
+use maco_abi::Slot;
+use maco_abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 
 const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 
@@ -32,7 +32,7 @@ pub struct ElementwisePrologue {
 /// which task, and by which instance. Behind that, consumers meet.
 ///
 /// # Safety
-/// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
+/// As of [`in_band_flags::receive`]; `task` is [`maco_abi::ELEMENTWISE_PROLOGUE`], of a live launch, and `thread` is the consumer thread.
 #[inline(always)]
 pub unsafe fn receive(
     smem: SharedMemory,

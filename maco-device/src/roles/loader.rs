@@ -1,6 +1,5 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
-use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::inputs::Inputs;
@@ -19,6 +18,7 @@ use crate::shared_memory::SharedMemory;
 use crate::simt::Simt;
 use crate::sync::ring::{Ring, Room, pages, scratch_pages};
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{self as abi, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 
 /// The loader's state.
 pub struct Loader {

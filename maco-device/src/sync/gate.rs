@@ -12,13 +12,13 @@
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10). What was announced is relaxed: a release there would be on the way of every
 //! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
-use crate::abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, SINGLE_PRODUCER};
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, warp};
 use crate::profile;
 use crate::protocol::Machine;
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::Waits;
+use maco_abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, SINGLE_PRODUCER};
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -44,7 +44,7 @@ const STOPPED: u32 = 1 << 7;
 const SPECIAL: u32 = 1 << 8;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
-const _: () = assert!(crate::abi::SLOTS <= AFTER + 1);
+const _: () = assert!(maco_abi::SLOTS <= AFTER + 1);
 
 /// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
 /// the body runs.
@@ -255,10 +255,10 @@ pub unsafe fn confirm<M: Machine>(warp: &M, smem: SharedMemory, n: u32) {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::{NO_COUNTER, SLOTS};
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::shared_memory::STOP;
     use crate::shared_memory::WAITS;
+    use maco_abi::{NO_COUNTER, SLOTS};
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]

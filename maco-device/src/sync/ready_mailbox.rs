@@ -3,9 +3,9 @@
 //! Between two short tasks, testing two mbarriers and then reading the slot is much of what a consumer does. The word names the task, so one load says both whether
 //! the task may run, and how.
 
-use crate::abi::{ELEMENTWISE_PROLOGUE, LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 use crate::hardware::memory;
 use crate::shared_memory::{ARRIVALS, SharedMemory};
+use maco_abi::{ELEMENTWISE_PROLOGUE, LOST_ARRIVE, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK};
 
 /// Flags of tasks that are more than a body to consumers: something has to be settled, waited for or fenced before or behind
 /// them, or not all warps have a part in them.

@@ -1,7 +1,7 @@
 //! Tensor-map cache: a thread fences each tensor map of the launch before its first use, once.
 
-use crate::abi::UNWRITTEN;
 use crate::hardware::{fence, special};
+use maco_abi::UNWRITTEN;
 
 /// The table of tensor maps as one thread sees it.
 ///

@@ -1,8 +1,8 @@
 //! The waits of a slot: counters that the prefetcher has written beside it before the task is posted.
 
-use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{gpu_scope, memory, warp};
 use crate::shared_memory::{SharedMemory, WAITS};
+use maco_abi::{NO_COUNTER, Wait};
 
 /// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the dependency poller can wait for it.
 pub const LONG: u32 = NO_COUNTER - 1;

@@ -4,12 +4,12 @@
 
 use core::mem::offset_of;
 
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SINGLE_PRODUCER, Slot, UNREADY, View, Wait};
 use crate::hardware::{fence, gpu_scope, memory, special, warp};
 use crate::machine;
 use crate::profile::warp_task::{Ended, WarpTaskTimer};
 use crate::protocol::{self, Names, Outcome, Run, Until};
 use crate::shared_memory::{RUNNING, SharedMemory, WAITING};
+use maco_abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, READ_BY_TMA, SINGLE_PRODUCER, Slot, UNREADY, View, Wait};
 
 const SIGNAL: usize = offset_of!(Descriptor, signal);
 

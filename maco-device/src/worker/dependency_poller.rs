@@ -4,7 +4,6 @@ use core::mem::offset_of;
 
 use super::watchdog::Stall;
 use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 use crate::machine::{Lane, Warp};
 use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
@@ -12,6 +11,7 @@ use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::LONG;
+use maco_abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;

@@ -7,8 +7,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::data::task::Task;
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
@@ -22,6 +20,8 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::sync::ready_mailbox;
+use maco_abi::Slot;
+use maco_abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 
 /// A CTA, from launch to launch.
 pub struct Cta {

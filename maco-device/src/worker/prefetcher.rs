@@ -1,14 +1,14 @@
 //! The prefetcher (warp 3): copies descriptors and views of coming tasks into slots, ahead of all other roles.
 
 use super::{admitted, place, stop, supervise, waits, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
 use crate::machine::{Lane, Warp};
 use crate::profile;
 use crate::protocol::{CLAIMED, DynamicTiles, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{self, ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
+use maco_abi::Slot;
+use maco_abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;

@@ -2,10 +2,6 @@
 
 use super::watchdog::{SIGNALS, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{
-    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
-    NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
-};
 use crate::data::task::Task;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
@@ -18,6 +14,10 @@ use crate::roles::store::Store;
 use crate::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
 use crate::sync::gate::Gate;
 use crate::sync::ready_mailbox;
+use maco_abi::{
+    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
+    NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
+};
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {

@@ -6,13 +6,13 @@
 use core::mem::offset_of;
 
 use super::watchdog::slot;
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
 use crate::hardware::{memory, special};
 use crate::protocol::{Machine, Names};
 #[cfg(target_arch = "nvptx64")]
 use crate::ptx::warp;
 use crate::shared_memory::{SharedMemory, WAITS};
 use crate::sync::waits::LONG;
+use maco_abi::{Descriptor, IN_BAND_FLAGS, Indirect, KNOWN, Launch, NO_COUNTER, View, Wait};
 
 const INLINE: u32 = offset_of!(Descriptor, wait) as u32;
 const COORD: u32 = offset_of!(Descriptor, coord) as u32;

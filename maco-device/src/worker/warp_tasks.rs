@@ -3,14 +3,14 @@
 //! Warp tasks of one call that follow one another in a static list are one entry, a batch ([`Descriptor::batch`]). So a worker has many more of them in flight than it
 //! has slots, and the service warps handle them once. A batch is published as soon as it is posted. Its slot is vacant when all consumer warps have gone through it;
 //! between two of its tasks no warp waits for another. A task that a worker claims or a scheduler pushes has a slot to itself. It is ready when it is published,
-//! unless it was pushed ahead ([`crate::abi::UNREADY`]); one warp runs it, and the store warp signals its end.
+//! unless it was pushed ahead ([`maco_abi::UNREADY`]); one warp runs it, and the store warp signals its end.
 
 use super::watchdog::WAYS;
-use crate::abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 use crate::hardware::{memory, warp};
 use crate::profile::warp_task::WarpTaskTimer;
 use crate::shared_memory::{self, RUNNING, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
+use maco_abi::{Descriptor, LOST_ARRIVE, Launch, WARP_TASK_BATCH};
 
 /// Byte of a slot: of a run, its first descriptor and how many there are.
 const COORD: u32 = core::mem::offset_of!(Descriptor, coord) as u32;
@@ -90,11 +90,11 @@ mod device {
     use core::marker::PhantomData;
 
     use super::*;
-    use crate::abi::EARLY_START;
     use crate::data::task::Task;
     use crate::dispatch::{Callable, Filter, dispatch};
     use crate::ptx::special;
     use crate::sync::warp_task::{WarpTask, Words};
+    use maco_abi::EARLY_START;
 
     /// The tasks of `C` in `F` that one warp runs.
     struct OnlyWarpTasks<C, F>(PhantomData<(C, F)>);
@@ -168,12 +168,12 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     mut timer: WarpTaskTimer,
     mut body: impl FnMut(crate::data::task::Task, u32),
 ) -> u32 {
-    use crate::abi::Slot;
-    use crate::abi::{OPERANDS, READ_BY_TMA, View};
     use crate::data::task::Task;
     use crate::hardware::{fence, special};
     use crate::protocol::{self, Outcome, Run};
     use crate::shared_memory::WAITING;
+    use maco_abi::Slot;
+    use maco_abi::{OPERANDS, READ_BY_TMA, View};
 
     // SAFETY: passed on from the caller.
     unsafe {

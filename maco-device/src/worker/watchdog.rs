@@ -2,13 +2,13 @@
 
 use core::mem::offset_of;
 
-use crate::abi::Slot;
-use crate::abi::{BlackBox, Descriptor, IN_BAND_FLAGS, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, WARP_TASK_BATCH, Wait};
 use crate::data::task::Task;
 use crate::hardware::{mbarrier, memory, special, warp};
 use crate::protocol::{Look, Machine, Patience, Run};
 use crate::shared_memory::{self, FALL_THROUGH, RUNNING, STOP, SharedMemory, WAITING, WARPS, place};
 use crate::sync::gate;
+use maco_abi::Slot;
+use maco_abi::{BlackBox, Descriptor, IN_BAND_FLAGS, Launch, PUSHED, REPORT_DEADLINE, REPORT_STUCK, SLOTS, WARP_TASK_BATCH, Wait};
 
 /// The task in a slot.
 #[inline(always)]

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use maco_device::abi::{
-    self, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
+use maco_abi::{
+    self as abi, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
     TensorMap,
 };
 use maco_device::modelled::{Delays, tensor_map};
@@ -457,7 +457,7 @@ impl LaunchState {
 unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
     let Flight { launch, bodies, panicked, .. } = flight;
     let machine = Worker::new(bodies);
-    let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
+    let mut tails = [0u8; maco_abi::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
     Delays::new(launch.delays, worker, 0).enter(|| unsafe {
         protocol::work(&machine, launch, worker, &mut tails, |run, descriptor| {

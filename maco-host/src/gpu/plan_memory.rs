@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use maco_device::abi::{self, BlackBox, LAUNCH, REPORT_NONE, State};
+use maco_abi::{self as abi, BlackBox, LAUNCH, REPORT_NONE, State};
 use maco_graph::plan::Schedule;
 
 use super::context::Context;

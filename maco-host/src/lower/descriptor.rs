@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{
+use maco_abi::{
     AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
-    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA, RMSNORM_PROLOGUE,
+    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, READ_BY_TMA, RING_BYTES, RMSNORM_PROLOGUE,
     ROUTE_COUNTER, ROUTE_SHIFT, SINGLE_PRODUCER, SLOTS, STAGED, WARP_TASK, Wait,
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
-use maco_graph::plan::memory_bound_cost::RING_BYTES;
 use maco_graph::plan::{Entry, Notification, Plan, Schedule};
 use maco_graph::spec::{Access, Index, TensorParam};
 
@@ -142,9 +141,6 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
 /// a consumer warp that waits for long cannot begin the next task.
 const SMALL: u64 = 1024;
 
-// A task that fills no page of the ring does not go through it.
-const _: () = assert!(RING_BYTES == PAGE_BYTES as u64);
-
 /// Bytes that one task of a call writes.
 fn bytes_written(plan: &Plan, call: usize) -> u64 {
     bytes(plan, call, |access| access.writes())
@@ -152,7 +148,7 @@ fn bytes_written(plan: &Plan, call: usize) -> u64 {
 
 /// Whether the tiles that a call reads come through the ring.
 fn reads_through_ring(plan: &Plan, call: usize) -> bool {
-    plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= RING_BYTES
+    plan.graph.calls[call].task.reads_in_bulk() && bytes(plan, call, |access| access.reads()) >= u64::from(RING_BYTES)
 }
 
 /// Bytes of the operands of one task of a call with these accesses.
@@ -340,4 +336,4 @@ fn word(plan: &Plan, notification: &Notification) -> Result<u32, Error> {
 }
 
 const _: () = assert!(Descriptor::END.wait[0].counter == NO_COUNTER && Descriptor::END.signal[0] == NO_COUNTER);
-const _: () = assert!(maco_graph::plan::MAX_SCHEDULERS <= 1 << (31 - ROUTE_SHIFT));
+const _: () = assert!(maco_abi::MAX_SCHEDULERS <= 1 << (31 - ROUTE_SHIFT));

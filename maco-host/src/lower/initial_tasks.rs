@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use maco_device::abi::Slot;
-use maco_device::abi::{self, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, OPERANDS, STATIC, View, WARP_TASK, WARP_TASK_BATCH};
+use maco_abi::Slot;
+use maco_abi::{self as abi, Descriptor, INITIAL_TASKS, NO_COUNTER, OP_DYNAMIC, OPERANDS, STATIC, View, WARP_TASK, WARP_TASK_BATCH};
 
 use super::{Fault, Lowered};
 

@@ -10,7 +10,7 @@ mod plane;
 mod scheduler_image;
 mod view;
 
-use maco_device::abi;
+use maco_abi as abi;
 use maco_graph::ir::{self, ScalarSource, TensorKind};
 use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
@@ -271,19 +271,6 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
         .collect::<Result<_, _>>()?;
     Ok((table, first))
 }
-
-// The planner and the device agree on the shared memory of operand A with in-band flags.
-const _: () = {
-    use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
-    assert!(UNARY_PROLOGUE_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
-    assert!(
-        rmsnorm_prologue_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64
-            && rmsnorm_prologue_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64
-    );
-    assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
-    assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);
-    assert!(stride(2, 64) == abi::in_band_stride(2, 64) as u64 && stride(16, 72) == abi::in_band_stride(16, 72) as u64);
-};
 
 fn too_many(graph: &ir::Graph, what: &str, found: u64, max: u64) -> Error {
     let help = "split the megakernel in two";

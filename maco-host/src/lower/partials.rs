@@ -1,6 +1,6 @@
 //! The layout of split-K partial sums: chunks of [`CHUNK_BYTES`], tile after tile.
 
-use maco_device::abi::{CHUNK_BYTES, CONCURRENT_PARTS, PARTS_SHIFT};
+use maco_abi::{CHUNK_BYTES, CONCURRENT_PARTS, PARTS_SHIFT};
 use maco_graph::plan::Plan;
 
 use super::too_many;

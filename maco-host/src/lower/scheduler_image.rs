@@ -1,6 +1,6 @@
 //! The initial memory image of each scheduler: its tasks and counters.
 
-use maco_device::abi;
+use maco_abi as abi;
 use maco_device::protocol::Layout;
 use maco_graph::plan::Plan;
 

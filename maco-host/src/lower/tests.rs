@@ -1,6 +1,6 @@
 //! Lowering of hand-made graphs.
 
-use maco_device::abi::{self, Descriptor, NO_COUNTER, NO_MAP, OP_DYNAMIC, OP_END};
+use maco_abi::{self as abi, Descriptor, NO_COUNTER, NO_MAP, OP_DYNAMIC, OP_END};
 use maco_graph::ir::{Call, Graph, Scalar, ScalarSource, Tensor, TensorKind, View};
 use maco_graph::plan::{Options, Plan, Schedule, plan};
 use maco_graph::spec::{

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use maco_device::abi::{self, NO_MAP, OPERANDS, UNWRITTEN};
+use maco_abi::{self as abi, NO_MAP, OPERANDS, UNWRITTEN};
 use maco_graph::ir;
 use maco_graph::plan::{PlannedCall, prologue_fusion};
 use maco_graph::spec::Index;

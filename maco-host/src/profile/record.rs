@@ -1,6 +1,6 @@
 //! Converts records in ticks of many clocks to spans on one clock. What spans mean does not belong here.
 
-use maco_device::abi::{self, KIND_BITS, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
+use maco_abi::{self as abi, KIND_BITS, KIND_LOAD, KIND_RUN, KIND_STORE, KIND_WAIT, ROLES, Record, served};
 
 use super::{Busy, Kind, Profile, Scheduler, Span};
 

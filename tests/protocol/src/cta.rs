@@ -11,7 +11,7 @@ use std::rc::Rc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread::{self, JoinHandle};
-use maco_device::abi::{
+use maco_abi::{
     CONSUMERS_POLL, Descriptor, Launch, NO_COUNTER, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, SINGLE_PRODUCER, State, Wait,
 };
 use maco_device::protocol::{Run, bump_one};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicU64, fence};
-use maco_device::abi::{BlackBox, LAUNCH, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
+use maco_abi::{BlackBox, LAUNCH, Launch, MAILBOX, OPERANDS, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, attend, work};
 
 use crate::memory::{Memory, Word};

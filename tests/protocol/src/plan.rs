@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
-use maco_device::abi::{
-    self, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SINGLE_PRODUCER, STATIC, TICKETS,
-    View, Wait,
+use maco_abi::{
+    self as abi, CREDIT, Descriptor, Indirect, LOST_PUSH, Launch, NO_COUNTER, OP_NONE, PUSHED, ROUTE_SHIFT, SINGLE_PRODUCER, STATIC,
+    TICKETS, View, Wait,
 };
 use maco_device::protocol::{CLAIMED, Layout};
 

@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 
 use generator::{Gn, LocalGenerator, Scope, done};
-use maco_device::abi::{BlackBox, INBOX, LAUNCH, Launch, PUSH_END, UNTIL, View};
+use maco_abi::{BlackBox, INBOX, LAUNCH, Launch, PUSH_END, UNTIL, View};
 use maco_device::protocol::{Machine, Outcome, Thread, attend, work};
 
 use crate::memory::{Memory, Word};
@@ -187,7 +187,7 @@ pub fn walk(plan: &Plan, schedule: Schedule, position: u32, ahead: bool, fault: 
     let tables = Tables::new(plan, schedule, position, ahead, fault);
     let memory = Memory::new(&tables);
     memory.load(&tables);
-    let views: Vec<View> = vec![View::default(); maco_device::abi::OPERANDS];
+    let views: Vec<View> = vec![View::default(); maco_abi::OPERANDS];
     let mut launch = tables.launch(&views);
     memory.bind(&mut launch);
     let mut inputs = vec![Vec::new(); plan.tasks as usize];

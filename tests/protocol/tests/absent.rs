@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 
-use maco_device::abi::{BlackBox, LAUNCH, Launch, REPORT_ABSENT, State, Wait};
+use maco_abi::{BlackBox, LAUNCH, Launch, REPORT_ABSENT, State, Wait};
 use maco_device::protocol::{Look, Machine, Patience, Run, Thread, enter, late, leave};
 
 /// A launch without tasks: two executors, and a deadline that passes at the second look.

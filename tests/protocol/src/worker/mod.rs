@@ -8,7 +8,7 @@ mod dependency_poller;
 #[path = "../../../../maco-device/src/worker/watchdog.rs"]
 mod watchdog;
 
-use maco_device::abi::{Launch, SchedulerPartition};
+use maco_abi::{Launch, SchedulerPartition};
 use maco_device::protocol::{self, Machine, Patience, Run};
 
 use crate::hardware::special;

@@ -1,21 +1,9 @@
-//! Tasks as the host writes them: descriptors, their waits and signals, and what a slot holds.
+//! Tasks as the host writes them: descriptors, and what a slot holds.
 
-use super::launch::View;
-use super::{NO_COUNTER, OPERANDS};
-
-/// Wait until `counter` reaches `need`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wait {
-    /// Index into the counter bank.
-    pub counter: u32,
-    /// Arrivals needed. With [`IN_BAND_FLAGS`] nobody waits for them.
-    pub need: u32,
-}
-
-/// Bit of [`Wait::need`]: the data have in-band flags, which the task polls instead of the counter. The counter is for the watchdog: it says what a task that hangs
-/// polls for.
-pub const IN_BAND_FLAGS: u32 = 1 << 31;
+use crate::limits::OPERANDS;
+use crate::signal::NO_COUNTER;
+use crate::view::View;
+use crate::wait::Wait;
 
 /// [`Descriptor::op`] that ends a worker's list.
 pub const OP_END: u16 = u16::MAX;
@@ -45,7 +33,7 @@ pub const LOAD_BEFORE_WAIT: u16 = 512;
 /// bits of epsilon.
 pub const RMSNORM_PROLOGUE: u16 = 1024;
 /// [`Descriptor::flags`]: a GEMV with an elementwise prologue on operand A. The last of the call's [`OPERANDS`] views is the prologue's input. Its [`View::map`] is
-/// the instance of the prologue, its [`View::col_stride`] what [`super::elementwise_prologue`] packs.
+/// the instance of the prologue, its [`View::col_stride`] what [`crate::elementwise_prologue`] packs.
 pub const ELEMENTWISE_PROLOGUE: u16 = 1 << 15;
 /// [`Descriptor::flags`]: a GEMM one of whose operands no task of the graph writes (weights). The loader fills the ring with that operand before it waits for the
 /// other.
@@ -64,15 +52,6 @@ pub const LOST_ARRIVE: u16 = 4;
 /// [`Descriptor::flags`], fault for tests: the loader announces more bytes than it copies.
 pub const EXTRA_BYTES: u16 = 8;
 
-/// Bit of a signal: the counter has a single producer, so the signal is a store of 1 instead of an atomic addition.
-pub const SINGLE_PRODUCER: u32 = 1 << 31;
-/// With schedulers a signal is a *route*. Bit 31: the scheduler that pushed the task gets its credit back. From [`ROUTE_SHIFT`] on: the scheduler. Below: the number
-/// that it gives the counter, plus 1; 0 for none.
-pub const CREDIT: u32 = 1 << 31;
-/// See [`CREDIT`].
-pub const ROUTE_SHIFT: u32 = 23;
-/// Mask of the counter in a route.
-pub const ROUTE_COUNTER: u32 = (1 << ROUTE_SHIFT) - 1;
 /// See [`Descriptor::split`].
 pub const PARTS_SHIFT: u32 = 8;
 
@@ -85,21 +64,21 @@ pub const MAX_WARP_TASK_BATCH: u32 = 32;
 pub struct Descriptor {
     /// Dense instance number: the arm of the dispatch.
     pub op: u16,
-    /// First entry of the call's scalars in [`super::Launch::scalars`].
+    /// First entry of the call's scalars in [`crate::Launch::scalars`].
     pub scalar: u16,
     /// [`STAGED`], [`BULK_ROWS`], [`LOAD_BEFORE_WAIT`], [`LOAD_CONSTANT_OPERAND_EARLY`], [`RMSNORM_PROLOGUE`], [`ELEMENTWISE_PROLOGUE`], [`READ_BY_TMA`], [`EARLY_START`], [`CONSUMERS_POLL`], [`IDEMPOTENT_SIGNAL`], [`CONCURRENT_PARTS`], [`WARP_TASK`], [`WARP_TASK_BATCH`], faults.
     pub flags: u16,
-    /// The task begins after the worker's own task this many places before has ended; 0 for none, less than [`super::SLOTS`]. In [`Descriptor::dynamic`]: how many tasks a
-    /// worker may have claimed and not ended, at most [`super::SLOTS`].
+    /// The task begins after the worker's own task this many places before has ended; 0 for none, less than [`crate::SLOTS`]. In [`Descriptor::dynamic`]: how many tasks a
+    /// worker may have claimed and not ended, at most [`crate::SLOTS`].
     pub after: u16,
-    /// Start of the overflow in [`super::Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
+    /// Start of the overflow in [`crate::Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
     /// `indirect` × [`Indirect`].
     pub overflow: u32,
-    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`super::Launch::views`].
+    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`crate::Launch::views`].
     pub views: u32,
     /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
     pub wait: [Wait; 2],
-    /// Tile coordinates, one per grid axis. With split-K the third one is the tile's first chunk of [`super::CHUNK_BYTES`] in [`super::Launch::partials`].
+    /// Tile coordinates, one per grid axis. With split-K the third one is the tile's first chunk of [`crate::CHUNK_BYTES`] in [`crate::Launch::partials`].
     pub coord: [u32; 3],
     /// Index of the task in the plan, for the black box.
     pub task: u32,
@@ -165,39 +144,7 @@ pub struct Slot {
     pub views: [View; OPERANDS],
 }
 
-const _: () = assert!(size_of::<Slot>() == 256);
-
-/// Wait for the rows of a tensor that another one names: eight words of [`super::Launch::overflow`].
-///
-/// The task's region of the naming tensor is `rows` rows of it from row `coord[axis] * rows`; each element `e` names a row, and the
-/// wait is for counter `base + (first + e) / size` to reach `need`. Rows from `limit` on do not exist and are not waited for.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Indirect {
-    /// Which tensor parameter names the rows, [`FLAT`] and [`KNOWN`].
-    pub operand: u32,
-    /// Grid axis of its rows; 3 for none.
-    pub axis: u32,
-    /// Rows of it per tile.
-    pub rows: u32,
-    /// First counter.
-    pub base: u32,
-    /// Rows per counter.
-    pub size: u32,
-    /// Rows there are.
-    pub limit: u32,
-    /// Arrivals needed, the same for all counters.
-    pub need: u32,
-    /// Row of the first counter's rows at which row 0 of the view lies.
-    pub first: u32,
-}
-
-/// Bit of [`Indirect::operand`]: the tensor has rank 1, so that tiles count its elements.
-pub const FLAT: u32 = 1 << 8;
-/// Bit of [`Indirect::operand`]: no task writes the names, so that they can be read before anything has been waited for.
-pub const KNOWN: u32 = 1 << 9;
-
 const _: () = {
     assert!(size_of::<Descriptor>() == 64);
-    assert!(size_of::<Indirect>() == 32);
+    assert!(size_of::<Slot>() == 256);
 };
