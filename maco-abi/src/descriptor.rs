@@ -1,8 +1,9 @@
 //! Tasks as the host writes them: descriptors, and what a slot holds.
 
-use crate::limits::OPERANDS;
-use crate::signal::NO_COUNTER;
-use crate::view::View;
+use crate::flags::{Flags, WARP_TASK_BATCH};
+use crate::limits::{MAX_SPLIT_K, OPERANDS};
+use crate::signal::NO_SIGNAL;
+use crate::view::ViewEntry;
 use crate::wait::Wait;
 
 /// [`Descriptor::op`] that ends a worker's list.
@@ -12,50 +13,7 @@ pub const OP_NONE: u16 = u16::MAX - 1;
 /// [`Descriptor::op`] of an entry of a static list that stands for the tasks of a dynamic tile scheduler: see [`Descriptor::dynamic`].
 pub const OP_DYNAMIC: u16 = u16::MAX - 2;
 
-/// [`Descriptor::flags`]: a GEMM. Loader and store thread take part: operands come through the ring, results leave through staging memory.
-pub const STAGED: u16 = 1;
-/// [`Descriptor::flags`]: a later task may read by TMA what the consumers store, so the writer needs a proxy fence.
-pub const READ_BY_TMA: u16 = 2;
-/// [`Descriptor::flags`]: early start. The body of a SIMT task begins when the task is posted, and waits for its inputs itself.
-pub const EARLY_START: u16 = 32;
-/// [`Descriptor::flags`]: the task has one signal, a store of 1 ([`SINGLE_PRODUCER`]), so that it is idempotent. Consumers and store warp may both send it.
-pub const IDEMPOTENT_SIGNAL: u16 = 16;
-/// [`Descriptor::flags`]: the consumers poll the task's counters themselves, since the task is short and its start counts.
-pub const CONSUMERS_POLL: u16 = 64;
-/// [`Descriptor::flags`]: the split-K parts of its tile run at the same time, as far as the plan can tell, so each waits a little for the others.
-pub const CONCURRENT_PARTS: u16 = 128;
-/// [`Descriptor::flags`]: bulk copies bring rows of operands through the ring, or pages of the ring are scratch of the body. Results do not go through staging
-/// memory.
-pub const BULK_ROWS: u16 = 256;
-/// [`Descriptor::flags`]: the loader does not wait for the task's counters. No task of the graph writes what it loads, or there is nothing to load.
-pub const LOAD_BEFORE_WAIT: u16 = 512;
-/// [`Descriptor::flags`]: a GEMV with an RMSNorm prologue on operand A. The norm's weights are the last of the call's [`OPERANDS`] views. Its [`View::map`] has the
-/// bits of epsilon.
-pub const RMSNORM_PROLOGUE: u16 = 1024;
-/// [`Descriptor::flags`]: a GEMV with an elementwise prologue on operand A. The last of the call's [`OPERANDS`] views is the prologue's input. Its [`View::map`] is
-/// the instance of the prologue, its [`View::col_stride`] what [`crate::elementwise_prologue`] packs.
-pub const ELEMENTWISE_PROLOGUE: u16 = 1 << 15;
-/// [`Descriptor::flags`]: a GEMM one of whose operands no task of the graph writes (weights). The loader fills the ring with that operand before it waits for the
-/// other.
-pub const LOAD_CONSTANT_OPERAND_EARLY: u16 = 2048;
-/// [`Descriptor::flags`]: a warp task, a SIMT body of one warp. Consumer warp `n % 8` runs it if it is the worker's `n`-th task and has a slot to itself; see also
-/// [`WARP_TASK_BATCH`].
-pub const WARP_TASK: u16 = 4096;
-/// [`Descriptor::flags`], with [`WARP_TASK`]: an entry of a list that stands for several warp tasks of one call, see [`Descriptor::batch`]. It has no waits and signals
-/// of its own: each warp waits and signals for its tasks.
-pub const WARP_TASK_BATCH: u16 = 8192;
-/// [`Descriptor::flags`] of a slot, with [`WARP_TASK`]: a scheduler pushed the task before it is ready. Its first wait names a worker and how many tasks that must have
-/// ended. The warp waits for it.
-pub const UNREADY: u16 = 16384;
-/// [`Descriptor::flags`], fault for tests: one consumer warp does not arrive at the end of the task.
-pub const LOST_ARRIVE: u16 = 4;
-/// [`Descriptor::flags`], fault for tests: the loader announces more bytes than it copies.
-pub const EXTRA_BYTES: u16 = 8;
-
-/// See [`Descriptor::split`].
-pub const PARTS_SHIFT: u32 = 8;
-
-/// Most tasks of a [`WARP_TASK_BATCH`]. A longer one would hold its slot longer, and delay the next call's batch.
+/// Most tasks of a [`crate::WARP_TASK_BATCH`]. A longer one would hold its slot longer, and delay the next call's batch.
 pub const MAX_WARP_TASK_BATCH: u32 = 32;
 
 /// One task, 64 bytes. Indices only: no pointers.
@@ -66,23 +24,23 @@ pub struct Descriptor {
     pub op: u16,
     /// First entry of the call's scalars in [`crate::Launch::scalars`].
     pub scalar: u16,
-    /// [`STAGED`], [`BULK_ROWS`], [`LOAD_BEFORE_WAIT`], [`LOAD_CONSTANT_OPERAND_EARLY`], [`RMSNORM_PROLOGUE`], [`ELEMENTWISE_PROLOGUE`], [`READ_BY_TMA`], [`EARLY_START`], [`CONSUMERS_POLL`], [`IDEMPOTENT_SIGNAL`], [`CONCURRENT_PARTS`], [`WARP_TASK`], [`WARP_TASK_BATCH`], faults.
-    pub flags: u16,
+    /// What the roles do for it.
+    pub flags: Flags,
     /// The task begins after the worker's own task this many places before has ended; 0 for none, less than [`crate::SLOTS`]. In [`Descriptor::dynamic`]: how many tasks a
     /// worker may have claimed and not ended, at most [`crate::SLOTS`].
     pub after: u16,
     /// Start of the overflow in [`crate::Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
     /// `indirect` × [`Indirect`].
     pub overflow: u32,
-    /// The views of the call's [`OPERANDS`] tensor parameters: index of the first one in [`crate::Launch::views`].
+    /// The views of the call's [`OPERANDS`] tensor parameters, of which the last may be a prologue's record: index of the first one in [`crate::Launch::views`].
     pub views: u32,
-    /// First waits; unused ones have `counter == NO_COUNTER`, and the first one is used before the second.
+    /// First waits; unused ones are [`Wait::NONE`], and the first one is used before the second.
     pub wait: [Wait; 2],
     /// Tile coordinates, one per grid axis. With split-K the third one is the tile's first chunk of [`crate::CHUNK_BYTES`] in [`crate::Launch::partials`].
     pub coord: [u32; 3],
     /// Index of the task in the plan, for the black box.
     pub task: u32,
-    /// First signals, counters or routes; unused ones are `NO_COUNTER`, and the first one is used before the second.
+    /// First signals: encoded [`crate::Signal`]s, or with schedulers [`crate::Route`]s. Unused ones are [`NO_SIGNAL`], and the first one is used before the second.
     pub signal: [u32; 2],
     /// Waits beyond the inline two.
     pub extra_waits: u16,
@@ -90,7 +48,7 @@ pub struct Descriptor {
     pub extra_signals: u16,
     /// Waits whose counters are named by data.
     pub indirect: u16,
-    /// With split-K, which part of K the task sums, and from bit [`PARTS_SHIFT`] on how many parts there are; 0 without split-K.
+    /// With split-K a [`Part`], encoded; 0 without.
     pub split: u16,
 }
 
@@ -99,19 +57,24 @@ impl Descriptor {
     pub const END: Descriptor = Descriptor {
         op: OP_END,
         scalar: 0,
-        flags: 0,
+        flags: Flags::NONE,
         after: 0,
         overflow: 0,
         views: 0,
-        wait: [Wait { counter: NO_COUNTER, need: 0 }; 2],
+        wait: [Wait::NONE; 2],
         coord: [0; 3],
         task: u32::MAX,
-        signal: [NO_COUNTER; 2],
+        signal: [NO_SIGNAL; 2],
         extra_waits: 0,
         extra_signals: 0,
         indirect: 0,
         split: 0,
     };
+
+    /// The first word of a descriptor: instance, and first scalar.
+    pub const fn head(op: u16, scalar: u16) -> u32 {
+        op as u32 | (scalar as u32) << 16
+    }
 
     /// The entry of a dynamic tile scheduler: workers claim `tasks` tasks by an atomic ticket until none is left. Ticket `n`, drawn from word `ticket` of the counter bank,
     /// is for descriptor `first + n`. A worker may have claimed `ahead` tasks and not ended them.
@@ -125,12 +88,36 @@ impl Descriptor {
         Descriptor {
             op: self.op,
             scalar: self.scalar,
-            flags: self.flags | WARP_TASK_BATCH,
+            flags: self.flags.with(WARP_TASK_BATCH),
             views: self.views,
             coord: [at, tasks, 0],
             task: self.task,
             ..Descriptor::END
         }
+    }
+}
+
+/// Which part of K a task of a product sums, with split-K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which part.
+    pub part: u32,
+    /// How many parts there are, 2 at least.
+    pub parts: u32,
+}
+
+const PARTS_SHIFT: u32 = 8;
+const _: () = assert!(MAX_SPLIT_K < 1 << PARTS_SHIFT);
+
+impl Part {
+    /// In [`Descriptor::split`].
+    pub const fn encode(self) -> u16 {
+        (self.parts << PARTS_SHIFT | self.part) as u16
+    }
+
+    /// From [`Descriptor::split`], whatever the upper half of the word; 0 of 0 parts without split-K.
+    pub const fn decode(split: u32) -> Part {
+        Part { part: split & ((1 << PARTS_SHIFT) - 1), parts: split >> PARTS_SHIFT }
     }
 }
 
@@ -140,11 +127,46 @@ impl Descriptor {
 pub struct Slot {
     /// The task.
     pub descriptor: Descriptor,
-    /// Views of its tensor parameters.
-    pub views: [View; OPERANDS],
+    /// Views of its tensor parameters, the last of which may be a prologue's record.
+    pub views: [ViewEntry; OPERANDS],
 }
 
 const _: () = {
     assert!(size_of::<Descriptor>() == 64);
     assert!(size_of::<Slot>() == 256);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_survive() {
+        assert_eq!(Part::decode(Descriptor::END.split.into()), Part { part: 0, parts: 0 });
+        for parts in 2..=MAX_SPLIT_K {
+            for part in 0..parts {
+                let part = Part { part, parts };
+                assert_eq!(Part::decode(part.encode().into()), part);
+                assert_ne!(part.encode(), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_descriptor_begins_with_its_head() {
+        let descriptor = Descriptor { op: 0x1234, scalar: 0xabcd, ..Descriptor::END };
+        // SAFETY: plain data without padding.
+        let first = unsafe { (&raw const descriptor).cast::<u32>().read() };
+        assert_eq!(first, Descriptor::head(descriptor.op, descriptor.scalar));
+    }
+
+    #[test]
+    fn entries_that_stand_for_tasks_say_which() {
+        let first = Descriptor { op: 3, flags: crate::WARP_TASK, task: 7, ..Descriptor::END };
+        let batch = first.batch(40, 5);
+        assert_eq!((batch.op, batch.task, &batch.coord[..2]), (3, 7, &[40, 5][..]));
+        assert!(batch.flags.has(WARP_TASK_BATCH) && batch.flags.has(crate::WARP_TASK));
+        let dynamic = Descriptor::dynamic(9, 100, 20, 4);
+        assert_eq!((dynamic.op, dynamic.coord, dynamic.after), (OP_DYNAMIC, [9, 100, 20], 4));
+    }
+}

@@ -1,6 +1,6 @@
 //! A launch as the host writes it: tables, the words of a plan, and the black box.
 
-use crate::signal::NO_COUNTER;
+use crate::wait::NO_COUNTER;
 
 /// Everything a launch needs, in device memory: written when the plan is made or its arguments change, never a kernel parameter.
 #[repr(C)]
@@ -11,7 +11,7 @@ pub struct Launch {
     pub descriptors: u64,
     /// `[u32; workers + 1]`: first descriptor of each worker's list (static), or all 0 (else: descriptors are in task order).
     pub starts: u64,
-    /// `[View]`, at least [`crate::OPERANDS`]; the views of one call lie together.
+    /// `[ViewEntry]`, at least [`crate::OPERANDS`]; those of one call lie together.
     pub views: u64,
     /// `[TensorMap]`
     pub maps: u64,
@@ -65,6 +65,8 @@ pub struct Launch {
     pub in_band_bytes: u32,
     /// Explicit padding.
     pub reserved: u32,
+    /// [`crate::InjectedFault`], for tests alone. Looked at by code that is built for it only.
+    pub fault: u64,
 }
 
 /// [`Launch::schedule`]: a list per worker.
@@ -146,7 +148,7 @@ pub struct BlackBox {
     pub sm: u32,
     /// Task index in the plan.
     pub task: u32,
-    /// Counter it waited for.
+    /// Counter it waited for: a [`crate::CounterIndex`].
     pub counter: u32,
     /// Arrivals needed.
     pub expected: u32,
@@ -167,7 +169,7 @@ impl BlackBox {
         worker: 0,
         sm: 0,
         task: u32::MAX,
-        counter: NO_COUNTER,
+        counter: NO_COUNTER.0,
         expected: 0,
         seen: 0,
         polls: 0,
@@ -188,7 +190,7 @@ pub const REPORT_STUCK: u32 = 3;
 pub const REPORT_ABSENT: u32 = 4;
 
 const _: () = {
-    assert!(size_of::<Launch>() == 176 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Launch>() == 184 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<SchedulerPartition>() == 40);
     assert!(size_of::<State>() == 128);
     assert!(size_of::<BlackBox>() == 64);

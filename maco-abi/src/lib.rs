@@ -2,9 +2,11 @@
 //!
 //! Behaviour does not belong here. Every structure is `repr(C)` and plain old data, valid for any bit pattern but for `op`, and holds no pointer but the bases in
 //! [`Launch`] and [`View::base`].
-#![no_std]
+#![cfg_attr(not(test), no_std)]
 
 mod descriptor;
+mod faults;
+mod flags;
 mod launch;
 mod limits;
 mod record;
@@ -13,6 +15,8 @@ mod view;
 mod wait;
 
 pub use descriptor::*;
+pub use faults::*;
+pub use flags::*;
 pub use launch::*;
 pub use limits::*;
 pub use record::*;

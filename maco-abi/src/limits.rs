@@ -125,7 +125,7 @@ pub const fn rmsnorm_bytes(rows: u32, cols: u32) -> u32 {
 pub const ELEMENTWISE_SLOT_BYTES: u32 = 256;
 
 /// Slots before the launch record for each CTA, those of the last CTA first: the tasks that a worker begins with, if they wait for nothing. The one behind the last
-/// task is the list's [`OP_DYNAMIC`] entry, if that comes first and its tasks have been dealt to the workers, else [`OP_END`].
+/// task is the list's [`crate::OP_DYNAMIC`] entry, if that comes first and its tasks have been dealt to the workers, else [`crate::OP_END`].
 pub const INITIAL_TASKS: u32 = 2;
 
 const _: () = assert!(SHARED_BYTES <= MAX_SHARED_BYTES);

@@ -53,7 +53,7 @@ pub unsafe fn work<M: Machine>(
                 recorder.note(ROLE_STORE, KIND_STORE, task);
                 Outcome::Ready
             };
-            let outcome = if (*entry).op < OP_DYNAMIC && (*entry).flags & WARP_TASK_BATCH != 0 {
+            let outcome = if (*entry).op < OP_DYNAMIC && (*entry).flags.has(WARP_TASK_BATCH) {
                 let [first, tasks, _] = (*entry).coord;
                 match (first..first + tasks).all(|index| one(descriptor(index)) == Outcome::Ready) {
                     true => Outcome::Ready,

@@ -36,7 +36,7 @@ pub struct Layout {
     pub starts: u32,
     /// Numbers of tasks.
     pub waiters: u32,
-    /// Per task: its descriptor, with [`maco_abi::LOST_PUSH`].
+    /// Per task: its descriptor.
     pub tasks: u32,
     /// Bit per task: ready and not yet pushed.
     pub ready: u32,

@@ -14,8 +14,7 @@ use crate::hardware::{barrier, memory, warp};
 use crate::operations::in_band_flags;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
-use maco_abi::Slot;
-use maco_abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
+use maco_abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, Slot, in_band_stride};
 
 const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 

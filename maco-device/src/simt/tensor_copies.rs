@@ -35,11 +35,7 @@ impl<E, const R: usize, const C: usize, const ROWS: usize, const SWIZZLE: usize>
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(crate) fn new(tile: Tile<E, R, C>, maps: u64) -> Self {
-        Mapped {
-            tile,
-            map: maps + (tile.view.map & !maco_abi::UNWRITTEN) as u64 * size_of::<maco_abi::TensorMap>() as u64,
-            acquired: Cell::new(false),
-        }
+        Mapped { tile, map: maps + tile.view.map.index() as u64 * size_of::<maco_abi::TensorMap>() as u64, acquired: Cell::new(false) }
     }
 
     #[cfg(not(target_arch = "nvptx64"))]

@@ -18,7 +18,7 @@ use crate::protocol::Machine;
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::Waits;
-use maco_abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, SINGLE_PRODUCER};
+use maco_abi::{CONSUMERS_POLL, Descriptor, Flags, IDEMPOTENT_SIGNAL, Signal};
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -42,6 +42,8 @@ const ENDED: u32 = 1 << 6;
 const STOPPED: u32 = 1 << 7;
 /// The task is more than a body, see [`crate::sync::ready_mailbox`], or is ended first.
 const SPECIAL: u32 = 1 << 8;
+/// One warp does not arrive at the end of the task: a fault that a test injects.
+const LOSES_ARRIVAL: u32 = 1 << 9;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
 const _: () = assert!(maco_abi::SLOTS <= AFTER + 1);
@@ -59,12 +61,12 @@ pub struct Gate {
 impl Gate {
     /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool) -> Gate {
-        let special = ready_mailbox::special(flags.into());
+    pub fn of(smem: SharedMemory, n: u32, flags: Flags, after: u32, published: bool) -> Gate {
+        let special = ready_mailbox::special(flags.mask());
         // The worker has to wait for it, so somebody may wait for the worker.
-        let first = !published && !special && flags & IDEMPOTENT_SIGNAL != 0;
+        let first = !published && !special && flags.has(IDEMPOTENT_SIGNAL);
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
+        let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | flags.mask() << FLAGS;
         Gate { smem, n, word }
     }
 
@@ -80,10 +82,22 @@ impl Gate {
         self.word & SPECIAL == 0
     }
 
+    /// Injects the fault [`maco_abi::LOST_ARRIVE`] into the task.
+    #[inline(always)]
+    pub fn lose_arrival(&mut self) {
+        self.word = self.word & !FIRST | SPECIAL | LOSES_ARRIVAL;
+    }
+
+    /// Whether that has been injected.
+    #[inline(always)]
+    pub fn loses_arrival(&self) -> bool {
+        self.word & LOSES_ARRIVAL != 0
+    }
+
     /// Whether the task has a flag.
     #[inline(always)]
-    pub fn has(&self, flag: u16) -> bool {
-        self.word >> FLAGS & flag as u32 != 0
+    pub fn has(&self, flag: Flags) -> bool {
+        self.word >> FLAGS & flag.mask() != 0
     }
 
     /// Whether [`Gate::end_first`] ends the task.
@@ -141,12 +155,12 @@ impl Gate {
             if ARRIVALS > 1 || warp::lane_again() == 0 {
                 // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
                 unsafe {
-                    let signal = memory::read_shared(self.smem.slot(at) + SIGNALS);
+                    let signal = Signal::decode(memory::read_shared(self.smem.slot(at) + SIGNALS));
                     let done = self.smem.done(at);
                     mbarrier::arrive(done);
                     if mbarrier::test(done, parity) {
                         fence::release_gpu();
-                        gpu_scope::store_relaxed(self.smem.counters().add((signal & !SINGLE_PRODUCER) as usize), 1);
+                        gpu_scope::store_relaxed(self.smem.counters().add(signal.counter.0 as usize), 1);
                     }
                 }
             }
@@ -258,7 +272,7 @@ mod tests {
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::shared_memory::STOP;
     use crate::shared_memory::WAITS;
-    use maco_abi::{NO_COUNTER, SLOTS};
+    use maco_abi::{SLOTS, Wait};
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]
@@ -273,7 +287,7 @@ mod tests {
                 // SAFETY: nobody else uses shared memory yet; slots are inside it.
                 unsafe {
                     smem.init(0, 1);
-                    let none = [NO_COUNTER, 0];
+                    let none = Wait::NONE.encode();
                     (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(smem.waits(0) + n * 8, none));
                     // Nobody looks at one.
                     smem.set_counters(std::ptr::dangling_mut());

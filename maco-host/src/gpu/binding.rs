@@ -150,6 +150,7 @@ impl Binding {
             in_band_words: plan.arena() + lowered.arena.words.start,
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
+            fault: plan.fault(),
         }
     }
 }
