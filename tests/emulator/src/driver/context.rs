@@ -113,7 +113,8 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, attribute: u32, _d
         15 | 18..=20 | 31 | 41 | 83 | 90..=96 | 120 | 127 => 1,
         16 => multiprocessors() as c_int,
         36 => 3_201_000,
-        37 => 6144,
+        // Memory of 6144 bits is an H200's, of 132 multiprocessors: a share for each, so that plans are those of such a GPU.
+        37 => (6144 * multiprocessors() / 132) as c_int,
         38 => 50 << 20,
         39 => 2048,
         75 => 9,
