@@ -224,6 +224,49 @@ fn an_edge_is_added_where_no_task_begins_later() {
     }
 }
 
+/// Of three tiles that signal one counter, a later temp overwrites the middle one. The edge gives that tile another counter; the other two still signal
+/// alike, but between them lies what is overwritten.
+#[test]
+fn an_edge_from_a_tile_between_tiles_that_signal_alike_is_proved() {
+    let mut build = Build::default();
+    let x = build.tensor("x", TensorKind::InOut, &[64, 192]);
+    let (early, late) = (build.temp("early", &[64, 192]), build.temp("late", &[64, 192]));
+    build.call(&SCALE_INTO, &[x, early]);
+    let other = build.input("other", &[64, 192]);
+    build.call(&WHOLE_INTO, &[other, x]);
+    let mut step = build.input("step", &[64, 64]);
+    for n in 0..6 {
+        let next = build.tensor(&format!("step{n}"), TensorKind::Out, &[64, 64]);
+        build.call(&SCALE_INTO, &[step, next]);
+        step = next;
+    }
+    let views = vec![build.whole(step), build.slice(late, 1, 64, 128)];
+    build.call_on(&SCALE_INTO, views);
+    let plan = planned(build, 8);
+    assert_eq!(offset(&plan, "early"), offset(&plan, "late"));
+    assert_eq!(added(&plan), [(0, 8, Hazard::Waw)]);
+    assert_eq!(plan.signals_of(0), plan.signals_of(2));
+    assert_eq!((plan.signals_of(0).len(), plan.signals_of(1).len()), (1, 2));
+    assert_eq!(oracle::conflict(&plan), None);
+}
+
+#[test]
+fn temps_that_no_address_space_holds_are_left_to_who_allocates_them() {
+    for share_temps in [true, false] {
+        let mut build = Build::default();
+        let huge = build.temp("huge", &[i32::MAX as u64; 4]);
+        let mut corner = build.whole(huge);
+        corner.axes.truncate(2);
+        corner.axes.iter_mut().for_each(|axis| axis.extent = 64);
+        build.call_on(&FILL64, vec![corner]);
+        let [a, b, c] = ["a", "b", "c"].map(|name| build.temp(name, &[64, 64]));
+        build.call(&FILL64, &[a]);
+        build.call(&FILL64, &[b]);
+        build.call(&ADD, &[a, b, c]);
+        assert_eq!(planned_with(build, &Options { share_temps, ..Options::new(8) }).memory().temps, u64::MAX);
+    }
+}
+
 fn planned_apart(build: Build, workers: u32) -> Plan {
     plan(build.0, &Options { share_temps: false, ..Options::new(workers) }).unwrap()
 }

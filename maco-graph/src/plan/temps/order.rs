@@ -7,6 +7,9 @@
 //! From the tasks of the earlier temp, sets of tasks go along counters to the tasks that write the later one. Tasks of one call that signal the same
 //! counters are a *group*: whoever comes after one of them, by counters, comes after all. A set has a bit for each group. Only calls are looked at that the
 //! later one's depend on.
+//!
+//! What a task must come after does not depend on groups: it is decided by the boxes of tasks ([`Overlaps`]), as are the waits of an edge. So an edge that
+//! is added is a proof.
 
 use std::ops::Range;
 
@@ -63,7 +66,7 @@ pub(super) struct Before {
 pub(super) struct Limit {
     /// Calls.
     pub calls: usize,
-    /// Words of sets.
+    /// Words of sets, and boxes of tasks.
     pub words: u64,
     /// Whether it looks at the elements of tasks that the writer does not depend on, which it may not overwrite.
     pub independent: bool,
@@ -104,34 +107,75 @@ impl Groups {
     }
 }
 
-/// Memory that proofs use again.
-pub(super) struct Prover {
+/// Which groups come before each counter's end.
+struct Sets {
     /// By counter: which set, from 1.
-    sets: Vec<u32>,
+    of: Vec<u32>,
     touched: Vec<u32>,
     bits: Vec<u64>,
+    /// Words of each.
+    words: usize,
+    /// The groups that the task at hand comes after.
+    current: Vec<u64>,
+}
+
+impl Sets {
+    /// Forgets all sets. New ones have so many words.
+    fn clear(&mut self, words: usize) {
+        for counter in self.touched.drain(..) {
+            self.of[counter as usize] = 0;
+        }
+        self.bits.clear();
+        self.words = words;
+    }
+
+    /// Fills `current` with the groups that `task` comes after.
+    fn collect(&mut self, of: &Tasks<'_>, task: u32, in_band: &Range<u32>) {
+        self.current.clear();
+        self.current.resize(self.words, 0);
+        for wait in of.waits_of(task).iter().filter(|wait| !in_band.contains(&wait.counter)) {
+            let set = self.of[wait.counter as usize] as usize;
+            if set > 0 {
+                let set = &self.bits[(set - 1) * self.words..set * self.words];
+                self.current.iter_mut().zip(set).for_each(|(word, &other)| *word |= other);
+            }
+        }
+    }
+
+    /// Adds `current` to the set of `counter`.
+    fn add(&mut self, counter: u32) {
+        let set = &mut self.of[counter as usize];
+        if *set == 0 {
+            self.touched.push(counter);
+            *set = self.touched.len() as u32;
+            self.bits.resize(self.touched.len() * self.words, 0);
+        }
+        let at = (*set as usize - 1) * self.words;
+        self.bits[at..at + self.words].iter_mut().zip(&self.current).for_each(|(word, &other)| *word |= other);
+    }
+}
+
+/// Memory that proofs use again.
+pub(super) struct Prover {
+    sets: Sets,
     /// By call: the last proof that saw it.
     seen: Vec<u32>,
     proof: u32,
     calls: Vec<u32>,
-    current: Vec<u64>,
     groups: Groups,
     /// By counter: the last group whose tasks signal it first, from 1.
     latest: Vec<u32>,
-    /// Words of sets that proofs have looked at.
+    /// Words of sets, and boxes of tasks, that proofs have looked at.
     pub words: u64,
 }
 
 impl Prover {
     pub fn new(tasks: &Tasks<'_>) -> Prover {
         Prover {
-            sets: vec![0; tasks.counters as usize],
-            touched: Vec::new(),
-            bits: Vec::new(),
+            sets: Sets { of: vec![0; tasks.counters as usize], touched: Vec::new(), bits: Vec::new(), words: 0, current: Vec::new() },
             seen: vec![0; tasks.calls.len()],
             proof: 0,
             calls: Vec::new(),
-            current: Vec::new(),
             groups: Groups::default(),
             latest: vec![0; tasks.counters as usize],
             words: 0,
@@ -145,6 +189,7 @@ impl Prover {
             return false;
         }
         self.group(of, before);
+        self.sets.clear(self.groups.words());
         let calls = std::mem::take(&mut self.calls);
         let visited = calls.iter().map(|&call| of.calls[call as usize].tasks.len() as u64).sum::<u64>();
         self.words = self.words.saturating_add(visited * (self.groups.words() as u64 + 1));
@@ -152,13 +197,9 @@ impl Prover {
             for &call in calls.iter().filter(|&&call| call != writer.call) {
                 self.follow(of, before, call);
             }
-            self.meets(of, before, tensor, writer)
+            self.meets(of, before, tensor, writer, limit)
         };
         self.calls = calls;
-        for counter in self.touched.drain(..) {
-            self.sets[counter as usize] = 0;
-        }
-        self.bits.clear();
         proved
     }
 
@@ -215,58 +256,37 @@ impl Prover {
         before.iter().all(|before| found(before) || limit.independent && same_layout(of.graph, before.tensor, tensor))
     }
 
-    /// Fills `current` with the groups of `before` that `task` comes after.
-    fn collect(&mut self, of: &Tasks<'_>, task: u32, in_band: &Range<u32>) {
-        let words = self.groups.words();
-        self.current.clear();
-        self.current.resize(words, 0);
-        for wait in of.waits_of(task).iter().filter(|wait| !in_band.contains(&wait.counter)) {
-            let set = self.sets[wait.counter as usize] as usize;
-            if set > 0 {
-                let set = &self.bits[(set - 1) * words..set * words];
-                self.current.iter_mut().zip(set).for_each(|(word, &other)| *word |= other);
-            }
-        }
-    }
-
     /// Takes the sets through the tasks of `call`.
     fn follow(&mut self, of: &Tasks<'_>, before: &[Before], call: u32) {
-        let (tasks, in_band, words) = (of.calls[call as usize].tasks.clone(), of.in_band(call), self.groups.words());
+        let (tasks, in_band, sets) = (of.calls[call as usize].tasks.clone(), of.in_band(call), &mut self.sets);
         for task in tasks.clone() {
-            self.collect(of, task, &in_band);
+            sets.collect(of, task, &in_band);
             for (number, _) in before.iter().enumerate().filter(|(_, before)| before.access.call == call) {
                 let own = self.groups.of(number)[(task - tasks.start) as usize] as usize;
-                self.current[own / 64] |= 1 << (own % 64);
+                sets.current[own / 64] |= 1 << (own % 64);
             }
-            if self.current.iter().all(|&word| word == 0) {
-                continue;
-            }
-            for &counter in of.signals_of(task) {
-                let set = &mut self.sets[counter as usize];
-                if *set == 0 {
-                    self.touched.push(counter);
-                    *set = self.touched.len() as u32;
-                    self.bits.resize(self.touched.len() * words, 0);
-                }
-                let at = (*set as usize - 1) * words;
-                self.bits[at..at + words].iter_mut().zip(&self.current).for_each(|(word, &other)| *word |= other);
+            if sets.current.iter().any(|&word| word != 0) {
+                of.signals_of(task).iter().for_each(|&counter| sets.add(counter));
             }
         }
     }
 
     /// Whether the sets that reach the tasks of `writer` hold what they must.
-    fn meets(&mut self, of: &Tasks<'_>, before: &[Before], tensor: u32, writer: Access) -> bool {
+    fn meets(&mut self, of: &Tasks<'_>, before: &[Before], tensor: u32, writer: Access, limit: Limit) -> bool {
         let in_band = of.in_band(writer.call);
         // Where each task comes after all groups, boxes are not needed.
         let mut overlaps = None;
         for task in of.calls[writer.call as usize].tasks.clone() {
-            self.collect(of, task, &in_band);
-            let count = self.current.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+            self.sets.collect(of, task, &in_band);
+            let count = self.sets.current.iter().map(|word| word.count_ones() as usize).sum::<usize>();
             if count == self.groups.count() {
                 continue;
             }
             let overlaps = overlaps.get_or_insert_with(|| Overlaps::new(of, before, &self.groups, tensor, writer));
-            if !overlaps.within(of.tasks[task as usize].coord, &self.current) {
+            let looked = overlaps.looked;
+            let within = overlaps.within(of.tasks[task as usize].coord, &self.sets.current);
+            self.words = self.words.saturating_add(overlaps.looked - looked);
+            if !within || self.words > limit.words {
                 return false;
             }
         }
