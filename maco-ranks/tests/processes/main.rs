@@ -154,7 +154,7 @@ fn nothing_left(folder: &Path) {
     let name = folder.to_str().unwrap();
     assert!(!sockets.lines().any(|line| line.contains(name)), "sockets are left");
     let own = rustix::process::geteuid().as_raw();
-    let shared = std::fs::read_dir("/dev/shm").map(|entries| entries.flatten().collect()).unwrap_or_default();
+    let shared: Vec<_> = std::fs::read_dir("/dev/shm").map(|entries| entries.flatten().collect()).unwrap_or_default();
     let left = shared.iter().filter(|entry| entry.file_name().to_string_lossy().starts_with("maco"));
     assert_eq!(left.filter(|entry| entry.metadata().is_ok_and(|found| found.uid() == own)).count(), 0, "in /dev/shm");
 }
