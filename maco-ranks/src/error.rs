@@ -43,6 +43,8 @@ pub enum Error {
         failed: Box<[u32]>,
         /// What the first of them says.
         text: Box<str>,
+        /// Whether all ranks failed and said the same.
+        alike: bool,
     },
     /// Ranks differ in what must be the same.
     #[error(

@@ -254,7 +254,10 @@ fn shortened(text: &str, longest: usize) -> &str {
 pub(crate) fn all_of(operation: &str, values: Vec<Result<Vec<u8>, String>>) -> Result<Vec<Vec<u8>>, Error> {
     let failed: Box<[u32]> = (0..).zip(&values).filter(|(_, value)| value.is_err()).map(|(rank, _)| rank).collect();
     match values.iter().find_map(|value| value.as_ref().err()) {
-        Some(text) => Err(Error::Refused { operation: operation.into(), failed, text: text.as_str().into() }),
+        Some(text) => {
+            let alike = values.iter().all(|value| value.as_ref() == Err(text));
+            Err(Error::Refused { operation: operation.into(), failed, text: text.as_str().into(), alike })
+        }
         None => Ok(values.into_iter().flatten().collect()),
     }
 }
