@@ -4,6 +4,7 @@ mod kernels;
 
 use std::os::unix::fs::DirBuilderExt;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
@@ -194,15 +195,19 @@ fn what_needs_other_ranks_is_refused() {
 
 #[test]
 fn a_rank_that_does_not_plan_is_named() {
+    let told = AtomicU32::new(0);
     let results = Communicator::threads(3, |communicator| {
         communicator.set_deadline(Duration::from_millis(if communicator.rank() == 0 { 300 } else { 20_000 })).unwrap();
         if communicator.rank() == 1 {
-            thread::sleep(Duration::from_millis(700));
+            while told.load(Ordering::Relaxed) < 2 {
+                thread::sleep(Duration::from_millis(1));
+            }
             return communicator.barrier().unwrap_err();
         }
         let begin = Instant::now();
         let error = plan(&communicator, chain(&ADD, 4, 5).program()).unwrap_err();
-        assert!(begin.elapsed() < Duration::from_secs(5));
+        told.fetch_add(1, Ordering::Relaxed);
+        assert!(begin.elapsed() < Duration::from_secs(10));
         error
     });
     for error in results.unwrap() {

@@ -107,7 +107,7 @@ impl fmt::Display for Failure {
 }
 
 /// `rank 2`, `ranks 1, 2 and 3`.
-pub(crate) fn ranks(ranks: &[u32]) -> String {
+pub fn ranks(ranks: &[u32]) -> String {
     match ranks {
         [] => "no rank".into(),
         [rank] => format!("rank {rank}"),

@@ -72,7 +72,7 @@ impl Job {
         let meeting = if let Some(folder) = get(FOLDER).filter(|folder| !folder.is_empty()) {
             Meeting::Folder { folder: folder.into(), name: "ranks".into(), kept: true }
         } else {
-            let port = number("MASTER_PORT", 1, u32::from(u16::MAX) - 1)? as u16;
+            let port = number("MASTER_PORT", 1, u32::from(u16::MAX))? as u16;
             if local_ranks == ranks {
                 // Of a job that `torchrun` starts again no old rank may meet a new one.
                 let restart = get("TORCHELASTIC_RESTART_COUNT").and_then(|count| count.trim().parse::<u32>().ok()).unwrap_or(0);
@@ -82,7 +82,11 @@ impl Job {
                 let host = get("MASTER_ADDR").filter(|host| !host.is_empty());
                 let host = host.ok_or(Error::Environment { variable: "MASTER_ADDR", fault: "is not set".into(), help: STARTED })?;
                 // `torchrun` itself listens on MASTER_PORT.
-                let port = if get("MACO_PORT").is_some() { number("MACO_PORT", 1, u32::from(u16::MAX))? as u16 } else { port + 1 };
+                let port = if get("MACO_PORT").is_some() {
+                    number("MACO_PORT", 1, u32::from(u16::MAX))? as u16
+                } else {
+                    port.checked_add(1).unwrap_or(port - 1)
+                };
                 Meeting::Tcp { host, port, token: Token::of_environment(get("MACO_TOKEN").as_deref())? }
             }
         };

@@ -24,6 +24,8 @@ mod token;
 pub use agree::Variant;
 pub use error::Error;
 pub use failure::Failure;
+#[doc(hidden)]
+pub use failure::ranks as rank_names;
 pub use folder::{FOLDER, create_job_folder, lost_note};
 pub use group::{Group, MAX_VALUE};
 pub use job::{Job, Meeting};

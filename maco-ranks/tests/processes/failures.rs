@@ -67,7 +67,7 @@ fn a_killed_rank_is_noticed_at_once() {
             assert_eq!(errors.len() as u32, ranks - 1);
             assert!(one(&errors).starts_with(&format!("MACO0095: rank {special} is gone")), "{errors:?}");
             // Far from the deadline.
-            assert!(ended.iter().all(|ended| waited(ended) < 5000), "{ended:?}");
+            assert!(ended.iter().all(|ended| waited(ended) < 10_000), "{ended:?}");
         }
     }
 }
@@ -75,30 +75,27 @@ fn a_killed_rank_is_noticed_at_once() {
 #[test]
 fn a_stopped_rank_is_noticed_at_the_deadline() {
     for special in [0, 2] {
-        let ended = signalled(&Place::folder(), 3, special, Signal::STOP, 1000);
+        let ended = signalled(&Place::folder(), 3, special, Signal::STOP, 2000);
         for (_, text) in errors(ended.iter()) {
-            assert!(text.starts_with(&format!("MACO0095: rank {special} did not come to `barrier` within 1.0 s")), "{text}");
+            assert!(text.starts_with(&format!("MACO0095: rank {special} did not come to `barrier` within 2.0 s")), "{text}");
         }
-        assert!(ended.iter().all(|ended| (700..1500).contains(&waited(ended))), "{ended:?}");
+        assert!(ended.iter().all(|ended| (1500..8000).contains(&waited(ended))), "{ended:?}");
     }
 }
 
 #[test]
 fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
-    for place in [Place::folder, Place::tcp] {
-        for (ranks, special) in [(2, 1), (3, 2), (6, 3)] {
-            let place = place();
-            let mut children = start(&place, ranks, "absent", special, |rank, command| {
-                command.env("DEADLINE", if rank == 0 { "1000" } else { "20000" });
-            });
-            let mut absent = children.remove(special as usize);
-            let errors = errors(ends(children).iter());
-            absent.kill().unwrap();
-            absent.wait().unwrap();
-            let expected = format!("MACO0095: rank {special} did not come to `join` within 1.0 s, the deadline of rank 0");
-            assert!(one(&errors).starts_with(&expected), "{errors:?}");
-            assert!(errors.iter().all(|(ms, _)| *ms < 3000), "{errors:?}");
-        }
+    for (place, ranks, special) in [(Place::folder(), 2, 1), (Place::tcp(), 3, 2), (Place::folder(), 6, 3)] {
+        let mut children = start(&place, ranks, "absent", special, |rank, command| {
+            command.env("DEADLINE", if rank == 0 { "4000" } else { "20000" });
+        });
+        let mut absent = children.remove(special as usize);
+        let errors = errors(ends(children).iter());
+        absent.kill().unwrap();
+        absent.wait().unwrap();
+        let expected = format!("MACO0095: rank {special} did not come to `join` within 4.0 s, the deadline of rank 0");
+        assert!(one(&errors).starts_with(&expected), "{errors:?}");
+        assert!(errors.iter().all(|(ms, _)| *ms < 10_000), "{errors:?}");
     }
     // Without rank 0 there is nobody to ask.
     let place = Place::folder();
@@ -107,7 +104,7 @@ fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
     });
     let mut absent = children.remove(0);
     for (rank, (ms, text)) in (1..).zip(errors(ends(children).iter())) {
-        assert!(text.starts_with(&format!("MACO0094: rank {rank} could not join rank 0")) && ms < 2000, "{ms} {text}");
+        assert!(text.starts_with(&format!("MACO0094: rank {rank} could not join rank 0")) && ms < 8000, "{ms} {text}");
     }
     absent.kill().unwrap();
     absent.wait().unwrap();

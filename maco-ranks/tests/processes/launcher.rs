@@ -71,7 +71,11 @@ fn the_first_failure_is_named_and_its_status_given_on() {
     let begin = Instant::now();
     let (_, err, status) = launch(&sh(&["-n", "3", "--grace", "100ms"], "[ $RANK = 1 ] && exit 7; sleep 60"));
     assert_eq!(status, 7);
-    assert!(err.contains("maco launch: rank 1 failed: it ended with status 7\n") && err.contains("rank 0, 2 is ended"), "{err}");
+    assert!(
+        err.contains("maco launch: rank 1 failed: it ended with status 7\n")
+            && err.contains("maco launch: ends ranks 0 and 2, since another one failed\n"),
+        "{err}"
+    );
     let (_, err, status) = launch(&sh(&["-n", "2", "--grace", "100ms"], "[ $RANK = 1 ] && kill -9 $$; sleep 60"));
     assert_eq!(status, 128 + 9);
     assert!(err.contains("rank 1 failed: it was killed by signal 9 (SIGKILL)"), "{err}");
@@ -87,23 +91,28 @@ fn survivors_have_time_to_say_what_they_saw() {
     let base = tempfile::tempdir().unwrap();
     let exe = std::env::current_exe().unwrap();
     let program = [exe.to_str().unwrap(), "--ignored", "--exact", "rank_program", "--nocapture"];
-    let arguments = [&["launch", "-n", "3", "--"], &program[..]].concat();
-    let output = maco(base.path(), &arguments).env("CASE", "exit").env("SPECIAL", "1").output().unwrap();
-    let (out, err) = texts(&output);
-    assert_eq!(output.status.code(), Some(3), "{out}{err}");
-    for rank in [0, 2] {
-        assert!(out.lines().any(|line| line.starts_with(&format!("[{rank}] ")) && line.contains("MACO0095: rank 1 is gone")), "{out}{err}");
+    let arguments = [&["launch", "-n", "3", "--grace", "10s", "--"], &program[..]].concat();
+    // In the second case they end before the one that was the cause.
+    for case in ["exit", "linger"] {
+        let output = maco(base.path(), &arguments).env("CASE", case).env("SPECIAL", "1").output().unwrap();
+        let (out, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(3), "{case}: {out}{err}");
+        for rank in [0, 2] {
+            let told = |line: &str| line.starts_with(&format!("[{rank}] ")) && line.contains("MACO0095: rank 1 is gone");
+            assert!(out.lines().any(told), "{case}: {out}{err}");
+        }
+        assert!(case == "exit" || err.contains("maco launch: rank 1 was the first to fail\n"), "{err}");
+        nothing_left(base.path());
     }
-    nothing_left(base.path());
 }
 
 #[test]
 fn after_the_timeout_all_are_ended() {
     let begin = Instant::now();
-    let (_, err, status) = launch(&sh(&["-n", "2", "--timeout", "300ms"], "[ $RANK = 0 ] || sleep 60"));
+    let (_, err, status) = launch(&sh(&["-n", "2", "--timeout", "2s"], "[ $RANK = 0 ] || sleep 60"));
     assert_eq!(status, 124);
-    assert!(err.contains("rank 1 did not end within 300ms"), "{err}");
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(err.contains("maco launch: ends rank 1 after 2s\n"), "{err}");
+    assert!(begin.elapsed() < Duration::from_secs(30));
 }
 
 /// Starts ranks that write their numbers of process, and waits for them.

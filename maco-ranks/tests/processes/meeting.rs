@@ -124,6 +124,11 @@ fn strangers_are_refused_and_the_job_goes_on() {
     }
     // A crowd of silent ones.
     let crowd: Vec<TcpStream> = (0..200).map(|_| connect(port)).collect();
+    // Who comes behind it is heard.
+    let mut stream = connect(port);
+    stream.read_exact(&mut [0; 45]).unwrap();
+    stream.write_all(&hello([7; 32])).unwrap();
+    assert_eq!(rest(stream), frame(&Message::Stranger, 0));
     // A process with another token learns why it is not let in.
     let other = ends(vec![place.rank(2, 3, "tcp").env("MACO_TOKEN", "the token of another job").spawn().unwrap()]);
     assert_eq!(other[0].status, Some(94), "{other:?}");

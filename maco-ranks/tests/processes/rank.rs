@@ -43,6 +43,20 @@ pub fn run() {
                 }
                 group.barrier()
             }
+            "linger" => {
+                group.barrier()?;
+                if special {
+                    // Its connection closes, and it goes on for a while.
+                    let lost = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        let _lost = group;
+                        std::panic::resume_unwind(Box::new(()));
+                    }));
+                    assert!(lost.is_err());
+                    thread::sleep(Duration::from_millis(500));
+                    process::exit(3);
+                }
+                group.barrier()
+            }
             "wait" => waits(&group, special),
             "order" => {
                 if special {

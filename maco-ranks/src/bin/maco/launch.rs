@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use maco_ranks::{FOLDER, MAX_RANKS, create_job_folder, lost_note};
+use maco_ranks::{FOLDER, MAX_RANKS, create_job_folder, lost_note, rank_names};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, set_parent_process_death_signal, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
@@ -214,12 +214,12 @@ impl Launch {
             }
             let now = Instant::now();
             if end.is_none() && timeout.is_some_and(|timeout| timeout <= now) {
-                say(&format!("{} did not end within {:?} and is ended now", running(ranks), self.timeout.unwrap_or_default()));
+                say(&format!("ends {} after {:?}", running(ranks), self.timeout.unwrap_or_default()));
                 end = Some(End { until: now, terminated: false });
             }
             if let Some(end) = end.as_mut().filter(|end| end.until <= now) {
                 if !end.terminated && !failed.is_empty() {
-                    say(&format!("{} is ended, since another one failed", running(ranks)));
+                    say(&format!("ends {}, since another one failed", running(ranks)));
                 }
                 let signal = if end.terminated { Signal::KILL } else { Signal::TERM };
                 ranks.iter().for_each(|rank| rank.signal(signal));
@@ -265,10 +265,10 @@ fn words(status: ExitStatus) -> String {
     }
 }
 
-/// `rank 1, 2`
+/// Those that have not ended.
 fn running(ranks: &[Rank]) -> String {
-    let numbers: Vec<String> = ranks.iter().filter(|rank| !rank.ended).map(|rank| rank.number.to_string()).collect();
-    format!("rank {}", numbers.join(", "))
+    let numbers: Vec<u32> = ranks.iter().filter(|rank| !rank.ended).map(|rank| rank.number).collect();
+    rank_names(&numbers)
 }
 
 fn say(text: &str) {
