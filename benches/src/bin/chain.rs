@@ -20,7 +20,7 @@ use maco::{CudaGraph, Device, Stream, Tensor, bf16};
 /// A layer: queries, keys and values (3072 of 2048); output projection of the queries, plus the layer's input; rmsnorm; gate and up (8192
 /// each); silu · up; down, plus what the norm read. 1.95 GB of weights. `graph`: a CUDA graph of four products by cuBLAS and two plain kernels a
 /// layer; sums with what came before are part of the products. `copy`: the time in which a device copy moves as many bytes as the weights
-/// have, half of them read, half written. Both results are checked against sums in f64. Systems take turns after two seconds of warm-up;
+/// have, half of them read, half written. `temps apart`: the same layers with memory of its own for each temp. All results are checked against sums in f64. Systems take turns after two seconds of warm-up;
 /// medians of the rounds.
 #[derive(Parser)]
 struct Options {
@@ -55,22 +55,31 @@ fn main() -> anyhow::Result<()> {
     eprintln!("{:.2} GB of weights", widths.bytes() as f64 / 1e9);
     let weights = Weights::random(widths, 1);
     let given = weights.upload(&device)?;
-    let plan = layers::plan_with(&device, widths.dims(), &benches::options().in_band_flags(!options.counters).prologues(!options.norms))?;
+    let asked = benches::options().in_band_flags(!options.counters).prologues(!options.norms);
+    let plan = layers::plan_with(&device, widths.dims(), &asked)?;
     let mut ours = device.zeros::<bf16>([1, widths.hidden])?;
     let bound = plan.bind(given.arguments().tensor_mut(&mut ours))?;
+    let apart = layers::plan_with(&device, widths.dims(), &asked.share_temps(false))?;
+    let mut theirs = device.zeros::<bf16>([1, widths.hidden])?;
+    let bound_apart = apart.bind(given.arguments().tensor_mut(&mut theirs))?;
     let mut peer = Peer::new(&device, stream, &given, widths)?;
     // The first calls load the library's kernels, which a capture does not allow.
     peer.queue(stream)?;
     stream.synchronize()?;
     let graph = CudaGraph::capture(stream, |stream| peer.queue(stream))?;
     let mut copy = DeviceCopy::new(&device, widths.bytes() / 2)?;
-    let mut systems: [System<'_>; 3] =
-        [Box::new(|| Ok(bound.launch_on(stream)?)), Box::new(|| Ok(graph.launch(stream)?)), Box::new(|| copy.launch(stream))];
+    let mut systems: [System<'_>; 4] = [
+        Box::new(|| Ok(bound.launch_on(stream)?)),
+        Box::new(|| Ok(graph.launch(stream)?)),
+        Box::new(|| copy.launch(stream)),
+        Box::new(|| Ok(bound_apart.launch_on(stream)?)),
+    ];
     let times = clock.measure(&mut systems)?;
     drop(systems);
     plan.check()?;
+    apart.check()?;
     let expected = weights.expected();
-    for (system, result) in [("MACO", &ours), ("the graph", &peer.state)] {
+    for (system, result) in [("MACO", &ours), ("MACO, temps apart", &theirs), ("the graph", &peer.state)] {
         let error = error(&result.download()?, &expected);
         eprintln!("{system}: relative error {error:.1e}");
         ensure!(error < ROUNDED, "{system} computed something else than the host: relative error {error:.1e}");
@@ -83,7 +92,7 @@ fn main() -> anyhow::Result<()> {
     let row = |name, theirs| Row::against("chain", format!("{LAYERS} layers"), "time", times[0], name, theirs);
     // One row: a product and a sum for each weight of two bytes.
     let work = Work { flops: widths.bytes(), bytes: widths.bytes() };
-    publish(&[row("graph", times[1]).of(work), row("copy", times[2])], options.json.as_deref())
+    publish(&[row("graph", times[1]).of(work), row("copy", times[2]), row("temps apart", times[3])], options.json.as_deref())
 }
 
 /// The layers by cuBLAS and plain kernels.
