@@ -16,10 +16,20 @@ const PROPOSALS: usize = 32;
 /// How often each is timed.
 const ROUNDS: usize = 3;
 
+/// What an algorithm may use beside its operands. Products that may run at the same time have one each.
+pub struct Workspace(Tensor<f32>);
+
+impl Workspace {
+    /// One on `device`.
+    pub fn new(device: &Device) -> anyhow::Result<Workspace> {
+        Ok(Workspace(device.zeros::<f32>([WORKSPACE as u64 / 4])?))
+    }
+}
+
 /// The library, with a workspace that products on one stream share.
 pub struct CublasLt {
     handle: sys::cublasLtHandle_t,
-    workspace: Tensor<f32>,
+    workspace: Workspace,
 }
 
 impl CublasLt {
@@ -29,8 +39,7 @@ impl CublasLt {
         if !unsafe { sys::is_culib_present() } {
             bail!("libcublasLt.so was not found: put its folder into LD_LIBRARY_PATH");
         }
-        let workspace = device.zeros::<f32>([WORKSPACE as u64 / 4])?;
-        Ok(CublasLt { handle: result::create_handle().context("cublasLtCreate")?, workspace })
+        Ok(CublasLt { handle: result::create_handle().context("cublasLtCreate")?, workspace: Workspace::new(device)? })
     }
 }
 
@@ -79,11 +88,23 @@ impl<'a> Product<'a> {
         Ok(Product { library, operation, w, x, y, proposals, chosen: 0 })
     }
 
-    /// Queues the product of these operands, which are of the shapes and strides that it was made for.
+    /// Queues the product of these operands, which are of the shapes and strides that it was made for, behind all others that have the library's workspace.
     pub fn launch(&self, stream: &Stream, x: &Tensor<bf16>, w: &Tensor<bf16>, y: &mut Tensor<bf16>) -> anyhow::Result<()> {
+        self.launch_in(&self.library.workspace, stream, x, w, y)
+    }
+
+    /// The same in a workspace of its own.
+    pub fn launch_in(
+        &self,
+        workspace: &Workspace,
+        stream: &Stream,
+        x: &Tensor<bf16>,
+        w: &Tensor<bf16>,
+        y: &mut Tensor<bf16>,
+    ) -> anyhow::Result<()> {
         let (alpha, beta) = (1f32, 0f32);
         let y = y.as_mut_ptr() as *mut c_void;
-        // SAFETY: live tensors of these layouts, and a live workspace; launches on one stream follow each other.
+        // SAFETY: live tensors of these layouts, and a live workspace; launches that have the same one follow each other on one stream.
         unsafe {
             result::matmul(
                 self.library.handle,
@@ -99,7 +120,7 @@ impl<'a> Product<'a> {
                 y,
                 self.y.0,
                 &self.proposals[self.chosen],
-                self.library.workspace.as_ptr() as *mut c_void,
+                workspace.0.as_ptr() as *mut c_void,
                 WORKSPACE,
                 stream.as_raw().cast(),
             )

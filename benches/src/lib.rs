@@ -1,6 +1,7 @@
 //! Kernels, peers and rows that the bench binaries share.
 use anyhow::Context;
 
+pub mod branches;
 pub mod candidates;
 pub mod cublas;
 pub mod cublaslt;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
+use benches::branches::Branches;
 use benches::candidates::{GEMV_TILES, MAX_GEMV_ROWS, PARTS, TILES, WAVES};
-use benches::cublaslt::{CublasLt, Epilogue, Product};
+use benches::cublaslt::{CublasLt, Epilogue, Product, Workspace};
 use benches::forced_shapes::{self, Forced};
 use benches::kernels::{self, CALLS};
 use benches::matrix::{ROUNDED, agree, random, sets};
@@ -17,11 +18,12 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, bf16};
 
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
-/// `16 calls, each`: sixteen independent products in one megakernel beside a CUDA graph of sixteen calls, a sixteenth of the time. `single
-/// calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without graphs. Both
-/// sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of up to 32
-/// algorithms that cuBLASLt proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is
-/// `linear`, with the form, tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
+/// `16 calls, each`: sixteen independent products in one megakernel, a sixteenth of the time: beside a CUDA graph of sixteen calls one
+/// behind the other, and beside one with a branch for each call, which may run side by side. `single calls`: sixteen CUDA graphs of a
+/// launch of a plan of one product beside sixteen of one call; `plain launches`: ours without graphs. All sides take the same random
+/// operands in turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt
+/// proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is `linear`, with the form,
+/// tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
 #[derive(Parser)]
 struct Options {
     /// Only cases whose name holds this, such as `M256` or `K4096`.
@@ -48,6 +50,7 @@ struct Options {
 
 const METRIC: &str = "16 calls, each";
 const PEER: &str = "cublaslt graph";
+const BRANCHES: &str = "cublaslt branches";
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -66,7 +69,7 @@ fn main() -> anyhow::Result<()> {
         run.case(&name(shape), || if options.sweep { bench.sweep(shape) } else { bench.case(shape, &options.forced) })?;
     }
     if !options.sweep {
-        run.rows.extend(summary(&run.rows, METRIC, PEER));
+        run.rows.extend([PEER, BRANCHES].map(|peer| summary(&run.rows, METRIC, peer)).into_iter().flatten());
     }
     run.finish()
 }
@@ -167,6 +170,21 @@ impl Bench {
         graphs
     }
 
+    /// The peer's calls as one CUDA graph with a branch for each: none waits for another. Returned with what the graph uses.
+    fn branched(&self, peer: &Product<'_>, operands: &mut Operands) -> anyhow::Result<(CudaGraph, Vec<Workspace>)> {
+        let branches = Branches::new(&self.device, CALLS)?;
+        let workspaces = (0..CALLS).map(|_| Workspace::new(&self.device)).collect::<Result<Vec<_>, _>>()?;
+        let mut theirs = std::mem::take(&mut operands.theirs);
+        let graph = CudaGraph::capture(&self.clock.stream, |stream| {
+            branches.queue(stream, |call, stream| {
+                let (x, w) = operands.of(call);
+                peer.launch_in(&workspaces[call], stream, x, w, &mut theirs[call])
+            })
+        });
+        operands.theirs = theirs;
+        Ok((graph?, workspaces))
+    }
+
     fn case(&self, shape: Shape, forced: &Forced) -> anyhow::Result<Vec<Row>> {
         let (clock, stream) = (&self.clock, &self.clock.stream);
         let plan = self.plan(shape, CALLS, forced.shapes(CALLS))?;
@@ -176,16 +194,18 @@ impl Bench {
         let peer = self.peer(&mut operands)?;
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
         let graphs = self.graphs(&peer, &mut operands, 1)?;
+        let (branched, _workspaces) = self.branched(&peer, &mut operands)?;
         let bound = plan.bind(operands.all())?;
         let singles = (0..CALLS).map(|call| single.bind(operands.one(call))).collect::<Result<Vec<_>, _>>()?;
         let captured: Vec<CudaGraph> =
             singles.iter().map(|bound| CudaGraph::capture(stream, |stream| bound.launch_on(stream))).collect::<Result<_, _>>()?;
-        let mut systems: [System<'_>; 5] = [
+        let mut systems: [System<'_>; 6] = [
             Box::new(|| Ok(bound.launch_on(stream)?)),
             Box::new(|| Ok(graph[0].launch(stream)?)),
             Box::new(|| Ok(captured.iter().try_for_each(|graph| graph.launch(stream))?)),
             Box::new(|| Ok(graphs.iter().try_for_each(|graph| graph.launch(stream))?)),
             Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
+            Box::new(|| Ok(branched.launch(stream)?)),
         ];
         for pair in systems.chunks_exact_mut(2) {
             pair.iter_mut().try_for_each(|system| system())?;
@@ -198,9 +218,10 @@ impl Bench {
         let times = clock.measure(&mut systems)?;
         plan.check()?;
         single.check()?;
-        let [ours, graph, singles, graphs, plain] = [0, 1, 2, 3, 4].map(|n| times[n].map(|time| time / CALLS as f64));
+        let [ours, graph, singles, graphs, plain, branched] = [0, 1, 2, 3, 4, 5].map(|n| times[n].map(|time| time / CALLS as f64));
         Ok(vec![
             Row::against("gemm", name(shape), METRIC, ours, PEER, graph).of(work(shape)),
+            Row::against("gemm", name(shape), METRIC, ours, BRANCHES, branched).of(work(shape)),
             Row::against("gemm", name(shape), "single calls", singles, PEER, graphs).of(work(shape)),
             Row::against("gemm", name(shape), "plain launches", plain, PEER, graphs).of(work(shape)),
         ])
