@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use super::instance::INSTANCES;
 use super::{Callable, Filter, Instances};
 use crate::data::epilogue::{Epilogues, Identity, WithEpilogue};
 use crate::data::task::Task;
@@ -104,6 +105,68 @@ const fn end_of<C: Callable, F: Filter>(n: u32) -> u32 {
     n
 }
 
+/// A number for each instance, eight of them in a word; nothing if each has its own.
+type Numbers = Option<[u64; INSTANCES / 8]>;
+
+/// [`code_of`] of all instances.
+const fn codes<C: Callable, R: Role, F: Filter>() -> Numbers {
+    let (mut numbers, mut shared, mut n) = ([0; INSTANCES / 8], false, 0);
+    while n < C::SLOTS && (n as usize) < INSTANCES {
+        let code = code_of::<C, R, F>(n);
+        shared |= F::MASK >> n & 1 != 0 && code != n;
+        numbers[n as usize / 8] |= (code as u64) << (n % 8 * 8);
+        n += 1;
+    }
+    if shared { Some(numbers) } else { None }
+}
+
+/// [`end_of`] of all instances.
+const fn ends<C: Callable, F: Filter>() -> Numbers {
+    let (mut numbers, mut shared, mut n) = ([0; INSTANCES / 8], false, 0);
+    while n < C::SLOTS && (n as usize) < INSTANCES {
+        let end = end_of::<C, F>(n);
+        shared |= Masks::<C, F>::PRODUCTS[0] >> n & 1 != 0 && end != n;
+        numbers[n as usize / 8] |= (end as u64) << (n % 8 * 8);
+        n += 1;
+    }
+    if shared { Some(numbers) } else { None }
+}
+
+/// Word `n` of numbers, which are needed.
+const fn word_of(numbers: Numbers, n: usize) -> u64 {
+    match numbers {
+        Some(words) => words[n],
+        None => 0,
+    }
+}
+
+/// The word of `words` that has the number of instance `slot`, one of `count`.
+#[inline(always)]
+fn word_with(words: [u64; 16], count: u32, slot: u32) -> u64 {
+    // Half of them at a time, as long as there are any in the other half.
+    let half = |first: u32, bit: u32, low: u64, high: u64| if count > first * 8 && slot & bit != 0 { high } else { low };
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = words;
+    let low = half(2, 16, half(1, 8, a, b), half(3, 8, c, d));
+    let low = half(4, 32, low, half(6, 16, half(5, 8, e, f), half(7, 8, g, h)));
+    let high = half(10, 16, half(9, 8, i, j), half(11, 8, k, l));
+    let high = half(12, 32, high, half(14, 16, half(13, 8, m, n), half(15, 8, o, p)));
+    half(8, 64, low, high)
+}
+
+/// The number of instance `slot`, one of `count`, among [`Numbers`] that are known at compile time. Each word is a constant in the code: for a table in memory,
+/// which LLVM makes of a `match` or of an array, each role would wait at the first task of every launch.
+macro_rules! number {
+    ($numbers:expr, $count:expr, $slot:expr) => {
+        number!($numbers, $count, $slot, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($numbers:expr, $count:expr, $slot:expr, $($n:literal)*) => {
+        match const { $numbers.is_some() } {
+            true => (word_with([$(const { word_of($numbers, $n) }),*], $count, $slot) >> ($slot % 8 * 8)) as u32 & 0xff,
+            false => $slot,
+        }
+    };
+}
+
 /// Calls a macro with the number of every instance that can be asked for.
 macro_rules! each_instance {
     ($call:ident) => {
@@ -117,21 +180,7 @@ macro_rules! each_instance {
 /// `slot` is an instance of `C` in `F`: what a plan for `C` puts into a descriptor.
 #[inline(always)]
 pub fn dispatch<C: Callable, R: Role, F: Filter>(role: &mut R, task: Task, slot: u32) {
-    macro_rules! code {
-        ($($n:literal)*) => {
-            match slot {
-                $($n => if const { $n < C::SLOTS && F::MASK >> $n & 1 != 0 } {
-                    const { code_of::<C, R, F>($n) }
-                } else {
-                    // SAFETY: the plan numbers the instances of `C`. A jump without bounds is a jump less.
-                    unsafe { core::hint::unreachable_unchecked() }
-                })*
-                // SAFETY: as above; there are no more than these.
-                _ => unsafe { core::hint::unreachable_unchecked() },
-            }
-        };
-    }
-    let code = each_instance!(code);
+    let code = number!(codes::<C, R, F>(), C::SLOTS, slot);
     macro_rules! jump {
         ($($n:literal)*) => {
             match code {
@@ -165,21 +214,7 @@ pub struct ChosenEpilogue<C, F>(PhantomData<(C, F)>);
 impl<C: Callable, F: Filter> Epilogues for ChosenEpilogue<C, F> {
     #[inline(always)]
     fn with<W: WithEpilogue>(slot: u32, what: W) -> W::Output {
-        macro_rules! end {
-            ($($n:literal)*) => {
-                match slot {
-                    $($n => if const { Masks::<C, F>::PRODUCTS[0] >> $n & 1 != 0 } {
-                        const { end_of::<C, F>($n) }
-                    } else {
-                        // SAFETY: asked of products only, which the plan numbers.
-                        unsafe { core::hint::unreachable_unchecked() }
-                    })*
-                    // SAFETY: as above.
-                    _ => unsafe { core::hint::unreachable_unchecked() },
-                }
-            };
-        }
-        let end = each_instance!(end);
+        let end = number!(ends::<C, F>(), C::SLOTS, slot);
         macro_rules! jump {
             ($($n:literal)*) => {
                 match end {
