@@ -75,8 +75,8 @@ impl Recorded<'_> {
                 let at = (number * ROLES as usize + role) * room as usize;
                 let from = spans.len();
                 for (record, start, end) in times(worker, first, &self.records[at..at + made.min(room) as usize]) {
-                    let RecordKind { kind: number, warp } = RecordKind::decode(record.kind);
-                    let Some(kind) = kind(number) else { continue };
+                    let RecordKind { kind: code, warp } = RecordKind::decode(record.kind);
+                    let Some(kind) = kind(code) else { continue };
                     if warp.is_none_or(|warp| warp < Span::WARPS) {
                         spans.push((start, end, Span { worker: number as u32, warp, kind, task: record.task, start: 0, end: 0 }));
                     }
