@@ -15,7 +15,10 @@ pub fn lane() -> u32 {
 /// [`lane`], which is not kept in a register.
 #[inline(always)]
 pub fn lane_again() -> u32 {
-    super::special::thread_again() % LANES
+    let value: u32;
+    // SAFETY: reads a special register; not `pure`, so that it stays where it is.
+    unsafe { asm!("mov.u32 {0}, %laneid;", out(reg32) value, options(nostack, nomem)) };
+    value
 }
 
 /// Consumer warps that a thread stands for: its own.
@@ -24,7 +27,10 @@ pub const CONSUMERS: u32 = 1;
 /// This warp among the consumers.
 #[inline(always)]
 pub fn consumer() -> u32 {
-    (super::special::thread_again() - 128) / LANES
+    let value: u32;
+    // An experiment, and not right: `%warpid` may change while a warp runs (PTX ISA §10.4).
+    unsafe { asm!("mov.u32 {0}, %warpid;", out(reg32) value, options(nostack, nomem)) };
+    value - 4
 }
 
 /// Execution and memory barrier of the warp.

@@ -33,6 +33,8 @@ pub struct Consumer {
     smem: SharedMemory,
     ring: Ring,
     wgmma: Wgmma,
+    /// Among the 256 consumers.
+    thread: u32,
     /// The stage that the newest group of multiplications reads.
     reading: Stage,
     /// Chunks staged so far.
@@ -57,6 +59,7 @@ impl Consumer {
             smem,
             ring: Ring::new(smem),
             wgmma: Wgmma::new(),
+            thread: special::thread() - 128,
             reading: Stage::NONE,
             staged: 0,
             pending: Pending::new(),
@@ -70,7 +73,7 @@ impl Consumer {
     /// itself in one register, which is enough.
     #[inline(always)]
     fn again(&self) -> u32 {
-        special::thread_again() - 128
+        special::opaque(self.thread)
     }
 
     #[inline(always)]
