@@ -27,10 +27,7 @@ pub const CONSUMERS: u32 = 1;
 /// This warp among the consumers.
 #[inline(always)]
 pub fn consumer() -> u32 {
-    let value: u32;
-    // An experiment, and not right: `%warpid` may change while a warp runs (PTX ISA §10.4).
-    unsafe { asm!("mov.u32 {0}, %warpid;", out(reg32) value, options(nostack, nomem)) };
-    value - 4
+    (super::special::thread_again() - 128) / LANES
 }
 
 /// Execution and memory barrier of the warp.

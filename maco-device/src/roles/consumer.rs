@@ -86,6 +86,12 @@ impl Consumer {
         self.again() % 32
     }
 
+    /// This warp among the consumers.
+    #[inline(always)]
+    pub fn warp(&self) -> u32 {
+        self.again() / 32
+    }
+
     /// Whether results wait to be staged.
     #[inline(always)]
     pub fn owes(&self) -> bool {

@@ -61,9 +61,9 @@ impl<C: Callable, F: Filter> roles::Warps for Compiled<C, F> {
     const WARP_TASKS: bool = C::WARP_TASKS & F::MASK != 0;
 
     #[inline(always)]
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { warp_tasks::run::<C, F>(launch, n, timer) }
+        unsafe { warp_tasks::run::<C, F>(launch, n, warp, timer) }
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) trait Warps {
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32;
 }
 
 /// The code of elementwise prologues of GEMVs.
@@ -194,10 +194,10 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                     timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_warp_tasks(launch, n, timer);
+                *next = tasks.run_warp_tasks(launch, n, role.warp(), timer);
                 continue;
             }
-            role.gate = Gate::of(smem, n, flags, after, published);
+            role.gate = Gate::of(smem, n, flags, after, published, role.warp());
             if flags & STAGED != 0 {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
@@ -263,7 +263,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 }
                 if !role.gate.end_first() {
                     warp::sync();
-                    if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
+                    if !role.gate.has(LOST_ARRIVE) || role.warp() != 0 {
                         shared_memory::arrive(smem.done(place(n).0), lane);
                     }
                 }
