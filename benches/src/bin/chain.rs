@@ -20,8 +20,8 @@ use maco::{CudaGraph, Device, Stream, Tensor, bf16};
 /// A layer: queries, keys and values (3072 of 2048); output projection of the queries, plus the layer's input; rmsnorm; gate and up (8192
 /// each); silu · up; down, plus what the norm read. 1.95 GB of weights. `graph`: a CUDA graph of four products by cuBLAS and two plain kernels a
 /// layer; sums with what came before are part of the products. `copy`: the time in which a device copy moves as many bytes as the weights
-/// have, half of them read, half written. `temps apart`: the same layers with memory of its own for each temp. All results are checked against sums in f64. Systems take turns after two seconds of warm-up;
-/// medians of the rounds.
+/// have, half of them read, half written. `temps apart`: the same layers with memory of its own for each temp. All results are checked
+/// against sums in f64. Systems take turns after two seconds of warm-up; medians of the rounds.
 #[derive(Parser)]
 struct Options {
     /// Write the rows here as JSON.
