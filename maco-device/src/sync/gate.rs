@@ -42,6 +42,8 @@ const ENDED: u32 = 1 << 6;
 const STOPPED: u32 = 1 << 7;
 /// The task is more than a body, see [`crate::sync::ready_mailbox`], or is ended first.
 const SPECIAL: u32 = 1 << 8;
+/// From here on, three bits: which of the consumers' warps this is.
+const WARP: u32 = 9;
 /// From here on: its flags in the descriptor.
 const FLAGS: u32 = 16;
 const _: () = assert!(crate::abi::SLOTS <= AFTER + 1);
@@ -59,12 +61,13 @@ pub struct Gate {
 impl Gate {
     /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool) -> Gate {
+    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool, warp: u32) -> Gate {
         let special = ready_mailbox::special(flags.into());
         // The worker has to wait for it, so somebody may wait for the worker.
         let first = !published && !special && flags & IDEMPOTENT_SIGNAL != 0;
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
-        let word = after | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
+        let word =
+            after | warp << WARP | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) | (flags as u32) << FLAGS;
         Gate { smem, n, word }
     }
 
@@ -162,7 +165,7 @@ impl Gate {
         let ready = self.smem.ready(at);
         // SAFETY: initialised barriers and words of shared memory; the slot holds the task.
         unsafe {
-            let (own, lane) = (self.smem.begun(warp::consumer()), warp::lane_again());
+            let (own, lane) = (self.smem.begun(self.word >> WARP & (WARPS - 1)), warp::lane_again());
             // Eight warps that look take from the memory system what tasks that move much need. Where tasks are pushed, none is light: messages to
             // schedulers have the place of what it waits for.
             if !self.has(CONSUMERS_POLL) {
@@ -282,7 +285,7 @@ mod tests {
             });
             let consumer = |smem: SharedMemory| {
                 // SAFETY: the slots hold tasks; both consumers come here.
-                let passes = |n: &u32| unsafe { Gate::of(smem, *n, CONSUMERS_POLL, 0, false).pass() };
+                let passes = |n: &u32| unsafe { Gate::of(smem, *n, CONSUMERS_POLL, 0, false, warp::consumer()).pass() };
                 let passed = (0..SLOTS).take_while(passes).inspect(|_| (0..special::choose(32)).for_each(|_| std::thread::yield_now()));
                 passed.count() as u32
             };

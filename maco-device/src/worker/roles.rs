@@ -34,7 +34,7 @@ pub(super) trait Warps {
     ///
     /// # Safety
     /// A whole consumer warp of a live launch calls; the slot holds tasks of one warp, and is published.
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32;
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32;
 }
 
 /// The code of elementwise prologues of GEMVs.
@@ -107,24 +107,26 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
     unsafe {
         let mut role = Loader::new(smem, (*launch).maps);
         let mut n = 0;
-        'tasks: while let Some(posted) = posted(smem, n) {
-            if posted.flags & (STAGED | BULK_ROWS) != 0 {
+        'tasks: while let Some(Posted { flags, .. }) = posted(smem, n) {
+            if flags & (STAGED | BULK_ROWS) != 0 {
                 // What has weights is gone through twice.
-                let mut before = posted.flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
+                let mut before = flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
                 if before {
                     role.before();
                 }
                 loop {
-                    let ahead = before || posted.flags & LOAD_BEFORE_WAIT != 0;
+                    // Read anew in each turn: registers through a whole task are worth more.
+                    let Posted { op, flags, .. } = read(smem, n);
+                    let ahead = before || flags & LOAD_BEFORE_WAIT != 0;
                     if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
                     // The dependency poller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
-                    role.exaggerate(posted.flags & EXTRA_BYTES != 0);
+                    role.exaggerate(flags & EXTRA_BYTES != 0);
                     role.precede(n, ahead);
                     profile::load(smem);
-                    tasks.run(&mut role, task(smem, launch, n % SLOTS), posted.op.into());
+                    tasks.run(&mut role, task(smem, launch, n % SLOTS), op.into());
                     if !before {
                         break;
                     }
@@ -192,10 +194,10 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                     timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_warp_tasks(launch, n, timer);
+                *next = tasks.run_warp_tasks(launch, n, role.warp(), timer);
                 continue;
             }
-            role.gate = Gate::of(smem, n, flags, after, published);
+            role.gate = Gate::of(smem, n, flags, after, published, role.warp());
             if flags & STAGED != 0 {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
@@ -216,10 +218,9 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
 
 #[inline(always)]
 pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: SharedMemory, launch: *const Launch, mut tasks: T) {
-    let thread = special::thread() - 128;
     // SAFETY: the 256 consumer threads.
     unsafe {
-        let mut role = Consumer::new(smem, thread);
+        let mut role = Consumer::new(smem);
         let mut n = 0;
         loop {
             let mut op = prepare(smem, launch, &mut tasks, &mut role, &mut n);
@@ -262,7 +263,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 }
                 if !role.gate.end_first() {
                     warp::sync();
-                    if !role.gate.has(LOST_ARRIVE) || warp::consumer() != 0 {
+                    if !role.gate.has(LOST_ARRIVE) || role.warp() != 0 {
                         shared_memory::arrive(smem.done(place(n).0), lane);
                     }
                 }
