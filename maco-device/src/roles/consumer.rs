@@ -64,7 +64,7 @@ impl Consumer {
             staged: 0,
             pending: Pending::new(),
             waiting: 0,
-            gate: Gate::open(smem),
+            gate: Gate::open(smem, 0),
             tile: None,
         }
     }
@@ -300,11 +300,11 @@ impl Role for Consumer {
         // Of a thread with one place, what stands beside it comes while operand A does; and where it writes is known before products take all registers.
         let alone = CONSUMER_THREADS >= 16 * 16 && columns <= 16;
         let own = place(first);
-        let (own_at, own_inside) = if alone {
-            let inside = first < rows * columns && is_inside(own.0, own.1);
-            (special::same_pointer(y.pointer(own.0 as i32, own.1 as i32)), special::opaque(inside as u32))
+        // Null if it is outside.
+        let own_at = if alone && first < rows * columns && is_inside(own.0, own.1) {
+            special::same_pointer(y.pointer(own.0 as i32, own.1 as i32))
         } else {
-            (core::ptr::null_mut(), 0)
+            core::ptr::null_mut()
         };
         let ahead = if alone { Some(beside(first)) } else { None };
         let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
@@ -360,7 +360,7 @@ impl Role for Consumer {
             sum
         };
         if let Some(beside) = ahead {
-            if own_inside != 0 {
+            if !own_at.is_null() {
                 put(own_at, own, sum_of(own), beside);
             }
         } else {

@@ -71,10 +71,16 @@ impl Gate {
         Gate { smem, n, word }
     }
 
-    /// A gate that nobody waits at, of a task that is nothing but a body.
+    /// A gate that nobody waits at, of task `n`, which is nothing but a body.
     #[inline(always)]
-    pub fn open(smem: SharedMemory) -> Gate {
-        Gate { smem, n: 0, word: 0 }
+    pub fn open(smem: SharedMemory, n: u32) -> Gate {
+        Gate { smem, n, word: 0 }
+    }
+
+    /// The task, by its place in the worker's list.
+    #[inline(always)]
+    pub fn number(&self) -> u32 {
+        self.n
     }
 
     /// Whether the task is nothing but a body, and ends as usual.

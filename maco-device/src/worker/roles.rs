@@ -159,12 +159,12 @@ unsafe fn is_published(smem: SharedMemory, n: u32) -> bool {
 /// What [`prepare`] gives where there is no task.
 const NO_TASK: u32 = OP_END as u32;
 
-/// Everything that a consumer warp does before it runs task `next`, or, behind tasks of one warp, which it runs here, the next one, which `next` is then: its
-/// instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
+/// Everything that a consumer warp does before it runs the task of its gate, or, behind tasks of one warp, which it runs here, the next one:
+/// its instance; [`NO_TASK`] if there is none: the list ends, or the CTA stops. Not an option: ptxas keeps what is undefined then (docs/internals/gemm.md).
 #[inline(always)]
-unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &mut T, role: &mut Consumer, next: &mut u32) -> u32 {
+unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &mut T, role: &mut Consumer) -> u32 {
     loop {
-        let n = *next;
+        let n = role.gate.number();
         let (at, parity) = place(n);
         // SAFETY: a consumer warp, converged; passed on from the caller.
         unsafe {
@@ -194,7 +194,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                     timer.waited();
                 }
                 role.settle();
-                *next = tasks.run_warp_tasks(launch, n, role.warp(), timer);
+                role.gate = Gate::open(smem, tasks.run_warp_tasks(launch, n, role.warp(), timer));
                 continue;
             }
             role.gate = Gate::of(smem, n, flags, after, published, role.warp());
@@ -221,19 +221,21 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
     // SAFETY: the 256 consumer threads.
     unsafe {
         let mut role = Consumer::new(smem);
-        let mut n = 0;
         loop {
-            let mut op = prepare(smem, launch, &mut tasks, &mut role, &mut n);
+            let mut op = prepare(smem, launch, &mut tasks, &mut role);
             if op == NO_TASK {
                 break;
             }
             // No task that is nothing but a body.
             if T::ELEMENTWISE_PROLOGUES && role.gate.has(ELEMENTWISE_PROLOGUE) {
                 role.wait_sent();
-                tasks.map(launch, n, role.staged());
+                tasks.map(launch, role.gate.number(), role.staged());
             }
             loop {
-                tasks.run(&mut role, task(smem, launch, place(n).0), op);
+                let task = task(smem, launch, place(role.gate.number()).0);
+                tasks.run(&mut role, task, op);
+                // The gate has the number of the task: a second one, even if it is the same, would take a register through all that bodies call.
+                let n = role.gate.number();
                 let ran = profile::ran_unless(smem, n, role.gate.ends_first());
                 // Read anew: a register across all tasks is worth more.
                 let lane = warp::lane_again();
@@ -250,8 +252,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                         barrier::sync_consumers();
                         profile::turn(smem);
                     }
-                    role.gate = Gate::open(smem);
-                    n += 1;
+                    role.gate = Gate::open(smem, n + 1);
                     continue;
                 }
                 if role.gate.stopped() {
@@ -268,7 +269,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                     }
                 }
                 ran.note(smem);
-                n += 1;
+                role.gate = Gate::open(smem, n + 1);
                 break;
             }
         }
