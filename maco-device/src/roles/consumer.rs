@@ -269,6 +269,8 @@ impl Role for Consumer {
         task: Task,
         f: impl Fn(f32, X::Values) -> f32,
     ) {
+        /// No thread has more than two places.
+        const AHEAD: bool = 2 * CONSUMER_THREADS >= 16 * 32;
         let (thread, lane) = (self.again(), self.lane());
         let smem = self.smem;
         let (rows, columns) = self.tile.unwrap_or((I as u32, J as u32));
@@ -288,25 +290,29 @@ impl Role for Consumer {
                 at.write(T::Result::<E>::element(value));
             }
         };
-        let first = thread / (CONSUMERS / CONSUMER_THREADS);
-        let places = || (first..rows * columns).step_by(CONSUMER_THREADS as usize);
         // 8, 16 or 32: nothing is divided.
         let place = |at: u32| match columns {
             8 => (at / 8, at % 8),
             16 => (at / 16, at % 16),
             _ => (at / 32, at % 32),
         };
-        let beside = |at: u32| Beside::<T>::read(task, y, place(at));
-        // Of a thread with one place, what stands beside it comes while operand A does; and where it writes is known before products take all registers.
-        let alone = CONSUMER_THREADS >= 16 * 16 && columns <= 16;
-        let own = place(first);
-        // Null if it is outside.
-        let own_at = if alone && first < rows * columns && is_inside(own.0, own.1) {
-            special::same_pointer(y.pointer(own.0 as i32, own.1 as i32))
-        } else {
-            core::ptr::null_mut()
+        // Where element `at` is written, null if it is outside, and what stands beside it.
+        let spot = |at: u32| {
+            let (row, col) = place(at);
+            let inside = at < rows * columns && is_inside(row, col);
+            let to = if inside { y.pointer(row as i32, col as i32) } else { core::ptr::null_mut() };
+            (special::same_pointer(to), Beside::<T>::read(task, y, (row, col)))
         };
-        let ahead = if alone { Some(beside(first)) } else { None };
+        let first = thread / (CONSUMERS / CONSUMER_THREADS);
+        // Of a thread with one place or two, what stands beside them comes while operand A does; and where it writes is known before products take all registers:
+        // what is known of the result would take more.
+        let ahead = if AHEAD {
+            let one = spot(first);
+            let other = if columns > 16 { spot(first + CONSUMER_THREADS) } else { (core::ptr::null_mut(), one.1) };
+            Some([one, other])
+        } else {
+            None
+        };
         let bulk_rows = x.is_bulk_copied() && w.is_bulk_copied();
         let (x, w) = (x.part(rows), w.part(columns));
         let x = if smem.word(x.pointer(0, 0) as u64).is_null() {
@@ -324,6 +330,27 @@ impl Role for Consumer {
             in_band_flags::copy(smem, x)
         };
         let (mut stage, mut at_stage) = (Stage::NONE, 0);
+        let staged = |at_stage: u32, at: u32| {
+            let (row, col) = place(at);
+            let (mut n, mut sum) = (0, 0.0);
+            while n < mma_sync::PARTS {
+                // SAFETY: the parts of this task, until the stage is released.
+                sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((n * columns + col) * rows + row) * 4) });
+                n += 1;
+            }
+            sum
+        };
+        // Where nothing comes through the ring.
+        let read = |at: u32| {
+            let (row, col) = place(at);
+            let (mut n, mut sum) = (0, 0.0);
+            while n < w.cols() {
+                sum += x.at(row, n) * w.at(col, n);
+                n += 1;
+            }
+            sum
+        };
+        let mut sums = [0.0; 2];
         if bulk_rows {
             // SAFETY: all consumers run the task, which is published, and the same outline as the loader.
             let packed = unsafe {
@@ -341,34 +368,23 @@ impl Role for Consumer {
             };
             self.ring = Ring::unpack(smem, packed);
             (stage, at_stage) = Ring::unpack_stage(smem, packed);
+        } else if let Some([one, other]) = ahead {
+            // Here, and not where they are needed: else what is known of the operands would be in registers while products are made.
+            let read = |at: u32, to: *mut T::Result<E>| if to.is_null() { 0.0 } else { read(at) };
+            sums = [read(first, one.0), read(first + CONSUMER_THREADS, other.0)];
         }
-        let sum_of = |(row, col): (u32, u32)| {
-            let (mut n, mut sum) = (0, 0.0);
-            if bulk_rows {
-                while n < mma_sync::PARTS {
-                    // SAFETY: as above: the parts of this task, until the stage is released.
-                    sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((n * columns + col) * rows + row) * 4) });
-                    n += 1;
-                }
-            } else {
-                // Nothing comes through the ring.
-                while n < w.cols() {
-                    sum += x.at(row, n) * w.at(col, n);
-                    n += 1;
-                }
+        let first = self.again() / (CONSUMERS / CONSUMER_THREADS);
+        let end = |at: u32, (to, beside): (*mut T::Result<E>, Beside<T>), sum: f32| {
+            if !to.is_null() {
+                put(to, place(at), if bulk_rows { staged(at_stage, at) } else { sum }, beside);
             }
-            sum
         };
-        if let Some(beside) = ahead {
-            if !own_at.is_null() {
-                put(own_at, own, sum_of(own), beside);
-            }
+        if let Some([one, other]) = ahead {
+            end(first, one, sums[0]);
+            end(first + CONSUMER_THREADS, other, sums[1]);
         } else {
-            for at in places() {
-                let (row, col) = place(at);
-                if is_inside(row, col) {
-                    put(y.pointer(row as i32, col as i32), (row, col), sum_of((row, col)), beside(at));
-                }
+            for at in (first..rows * columns).step_by(CONSUMER_THREADS as usize) {
+                end(at, spot(at), if bulk_rows { 0.0 } else { read(at) });
             }
         }
         if !bulk_rows {

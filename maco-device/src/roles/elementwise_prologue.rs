@@ -42,7 +42,7 @@ pub unsafe fn receive(
     thread: u32,
 ) -> Option<(ElementwisePrologue, Task, u32)> {
     // Two bytes, whatever they are.
-    let (x, op, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
+    let (x, _, head): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
     let (rows, cols, at) = (x.rows(), x.cols(), smem.chunk(0));
     if warp::all(smem.is_copied(in_band_flags::copy_key(x, task, staged))) {
         return None;
@@ -59,6 +59,8 @@ pub unsafe fn receive(
     // SAFETY: passed on from the caller.
     unsafe { in_band_flags::poll(smem, x, at, thread) };
     barrier::sync_consumers();
+    // Read anew: nothing of it is in registers while the rows are polled for.
+    let (x, op, _): (Tile<f16, 0, 0>, u32, u32) = task.elementwise_prologue();
     if thread == 0 {
         smem.set_copied(in_band_flags::copy_key(x, task, staged));
     }
