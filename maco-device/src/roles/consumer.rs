@@ -436,7 +436,7 @@ impl Role for Consumer {
         wgmma_accumulator::simt(self.again(), &mut self.gate, 0, f);
         // A reference on the CPU does not wait.
         // SAFETY: the gate is that of this task. A body may end without having waited.
-        if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass() } {
+        if early && cfg!(target_arch = "nvptx64") && unsafe { self.gate.pass(self.warp()) } {
             // SAFETY: the body has ended.
             unsafe { self.gate.end_first() };
         }

@@ -78,9 +78,9 @@ impl<C: Callable, F: Filter> roles::Prologues for Compiled<C, F> {
     const ELEMENTWISE_PROLOGUES: bool = fuses_elementwise_prologues::<C>(F::MASK);
 
     #[inline(always)]
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+    unsafe fn map(&mut self, launch: *const Launch, n: u32) {
         // SAFETY: passed on from the caller.
-        unsafe { map::<C, F>(launch, n, staged) }
+        unsafe { map::<C, F>(launch, n) }
     }
 }
 
@@ -89,9 +89,9 @@ impl<C: Callable, F: Filter> roles::Prologues for Compiled<C, F> {
 /// # Safety
 /// As of [`roles::map`].
 #[inline(never)]
-unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32, staged: u32) {
+unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32) {
     // SAFETY: passed on from the caller.
-    unsafe { roles::map(launch, n, staged, Compiled::<C, OnlyElementwise<C, F>>(PhantomData)) }
+    unsafe { roles::map(launch, n, Compiled::<C, OnlyElementwise<C, F>>(PhantomData)) }
 }
 
 /// Runs a CTA: the body of every device entry.

@@ -93,9 +93,9 @@ impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D
 impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Prologues for Consuming<'_, D, M> {
     const ELEMENTWISE_PROLOGUES: bool = true;
 
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+    unsafe fn map(&mut self, launch: *const Launch, n: u32) {
         // SAFETY: passed on from the caller.
-        unsafe { roles::map(launch, n, staged, Played(&mut self.dispatch)) }
+        unsafe { roles::map(launch, n, Played(&mut self.dispatch)) }
     }
 }
 

@@ -41,27 +41,24 @@ pub(super) trait Warps {
 pub(super) trait Prologues {
     /// Whether there are any.
     const ELEMENTWISE_PROLOGUES: bool;
-    /// Runs that of task `n`, behind which `staged` chunks have been staged, if it is not there.
+    /// Runs that of task `n`.
     ///
     /// # Safety
     /// As of [`map`].
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32);
+    unsafe fn map(&mut self, launch: *const Launch, n: u32);
 }
 
-/// Runs the elementwise prologue of task `n` by `tasks`, if its result is not there.
+/// Runs the elementwise prologue of task `n` by `tasks`.
 ///
 /// # Safety
-/// All consumers of a live launch call, whole converged warps, as of [`elementwise_prologue::receive`]; task `n` is published, and [`ELEMENTWISE_PROLOGUE`].
+/// All consumers of a live launch call, whole converged warps, behind [`elementwise_prologue::receive`], which said that it is to be run.
 #[inline(always)]
-pub(super) unsafe fn map(launch: *const Launch, n: u32, staged: u32, mut tasks: impl Tasks<ElementwisePrologue>) {
-    let (smem, thread) = (SharedMemory(special::shared_base()), special::thread_again() - 128);
+pub(super) unsafe fn map(launch: *const Launch, n: u32, mut tasks: impl Tasks<ElementwisePrologue>) {
+    let smem = SharedMemory(special::shared_base());
     // SAFETY: passed on from the caller.
-    unsafe {
-        if let Some((mut role, task, op)) = elementwise_prologue::receive(smem, launch, task(smem, launch, place(n).0), staged, thread) {
-            tasks.run(&mut role, task, op);
-            barrier::sync_consumers();
-        }
-    }
+    let (mut role, task, op) = unsafe { ElementwisePrologue::of(task(smem, launch, place(n).0), smem, launch) };
+    tasks.run(&mut role, task, op);
+    barrier::sync_consumers();
 }
 
 /// A task as a role sees it.
@@ -197,7 +194,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                 role.gate = Gate::open(smem, tasks.run_warp_tasks(launch, n, role.warp(), timer));
                 continue;
             }
-            role.gate = Gate::of(smem, n, flags, after, published, role.warp());
+            role.gate = Gate::of(smem, n, flags, after, published);
             if flags & STAGED != 0 {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
@@ -207,7 +204,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
             } else {
                 role.settle();
                 // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
-                if flags & EARLY_START == 0 && !role.gate.pass() {
+                if flags & EARLY_START == 0 && !role.gate.pass(role.warp()) {
                     return NO_TASK;
                 }
             }
@@ -229,7 +226,10 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
             // No task that is nothing but a body.
             if T::ELEMENTWISE_PROLOGUES && role.gate.has(ELEMENTWISE_PROLOGUE) {
                 role.wait_sent();
-                tasks.map(launch, role.gate.number(), role.staged());
+                let n = role.gate.number();
+                if elementwise_prologue::receive(task(smem, launch, place(n).0), smem.0, role.staged()) != 0 {
+                    tasks.map(launch, n);
+                }
             }
             loop {
                 let task = task(smem, launch, place(role.gate.number()).0);
