@@ -274,6 +274,8 @@ impl Role for Consumer {
         let (thread, lane) = (self.again(), self.lane());
         let smem = self.smem;
         let (rows, columns) = self.tile.unwrap_or((I as u32, J as u32));
+        // In one register while products are made.
+        let tile = special::opaque(rows | columns << 8);
         let y = y.of::<T::Result<E>>().unsized_tile();
         let is_inside = |row: u32, col: u32| row < y.rows() && col < y.cols();
         let put = |at: *mut T::Result<E>, (row, col): (u32, u32), sum: f32, beside: Beside<T>| {
@@ -290,15 +292,15 @@ impl Role for Consumer {
                 at.write(T::Result::<E>::element(value));
             }
         };
-        // 8, 16 or 32: nothing is divided.
-        let place = |at: u32| match columns {
+        // 8, 16 or 32 columns: nothing is divided.
+        let place = |at: u32, columns: u32| match columns {
             8 => (at / 8, at % 8),
             16 => (at / 16, at % 16),
             _ => (at / 32, at % 32),
         };
         // Where element `at` is written, null if it is outside, and what stands beside it.
         let spot = |at: u32| {
-            let (row, col) = place(at);
+            let (row, col) = place(at, columns);
             let inside = at < rows * columns && is_inside(row, col);
             let to = if inside { y.pointer(row as i32, col as i32) } else { core::ptr::null_mut() };
             (special::same_pointer(to), Beside::<T>::read(task, y, (row, col)))
@@ -330,19 +332,9 @@ impl Role for Consumer {
             in_band_flags::copy(smem, x)
         };
         let (mut stage, mut at_stage) = (Stage::NONE, 0);
-        let staged = |at_stage: u32, at: u32| {
-            let (row, col) = place(at);
-            let (mut n, mut sum) = (0, 0.0);
-            while n < mma_sync::PARTS {
-                // SAFETY: the parts of this task, until the stage is released.
-                sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((n * columns + col) * rows + row) * 4) });
-                n += 1;
-            }
-            sum
-        };
         // Where nothing comes through the ring.
         let read = |at: u32| {
-            let (row, col) = place(at);
+            let (row, col) = place(at, columns);
             let (mut n, mut sum) = (0, 0.0);
             while n < w.cols() {
                 sum += x.at(row, n) * w.at(col, n);
@@ -374,10 +366,20 @@ impl Role for Consumer {
             sums = [read(first, one.0), read(first + CONSUMER_THREADS, other.0)];
         }
         let first = self.again() / (CONSUMERS / CONSUMER_THREADS);
-        let end = |at: u32, (to, beside): (*mut T::Result<E>, Beside<T>), sum: f32| {
-            if !to.is_null() {
-                put(to, place(at), if bulk_rows { staged(at_stage, at) } else { sum }, beside);
+        let tile = special::opaque(tile);
+        let (rows, columns) = (tile & 0xff, tile >> 8);
+        let end = |at: u32, (to, beside): (*mut T::Result<E>, Beside<T>), mut sum: f32| {
+            if to.is_null() {
+                return;
             }
+            let (row, col) = place(at, columns);
+            let mut part = 0;
+            while bulk_rows && part < mma_sync::PARTS {
+                // SAFETY: the parts of this task, until the stage is released.
+                sum += f32::from_bits(unsafe { memory::load_shared(at_stage + ((part * columns + col) * rows + row) * 4) });
+                part += 1;
+            }
+            put(to, (row, col), sum, beside);
         };
         if let Some([one, other]) = ahead {
             end(first, one, sums[0]);
