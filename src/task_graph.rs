@@ -278,10 +278,16 @@ impl TaskGraph {
     ///
     /// # Errors
     /// As for [`TaskGraph::compile`].
-    pub fn compile_with(self, device: &Device, options: &PlanOptions) -> Result<CompiledGraph, Error> {
-        if let Some(mistake) = self.mistake {
-            return Err(mistake);
-        }
+    pub fn compile_with(mut self, device: &Device, options: &PlanOptions) -> Result<CompiledGraph, Error> {
+        let mistake = self.mistake.take();
+        let program = || mistake.map_or_else(|| self.program(), Err);
+        let plan = Plan::build_from(device, self.id.name, program, options)?;
+        let inputs = self.tensors.iter().filter(|tensor| tensor.kind == Kind::In).count();
+        let outputs = self.tensors.into_iter().filter(|tensor| tensor.kind == Kind::Out).collect();
+        Ok(CompiledGraph { plan, inputs, outputs })
+    }
+
+    fn program(&self) -> Result<Program, Error> {
         let mut graph = Owned::new();
         // Parameters first, then temps: the order of a megakernel.
         let mut order: Vec<usize> = (0..self.tensors.len()).collect();
@@ -325,7 +331,7 @@ impl TaskGraph {
                 return Err(Error::UnknownElement { task: call.task.name, element, graph: self.id.name.into() });
             }
         }
-        let program = Program {
+        Ok(Program {
             name: self.id.name,
             graph,
             entry: self.set.entry,
@@ -334,11 +340,7 @@ impl TaskGraph {
             fuse_elementwise: self.set.fuse_elementwise,
             workers: None,
             schedulers: None,
-        };
-        let plan = Plan::build(device, program, options)?;
-        let inputs = self.tensors.iter().filter(|tensor| tensor.kind == Kind::In).count();
-        let outputs = self.tensors.into_iter().filter(|tensor| tensor.kind == Kind::Out).collect();
-        Ok(CompiledGraph { plan, inputs, outputs })
+        })
     }
 }
 

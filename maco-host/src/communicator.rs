@@ -1,19 +1,127 @@
-//! The ranks that run a graph together. How they exchange data does not belong here.
+//! The ranks that run a graph together: processes or threads. How they find each other is `maco-ranks`'.
 
-/// Ranks over which tensors are spread: what `#[shard(axis)]`, `.partial(Sum)` and collectives refer to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Communicator {
-    ranks: u32,
-}
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maco_ranks::{Group, Job};
+
+use crate::error::Error;
+use crate::options::deadline_ns;
+
+/// How long ranks wait for each other where nothing else is said; `MACO_DEADLINE_SCALE` multiplies it. They start one after another.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Ranks over which tensors are spread: what `#[shard(axis)]`, `.partial(Sum)` and collectives refer to. Cloning gives the same; with the last clone the rank
+/// says farewell to the others.
+///
+/// All ranks make the same calls in the same order. What goes wrong on one is the same error on all, within [`Communicator::deadline`].
+#[derive(Clone)]
+pub struct Communicator(Arc<Group>);
 
 impl Communicator {
     /// One rank: a shard is all of its tensor, a partial sum is the sum, and a collective is a copy.
     pub fn single() -> Communicator {
-        Communicator { ranks: 1 }
+        Communicator(Arc::new(Group::single()))
+    }
+
+    /// The ranks of the job that this process belongs to, when all are there: those of `maco launch -n 4 -- program`, or of `torchrun`.
+    ///
+    /// # Errors
+    /// MACO0093 for a variable that is missing or wrong, MACO0094 and MACO0095 when ranks do not meet within 60 s, which `MACO_DEADLINE_SCALE` multiplies;
+    /// MACO0058 when that is no number.
+    pub fn from_env() -> Result<Communicator, Error> {
+        let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
+        Ok(Communicator(Arc::new(Group::join(Job::from_env()?, deadline)?)))
+    }
+
+    /// Runs `run` on `ranks` threads of this process, each of them a rank, and returns what they return in the order of ranks. A panic of one goes on
+    /// when all have ended.
+    ///
+    /// # Errors
+    /// MACO0093 for no rank or more than 1024, MACO0094 without threads or sockets, MACO0058.
+    pub fn threads<R: Send>(ranks: u32, run: impl Fn(Communicator) -> R + Sync) -> Result<Vec<R>, Error> {
+        let deadline = Duration::from_nanos(deadline_ns(DEADLINE)?);
+        Ok(maco_ranks::threads(ranks, |group| {
+            group.set_deadline(deadline);
+            run(Communicator(Arc::new(group)))
+        })?)
+    }
+
+    /// Which of the ranks this is, from 0.
+    pub fn rank(&self) -> u32 {
+        self.0.rank()
     }
 
     /// How many there are.
     pub fn ranks(&self) -> u32 {
-        self.ranks
+        self.0.ranks()
+    }
+
+    /// Which of the ranks of this host it is, from 0: the number of its GPU, where each has one ([`crate::Device::gpu`]).
+    pub fn local_rank(&self) -> u32 {
+        self.0.local_rank()
+    }
+
+    /// How many ranks are on this host.
+    pub fn local_ranks(&self) -> u32 {
+        self.0.local_ranks()
+    }
+
+    /// How long this rank waits for the others at a plan, a barrier or the like. The shortest of those that wait counts for all.
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline()
+    }
+
+    /// Changes [`Communicator::deadline`], 60 s at first; `MACO_DEADLINE_SCALE` multiplies it.
+    ///
+    /// # Errors
+    /// MACO0058 when the variable is no positive number, MACO0059 for a deadline out of range.
+    pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
+        self.0.set_deadline(Duration::from_nanos(deadline_ns(deadline)?));
+        Ok(())
+    }
+
+    /// Returns when all ranks have come here.
+    ///
+    /// # Errors
+    /// MACO0095, the same on every rank.
+    pub fn barrier(&self) -> Result<(), Error> {
+        Ok(self.0.barrier()?)
+    }
+
+    /// The bytes of all ranks in their order, at most 1 MiB of each: for settings and results, not for tensors.
+    ///
+    /// # Errors
+    /// MACO0095 when a rank does not come, MACO0096 when one gives more; the same on every rank.
+    pub fn all_gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self.0.all_gather(bytes)?)
+    }
+
+    /// Whether a rank is known to be lost. Does not wait: for loops in which ranks do not meet.
+    ///
+    /// # Errors
+    /// MACO0095.
+    pub fn check(&self) -> Result<(), Error> {
+        Ok(self.0.check()?)
+    }
+
+    pub(crate) fn group(&self) -> &Group {
+        &self.0
+    }
+}
+
+impl PartialEq for Communicator {
+    /// The same one, or both of one rank.
+    fn eq(&self, other: &Communicator) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.ranks() == 1 && other.ranks() == 1
+    }
+}
+
+impl Eq for Communicator {}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Communicator(rank {} of {})", self.rank(), self.ranks())
     }
 }

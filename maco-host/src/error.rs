@@ -527,6 +527,21 @@ pub enum Error {
         /// How long the first ones had waited.
         waited: Duration,
     },
+    /// A megakernel needs data of other ranks.
+    #[error(
+        "MACO0098: {what} in megakernel `{megakernel}`, which {ranks} ranks plan together, but collectives do not cross ranks yet\nhelp: plan it with `Communicator::single()`, where a shard is all of its tensor and a partial sum the sum; several ranks can plan what is replicated"
+    )]
+    NoCollectives {
+        /// The megakernel.
+        megakernel: Box<str>,
+        /// What needs them.
+        what: Box<str>,
+        /// How many ranks.
+        ranks: u32,
+    },
+    /// What went wrong between ranks: MACO0093 to MACO0097.
+    #[error(transparent)]
+    Ranks(Box<maco_ranks::Error>),
     /// A trace, a file of costs, or a tuning file: MACO0064, MACO0065, MACO0067.
     #[error(transparent)]
     File(Box<FileError>),
@@ -608,6 +623,8 @@ impl Error {
             Error::NotRecorded { .. } => 90,
             Error::DriverFunction { .. } => 91,
             Error::Endless(_) | Error::LostTensor { .. } => 92,
+            Error::NoCollectives { .. } => 98,
+            Error::Ranks(error) => error.code(),
             Error::File(error) => error.code(),
         }
     }
@@ -622,6 +639,12 @@ impl From<ResolveError> for Error {
 impl From<BuildError> for Error {
     fn from(error: BuildError) -> Error {
         Error::Build(error)
+    }
+}
+
+impl From<maco_ranks::Error> for Error {
+    fn from(error: maco_ranks::Error) -> Error {
+        Error::Ranks(Box::new(error))
     }
 }
 

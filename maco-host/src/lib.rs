@@ -4,6 +4,7 @@
 //! (`maco-graph`). CUDA calls are in `gpu` only.
 
 mod abort;
+mod agreement;
 mod arguments;
 mod communicator;
 mod cpu;
@@ -36,6 +37,8 @@ pub use hang::{Dependency, Executor, Hang, Symptom};
 #[doc(hidden)]
 pub use lower::Fault;
 pub use maco_graph::plan::{CallShape, Cost, Costs, DeviceModel, Memory, Origin, Schedule};
+/// How ranks find each other, what goes wrong between them ([`ranks::Error`]), and memory that they share.
+pub use maco_ranks as ranks;
 pub use options::PlanOptions;
 pub use plan::{Bound, Pending, Plan};
 pub use program::{DeviceModule, Dispatch, Embedded, Program};

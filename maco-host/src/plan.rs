@@ -8,6 +8,7 @@ use std::time::Duration;
 use maco_graph::plan::{self as graph_plan, Memory, Options, Schedule};
 use maco_graph::spec::Placement;
 
+use crate::agreement;
 use crate::arguments::Arguments;
 use crate::cpu;
 use crate::device::Device;
@@ -47,11 +48,38 @@ fn say_that_debug_is_slow() {
 }
 
 impl Plan {
-    /// Plans `program` for `device`: tiles, order, memory, and on a GPU the loaded device code.
+    /// Plans `program` for `device`: tiles, order, memory, and on a GPU the loaded device code. With a communicator of several ranks
+    /// ([`PlanOptions::communicator`]) all ranks do it together: each gets its plan, or all get the same error.
     ///
     /// # Errors
-    /// Those of the graph (MACO0001 to MACO0029), MACO0037 to MACO0059 for what the device cannot do, and MACO0067 for the file that `MACO_TUNING` names.
+    /// Those of the graph (MACO0001 to MACO0029), MACO0037 to MACO0059 for what the device cannot do, MACO0067 for the file that `MACO_TUNING` names, and
+    /// MACO0072; with several ranks MACO0095 when one does not come, MACO0096 when one has an error, MACO0097 when graphs differ, MACO0098 for shards, partial
+    /// sums and collectives.
     pub fn build(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
+        let name = program.name;
+        Plan::build_from(device, name, || Ok(program), options)
+    }
+
+    /// [`Plan::build`] of megakernel `name`, whose graph may turn out to be none: with several ranks, that is an error of all too.
+    ///
+    /// # Errors
+    /// Those of `program` and of [`Plan::build`].
+    pub fn build_from(
+        device: &Device,
+        name: &str,
+        program: impl FnOnce() -> Result<Program, Error>,
+        options: &PlanOptions,
+    ) -> Result<Plan, Error> {
+        match options.communicator.as_ref().filter(|communicator| communicator.ranks() > 1) {
+            None => Plan::of_rank(device, program()?, options),
+            Some(communicator) => agreement::together(communicator, name, program(), |program| {
+                agreement::check_several(&program.graph, communicator.ranks())?;
+                Plan::of_rank(device, program, options)
+            }),
+        }
+    }
+
+    fn of_rank(device: &Device, program: Program, options: &PlanOptions) -> Result<Plan, Error> {
         let max = device.workers();
         let by_attribute = match program.schedulers.unwrap_or(0) {
             0 => Schedule::Static,

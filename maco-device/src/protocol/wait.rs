@@ -84,9 +84,9 @@ impl Patience {
     /// `run` is a live launch.
     #[inline(always)]
     pub unsafe fn report<M: Machine>(&self, machine: &M, run: &Run, report: BlackBox) {
-        let BlackBox { report, task, counter, expected, seen, .. } = report;
+        let report = BlackBox { worker: run.worker, polls: self.polls, ..report };
         // SAFETY: passed on from the caller.
-        unsafe { publish(machine, run.launch, run.state, [report, task], [counter, expected], [seen, run.worker], self.polls, self.began) };
+        unsafe { publish(machine, run.launch, run.state, report, self.began) };
     }
 }
 
@@ -96,7 +96,7 @@ const LATE: u32 = 1;
 const ABORT: u32 = 2;
 
 /// Looks at clock and abort word for a [`Patience`] that has made so many `polls` and seen so many `absences`, in launch `number` as `worker`: when it began then, and
-/// its absences, with what the wait should do above them. On a GPU a function of its own, as others here that are seldom called: every wait of a kernel calls it.
+/// its absences, with what the wait should do above them.
 ///
 /// # Safety
 /// As of [`Patience::look`].
@@ -134,36 +134,25 @@ unsafe fn review<M: Machine>(
         let absences = absences + 1;
         if absences > ABSENCES && machine.lane() == 0 {
             let whole = now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into()));
-            let none = BlackBox::EMPTY;
-            let seen = [entered(begun, executors), worker];
-            publish(machine, launch, state, [REPORT_ABSENT, none.task], [none.counter, executors], seen, polls, whole);
+            let seen = entered(begun, executors);
+            let report = BlackBox { report: REPORT_ABSENT, worker, expected: executors, seen, polls, ..BlackBox::EMPTY };
+            publish(machine, launch, state, report, whole);
         }
         come_to(AGAIN, now, absences)
     }
 }
 
-/// See [`Patience::report`]: fields of the [`BlackBox`], the last one the worker.
+/// See [`Patience::report`]; the wait began at `began`.
 ///
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn publish<M: Machine>(
-    machine: &M,
-    launch: *const Launch,
-    state: *mut State,
-    [report, task]: [u32; 2],
-    [counter, expected]: [u32; 2],
-    [seen, worker]: [u32; 2],
-    polls: u32,
-    began: u64,
-) {
+unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut State, report: BlackBox, began: u64) {
     // SAFETY: only the executor that changed the word from 0 writes the report.
     unsafe {
-        if machine.compare_exchange(&raw mut (*state).abort, 0, report) == 0 {
+        if machine.compare_exchange(&raw mut (*state).abort, 0, report.report) == 0 {
             let elapsed_ns = machine.now().wrapping_sub(began);
-            let report =
-                BlackBox { report, worker, sm: machine.place(), task, counter, expected, seen, polls, elapsed_ns, ..BlackBox::EMPTY };
-            machine.report((*launch).black_box as *mut BlackBox, report);
+            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.place(), elapsed_ns, ..report });
         }
     }
 }

@@ -143,18 +143,20 @@ pub fn planning(kernel: &Kernel<'_>, model: &Model, program: &Ident) -> TokenStr
                 #sizes: &[u64; #count],
                 #options: &#p::PlanOptions,
             ) -> ::core::result::Result<#p::Plan, #p::Error> {
-                let #graph = Self::__RECORDING.resolve(#text, #sizes)?;
-                let #program_of = #p::Program {
-                    name: #text,
-                    graph: #graph,
-                    entry: #entry,
-                    embedded: const { #embedded },
-                    cpu: <Self as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, Self>,
-                    fuse_elementwise: #p::fuses_elementwise_prologues::<Self>(<Self as #p::Filter>::MASK),
-                    workers: #workers,
-                    schedulers: #schedulers,
+                let #program_of = || {
+                    let #graph = Self::__RECORDING.resolve(#text, #sizes)?;
+                    ::core::result::Result::Ok(#p::Program {
+                        name: #text,
+                        graph: #graph,
+                        entry: #entry,
+                        embedded: const { #embedded },
+                        cpu: <Self as #p::Callable>::dispatch::<#p::Cpu, #p::Identity, Self>,
+                        fuse_elementwise: #p::fuses_elementwise_prologues::<Self>(<Self as #p::Filter>::MASK),
+                        workers: #workers,
+                        schedulers: #schedulers,
+                    })
                 };
-                #p::Plan::build(#device, #program_of, #options)
+                #p::Plan::build_from(#device, #text, #program_of, #options)
             }
         }
     }

@@ -2,4 +2,5 @@
 
 pub mod language;
 pub mod mistakes;
+pub mod ranks;
 pub mod running;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maco::prelude::*;
 use maco::profile::{Profile, read_costs};
-use maco::{Arguments, Device, Error, Event, Fault, PlanOptions, TaskGraph, Tensor, Tuning, tasks};
+use maco::{Arguments, Communicator, Device, Error, Event, Fault, PlanOptions, TaskGraph, Tensor, Tuning, ranks, tasks};
 use maco_graph::plan::PlanError;
 
 /// A GPU, as errors name it.
@@ -109,6 +109,7 @@ all! {
     maco0027 maco0029 maco0030 maco0031 maco0032 maco0033 maco0034 maco0035 maco0036 maco0037 maco0038 maco0039 maco0040 maco0041 maco0043 maco0044 maco0045
     maco0046 maco0047 maco0048 maco0049 maco0050 maco0051 maco0052 maco0053 maco0054 maco0055 maco0056 maco0057 maco0058 maco0059 maco0060 maco0061 maco0062
     maco0063 maco0064 maco0065 maco0066 maco0067 maco0069 maco0070 maco0071 maco0072 maco0090 maco0091 maco0092
+    maco0093 maco0094 maco0095 maco0096 maco0097 maco0098
 }
 
 /// More tiles than a plan takes.
@@ -382,4 +383,53 @@ fn maco0091(_: Desk) -> Error {
 /// The body of a task does not end on the CPU. Its plan and its tensors are lost.
 fn maco0092(_: Desk) -> Error {
     Error::LostTensor { user: "task `double` tile [0, 0] (call #0) of megakernel `quadruple` does not end".into() }
+}
+
+/// A variable that says which rank a process is, or where the ranks meet, is missing or wrong. This program was not started by a launcher.
+fn maco0093(_: Desk) -> Error {
+    Communicator::from_env().unwrap_err()
+}
+
+/// A rank cannot get to the others: rank 0 does not answer in time or cannot listen, a token is wrong, or versions differ.
+fn maco0094(_: Desk) -> Error {
+    let help = "see whether rank 0 was started and what it says; MASTER_ADDR and port must be the same on all ranks";
+    let what = "rank 2 could not join rank 0 at node7:29501".into();
+    Error::from(ranks::Error::Meeting { what, why: "no answer within 60s: Connection refused (os error 111)".into(), help })
+}
+
+/// A rank does not come in time, has ended, was killed, or is at another call. Later calls return the same.
+fn maco0095(_: Desk) -> Error {
+    let results = Communicator::threads(3, |ranks| match ranks.rank() {
+        1 => None, // it ends
+        _ => ranks.barrier().err(),
+    });
+    results.unwrap().swap_remove(0).unwrap()
+}
+
+/// A rank has an error where all must go on together. That of all ranks, if it is the same, has its own code.
+fn maco0096(_: Desk) -> Error {
+    let results = Communicator::threads(3, |ranks| {
+        let options = PlanOptions::new().communicator(ranks.clone()).workers(if ranks.rank() == 1 { 64 } else { 2 });
+        quadruple::plan_with(&Device::cpu_with(2), quadruple::Dims { M: 16, N: 8 }, &options).err()
+    });
+    results.unwrap().swap_remove(0).unwrap()
+}
+
+/// Graphs of ranks differ: in megakernel, sizes, placements, or calls and their order. The first difference is shown.
+fn maco0097(_: Desk) -> Error {
+    let results = Communicator::threads(3, |ranks| {
+        let rows = if ranks.rank() == 2 { 24 } else { 16 };
+        let options = PlanOptions::new().communicator(ranks);
+        quadruple::plan_with(&Device::cpu_with(2), quadruple::Dims { M: rows, N: 8 }, &options).err()
+    });
+    results.unwrap().swap_remove(0).unwrap()
+}
+
+/// Several ranks plan what needs data of each other. `sharded` takes `#[shard(0)] x: In<f32, M, N>`.
+fn maco0098(_: Desk) -> Error {
+    let results = Communicator::threads(2, |ranks| {
+        let options = PlanOptions::new().communicator(ranks);
+        sharded::plan_with(&Device::cpu_with(2), sharded::Dims { M: 16, N: 8 }, &options).err()
+    });
+    results.unwrap().swap_remove(0).unwrap()
 }

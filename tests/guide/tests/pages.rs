@@ -33,7 +33,7 @@ fn bare(text: &str) -> String {
 
 #[test]
 fn code_of_the_guide_is_compiled() {
-    let sources = ["src/language.rs", "src/running.rs"].map(|file| bare(&read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file))));
+    let sources = ["src/language.rs", "src/ranks.rs", "src/running.rs"].map(|file| bare(&read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file))));
     let mut found = 0;
     for (name, page) in pages() {
         // These have tests of their own: `getting_started.rs` and `codes.rs`.
@@ -84,12 +84,12 @@ fn headings(page: &str) -> impl Iterator<Item = String> + '_ {
 fn every_variable_is_on_a_page() {
     let page = read(&root().join("docs/guide/gpus.md"));
     let mut found = Vec::new();
-    for folder in ["maco-build/src", "maco-host/src"] {
+    for folder in ["maco-build/src", "maco-host/src", "maco-ranks/src"] {
         variables_below(&root().join(folder), &mut found);
     }
     // The build script tells the macro's crate.
     found.retain(|name| name != "MACO_PACKAGE_DIR");
-    assert!(found.len() >= 13, "only {found:?} found");
+    assert!(found.len() >= 16, "only {found:?} found");
     let missing: Vec<&String> = found.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
     assert!(missing.is_empty(), "gpus.md says nothing of {missing:?}");
 }

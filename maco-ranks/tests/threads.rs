@@ -1,0 +1,295 @@
+//! Ranks that are threads: votes, failures and shared memory, by the protocol that processes use.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use maco_ranks::{Error, Failure, Group, MAX_VALUE, threads};
+
+const SIZES: [u32; 6] = [1, 2, 3, 4, 6, 8];
+
+/// What each rank ends with, and how long it took.
+fn each<R: Send>(ranks: u32, run: impl Fn(&Group) -> R + Sync) -> Vec<(R, Duration)> {
+    let timed = |group: Group| {
+        let begin = Instant::now();
+        (run(&group), begin.elapsed())
+    };
+    threads(ranks, timed).unwrap()
+}
+
+/// The one failure of these ranks.
+fn failure<T: std::fmt::Debug>(results: &[(Result<T, Error>, Duration)], survivors: impl Fn(usize) -> bool) -> Failure {
+    let mut found: Vec<Failure> = Vec::new();
+    for (_, (result, _)) in results.iter().enumerate().filter(|(rank, _)| survivors(*rank)) {
+        let Err(Error::Failed(failure)) = result else { panic!("{result:?}") };
+        found.push((**failure).clone());
+    }
+    assert!(found.windows(2).all(|pair| pair[0] == pair[1]), "not the same on all ranks: {found:#?}");
+    found.pop().unwrap()
+}
+
+#[test]
+fn values_come_in_the_order_of_ranks() {
+    for ranks in SIZES {
+        for (rank, (found, _)) in each(ranks, |group| {
+            assert_eq!(group.ranks(), ranks);
+            group.barrier().unwrap();
+            for round in 0..20u32 {
+                let values = group.all_gather(&[group.rank() as u8, round as u8]).unwrap();
+                assert_eq!(values, (0..ranks).map(|rank| vec![rank as u8, round as u8]).collect::<Vec<_>>());
+            }
+            group.check().unwrap();
+            group.rank()
+        })
+        .into_iter()
+        .enumerate()
+        {
+            assert_eq!(found, rank as u32);
+        }
+    }
+}
+
+#[test]
+fn large_values_pass_and_larger_ones_are_everybodys_error() {
+    for ranks in [1, 3] {
+        each(ranks, |group| {
+            let own = vec![group.rank() as u8; MAX_VALUE];
+            assert!(group.all_gather(&own).unwrap().iter().zip(0..).all(|(value, rank)| *value == vec![rank; MAX_VALUE]));
+            let last = group.rank() + 1 == ranks;
+            let error = group.all_gather(&vec![0; MAX_VALUE + usize::from(last)]).unwrap_err();
+            let words = format!("MACO0096: rank {} failed at `all-gather of bytes`", ranks - 1);
+            assert!(error.to_string().starts_with(&words), "{error}");
+            // An ordinary answer: the ranks go on.
+            group.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_error_of_one_rank_is_that_of_all() {
+    for ranks in SIZES {
+        let bad = ranks - 1;
+        let results = each(ranks, |group| {
+            let value = if group.rank() == bad { Err("no memory") } else { Ok(&b"fine"[..]) };
+            let error = group.vote("set-up", value).unwrap_err();
+            group.barrier().unwrap();
+            error.to_string()
+        });
+        let expected = format!(
+            "MACO0096: rank {bad} failed at `set-up`, so no rank goes on\nhelp: mend what rank {bad} says; the other ranks only repeat it\nbecause: no memory"
+        );
+        assert!(results.iter().all(|(text, _)| *text == expected), "{results:#?}");
+    }
+}
+
+#[test]
+fn what_differs_is_named() {
+    let lines = |second: &str| vec!["tensor w: [8, 8]".to_owned(), second.to_owned(), "call #0: linear(x, w, y)".to_owned()];
+    for ranks in [2, 3, 4, 8] {
+        let results = each(ranks, |group| {
+            group.agree("plan", &lines("tensor x: [4, 5]"), Ok(())).unwrap();
+            let own = lines(if group.rank() == ranks - 1 { "tensor x: [4, 6]" } else { "tensor x: [4, 5]" });
+            let differs = group.agree("plan", &own, Ok(())).unwrap_err();
+            let mut fewer = lines("tensor x: [4, 5]");
+            fewer.truncate(if group.rank() == 0 { 2 } else { 3 });
+            let shorter = group.agree("plan", &fewer, Err("that is told later")).unwrap_err();
+            let refused = group.agree("plan", &lines("tensor x"), if group.rank() == 1 { Err("no room") } else { Ok(()) }).unwrap_err();
+            [differs, shorter, refused].map(|error| error.to_string())
+        });
+        assert!(results.windows(2).all(|pair| pair[0].0 == pair[1].0), "{results:#?}");
+        let [differs, shorter, refused] = &results[0].0;
+        assert!(
+            differs.starts_with("MACO0097: `plan` is not the same on all ranks\n  rank") && differs.contains(": tensor x: [4, 5]\n"),
+            "{differs}"
+        );
+        assert!(differs.contains(&format!("\n  rank {}: tensor x: [4, 6]\n", ranks - 1)), "{differs}");
+        assert!(shorter.contains("\n  rank 0: nothing more\n") && shorter.contains(": call #0: linear(x, w, y)\n"), "{shorter}");
+        assert!(refused.starts_with("MACO0096: rank 1 failed at `plan`") && refused.ends_with("because: no room"), "{refused}");
+    }
+}
+
+#[test]
+fn a_rank_that_never_comes_is_named_by_the_shortest_deadline() {
+    for ranks in [2, 3, 4, 8] {
+        for absent in [0, ranks - 1] {
+            let short = (absent + 1) % ranks;
+            let told = AtomicU32::new(0);
+            let results = each(ranks, |group| {
+                let deadline = if group.rank() == short { 300 } else { 30_000 };
+                group.set_deadline(Duration::from_millis(deadline));
+                if group.rank() == absent {
+                    while told.load(Ordering::Relaxed) < ranks - 1 {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    return group.barrier();
+                }
+                if group.rank() == short {
+                    // Behind the others: it is not the first whose deadline counts.
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                let result = group.barrier();
+                told.fetch_add(1, Ordering::Relaxed);
+                result
+            });
+            let found = failure(&results, |_| true);
+            let expected =
+                Failure::Late { operation: "barrier".into(), missing: vec![absent], deadline: Duration::from_millis(300), of: short };
+            assert_eq!(found, expected);
+            assert!(results.iter().all(|(_, elapsed)| (200..10_000).contains(&elapsed.as_millis())), "{results:?}");
+            let text = Error::from(found).to_string();
+            assert!(
+                text.starts_with(&format!("MACO0095: rank {absent} did not come to `barrier` within 300 ms, the deadline of rank {short}")),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_ends_early_is_noticed_at_once() {
+    for ranks in [2, 3, 4, 8] {
+        for ended in [0, ranks - 1] {
+            let results = threads(ranks, |group| {
+                group.barrier()?;
+                if group.rank() == ended {
+                    return Ok(());
+                }
+                std::thread::sleep(Duration::from_millis(50));
+                let begin = Instant::now();
+                let result = group.barrier();
+                assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+                assert_eq!(group.barrier().unwrap_err(), result.clone().unwrap_err(), "and stays");
+                result
+            })
+            .unwrap();
+            let texts: Vec<String> = results.into_iter().filter_map(|result| result.err().map(|error| error.to_string())).collect();
+            assert_eq!(texts.len() as u32, ranks - 1);
+            assert!(
+                texts.iter().all(|text| text.starts_with(&format!("MACO0095: rank {ended} has ended")) && *text == texts[0]),
+                "{texts:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_panics_is_lost_and_its_panic_goes_on() {
+    for panics in [0, 2] {
+        let result = std::panic::catch_unwind(|| {
+            threads(3, |group| {
+                if group.rank() == panics {
+                    panic!("out of ideas");
+                }
+                let begin = Instant::now();
+                let error = group.barrier().unwrap_err();
+                assert!(begin.elapsed() < Duration::from_secs(5));
+                assert!(error.to_string().starts_with(&format!("MACO0095: rank {panics} is gone")), "{error}");
+            })
+        });
+        assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"out of ideas"));
+    }
+}
+
+#[test]
+fn ranks_at_different_operations_are_told_which() {
+    for ranks in [2, 4, 8] {
+        let results = each(ranks, |group| if group.rank() == 1 { group.all_gather(&[]).map(drop) } else { group.barrier() });
+        let Failure::Order { one, other } = failure(&results, |_| true) else { panic!() };
+        let mut places = [one, other];
+        places.sort_by_key(|(rank, _)| *rank != 1);
+        assert_eq!(places[0], (1, "all-gather of bytes".into()));
+        assert_eq!(places[1].1, "barrier");
+    }
+}
+
+#[test]
+fn a_lost_rank_is_seen_without_waiting_for_it() {
+    threads(3, |group| {
+        group.barrier().unwrap();
+        if group.rank() == 1 {
+            // As if it were killed: no farewell.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _lost = group;
+                std::panic::resume_unwind(Box::new(()));
+            }));
+            return;
+        }
+        let begin = Instant::now();
+        let error = loop {
+            match group.check() {
+                Ok(()) => assert!(begin.elapsed() < Duration::from_secs(5)),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, Failure::Lost { rank: 1, operation: None }.into());
+    })
+    .unwrap();
+}
+
+#[test]
+fn every_rank_maps_the_memory_of_all() {
+    for ranks in SIZES {
+        each(ranks, |group| {
+            let memory = group.share(8 * 1000).unwrap();
+            assert_eq!((memory.ranks(), memory.rank(), memory.bytes()), (ranks, group.rank(), 8000));
+            assert!((0..ranks).all(|rank| memory.words(rank).iter().all(|word| word.load(Ordering::Relaxed) == 0)));
+            group.barrier().unwrap();
+            // Into the last word of the next rank.
+            let next = (group.rank() + 1) % ranks;
+            memory.words(next)[999].store(u64::from(group.rank()) + 1, Ordering::Release);
+            group.barrier().unwrap();
+            let before = (group.rank() + ranks - 1) % ranks;
+            assert_eq!(memory.words(group.rank())[999].load(Ordering::Acquire), u64::from(before) + 1);
+            // Again, and one that outlives the group.
+            let again = group.share(8).unwrap();
+            drop(memory);
+            again.words(next)[0].fetch_add(1, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_shared_is_everybodys_error() {
+    each(3, |group| {
+        let error = group.share(if group.rank() == 1 { 12 } else { 16 }).unwrap_err();
+        assert!(error.to_string().contains("rank 1 failed at `share memory`") && error.to_string().contains("12 bytes"), "{error}");
+        let error = group.share(if group.rank() == 1 { 24 } else { 16 }).unwrap_err();
+        assert!(error.to_string().contains("not the same on all ranks\n  ranks 0 and 2: 16 bytes\n  rank 1: 24 bytes\n"), "{error}");
+        let error = group.share(1 << 62).unwrap_err();
+        assert!(error.to_string().starts_with("MACO0096: ranks 0, 1 and 2 failed at `map shared memory`"), "{error}");
+        assert_eq!(group.share(16).unwrap().ranks(), 3);
+    });
+}
+
+#[test]
+fn nothing_is_left_open() {
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let once = || {
+        threads(4, |group| {
+            let memory = group.share(1 << 16).unwrap();
+            group.barrier().unwrap();
+            memory.bytes()
+        })
+        .unwrap();
+    };
+    once();
+    // Other tests of this process open files too: the least of many tries counts.
+    let least = |n: usize| {
+        (0..n)
+            .map(|_| {
+                once();
+                open()
+            })
+            .min()
+            .unwrap()
+    };
+    let before = least(20);
+    let after = least(200);
+    assert!(after <= before + 8, "{before} open files before, {after} after");
+}
+
+#[test]
+fn a_number_of_ranks_is_checked() {
+    for ranks in [0, maco_ranks::MAX_RANKS + 1] {
+        assert_eq!(threads(ranks, |_| ()).unwrap_err().code(), 93);
+    }
+}

@@ -1,0 +1,49 @@
+//! What docs/guide/ranks.md shows.
+use std::sync::atomic::Ordering;
+
+use maco::{Communicator, Device, Error, PlanOptions};
+
+use crate::language::layers;
+
+/// What every rank does; also one rank alone.
+pub fn step(ranks: &Communicator) -> Result<Vec<f32>, Error> {
+    let device = Device::cpu_with(2); // on GPUs: Device::gpu(ranks.local_rank())
+    let options = PlanOptions::new().communicator(ranks.clone());
+    let plan = layers::plan_with(&device, layers::Dims { M: 128, N: 128 }, &options)?; // all ranks have a plan now, or the same error
+
+    let x = device.upload(&vec![1.0; 128 * 128], [128, 128])?;
+    let b = [device.zeros([128])?, device.zeros([128])?, device.zeros([128])?];
+    let mut y = device.zeros([128, 128])?;
+    plan.run(&x, &b, &mut y)?;
+    ranks.barrier()?;
+    y.download()
+}
+
+/// A process that a launcher has started.
+pub fn of_a_job() -> Result<(), Error> {
+    let ranks = Communicator::from_env()?; // returns when all are there
+    println!("rank {} of {}", ranks.rank(), ranks.ranks());
+    step(&ranks)?;
+    Ok(())
+}
+
+/// Ranks without processes.
+pub fn as_threads() -> Result<Vec<f32>, Error> {
+    let results = Communicator::threads(4, |ranks| step(&ranks))?; // the results of all ranks, in their order
+    let all: Vec<Vec<f32>> = results.into_iter().collect::<Result<_, _>>()?;
+    Ok(all.concat())
+}
+
+/// Memory of all ranks, below communicators.
+pub fn shared() -> Result<(), Error> {
+    let sums = maco::ranks::threads(3, |group| {
+        let memory = group.share(4096)?; // 4096 bytes of each rank, mapped by all
+        memory.words(0)[0].fetch_add(1, Ordering::AcqRel); // a word of rank 0
+        group.barrier()?;
+        Ok(memory.words(0)[0].load(Ordering::Acquire))
+    })?;
+    for sum in sums {
+        assert_eq!(sum.map_err(|error: maco::ranks::Error| error)?, 3);
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! What docs/guide/ranks.md shows runs.
+
+use guide::ranks;
+use maco::Communicator;
+
+#[test]
+fn ranks_and_one_rank_do_the_same() {
+    let alone = ranks::step(&Communicator::single()).unwrap();
+    let together = ranks::as_threads().unwrap();
+    assert_eq!(together.len(), 4 * alone.len());
+    assert!(together.chunks(alone.len()).all(|rank| rank == alone));
+    ranks::shared().unwrap();
+}
+
+#[test]
+fn without_a_launcher_the_variable_is_named() {
+    let error = ranks::of_a_job().unwrap_err();
+    assert!(error.to_string().starts_with("MACO0093: RANK is not set\nhelp: start the program with `maco launch"), "{error}");
+}
