@@ -291,7 +291,9 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
     unsafe {
         let run = Run::new(machine, &*launch, special::block());
         run.clear_idle(machine, run.worker, (*launch).workers);
-        let pushed = pushed(launch);
+        // Asked anew each time, as what is posted is: kept as predicates, these would share a register with those of consumers, which have others.
+        let pushed = pushed(launch) as u32;
+        let pushed = || special::opaque(pushed) != 0;
         let whole = *launch;
         profile::stamp(launch);
         let mut role = Store::new(smem, (*launch).maps);
@@ -299,14 +301,14 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
         while let Some(published) = ready(smem, n) {
             let (at, parity) = place(n);
             profile::store(smem);
-            let staged = published.flags & STAGED != 0;
+            let staged = || special::opaque(published.flags.into()) & STAGED as u32 != 0;
             let mut ended = 1;
-            if staged {
+            if staged() {
                 if lane == 0 {
                     tasks.run(&mut role, task(smem, launch, at), published.op.into());
                 }
                 warp::sync();
-            } else if !pushed && !warp::all(!mbarrier::test(smem.done(at), parity)) {
+            } else if !pushed() && !warp::all(!mbarrier::test(smem.done(at), parity)) {
                 // Behind other signals, several tasks may have ended meanwhile. Those before `n` have, so that parities are in step. Consumers that
                 // look at counters themselves may have ended one that the dependency poller has still to read in its slot.
                 let (at, parity) = place(n + lane);
@@ -318,14 +320,14 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
             let [signal, second] =
                 if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
             // Nothing else of its slot is needed if there is only one.
-            let brief = !pushed && warp::all(second == NO_COUNTER);
+            let brief = !pushed() && warp::all(second == NO_COUNTER);
             let any = warp::ballot(signal != NO_COUNTER);
             if !smem.wait(smem.done(at), parity) {
                 break;
             }
             warp::sync();
-            profile::stored(smem, staged);
-            if staged {
+            profile::stored(smem, staged());
+            if staged() {
                 // What the copies wrote comes before the signal.
                 fence::proxy_async_global();
             }
@@ -333,7 +335,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
             if brief {
                 vacate(smem, n, ended, lane);
             }
-            if pushed {
+            if pushed() {
                 if lane == 0 {
                     let tails = special::generic(smem.tails()) as *mut u8;
                     if protocol::notify(one, &whole, &run, &raw const (*slot(smem, n % SLOTS)).descriptor, n + 1, tails) == Outcome::Abort {
