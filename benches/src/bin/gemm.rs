@@ -21,10 +21,9 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, bf16};
 /// `16 calls, each`: sixteen independent products in one megakernel, a sixteenth of the time, beside a CUDA graph of sixteen calls one
 /// behind the other. `16 calls beside branches, each`: the same beside a graph with a branch for each call, which may run side by side.
 /// `single calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without
-/// graphs. All sides take the same random
-/// operands in turn, together five times the second-level cache, and the peer has the fastest of up to 32 algorithms that cuBLASLt
-/// proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds. Ours is `linear`, with the form,
-/// tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
+/// graphs. All sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of
+/// up to 32 algorithms that cuBLASLt proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds.
+/// Ours is `linear`, with the form, tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
 #[derive(Parser)]
 struct Options {
     /// Only cases whose name holds this, such as `M256` or `K4096`.
@@ -210,6 +209,7 @@ impl Bench {
             Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
         ];
         // Apart: what runs in turn with branches is slower, and most of all what comes behind them, by up to a seventh (M64 N10240 K8192, H200).
+        // Hence the calls one behind the other are between them and ours; nobody asks for their time here.
         let mut aside: [System<'_>; 3] = [
             Box::new(|| Ok(bound.launch_on(stream)?)),
             Box::new(|| Ok(branched.launch(stream)?)),
