@@ -6,6 +6,7 @@
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
 pub mod abi;
+pub mod channel;
 pub mod math;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]

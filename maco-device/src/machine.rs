@@ -1,4 +1,6 @@
-//! The protocol's machine on a GPU: a warp whose lanes vote, or a single lane.
+//! The protocol's machine on a GPU, and that of channels: a warp whose lanes vote, or a single lane.
+
+mod system;
 
 use crate::abi::BlackBox;
 use crate::protocol::Machine;

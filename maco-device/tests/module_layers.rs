@@ -20,6 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ring and waits", &["sync"]),
     ("warps as executors of the protocol", &["machine"]),
     ("protocol", &["protocol"]),
+    ("channels", &["channel"]),
     ("records", &["profile"]),
     ("layout of shared memory", &["shared_memory", "profile::words"]),
     ("hardware, or its model", &["ptx", "model", "math"]),

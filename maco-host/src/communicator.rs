@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use maco_ranks::{Group, Job};
 
+use crate::channel::SymmetricMemory;
 use crate::error::Error;
 use crate::options::deadline_ns;
 
@@ -104,6 +105,16 @@ impl Communicator {
     /// MACO0095.
     pub fn check(&self) -> Result<(), Error> {
         Ok(self.0.check()?)
+    }
+
+    /// `bytes` bytes of zeros of each rank that all ranks map: for buffers that are at the same place on all ranks, and for channels. All ranks call it with the
+    /// same size. CPU ranks of one host have it, threads or processes; memory of GPUs it is not yet.
+    ///
+    /// # Errors
+    /// MACO0095 when a rank does not come, MACO0096 when one cannot make the memory, and on several hosts, MACO0097 when sizes differ; the same on every rank.
+    /// MACO0100 when `bytes` is less than a control block needs.
+    pub fn symmetric(&self, bytes: usize) -> Result<SymmetricMemory, Error> {
+        SymmetricMemory::new(self.0.clone(), bytes)
     }
 
     pub(crate) fn group(&self) -> &Group {

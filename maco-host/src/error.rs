@@ -539,7 +539,7 @@ pub enum Error {
         /// How many ranks.
         ranks: u32,
     },
-    /// What went wrong between ranks: MACO0093 to MACO0097.
+    /// What went wrong between ranks: MACO0093 to MACO0097, MACO0099 and MACO0100.
     #[error(transparent)]
     Ranks(Box<maco_ranks::Error>),
     /// A trace, a file of costs, or a tuning file: MACO0064, MACO0065, MACO0067.

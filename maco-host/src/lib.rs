@@ -6,6 +6,7 @@
 mod abort;
 mod agreement;
 mod arguments;
+mod channel;
 mod communicator;
 mod cpu;
 mod device;
@@ -28,6 +29,7 @@ mod tensor;
 mod tuning;
 
 pub use arguments::{Arguments, ScalarValue};
+pub use channel::{ChannelOptions, Channels, MemoryChannel, Place, PortChannel, SymmetricBuffer, SymmetricMemory};
 pub use communicator::Communicator;
 pub use device::Device;
 pub use error::{Error, OutputFault};

@@ -1,7 +1,8 @@
-//! What goes wrong between ranks: MACO0093 to MACO0097.
+//! What goes wrong between ranks: MACO0093 to MACO0097, MACO0099 and MACO0100.
 
 use crate::agree::Variant;
 use crate::failure::{Failure, ranks};
+use crate::stall::Stall;
 
 /// What went wrong: `MACO0095: what`, then a help line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +58,17 @@ pub enum Error {
         /// The first thing in which they differ, as each has it.
         variants: Box<[Variant]>,
     },
+    /// A rank waited in vain inside a channel.
+    #[error("MACO0099: {0}")]
+    Stalled(Box<Stall>),
+    /// Symmetric memory that is not there.
+    #[error("MACO0100: {what}\nhelp: {help}")]
+    Memory {
+        /// What was asked for, and what there is.
+        what: Box<str>,
+        /// What to do.
+        help: &'static str,
+    },
 }
 
 impl Error {
@@ -68,6 +80,8 @@ impl Error {
             Error::Failed(_) => 95,
             Error::Refused { .. } => 96,
             Error::Differs { .. } => 97,
+            Error::Stalled(_) => 99,
+            Error::Memory { .. } => 100,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, io, thread};
@@ -187,9 +187,23 @@ impl Group {
     /// MACO0095.
     pub fn check(&self) -> Result<(), Error> {
         let Some(client) = &self.client else { return Ok(()) };
-        let mut client = client.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = Instant::now();
-        match client.receive(self, until) {
+        self.check_of(&mut client.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// [`Group::check`], unless another thread of this rank is at an operation: that learns of it.
+    ///
+    /// # Errors
+    /// MACO0095.
+    pub fn try_check(&self) -> Result<(), Error> {
+        match self.client.as_ref().map(Mutex::try_lock) {
+            None | Some(Err(TryLockError::WouldBlock)) => Ok(()),
+            Some(Ok(mut client)) => self.check_of(&mut client),
+            Some(Err(TryLockError::Poisoned(client))) => self.check_of(&mut client.into_inner()),
+        }
+    }
+
+    fn check_of(&self, client: &mut Client) -> Result<(), Error> {
+        match client.receive(self, Instant::now()) {
             Ok(Some(_)) => Err(client.fail(Failure::Garbled { rank: 0 }.into())),
             Ok(None) => Ok(()),
             // All others may end: it matters when one of them is needed.

@@ -7,6 +7,7 @@
 //! notices at once that a connection closes. Messages are bounded and have a version (`message`).
 
 mod agree;
+mod arena;
 mod error;
 mod failure;
 mod folder;
@@ -18,10 +19,12 @@ mod meet;
 mod memory;
 #[doc(hidden)]
 pub mod message;
+mod stall;
 mod threads;
 mod token;
 
 pub use agree::Variant;
+pub use arena::{ALIGNMENT, Arena, Block};
 pub use error::Error;
 pub use failure::Failure;
 #[doc(hidden)]
@@ -30,6 +33,7 @@ pub use folder::{FOLDER, create_job_folder, lost_note};
 pub use group::{Group, MAX_VALUE};
 pub use job::{Job, Meeting};
 pub use memory::SharedMemory;
+pub use stall::{Cause, Stall};
 pub use threads::threads;
 pub use token::Token;
 

@@ -18,6 +18,22 @@ pub fn release_gpu() {
     unsafe { asm!("fence.release.gpu;", options(nostack)) }
 }
 
+/// [`acquire_gpu`] of what a peer or the host has published.
+#[inline(always)]
+pub fn acquire_sys() {
+    super::delay::delay();
+    // SAFETY: a fence has no operands.
+    unsafe { asm!("fence.acquire.sys;", options(nostack)) }
+}
+
+/// [`release_gpu`] for a peer or the host.
+#[inline(always)]
+pub fn release_sys() {
+    super::delay::delay();
+    // SAFETY: a fence has no operands.
+    unsafe { asm!("fence.release.sys;", options(nostack)) }
+}
+
 /// Generic accesses to global memory before, TMA accesses after, or the other way round.
 #[inline(always)]
 pub fn proxy_async_global() {

@@ -1,0 +1,116 @@
+//! The proxy of a CPU rank: takes triggers out of the FIFO, copies, signals. With GPUs it drives copy engines instead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maco_device::channel::{FifoConsumer, Operation, Peer, Trigger, Waiting};
+
+use super::symmetric::Shared;
+
+/// Looks in vain before the thread sleeps between two of them: at first it is worth to be quick.
+const EAGER: u32 = 2000;
+const REST: Duration = Duration::from_micros(50);
+
+pub(super) struct Proxy {
+    shared: Arc<Shared>,
+    fifo: FifoConsumer,
+    /// The word of each rank that this proxy stores, and how often it has.
+    signals: Vec<(Peer<u32>, u32)>,
+}
+
+impl Proxy {
+    pub(super) fn new(shared: Arc<Shared>, fifo: FifoConsumer, outbound: Vec<Peer<u32>>) -> Proxy {
+        Proxy { shared, fifo, signals: outbound.into_iter().map(|word| (word, 0)).collect() }
+    }
+
+    /// Until it should end and nothing is left to do, or it was handed what it cannot do.
+    pub(super) fn run(mut self, ending: impl Fn() -> bool) {
+        let shared = self.shared.clone();
+        let system = shared.system();
+        let mut vain = 0u32;
+        loop {
+            // Before the look: what was handed over before the end is done.
+            let last = ending();
+            // SAFETY: the other end of this rank's FIFO, which the caller holds.
+            let Some(trigger) = (unsafe { self.fifo.take(&system) }) else {
+                if last {
+                    return;
+                }
+                vain = vain.saturating_add(1);
+                match vain {
+                    0..64 => std::hint::spin_loop(),
+                    64..EAGER => std::thread::yield_now(),
+                    _ => std::thread::sleep(REST),
+                }
+                continue;
+            };
+            vain = 0;
+            if !self.perform(&system, trigger) {
+                return;
+            }
+            // SAFETY: as above.
+            unsafe { self.fifo.complete(&system) };
+        }
+    }
+
+    /// False if it is outside of the memory: nothing goes on then.
+    fn perform(&mut self, system: &impl maco_device::channel::System, trigger: Trigger) -> bool {
+        let size = self.shared.arena.bytes() as u64;
+        let inside = |offset: u64| offset.checked_add(trigger.bytes.into()).is_some_and(|end| end <= size);
+        let signal = self.signals.get_mut(trigger.channel as usize).filter(|_| inside(trigger.from) && inside(trigger.to));
+        let Some((word, sent)) = signal else {
+            let waiting = Waiting { operation: Operation::Trigger, peer: trigger.channel, word: u32::MAX, expected: 0 };
+            // SAFETY: this rank's control block.
+            unsafe { self.shared.watch().report(system, waiting, [0; 3], 0) };
+            let _ = self.shared.stopped();
+            return false;
+        };
+        if trigger.copy {
+            let from = self.shared.own().wrapping_add(trigger.from as usize);
+            // SAFETY: inside the mapped memory of both ranks; all accesses to it are atomics.
+            unsafe { self.shared.of(trigger.channel).at::<u8>(trigger.to).put(system, from, trigger.bytes.into()) };
+        }
+        if trigger.signal {
+            *sent = sent.wrapping_add(1);
+            // SAFETY: this proxy is the word's only writer.
+            unsafe { word.publish(system, *sent) };
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maco_device::channel::System;
+    use maco_ranks::Group;
+
+    use super::*;
+    use crate::channel::SymmetricMemory;
+
+    /// What safe code does not hand over: a GPU's program may.
+    #[test]
+    fn what_is_outside_stops_the_ranks() {
+        for trigger in [
+            Trigger { copy: true, from: 1 << 20, bytes: 1, ..Trigger::default() },
+            Trigger { copy: true, to: (1 << 20) - 4, bytes: 5, ..Trigger::default() },
+            Trigger { copy: true, bytes: u32::MAX, ..Trigger::default() },
+            Trigger { channel: 1, signal: true, ..Trigger::default() },
+        ] {
+            let memory = SymmetricMemory::new(Arc::new(Group::single()), 1 << 20).unwrap();
+            let shared = memory.0.clone();
+            let word = shared.of(0).at(512);
+            let mut ring = [0u64; 2];
+            let mut progress = [0u32; 2];
+            // SAFETY: words of this thread.
+            let fifo = unsafe { FifoConsumer::new(ring.as_mut_ptr(), progress.as_mut_ptr(), 1) };
+            let mut proxy = Proxy::new(shared.clone(), fifo, vec![word]);
+            assert!(proxy.perform(&shared.system(), Trigger { signal: true, ..Trigger::default() }));
+            // SAFETY: mapped.
+            assert_eq!(unsafe { shared.system().load4(shared.own().wrapping_add(512).cast()) }, 1);
+            shared.check().unwrap();
+            assert!(!proxy.perform(&shared.system(), trigger), "{trigger:?}");
+            let error = shared.check().unwrap_err();
+            assert!(error.code() == 99 && error.to_string().contains("not inside the symmetric memory"), "{error}");
+        }
+    }
+}
