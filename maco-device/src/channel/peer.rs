@@ -140,42 +140,42 @@ impl Peer<u8> {
     }
 }
 
-/// Copies between pieces of shared memory, lanes in turn: 16 bytes at a time where both places allow it, else 4 or 1.
+/// Copies between pieces of shared memory, lanes in turn: 16 bytes at a time where both places allow it, else words, else bytes.
 ///
 /// # Safety
 /// Both are shared memory of `bytes` bytes.
 #[inline(always)]
 pub unsafe fn copy<S: System>(system: &S, to: *mut u8, from: *const u8, bytes: usize) {
     let skew = to as usize ^ from as usize;
-    let unit = match () {
-        () if skew & 15 == 0 => 16,
-        () if skew & 3 == 0 => 4,
-        () => 1,
-    };
-    let front = (unit - (to as usize & (unit - 1))) & (unit - 1);
-    let front = if front < bytes { front } else { bytes };
-    let middle = (bytes - front) & !(unit - 1);
-    let (lane, lanes) = (system.lane() as usize, system.lanes() as usize);
-    // SAFETY: (of all) inside the two pieces, as the caller promises; the middle is aligned in both, since their skew is.
+    // SAFETY: (of all) parts of the two pieces; words and fours of them are aligned in both, since their skew is.
     unsafe {
-        if unit == 16 {
-            let mut n = front + 16 * lane;
-            while n < front + middle {
-                system.store16(to.add(n).cast(), system.load16(from.add(n).cast()));
-                n += 16 * lanes;
-            }
-        } else if unit == 4 {
-            let mut n = front + 4 * lane;
-            while n < front + middle {
-                system.store4(to.add(n).cast(), system.load4(from.add(n).cast()));
-                n += 4 * lanes;
-            }
-        } else {
-            bytewise(system, to, from, front, front + middle);
+        if skew & 3 != 0 {
+            return copy1(system, to, from, 0, bytes);
         }
-        bytewise(system, to, from, 0, front);
-        bytewise(system, to, from, front + middle, bytes);
+        let [first, end] = aligned(to as usize, 0, bytes, 4);
+        copy1(system, to, from, 0, first);
+        if skew & 15 == 0 {
+            let [inner, outer] = aligned(to as usize, first, end, 16);
+            copy4(system, to, from, first, inner);
+            let mut n = inner + 16 * system.lane() as usize;
+            while n < outer {
+                system.store16(to.add(n).cast(), system.load16(from.add(n).cast()));
+                n += 16 * system.lanes() as usize;
+            }
+            copy4(system, to, from, outer, end);
+        } else {
+            copy4(system, to, from, first, end);
+        }
+        copy1(system, to, from, end, bytes);
     }
+}
+
+/// The part of the bytes from `first` to `end` behind `at` that begins and ends at multiples of `unit`; none if there is no unit.
+#[inline(always)]
+const fn aligned(at: usize, first: usize, end: usize, unit: usize) -> [usize; 2] {
+    let low = ((at + first + unit - 1) & !(unit - 1)) - at;
+    let low = if low < end { low } else { end };
+    [low, low + ((end - low) & !(unit - 1))]
 }
 
 /// The bytes from `first` to `end`.
@@ -183,11 +183,58 @@ pub unsafe fn copy<S: System>(system: &S, to: *mut u8, from: *const u8, bytes: u
 /// # Safety
 /// As of [`copy`].
 #[inline(always)]
-unsafe fn bytewise<S: System>(system: &S, to: *mut u8, from: *const u8, first: usize, end: usize) {
+unsafe fn copy1<S: System>(system: &S, to: *mut u8, from: *const u8, first: usize, end: usize) {
     let mut n = first + system.lane() as usize;
     while n < end {
         // SAFETY: passed on from the caller.
         unsafe { system.store1(to.add(n), system.load1(from.add(n))) };
         n += system.lanes() as usize;
+    }
+}
+
+/// The words from `first` to `end`.
+///
+/// # Safety
+/// As of [`copy`]; the first one is aligned in both.
+#[inline(always)]
+unsafe fn copy4<S: System>(system: &S, to: *mut u8, from: *const u8, first: usize, end: usize) {
+    let mut n = first + 4 * system.lane() as usize;
+    while n < end {
+        // SAFETY: passed on from the caller.
+        unsafe { system.store4(to.add(n).cast(), system.load4(from.add(n).cast())) };
+        n += 4 * system.lanes() as usize;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::channel::CpuThread;
+
+    /// Every skew and every small size: against a slice.
+    #[test]
+    fn copies_are_exact() {
+        #[repr(align(16))]
+        struct Aligned([u8; 128]);
+        let system = CpuThread::new(|| 0);
+        let source: [u8; 128] = std::array::from_fn(|n| n as u8 + 1);
+        let (from, to) = (Cell::new(Aligned(source)), Cell::new(Aligned([0; 128])));
+        for first in 0..17 {
+            for second in 0..17 {
+                for bytes in (0..70).chain([90, 111]) {
+                    to.set(Aligned([0; 128]));
+                    // SAFETY: inside both, which this thread alone uses.
+                    let found = unsafe {
+                        copy(&system, to.as_ptr().cast::<u8>().add(second), from.as_ptr().cast::<u8>().add(first), bytes);
+                        (*to.as_ptr()).0
+                    };
+                    let mut expected = [0; 128];
+                    expected[second..second + bytes].copy_from_slice(&source[first..first + bytes]);
+                    assert_eq!(found, expected, "{bytes} bytes from {first} to {second}");
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,91 @@
+//! Every interleaving of small exchanges over channels; and without any one signal, fence, credit or flag each of them fails.
+
+use std::panic::{catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+
+use protocol::channel::{Lack, Role};
+use protocol::channel_cases as cases;
+
+macro_rules! models {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            let start = std::time::Instant::now();
+            let interleavings = cases::$name(None);
+            println!("{interleavings} interleavings in {:?}", start.elapsed());
+            assert!(interleavings > 1, "nothing was interleaved");
+        })*
+    };
+}
+
+models! {
+    put_and_signal
+    get
+    packets_with_credits
+    exchanged_packets
+    one_slot
+    two_slots
+    proxy_copies
+    fifo_laps
+    two_producers
+    reports
+    late_signal
+    stopped_by_a_peer
+}
+
+/// Threads of this name fail on purpose.
+const MUTANT: &str = "mutant";
+
+fn fails(case: fn(Option<Lack>) -> usize, lack: Lack) -> bool {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let hook = take_hook();
+        set_hook(Box::new(move |panic| {
+            if std::thread::current().name() != Some(MUTANT) {
+                hook(panic);
+            }
+        }));
+    });
+    let run = move || catch_unwind(|| case(Some(lack))).is_err();
+    std::thread::Builder::new().name(MUTANT.into()).spawn(run).expect("a thread").join().expect("the panic was caught")
+}
+
+macro_rules! lacks {
+    ($($name:ident: $case:ident without $($lack:expr),+;)*) => {
+        $(#[test]
+        fn $name() {
+            for lack in [$($lack),+] {
+                assert!(fails(cases::$case, lack), "{lack:?} goes unnoticed");
+            }
+        })*
+    };
+}
+
+lacks! {
+    lacks_of_signals: put_and_signal without
+        Lack::Signal(Role::Signal, 1), Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
+        Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_gets: get without
+        Lack::Signal(Role::Signal, 1), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_packets: packets_with_credits without
+        Lack::Mute(Role::Credit), Lack::Publish(Role::Credit), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::Half;
+    lacks_of_one_slot: one_slot without
+        Lack::Signal(Role::Signal, 1), Lack::Signal(Role::Signal, 3), Lack::Signal(Role::Credit, 1), Lack::Signal(Role::Credit, 2),
+        Lack::Publish(Role::Signal), Lack::Publish(Role::Credit), Lack::Blind(Role::Signal), Lack::Blind(Role::Credit),
+        Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_two_slots: two_slots without
+        Lack::Signal(Role::Signal, 4), Lack::Mute(Role::Credit), Lack::Publish(Role::Signal),
+        Lack::Publish(Role::Credit), Lack::Blind(Role::Signal), Lack::Blind(Role::Credit), Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_a_proxy: proxy_copies without
+        Lack::Signal(Role::Signal, 2), Lack::Signal(Role::Completed, 1), Lack::Mute(Role::Taken),
+        Lack::Publish(Role::Signal), Lack::Publish(Role::Completed), Lack::Blind(Role::Signal), Lack::Blind(Role::Completed),
+        Lack::Acquire(0), Lack::Acquire(1), Lack::Acquire(2), Lack::Release, Lack::Half;
+    lacks_of_a_ring: fifo_laps without
+        Lack::Mute(Role::Taken), Lack::Publish(Role::Taken), Lack::Blind(Role::Taken), Lack::Acquire(0), Lack::Acquire(1), Lack::Release, Lack::Half;
+    lacks_of_two_producers: two_producers without
+        Lack::Signal(Role::Taken, 1), Lack::Publish(Role::Taken), Lack::Blind(Role::Taken), Lack::Acquire(1), Lack::Release, Lack::TornTicket;
+    lacks_of_reports: reports without
+        Lack::Publish(Role::Complete), Lack::Signal(Role::Complete, 1), Lack::Acquire(2), Lack::TornStop;
+    lacks_of_a_late_signal: late_signal without Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0);
+    lacks_of_a_stop: stopped_by_a_peer without Lack::Signal(Role::Complete, 1);
+}
