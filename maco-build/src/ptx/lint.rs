@@ -2,11 +2,12 @@
 //!
 //! Registers and spills are not visible here: [`super::ptxas`] sees them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maco_ptx::{Function, Module, Statement};
 
 use super::calls::{self, Inlined};
+use super::flow::{Flow, Way};
 use super::{Finding, Rules, protocol, tags};
 use crate::ptx::patch::THREADS;
 
@@ -228,20 +229,31 @@ fn loops(function: &Function<'_>) -> Vec<(usize, usize)> {
     jumps.filter(|(label, jump)| label < jump).collect()
 }
 
-/// `wait_group.read` waits until the source may be overwritten, not until the data has arrived: a signal after it is a race.
+/// `wait_group.read` waits until the source may be overwritten, not until the data has arrived: a signal on a path behind it is a race.
 fn early_signals(function: &Function<'_>, report: &mut Report<'_>) {
-    let mut only_read = false;
-    for statement in &function.body {
+    const READ: fn(&Statement<'_>) -> bool = |statement| statement.opcode().starts_with("cp.async.bulk.wait_group.read");
+    if !function.body.iter().any(READ) {
+        return;
+    }
+    let flow = Flow::new(function);
+    let arrived = |statement: &Statement<'_>| statement.opcode().starts_with("cp.async.bulk.wait_group") && !READ(statement);
+    // A fence of the kind comes before relaxed signals; those of mbarriers are arrivals of a CTA's own threads.
+    let signals = |statement: &Statement<'_>| {
         let opcode = statement.opcode();
-        let ends_block = statement.label().is_some() || statement.branch().is_some();
-        if ends_block || opcode.starts_with("cp.async.bulk.wait_group") {
-            only_read = opcode.starts_with("cp.async.bulk.wait_group.read");
-        } else if only_read && opcode.split('.').any(|part| part == "release") {
-            report.add(
-                statement,
-                "a signal after `cp.async.bulk.wait_group.read`, which does not wait for the data to arrive; use `wait_group`",
-            );
-        }
+        let ordered = opcode.split('.').any(|part| part == "release" || part == "acq_rel");
+        let own = opcode.starts_with("mbarrier.") || opcode.starts_with("fence.mbarrier_init") || opcode.starts_with("barrier.cluster");
+        ordered && !own || statement.tag.is_some_and(|tag| tag.starts_with("signal."))
+    };
+    let mut early = BTreeSet::new();
+    for read in flow.all(READ) {
+        let reached = flow.reach(read, Way::Forward, |statement| arrived(statement) || READ(statement) || signals(statement));
+        early.extend(reached.into_iter().filter(|&at| signals(&flow.statements[at])));
+    }
+    for at in early {
+        report.add(
+            &flow.statements[at],
+            "a signal after `cp.async.bulk.wait_group.read`, which does not wait for the data to arrive; use `wait_group`",
+        );
     }
 }
 
@@ -382,6 +394,19 @@ mod tests {
     fn signals_before_the_data_has_arrived() {
         one("cp.async.bulk.wait_group.read 0;\nred.release.gpu.global.add.u32 [%rd1], 1;", "wait_group");
         none("cp.async.bulk.wait_group.read 0;\ncp.async.bulk.wait_group 0;\nred.release.gpu.global.add.u32 [%rd1], 1;");
+        for signal in [
+            "st.release.sys.global.u32 [%rd1], 1;",
+            "fence.release.sys;",
+            "fence.acq_rel.sys;",
+            "// maco: signal.sys\nst.release.sys.global.u32 [%rd1], %r1;",
+        ] {
+            one(&format!("cp.async.bulk.wait_group.read 0;\n{signal}"), "wait_group");
+            // Behind a branch, and round a loop.
+            one(&format!("cp.async.bulk.wait_group.read 0;\n@%p1 bra $OUT;\ncp.async.bulk.wait_group 0;\n$OUT:\n{signal}"), "wait_group");
+            one(&format!("$AGAIN:\n@%p1 bra $FIRST;\n{signal}\n$FIRST:\ncp.async.bulk.wait_group.read 0;\n@%p2 bra $AGAIN;"), "wait_group");
+            none(&format!("$AGAIN:\ncp.async.bulk.wait_group.read 0;\ncp.async.bulk.wait_group 0;\n{signal}\n@%p2 bra $AGAIN;"));
+        }
+        none("cp.async.bulk.wait_group.read 0;\nmbarrier.arrive.release.cta.shared::cta.b64 _, [%r1];");
     }
 
     #[test]

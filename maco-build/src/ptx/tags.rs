@@ -5,16 +5,20 @@ use maco_ptx::{Function, Kind};
 use super::lint::Report;
 
 /// Every tag, and how the instructions begin that it may stand at. `docs/internals/ptx_lint.md` says what each means.
-const TAGS: [(&str, &[&str]); 21] = [
+const TAGS: [(&str, &[&str]); 30] = [
     ("claim.gpu", &["atom.relaxed.gpu.global.cas."]),
     ("clear.gpu", &["red.relaxed.gpu.global.and."]),
     ("elementwise", &["st.shared.v4."]),
+    ("get.sys", &["ld.relaxed.sys.global."]),
     ("give_up", &["bar.warp.sync"]),
     ("in_band.load", &["ld.relaxed.gpu.global.v4."]),
     ("in_band.store", &["st.relaxed.gpu.global."]),
     ("message.gpu", &["st.relaxed.gpu.global."]),
+    ("packet.load", &["ld.relaxed.sys.global.u64", "ld.relaxed.sys.global.v2.u64"]),
+    ("packet.store", &["st.relaxed.sys.global.u64", "st.relaxed.sys.global.v2.u64"]),
     ("part.arrive", &["atom.relaxed.gpu.global.add."]),
     ("part.leave", &["atom.relaxed.gpu.global.or."]),
+    ("put.sys", &["st.relaxed.sys.global."]),
     ("receive", &["st.shared.v4."]),
     ("report.end", &["st.release.sys."]),
     ("report.word", &["st.relaxed.sys."]),
@@ -22,17 +26,24 @@ const TAGS: [(&str, &[&str]); 21] = [
     ("rmsnorm.sum", &["st.shared.", "ld.shared."]),
     ("scratch", &["ld.weak.shared.", "st.weak.shared.", "mbarrier.", "cp.async.bulk."]),
     ("signal.gpu", &["red.relaxed.gpu.global.add.", "st.relaxed.gpu.global."]),
+    ("signal.sys", &["st.release.sys.global."]),
+    ("stop.sys", &["atom.relaxed.sys.global.cas."]),
     ("table.raise", &["red.relaxed.cta.shared.max."]),
+    ("tell.sys", &["st.relaxed.sys.global."]),
     ("ticket.gpu", &["atom.relaxed.gpu.global.add."]),
+    ("trigger.sys", &["st.relaxed.sys.global.v2.u64"]),
     ("wait.ahead", &["ld.relaxed.gpu.global."]),
     ("wait.alone", &["ld.relaxed.gpu.global."]),
     ("wait.gpu", &["ld.relaxed.gpu.global."]),
+    ("wait.sys", &["ld.relaxed.sys.global."]),
 ];
 
 /// How instructions begin that have one in megakernels: what they order depends on what they are for.
-const TAGGED: [&str; 8] = [
+const TAGGED: [&str; 10] = [
     "atom.relaxed.gpu.global.",
+    "atom.relaxed.sys.",
     "ld.relaxed.gpu.global.",
+    "ld.relaxed.sys.",
     "red.relaxed.cta.shared.max.",
     "red.relaxed.gpu.global.",
     "st.relaxed.gpu.global.",

@@ -6,6 +6,7 @@
 //! there must be a path with it; elsewhere it must be on every path.
 
 mod called;
+mod peers;
 mod scratch;
 mod statement;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub(super) fn check(function: &Function<'_>, report: &mut Report<'_>) {
     rules.parts();
     rules.signals();
     rules.reports();
+    rules.peers();
 }
 
 struct Rules<'a, 'r, 'm> {
@@ -97,6 +99,10 @@ impl Rules<'_, '_, '_> {
     fn scopes(&mut self) {
         for at in 0..self.flow.statements.len() {
             let statement = &self.flow.statements[at];
+            // They have rules of their own.
+            if peers::of_channel(statement) {
+                continue;
+            }
             let has = |wanted| part(statement, wanted);
             let ordered = ["relaxed", "acquire", "release", "acq_rel"].into_iter().any(has);
             let text = if ["ld.", "st.", "red.", "atom."].into_iter().any(|start| op(statement, start)) && ordered {

@@ -2,6 +2,8 @@
 
 use maco_ptx::Statement;
 
+use super::peers::of_channel;
+
 pub(super) type Is = fn(&Statement<'_>) -> bool;
 
 pub(super) fn op(statement: &Statement<'_>, start: &str) -> bool {
@@ -89,14 +91,14 @@ pub(super) const PRODUCT: Is = |s| op(s, "mma.sync");
 pub(super) const WRITE: Is =
     |s| CALL(s) || op(s, "st.") && !["shared", "relaxed", "release", "param", "local"].iter().any(|other| part(s, other));
 pub(super) const CALL: Is = |s| (s.opcode() == "call" || op(s, "call.")) && !s.last;
-pub(super) const WORD: Is = |s| op(s, "st.relaxed.sys");
-pub(super) const REPORT: Is = |s| op(s, "st.release.sys");
+pub(super) const WORD: Is = |s| op(s, "st.relaxed.sys") && !of_channel(s);
+pub(super) const REPORT: Is = |s| op(s, "st.release.sys") && !of_channel(s);
 /// What has a part in the order of memory, waits, copies or reports.
 pub(super) const ORDERS: Is = |s| {
     const STARTS: [&str; 8] =
         ["bar.sync", "cp.async.", "fence.", "griddepcontrol.", "mbarrier.", "st.relaxed.sys.", "st.release.", "st.weak.shared"];
     const ONE: [Is; 6] = [LOAD, STORE, ADD, CLAIM, PART, STAGED];
-    STARTS.iter().any(|start| op(s, start)) || ONE.iter().any(|is| is(s))
+    STARTS.iter().any(|start| op(s, start)) || ONE.iter().any(|is| is(s)) || of_channel(s)
 };
 /// What of that bodies do, wherever they are.
 pub(super) const OF_BODIES: Is = |s| {

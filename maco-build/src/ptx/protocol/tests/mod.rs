@@ -1,6 +1,7 @@
 //! Each rule by the mistake that it is for.
 
 mod called;
+mod peers;
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,98 @@
+//! Rules of channels, each by its mistake.
+
+use crate::ptx::{Rules, lint};
+
+/// What the device half of channels does: put and signal, wait, packets, a trigger, a report.
+const CHANNEL: &str = "\
+griddepcontrol.wait;
+ld.param.b64 %rd1, [maco_channel_param_0];
+add.s64 %rd2, %rd1, 128;
+add.s64 %rd3, %rd1, 256;
+// maco: get.sys
+ld.relaxed.sys.global.v4.u32 {%r1, %r2, %r3, %r4}, [%rd4];
+// maco: put.sys
+st.relaxed.sys.global.v4.u32 [%rd5], {%r1, %r2, %r3, %r4};
+bar.warp.sync -1;
+// maco: signal.sys
+st.release.sys.global.u32 [%rd2], %r5;
+$POLL:
+// maco: wait.sys
+ld.relaxed.sys.global.u32 %r6, [%rd3];
+@%p1 bra $SEEN;
+// maco: get.sys
+ld.relaxed.sys.global.u32 %r7, [%rd6];
+@%p2 bra $LATE;
+bra.uni $POLL;
+$SEEN:
+fence.acquire.sys;
+bar.warp.sync -1;
+// maco: packet.store
+st.relaxed.sys.global.v2.u64 [%rd7], {%rd8, %rd9};
+$PACKET:
+// maco: packet.load
+ld.relaxed.sys.global.u64 %rd10, [%rd11];
+@%p3 bra $PACKET;
+fence.release.sys;
+// maco: trigger.sys
+st.relaxed.sys.global.v2.u64 [%rd12], {%rd13, %rd14};
+bra.uni $END;
+$LATE:
+// maco: stop.sys
+atom.relaxed.sys.global.cas.b32 %r8, [%rd6], %r9, %r10;
+// maco: tell.sys
+st.relaxed.sys.global.u32 [%rd15], %r11;
+// maco: signal.sys
+st.release.sys.global.u32 [%rd16], %r12;
+$END:
+";
+
+/// What the lint says, but for what an entry without a megakernel lacks.
+fn lint(body: &str) -> Vec<String> {
+    let ptx = format!(".version 8.6\n.target sm_90a\n.visible .entry maco_channel(\n)\n{{\n{body}ret;\n}}\n");
+    let findings = lint::check(&ptx, &Rules::default()).into_iter().map(|finding| finding.text);
+    findings.filter(|text| !text.starts_with("there is no `") || text.contains("tag")).collect()
+}
+
+#[test]
+fn channels_keep_their_rules() {
+    assert_eq!(lint(CHANNEL), Vec::<String>::new());
+}
+
+#[test]
+fn each_rule_by_its_mistake() {
+    for (line, instead, word) in [
+        // Scopes of words, data and packets of peers.
+        ("st.release.sys.global.u32 [%rd2]", "st.release.gpu.global.u32 [%rd2]", "its scope is `.sys`"),
+        ("st.relaxed.sys.global.v4", "st.relaxed.gpu.global.v4", "its scope is `.sys`"),
+        ("ld.relaxed.sys.global.v4", "ld.relaxed.gpu.global.v4", "its scope is `.sys`"),
+        ("ld.relaxed.sys.global.u32 %r6", "ld.relaxed.gpu.global.u32 %r6", "its scope is `.sys`"),
+        ("st.relaxed.sys.global.v2.u64 [%rd7]", "st.relaxed.gpu.global.v2.u64 [%rd7]", "its scope is `.sys`"),
+        ("ld.relaxed.sys.global.u64", "ld.relaxed.gpu.global.u64", "its scope is `.sys`"),
+        ("st.relaxed.sys.global.v2.u64 [%rd12]", "st.relaxed.gpu.global.v2.u64 [%rd12]", "its scope is `.sys`"),
+        ("atom.relaxed.sys.global.cas.b32", "atom.relaxed.gpu.global.cas.b32", "its scope is `.sys`"),
+        ("st.relaxed.sys.global.u32 [%rd15]", "st.relaxed.gpu.global.u32 [%rd15]", "its scope is `.sys`"),
+        // A peer's word with another tag.
+        (
+            "bar.warp.sync -1;\n// maco: packet.store",
+            "// maco: signal.gpu\nst.relaxed.gpu.global.u32 [%rd2], 1;\n// maco: packet.store",
+            "elsewhere an access of `.sys` scope has this address",
+        ),
+        // Signals release, waits acquire, triggers are behind a release.
+        ("st.release.sys.global.u32 [%rd2]", "st.relaxed.sys.global.u32 [%rd2]", "is tagged `signal.sys`"),
+        ("fence.acquire.sys;\n", "", "`fence.acquire.sys` belongs"),
+        ("fence.acquire.sys;", "fence.acquire.gpu;", "`fence.acquire.sys` belongs"),
+        ("fence.release.sys;\n", "", "`fence.release.sys` belongs"),
+        ("fence.release.sys;", "fence.release.gpu;", "`fence.release.sys` belongs"),
+        ("// maco: get.sys\nld.relaxed.sys.global.v4", "ld.relaxed.sys.global.v4", "does not say what it is for"),
+        ("// maco: stop.sys\n", "", "does not say what it is for"),
+        // Data that has not arrived.
+        ("bar.warp.sync -1;\n// maco: signal.sys", "cp.async.bulk.wait_group.read 0;\n// maco: signal.sys", "wait_group.read"),
+        ("fence.release.sys;", "cp.async.bulk.wait_group.read 0;\nfence.release.sys;", "wait_group.read"),
+        // Multicast.
+        ("st.release.sys.global.u32 [%rd16], %r12;", "multimem.red.release.sys.global.add.u32 [%rd16], %r12;", "multicast"),
+    ] {
+        assert_eq!(CHANNEL.matches(line).count(), 1, "{line}");
+        let found = lint(&CHANNEL.replace(line, instead));
+        assert!(found.iter().any(|text| text.contains(word)), "{line} → {instead}: {found:?}");
+    }
+}
