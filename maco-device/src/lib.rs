@@ -53,6 +53,9 @@ pub use data::task::Task;
 pub use data::tile::{Operand, ReadTile, Tile};
 pub use data::{access, element, kind, region, row, task, tile};
 pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+/// Executors of [`channel`]s on a GPU.
+#[cfg(target_arch = "nvptx64")]
+pub use machine::{Lane as GpuLane, Warp as GpuWarp};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

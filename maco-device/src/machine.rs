@@ -6,14 +6,14 @@ use crate::abi::BlackBox;
 use crate::protocol::Machine;
 use crate::ptx::{cta_scope, fence, gpu_scope, shared, special, sys_scope, warp};
 
-/// A whole warp: lanes vote.
-pub(crate) struct Warp;
+/// A whole warp: lanes vote. All of them call together.
+pub struct Warp;
 /// A whole warp whose own words are in shared memory, named by 32-bit shared addresses.
 pub(crate) struct SharedWarp;
 /// A whole warp that runs a task by itself.
 pub(crate) struct WarpTask;
 /// One lane of a warp, alone.
-pub(crate) struct Lane;
+pub struct Lane;
 
 macro_rules! machine {
     (warp $ty:ident, $own:ident, $load:ident, $roomy:literal, $give_up:expr) => {

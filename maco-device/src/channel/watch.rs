@@ -85,6 +85,7 @@ pub struct Waiting {
 pub struct Stopped;
 
 /// By what waits of a rank end.
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
     /// Of this rank.
