@@ -1,9 +1,10 @@
 //! Ranks that are threads: votes, failures and shared memory, by the protocol that processes use.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use maco_ranks::{Error, Failure, Group, MAX_VALUE, threads};
+use maco_ranks::{Arena, Error, Failure, Group, MAX_VALUE, threads};
 
 const SIZES: [u32; 6] = [1, 2, 3, 4, 6, 8];
 
@@ -258,6 +259,72 @@ fn memory_that_cannot_be_shared_is_everybodys_error() {
         assert!(error.to_string().starts_with("MACO0096: ranks 0, 1 and 2 failed at `map shared memory`"), "{error}");
         assert_eq!(group.share(16).unwrap().ranks(), 3);
     });
+}
+
+#[test]
+fn an_arena_has_the_same_places_on_all_ranks() {
+    for ranks in SIZES {
+        let places = threads(ranks, |group| {
+            let arena = Arena::new(Arc::new(group), 10_000).unwrap();
+            assert_eq!((arena.bytes(), arena.used(), arena.high_water()), (10_112, 0, 0));
+            let blocks = [1, 129, 4096, 0].map(|bytes| arena.allocate("block", bytes).unwrap());
+            let places = blocks.each_ref().map(|block| block.offset());
+            assert_eq!(arena.used(), 128 + 256 + 4096 + 128);
+            let [_, second, third, _] = blocks;
+            // A byte of every rank.
+            let at = third.offset() + 7;
+            for rank in 0..ranks {
+                let own = rank == arena.group().rank();
+                // SAFETY: inside the arena; ranks store it by atomics, and meet before they load.
+                let byte = unsafe { AtomicU8::from_ptr(arena.pointer(rank).as_ptr().add(at)) };
+                assert!(!own || byte.load(Ordering::Relaxed) & 1 << rank == 0);
+                byte.fetch_or(1 << arena.group().rank(), Ordering::Relaxed);
+            }
+            arena.group().barrier().unwrap();
+            // SAFETY: as above.
+            let byte = unsafe { AtomicU8::from_ptr(arena.pointer(arena.group().rank()).as_ptr().add(at)) };
+            assert_eq!(u32::from(byte.load(Ordering::Relaxed)), (1 << ranks) - 1);
+            arena.free(second).unwrap();
+            arena.free(third).unwrap();
+            assert_eq!((arena.used(), arena.high_water()), (256, 4608));
+            // Both in one, and zeros.
+            let again = arena.allocate("again", 4000).unwrap();
+            assert_eq!((again.offset(), again.name(), again.bytes()), (128, "again", 4000));
+            assert_eq!(byte.load(Ordering::Relaxed), 0);
+            arena.group().barrier().unwrap();
+            places
+        });
+        assert!(places.unwrap().iter().all(|places| *places == [0, 128, 384, 4480]));
+    }
+}
+
+#[test]
+fn an_allocation_is_the_same_on_all_ranks_or_on_none() {
+    let texts = threads(3, |group| {
+        let odd = group.rank() == 1;
+        let arena = Arena::new(Arc::new(group), 4096).unwrap();
+        let mut texts = Vec::new();
+        for (name, bytes) in
+            [(if odd { "x" } else { "y" }, 8), ("z", if odd { 9 } else { 8 }), ("all", 4097), ("some", if odd { 8000 } else { 8 })]
+        {
+            texts.push(arena.allocate(name, bytes).unwrap_err().to_string());
+            assert_eq!(arena.used(), 0);
+        }
+        // As if nothing had happened.
+        assert_eq!(arena.allocate("all", 4096).unwrap().offset(), 0);
+        arena.group().barrier().unwrap();
+        texts
+    })
+    .unwrap();
+    assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "{texts:#?}");
+    let [first, second, third, fourth] = &texts[0][..] else { panic!() };
+    assert!(
+        first.starts_with("MACO0097: `allocate symmetric memory`") && first.contains("rank 1: allocation `x`: 8 bytes at offset 0"),
+        "{first}"
+    );
+    assert!(second.contains("rank 1: allocation `z`: 9 bytes"), "{second}");
+    assert!(third.starts_with("MACO0100: `all` needs 4097 bytes"), "{third}");
+    assert!(fourth.starts_with("MACO0097: ") && fourth.contains("rank 1: allocation `some`: 8000 bytes\n"), "{fourth}");
 }
 
 #[test]

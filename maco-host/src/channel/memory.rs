@@ -6,7 +6,7 @@ use std::sync::Arc;
 use maco_device::channel::{self, PacketBuffer, Slots, Stopped};
 
 use super::channels::Own;
-use super::symmetric::{Place, Shared};
+use super::symmetric::{Shared, SymmetricPlace};
 use crate::error::Error;
 
 /// The memory of one peer, which this rank loads and stores itself, and semaphores between the two.
@@ -48,7 +48,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// MACO0100 outside of buffers, MACO0099 after a rank has stopped.
-    pub fn put(&mut self, to: Place, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn put(&mut self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let (to, from) = (to.of(bytes)?, from.of(bytes)?);
         self.shared.check()?;
         // SAFETY: both ranges are inside the mapped memory, as was checked; all accesses to it are atomics.
@@ -60,7 +60,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::put`].
-    pub fn get(&mut self, to: Place, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn get(&mut self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let (to, from) = (to.of(bytes)?, from.of(bytes)?);
         self.shared.check()?;
         // SAFETY: as above.
@@ -72,7 +72,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::put`].
-    pub fn read(&mut self, at: Place) -> Result<u32, Error> {
+    pub fn read(&mut self, at: SymmetricPlace) -> Result<u32, Error> {
         let at = at.of_word()?;
         self.shared.check()?;
         // SAFETY: as above.
@@ -83,7 +83,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::put`].
-    pub fn write(&mut self, at: Place, value: u32) -> Result<(), Error> {
+    pub fn write(&mut self, at: SymmetricPlace, value: u32) -> Result<(), Error> {
         let at = at.of_word()?;
         self.shared.check()?;
         // SAFETY: as above.
@@ -135,7 +135,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// MACO0100 for more than [`MemoryChannel::packet_capacity`] bytes or outside of buffers, MACO0099 if the peer receives none by the deadline.
-    pub fn send_packets(&mut self, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn send_packets(&mut self, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let from = self.message(from, bytes)?;
         self.shared.check()?;
         // SAFETY: inside the mapped memory; this thread alone uses the channel.
@@ -146,14 +146,14 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::send_packets`].
-    pub fn receive_packets(&mut self, to: Place, bytes: usize) -> Result<(), Error> {
+    pub fn receive_packets(&mut self, to: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let to = self.message(to, bytes)?;
         self.shared.check()?;
         // SAFETY: as above.
         self.outcome(unsafe { self.packets.receive(&self.shared.system(), &self.shared.watch(), to, bytes as u64) })
     }
 
-    fn message(&self, place: Place, bytes: usize) -> Result<*mut u8, Error> {
+    fn message(&self, place: SymmetricPlace, bytes: usize) -> Result<*mut u8, Error> {
         let offset = place.of(bytes)?;
         let most = self.packet_capacity();
         if bytes > most {
@@ -173,7 +173,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// MACO0100 for a larger one or outside of buffers, MACO0099 if no slot is free by the deadline.
-    pub fn send_chunk(&mut self, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn send_chunk(&mut self, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let from = self.piece(from, bytes)?;
         self.shared.check()?;
         // SAFETY: inside the mapped memory; this thread alone uses the channel.
@@ -184,7 +184,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::send_chunk`].
-    pub fn receive_chunk(&mut self, to: Place, bytes: usize) -> Result<(), Error> {
+    pub fn receive_chunk(&mut self, to: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let to = self.piece(to, bytes)?;
         self.shared.check()?;
         // SAFETY: as above.
@@ -196,7 +196,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::send_chunk`].
-    pub fn send(&mut self, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn send(&mut self, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         from.of(bytes)?;
         self.chunks(bytes).try_for_each(|(first, bytes)| self.send_chunk(from.plus(first), bytes))
     }
@@ -205,7 +205,7 @@ impl MemoryChannel {
     ///
     /// # Errors
     /// As [`MemoryChannel::send_chunk`].
-    pub fn receive(&mut self, to: Place, bytes: usize) -> Result<(), Error> {
+    pub fn receive(&mut self, to: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         to.of(bytes)?;
         self.chunks(bytes).try_for_each(|(first, bytes)| self.receive_chunk(to.plus(first), bytes))
     }
@@ -216,7 +216,7 @@ impl MemoryChannel {
         (0..bytes).step_by(chunk).map(move |first| (first, chunk.min(bytes - first)))
     }
 
-    fn piece(&self, place: Place, bytes: usize) -> Result<*mut u8, Error> {
+    fn piece(&self, place: SymmetricPlace, bytes: usize) -> Result<*mut u8, Error> {
         let offset = place.of(bytes)?;
         let most = self.chunk();
         if bytes > most {

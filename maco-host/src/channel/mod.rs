@@ -11,4 +11,4 @@ mod symmetric;
 pub use channels::{ChannelOptions, Channels};
 pub use memory::MemoryChannel;
 pub use port::PortChannel;
-pub use symmetric::{Place, SymmetricBuffer, SymmetricMemory};
+pub use symmetric::{SymmetricBuffer, SymmetricMemory, SymmetricPlace};

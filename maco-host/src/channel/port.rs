@@ -10,7 +10,7 @@ use maco_ranks::Error as RanksError;
 
 use super::channels::Own;
 use super::proxy::Proxy;
-use super::symmetric::{Place, Shared};
+use super::symmetric::{Shared, SymmetricPlace};
 use crate::error::Error;
 
 /// What producers and proxy share, at 16-byte boundaries.
@@ -114,7 +114,7 @@ impl PortChannel {
     ///
     /// # Errors
     /// MACO0100 outside of buffers, MACO0099 if there is no room by the deadline.
-    pub fn put(&mut self, to: Place, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn put(&mut self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let ([to, from], bytes) = self.places(to, from, bytes)?;
         // SAFETY: inside the memory of all ranks, as was checked; all accesses to it are atomics.
         self.outcome(unsafe { self.channel.put(&self.shared.system(), &self.shared.watch(), to, from, bytes) })
@@ -124,7 +124,7 @@ impl PortChannel {
     ///
     /// # Errors
     /// As there.
-    pub fn put_with_signal(&mut self, to: Place, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn put_with_signal(&mut self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let ([to, from], bytes) = self.places(to, from, bytes)?;
         // SAFETY: inside the memory of all ranks, as was checked; all accesses to it are atomics.
         self.outcome(unsafe { self.channel.put_with_signal(&self.shared.system(), &self.shared.watch(), to, from, bytes) })
@@ -134,7 +134,7 @@ impl PortChannel {
     ///
     /// # Errors
     /// As there.
-    pub fn put_with_signal_and_flush(&mut self, to: Place, from: Place, bytes: usize) -> Result<(), Error> {
+    pub fn put_with_signal_and_flush(&mut self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<(), Error> {
         let ([to, from], bytes) = self.places(to, from, bytes)?;
         // SAFETY: inside the memory of all ranks, as was checked; all accesses to it are atomics.
         self.outcome(unsafe { self.channel.put_with_signal_and_flush(&self.shared.system(), &self.shared.watch(), to, from, bytes) })
@@ -170,7 +170,7 @@ impl PortChannel {
     }
 
     /// Offsets and size of a copy, if it is inside of buffers and the ranks go on.
-    fn places(&self, to: Place, from: Place, bytes: usize) -> Result<([u64; 2], u32), Error> {
+    fn places(&self, to: SymmetricPlace, from: SymmetricPlace, bytes: usize) -> Result<([u64; 2], u32), Error> {
         let places = [to.of(bytes)?, from.of(bytes)?];
         let Ok(size) = u32::try_from(bytes) else {
             let what = format!("a copy of {bytes} bytes by the proxy, which copies less than 4 GiB at once").into();

@@ -39,14 +39,14 @@ pub struct SymmetricBuffer {
 
 /// A place in a [`SymmetricBuffer`], which is one on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SymmetricPlace {
     /// From the beginning of the symmetric memory.
     offset: u64,
     /// Bytes up to the buffer's end; none if it is behind that.
     left: Option<u64>,
 }
 
-impl Place {
+impl SymmetricPlace {
     /// The offset in the symmetric memory, if `bytes` bytes from here are in the buffer.
     ///
     /// # Errors
@@ -73,9 +73,9 @@ impl Place {
     }
 
     /// So many bytes further.
-    pub fn plus(self, bytes: usize) -> Place {
+    pub fn plus(self, bytes: usize) -> SymmetricPlace {
         let left = self.left.and_then(|left| left.checked_sub(bytes as u64));
-        Place { offset: self.offset.saturating_add(bytes as u64), left }
+        SymmetricPlace { offset: self.offset.saturating_add(bytes as u64), left }
     }
 }
 
@@ -126,8 +126,8 @@ impl SymmetricMemory {
 
 impl SymmetricBuffer {
     /// The place `offset` bytes from the beginning, for channels.
-    pub fn at(&self, offset: usize) -> Place {
-        Place { offset: self.block.offset() as u64, left: Some(self.block.bytes() as u64) }.plus(offset)
+    pub fn at(&self, offset: usize) -> SymmetricPlace {
+        SymmetricPlace { offset: self.block.offset() as u64, left: Some(self.block.bytes() as u64) }.plus(offset)
     }
 
     /// Bytes of each rank.

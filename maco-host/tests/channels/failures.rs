@@ -24,9 +24,10 @@ fn ring(ranks: &Communicator, kind: &str, rounds: u32, lost: impl Fn()) -> Resul
     let (right, left) = ((rank + 1) % count, (rank + count - 1) % count);
     let (mut memory_channels, mut ports) = channels.into_parts();
     for round in 0..rounds {
-        let to = |channels: &mut Vec<MemoryChannel>, peer: u32, step: fn(&mut MemoryChannel, maco_host::Place) -> Result<(), Error>| {
-            step(&mut channels[peer as usize], buffer.at(0))
-        };
+        let to =
+            |channels: &mut Vec<MemoryChannel>, peer: u32, step: fn(&mut MemoryChannel, maco_host::SymmetricPlace) -> Result<(), Error>| {
+                step(&mut channels[peer as usize], buffer.at(0))
+            };
         if round + 1 == rounds {
             lost();
         }

@@ -109,7 +109,7 @@ all! {
     maco0027 maco0029 maco0030 maco0031 maco0032 maco0033 maco0034 maco0035 maco0036 maco0037 maco0038 maco0039 maco0040 maco0041 maco0043 maco0044 maco0045
     maco0046 maco0047 maco0048 maco0049 maco0050 maco0051 maco0052 maco0053 maco0054 maco0055 maco0056 maco0057 maco0058 maco0059 maco0060 maco0061 maco0062
     maco0063 maco0064 maco0065 maco0066 maco0067 maco0069 maco0070 maco0071 maco0072 maco0090 maco0091 maco0092
-    maco0093 maco0094 maco0095 maco0096 maco0097 maco0098
+    maco0093 maco0094 maco0095 maco0096 maco0097 maco0098 maco0099 maco0100
 }
 
 /// More tiles than a plan takes.
@@ -430,6 +430,30 @@ fn maco0098(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
         let options = PlanOptions::new().communicator(ranks);
         sharded::plan_with(&Device::cpu_with(2), sharded::Dims { M: 16, N: 8 }, &options).err()
+    });
+    results.unwrap().swap_remove(0).unwrap()
+}
+
+/// A rank waited in a channel for what did not come by the deadline, or cannot come: a rank is gone. The channels of all ranks stop, and later calls return the same.
+fn maco0099(_: Desk) -> Error {
+    let stall = ranks::Stall {
+        rank: 0,
+        operation: "wait",
+        peer: 1,
+        word: Some(768),
+        expected: 5,
+        seen: 4,
+        waited: Duration::from_secs(60),
+        cause: ranks::Cause::Deadline,
+    };
+    Error::from(ranks::Error::Stalled(Box::new(stall)))
+}
+
+/// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large.
+fn maco0100(_: Desk) -> Error {
+    let results = Communicator::threads(2, |ranks| {
+        let memory = ranks.symmetric(1 << 20).ok()?;
+        memory.allocate("gradients", 4 << 20).err()
     });
     results.unwrap().swap_remove(0).unwrap()
 }

@@ -1,7 +1,7 @@
 //! What docs/guide/ranks.md shows.
 use std::sync::atomic::Ordering;
 
-use maco::{Communicator, Device, Error, PlanOptions};
+use maco::{ChannelOptions, Communicator, Device, Error, PlanOptions};
 
 use crate::language::layers;
 
@@ -32,6 +32,24 @@ pub fn as_threads() -> Result<Vec<f32>, Error> {
     let results = Communicator::threads(4, |ranks| step(&ranks))?; // the results of all ranks, in their order
     let all: Vec<Vec<f32>> = results.into_iter().collect::<Result<_, _>>()?;
     Ok(all.concat())
+}
+
+/// Each rank sends a number to the next one.
+pub fn channels(ranks: &Communicator) -> Result<u8, Error> {
+    let (right, left) = ((ranks.rank() + 1) % ranks.ranks(), (ranks.rank() + ranks.ranks() - 1) % ranks.ranks());
+    let memory = ranks.symmetric(4 << 20)?; // of each rank, mapped by all
+    let buffer = memory.allocate("numbers", 2)?; // at the same place on all ranks
+    let mut channels = memory.channels(&ChannelOptions::default())?;
+
+    buffer.write(0, &[ranks.rank() as u8])?;
+    let to_right = channels.memory(right).expect("a rank");
+    to_right.put(buffer.at(1), buffer.at(0), 1)?; // from byte 0 here to byte 1 there
+    to_right.signal()?; // it is there
+    channels.memory(left).expect("a rank").wait()?;
+
+    let mut number = [0];
+    buffer.read(1, &mut number)?;
+    Ok(number[0])
 }
 
 /// Memory of all ranks, below communicators.

@@ -13,6 +13,14 @@ fn ranks_and_one_rank_do_the_same() {
 }
 
 #[test]
+fn numbers_go_round() {
+    for count in [1, 2, 3] {
+        let found = Communicator::threads(count, |communicator| ranks::channels(&communicator).unwrap()).unwrap();
+        assert_eq!(found, (0..count).map(|rank| ((rank + count - 1) % count) as u8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn without_a_launcher_the_variable_is_named() {
     let error = ranks::of_a_job().unwrap_err();
     assert!(error.to_string().starts_with("MACO0093: RANK is not set\nhelp: start the program with `maco launch"), "{error}");
