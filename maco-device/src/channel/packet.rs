@@ -237,7 +237,10 @@ unsafe fn store_word<S: System>(system: &S, to: *mut u8, n: u32, bytes: u64, wor
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::channel::{Control, CpuThread};
 
     #[test]
     fn a_packet_is_word_and_flag() {
@@ -246,5 +249,77 @@ mod tests {
         }
         // As NCCL and MSCCL++ have it in memory.
         assert_eq!(packet(0x0403_0201, 0x0807_0605).to_le_bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[repr(align(16))]
+    struct Memory<const N: usize>([Cell<u64>; N]);
+
+    /// A rank that sends to itself, and begins behind message `start`.
+    fn alone<R>(start: u32, old: u64, run: impl FnOnce(&PacketBuffer, &Watch, &[Cell<u64>; 16]) -> R) -> R {
+        let slots = Memory([const { Cell::new(0) }; 16]);
+        slots.0.iter().for_each(|word| word.set(old));
+        let words = [const { Cell::new(0) }; 8];
+        words.iter().for_each(|word| word.set(start));
+        let mut control = Control::default();
+        let watch = Watch { control: &raw mut control, rank: 0, deadline_ns: 1_000_000_000 };
+        // SAFETY: words of this thread, which live as long as the buffer.
+        unsafe {
+            let credit = Semaphore::new(words[0].as_ptr(), Peer::new(words[0].as_ptr()), words[1..].as_ptr().cast_mut().cast(), 0, 0);
+            let own = words[4..].as_ptr().cast_mut().cast();
+            run(
+                &PacketBuffer::new(slots.0.as_ptr().cast(), Peer::new(slots.0.as_ptr().cast_mut().cast()), credit, own, 8, 0),
+                &watch,
+                &slots.0,
+            )
+        }
+    }
+
+    /// Behind short messages flags of old ones stay, but none so long that its number comes again.
+    #[test]
+    fn old_flags_are_cleaned() {
+        let system = CpuThread::new(|| 0);
+        let data = Memory([const { Cell::new(0x0102_0304_0506_0708) }; 8]);
+        let at = data.0.as_ptr().cast_mut().cast::<u8>();
+        for epoch in 0..4u32 {
+            let first = epoch.wrapping_mul(CLEANED);
+            let start = first.wrapping_sub(3);
+            // The flag of message `first + 4`, from 2³² messages ago.
+            alone(start, packet(0, first.wrapping_add(4)), |packets, watch, slots| {
+                for n in 1..5u32 {
+                    // SAFETY: words of this thread.
+                    unsafe {
+                        packets.send(&system, watch, at.cast_const(), 4).unwrap();
+                        packets.receive(&system, watch, at.wrapping_add(32), 4).unwrap();
+                    }
+                    let left = slots.iter().filter(|word| packet_flag(word.get()) == first.wrapping_add(4)).count();
+                    let cleaned = [0, 0, 8, 16][n as usize - 1];
+                    assert!(if cleaned == 0 { left > 12 } else { left <= 16 - cleaned }, "{left} after message {n}");
+                }
+            });
+        }
+        assert!(2 * u64::from(CLEANED) <= 1 << 31, "flags are compared with numbers that are far from them");
+    }
+
+    #[test]
+    fn messages_of_every_size_pass() {
+        let system = CpuThread::new(|| 0);
+        let data = Memory(std::array::from_fn::<_, 16, _>(|n| Cell::new(0x1122_3344_5566_7788u64.wrapping_mul(n as u64))));
+        let bytes = |first: usize, bytes: usize| -> Vec<u8> {
+            data.0.iter().flat_map(|word| word.get().to_ne_bytes()).skip(first).take(bytes).collect()
+        };
+        alone(u32::MAX - 20, 0, |packets, watch, _| {
+            assert_eq!(packets.capacity(), 32);
+            for size in 0..=32 {
+                for [from, to] in [[0, 64], [3, 65], [4, 70]] {
+                    let at = data.0.as_ptr().cast_mut().cast::<u8>();
+                    // SAFETY: words of this thread.
+                    unsafe {
+                        packets.send(&system, watch, at.wrapping_add(from).cast_const(), size).unwrap();
+                        packets.receive(&system, watch, at.wrapping_add(to), size).unwrap();
+                    }
+                    assert_eq!(bytes(from, size as usize), bytes(to, size as usize));
+                }
+            }
+        });
     }
 }

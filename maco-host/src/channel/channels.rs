@@ -1,7 +1,7 @@
 //! Where the words, packets and slots of channels are in symmetric memory. What is done with them does not belong here.
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use maco_device::channel::{self, PacketBuffer, Semaphore, Slots, Trigger};
 use maco_ranks::Error as RanksError;
@@ -111,8 +111,9 @@ impl Map {
     }
 }
 
-/// Own words of a channel's executor: signals sent and waited for, of each semaphore and of packets.
-pub(super) type Own = Box<[UnsafeCell<u32>; 10]>;
+/// Own words of a channel's executor: signals sent and waited for, of each semaphore and of packets. Channels point to them, so that they are not in a `Box`, which
+/// would be theirs alone.
+pub(super) type Own = Arc<[AtomicU32; 10]>;
 
 /// The channels of a rank: one of each kind to every peer.
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl Channels {
             // SAFETY: words of the block just made, which begin with 0 as the own ones do: what `peer` stores here, and what this rank stores there.
             unsafe {
                 let inbound_word = shared.own().wrapping_add(inbound).cast_const().cast::<u32>();
-                Semaphore::new(inbound_word, shared.of(peer).at(outbound as u64), own[2 * n].get(), peer, (inbound / 4) as u32)
+                Semaphore::new(inbound_word, shared.of(peer).at(outbound as u64), own[2 * n].as_ptr(), peer, (inbound / 4) as u32)
             }
         };
         let memory = |peer| {
@@ -163,7 +164,7 @@ impl Channels {
                     shared.own().wrapping_add(packets).cast_const().cast(),
                     shared.of(peer).at(map.packets(rank) as u64),
                     semaphore(peer, Word::PacketCredit, &own, 1),
-                    own[8].get(),
+                    own[8].as_ptr(),
                     map.packets as u32,
                     (packets / 4) as u32,
                 );

@@ -199,6 +199,22 @@ fn lost(ranks: &Communicator, kind: &str) -> Option<String> {
     Some(error.to_string())
 }
 
+/// Whoever stops tells the others.
+#[test]
+fn the_shortest_deadline_ends_all_waits() {
+    let results = Communicator::threads(4, |ranks| {
+        ranks.set_deadline(Duration::from_secs(if ranks.rank() == 2 { 1 } else { 60 }))?;
+        let (_memory, _buffer, mut channels) = set_up(&ranks)?;
+        let begin = Instant::now();
+        let error = channels.memory(0).expect("a rank").wait().unwrap_err();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        Ok::<_, Error>(error.to_string())
+    });
+    let texts = results.unwrap().into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+    assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "{texts:#?}");
+    assert!(texts[0].starts_with("MACO0099: rank 2 waited 1.0 s at `wait` for rank 0: expected number 1"), "{}", texts[0]);
+}
+
 #[test]
 fn after_an_error_ranks_set_up_anew() {
     let results = Communicator::threads(3, |ranks| {

@@ -134,6 +134,35 @@ pub fn again(ranks: &Communicator) -> Result<(), Error> {
     ranks.barrier()
 }
 
+/// A proxy ends when it has done what was handed to it.
+#[test]
+fn what_was_handed_over_is_done_at_the_end() {
+    for count in [1, 3] {
+        let results = Communicator::threads(count, |ranks| {
+            let memory = ranks.symmetric(4 << 20)?;
+            let buffer = memory.allocate("buffer", 2 << 20)?;
+            let next = (ranks.rank() + 1) % count;
+            for round in 1..20u8 {
+                let mut channels = memory.channels(&ChannelOptions::default().packet_bytes(8).slot_bytes(128).fifo(64))?;
+                buffer.write(0, &vec![round; 10_000])?;
+                let port = channels.port(next).expect("a rank");
+                for n in 0..60 {
+                    port.put(buffer.at(10_000 + n * 10_000), buffer.at(0), 10_000)?;
+                }
+                drop(channels);
+                // Proxies of all ranks have ended.
+                ranks.barrier()?;
+                let mut found = vec![0; 600_000];
+                buffer.read(10_000, &mut found)?;
+                assert!(found.iter().all(|byte| *byte == round), "round {round}");
+                ranks.barrier()?;
+            }
+            Ok::<_, Error>(())
+        });
+        results.unwrap().into_iter().collect::<Result<(), _>>().unwrap();
+    }
+}
+
 #[test]
 fn places_outside_of_a_buffer_are_refused() {
     let results = Communicator::threads(2, |ranks| {

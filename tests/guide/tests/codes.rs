@@ -181,7 +181,7 @@ fn comment(text: &str) -> String {
 /// `waited 200.4ms for` is another number each time.
 fn without_times(text: &str) -> String {
     let Some((before, after)) = text.split_once("waited ") else { return text.to_owned() };
-    let Some((_, after)) = after.split_once(' ') else { return text.to_owned() };
+    let Some((_, after)) = after.split_once(' ').filter(|(time, _)| time.ends_with("ms")) else { return text.to_owned() };
     format!("{before}waited 200.0ms {after}")
 }
 

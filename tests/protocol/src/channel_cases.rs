@@ -77,6 +77,45 @@ pub fn put_and_signal(lack: Option<Lack>) -> usize {
     )
 }
 
+/// The receiver looks now and then, without a wait.
+pub fn look_now_and_then(lack: Option<Lack>) -> usize {
+    check::<PATIENT>(
+        &[
+            |thread| {
+                let (channel, watch) = (memory(thread, 0), thread.world.watch(0));
+                for round in 1..3 {
+                    set(thread, 0, place::DATA + 4, round);
+                    // SAFETY: (of all) inside the model's memory.
+                    unsafe {
+                        channel.put(thread, DATA, DATA + 16, 4);
+                        channel.signal(thread);
+                        channel.wait(thread, &watch).unwrap();
+                    }
+                }
+            },
+            |thread| {
+                let channel = memory(thread, 1);
+                for round in 1..3 {
+                    let mut polls = 0;
+                    // SAFETY: as above.
+                    while !unsafe { channel.semaphore().try_wait(thread) } {
+                        polls += 1;
+                        thread.pause(polls);
+                    }
+                    assert_eq!(word(thread, 1, place::DATA), round);
+                    // SAFETY: as above.
+                    unsafe { channel.signal(thread) };
+                }
+            },
+        ],
+        nothing,
+        NEAR_THE_END,
+        0,
+        4,
+        lack,
+    )
+}
+
 /// A rank gets what its peer has stored, and says that it has.
 pub fn get(lack: Option<Lack>) -> usize {
     check::<PATIENT>(

@@ -20,6 +20,7 @@ macro_rules! models {
 
 models! {
     put_and_signal
+    look_now_and_then
     get
     packets_with_credits
     exchanged_packets
@@ -65,6 +66,8 @@ lacks! {
     lacks_of_signals: put_and_signal without
         Lack::Signal(Role::Signal, 1), Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal),
         Lack::Acquire(0), Lack::Acquire(1);
+    lacks_of_looks: look_now_and_then without
+        Lack::Signal(Role::Signal, 2), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(1);
     lacks_of_gets: get without
         Lack::Signal(Role::Signal, 1), Lack::Publish(Role::Signal), Lack::Blind(Role::Signal), Lack::Acquire(0), Lack::Acquire(1);
     lacks_of_packets: packets_with_credits without
