@@ -131,8 +131,9 @@ impl Arena {
         }
         let place = placed.as_ref().map_or(String::new(), |offset| format!(" at offset {offset}"));
         let line = format!("allocation `{name}`: {bytes} bytes{place}");
-        let outcome = placed.as_ref().map(|_| ()).map_err(Error::to_string);
-        match (self.group.agree("allocate symmetric memory", &[line], outcome.as_ref().map(|()| ()).map_err(String::as_str)), placed) {
+        let why = placed.as_ref().err().map(Error::to_string);
+        let agreed = self.group.agree("allocate symmetric memory", &[line], why.as_deref().map_or(Ok(()), Err));
+        match (agreed, placed) {
             (Ok(()), Ok(offset)) => Ok(Block { name: name.into(), offset, bytes }),
             // All have the same one.
             (Err(Error::Refused { alike: true, .. }), Err(own)) => Err(own),
