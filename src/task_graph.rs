@@ -166,10 +166,17 @@ impl TaskGraph {
         self.declare(name.to_owned(), Kind::Temp, E::ELEMENT, shape.into())
     }
 
-    /// Names a tensor in messages and in the printed graph.
+    /// Names a tensor in messages and in the printed graph. An output has its name from [`TaskGraph::output`], and keeps it.
     pub fn name(&mut self, node: Node, name: &str) {
-        if self.owns(node, "`name`") {
-            self.tensors[node.index].name = name.to_owned();
+        if !self.owns(node, "`name`") {
+            return;
+        }
+        let tensor = &mut self.tensors[node.index];
+        if tensor.kind != Kind::Out {
+            tensor.name = name.to_owned();
+        } else if tensor.name != name {
+            let (graph, output, fault) = (self.id.name.into(), tensor.name.as_str().into(), OutputFault::Renamed { name: name.into() });
+            self.mistake.get_or_insert(Error::Output { graph, output, fault });
         }
     }
 
@@ -268,8 +275,8 @@ impl TaskGraph {
     ///
     /// # Errors
     /// What const evaluation would say of the same megakernel (MACO0001 to MACO0028), MACO0061 for a task that the set lacks, has
-    /// twice, or has not for that element, MACO0070 for a tensor of another graph, MACO0071 for an output that has its name twice or is
-    /// an input, and the errors of [`Plan::build`].
+    /// twice, or has not for that element, MACO0070 for a tensor of another graph, MACO0071 for an output that has its name twice, gets
+    /// another one by [`TaskGraph::name`] or is an input, and the errors of [`Plan::build`].
     pub fn compile(self, device: &Device) -> Result<CompiledGraph, Error> {
         self.compile_with(device, &PlanOptions::new())
     }

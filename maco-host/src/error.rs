@@ -559,6 +559,12 @@ pub enum OutputFault {
         /// Its name.
         name: Box<str>,
     },
+    /// The tensor is named anew.
+    #[error("`name(.., \"{name}\")` after it would take this name away\nhelp: an output has one name: give it to `output`")]
+    Renamed {
+        /// The other name.
+        name: Box<str>,
+    },
     /// The tensor is an input.
     #[error(
         "the tensor is input `{name}`, which the caller has\nhelp: use the caller's tensor, or copy it to a `temp` that becomes the output"

@@ -60,8 +60,9 @@ pub trait OperandB: Readable {}
 
 /// `#[read(..)]`
 pub enum Read {}
-/// `#[write(..)]`: holds nothing until an operation of the body has written it.
-pub enum Write {}
+/// `#[write(..)]`: holds nothing until an operation of the body has written it. `N`: which of the parameters with this attribute it is, so that what is written of one
+/// does not pass for another.
+pub enum Write<const N: usize = 0> {}
 /// `#[update(..)]`
 pub enum Update {}
 /// What an operation returns of its result, which was a `#[write(..)]` or an `#[update(..)]` parameter, as `A` says.
@@ -79,8 +80,8 @@ impl Access for Streamed {
     type Origin = Read;
     const SHARED: bool = false;
 }
-impl Access for Write {
-    type Origin = Write;
+impl<const N: usize> Access for Write<N> {
+    type Origin = Write<N>;
     const SHARED: bool = false;
 }
 impl Access for Update {
@@ -100,10 +101,10 @@ impl Readable for Streamed {}
 impl OperandB for Streamed {}
 impl Readable for Update {}
 impl<A> Readable for Written<A> {}
-impl Writable for Write {}
+impl<const N: usize> Writable for Write<N> {}
 impl Writable for Update {}
 impl<A> Writable for Written<A> {}
-impl Fresh for Write {}
+impl<const N: usize> Fresh for Write<N> {}
 impl Updatable for Update {}
 impl<A> Updatable for Written<A> {}
 
@@ -115,30 +116,53 @@ impl<A> Updatable for Written<A> {}
     note = "else mark what is only read `#[read(..)]`, or the result `#[write(..)]`"
 )]
 pub trait ApartFrom<A> {}
-macro_rules! apart {
-    ($input:ty: $($result:ty),+) => {
-        $(impl ApartFrom<$result> for $input {})+
-    };
-}
-apart!(Read: Read, Write, Update, Written<Write>, Written<Update>);
+impl ApartFrom<Read> for Read {}
+impl ApartFrom<Update> for Read {}
+impl ApartFrom<Written<Update>> for Read {}
+impl<const N: usize> ApartFrom<Write<N>> for Read {}
+impl<const N: usize> ApartFrom<Written<Write<N>>> for Read {}
 // Tensors of two attributes are two; what nothing has written yet cannot be read either.
-apart!(Update: Read, Write, Written<Write>);
-apart!(Written<Update>: Read, Write, Written<Write>);
-apart!(Written<Write>: Read, Write, Update, Written<Update>);
+impl ApartFrom<Read> for Update {}
+impl<const N: usize> ApartFrom<Write<N>> for Update {}
+impl<const N: usize> ApartFrom<Written<Write<N>>> for Update {}
+impl ApartFrom<Read> for Written<Update> {}
+impl<const N: usize> ApartFrom<Write<N>> for Written<Update> {}
+impl<const N: usize> ApartFrom<Written<Write<N>>> for Written<Update> {}
+impl<const N: usize> ApartFrom<Read> for Written<Write<N>> {}
+impl<const N: usize, const M: usize> ApartFrom<Write<M>> for Written<Write<N>> {}
+impl<const N: usize> ApartFrom<Update> for Written<Write<N>> {}
+impl<const N: usize> ApartFrom<Written<Update>> for Written<Write<N>> {}
 // It is not read: one mistake, one error.
-apart!(Write: Read, Write, Update, Written<Write>, Written<Update>);
+impl<const N: usize> ApartFrom<Read> for Write<N> {}
+impl<const N: usize, const M: usize> ApartFrom<Write<M>> for Write<N> {}
+impl<const N: usize> ApartFrom<Update> for Write<N> {}
+impl<const N: usize, const M: usize> ApartFrom<Written<Write<M>>> for Write<N> {}
+impl<const N: usize> ApartFrom<Written<Update>> for Write<N> {}
 
-/// What a helper function returns of a `#[write(..)]` tile `Y` that it was handed, or of a tuple of them in order: the tile as written.
+/// What a call returns of a `#[write(..)]` tile `Y` that it was handed, or of a tuple of them in order: that tile as written.
 #[diagnostic::on_unimplemented(
-    message = "MACO0074: this helper function does not return what it has written of the `#[write(..)]` parameters that it was handed",
+    message = "MACO0074: this call does not return what it has written of the `#[write(..)]` parameters that it was handed",
     label = "may leave what was there before",
-    note = "return what the operation returns, `cta.zip(x, y, f)`, of several the tuple in their order; `#[maco::helper(Rows)]` on the function writes the types"
+    note = "a function returns what the operation returns, `cta.zip(x, y, f)`, of several results the tuple in their order; `#[maco::helper(Rows)]` on it writes the types",
+    note = "of a macro the last value counts, and operations behind a macro too: write the operation outside of it, or as its value"
 )]
 pub trait WrittenOf<Y> {}
-impl<E, G, const R: usize, const C: usize> WrittenOf<TaskTile<E, G, Write, R, C>> for TaskTile<E, G, Written<Write>, R, C> {}
-impl<E, G, const R: usize, const C: usize> WrittenOf<TaskTile<E, G, Write, R, C>> for TaskTile<E, G, Stored<Write>, R, C> {}
+// `N` alone says which tile it is: where others do not fit, rustc says that of the call itself.
+impl<E, F, G, H, const N: usize, const R: usize, const C: usize, const S: usize, const D: usize> WrittenOf<TaskTile<E, G, Write<N>, R, C>>
+    for TaskTile<F, H, Written<Write<N>>, S, D>
+{
+}
+impl<E, F, G, H, const N: usize, const R: usize, const C: usize, const S: usize, const D: usize> WrittenOf<TaskTile<E, G, Write<N>, R, C>>
+    for TaskTile<F, H, Stored<Write<N>>, S, D>
+{
+}
+/// Stands for a result that need not be asked for: an `#[update(..)]` parameter beside others.
+pub enum Other {}
+impl<T> WrittenOf<Other> for T {}
+impl<A: WrittenOf<X>, X> WrittenOf<(X,)> for (A,) {}
 impl<A: WrittenOf<X>, B: WrittenOf<Y>, X, Y> WrittenOf<(X, Y)> for (A, B) {}
 impl<A: WrittenOf<X>, B: WrittenOf<Y>, C: WrittenOf<Z>, X, Y, Z> WrittenOf<(X, Y, Z)> for (A, B, C) {}
+impl<A: WrittenOf<X>, B: WrittenOf<Y>, C: WrittenOf<Z>, D: WrittenOf<V>, X, Y, Z, V> WrittenOf<(X, Y, Z, V)> for (A, B, C, D) {}
 
 /// For generated code: what a call returned, if that is what it was to write.
 #[doc(hidden)]
@@ -146,6 +170,55 @@ impl<A: WrittenOf<X>, B: WrittenOf<Y>, C: WrittenOf<Z>, X, Y, Z> WrittenOf<(X, Y
 pub fn written_by_helper<Y, T: WrittenOf<Y>>(returned: T) -> T {
     returned
 }
+
+/// What a helper function returns, as what it is to return.
+#[diagnostic::on_unimplemented(
+    message = "MACO0074: this helper function does not return what it has written of its `#[write(..)]` parameters",
+    label = "may leave what was there before",
+    note = "return what the operation returns, `cta.zip(x, y, f)`, of several results the tuple in their order"
+)]
+pub trait ReturnedAs<T> {
+    #[doc(hidden)]
+    fn returned(self) -> T;
+}
+impl<E, G, A, const R: usize, const C: usize> ReturnedAs<TaskTile<E, G, A, R, C>> for TaskTile<E, G, A, R, C> {
+    #[inline(always)]
+    fn returned(self) -> Self {
+        self
+    }
+}
+// See `Hidden`.
+#[diagnostic::do_not_recommend]
+impl<T> ReturnedAs<T> for Hidden {
+    fn returned(self) -> T {
+        match self {}
+    }
+}
+macro_rules! returned {
+    ($($from:ident $to:ident $n:tt),+) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($from: ReturnedAs<$to>, $to),+> ReturnedAs<($($to,)+)> for ($($from,)+) {
+            #[inline(always)]
+            fn returned(self) -> ($($to,)+) {
+                ($(self.$n.returned(),)+)
+            }
+        }
+    };
+}
+returned!(A X 0, B Y 1);
+returned!(A X 0, B Y 1, C Z 2);
+returned!(A X 0, B Y 1, C Z 2, D V 3);
+
+/// For generated code: what the body of a helper function is.
+#[doc(hidden)]
+#[inline(always)]
+pub fn returned_by_helper<T, U: ReturnedAs<T>>(returned: U) -> T {
+    returned.returned()
+}
+
+/// For generated code: what a body with macros returns, so that none of these returns from it before it has written its results.
+#[doc(hidden)]
+pub struct WritesItsResults;
 
 /// The tile of one parameter in a body, or what an operation has made of it: `R` rows and `C` columns, 0 for a whole axis.
 ///

@@ -6,7 +6,8 @@ use crate::data::tile::Tile;
 /// Reads elements of a tile by position, inside closures only. Positions count from the tile's origin, before a halo.
 ///
 /// Outside the tensor is zero. Outside the declared region but inside the tensor lies what another task may write at the same time. A GPU
-/// reads zero there as well; the CPU ends the task with an error (MACO0069). An axis that is whole (`..`) or that data names is its own region.
+/// reads zero there as well; the CPU ends the task with an error (MACO0069), except for what the region's end cuts off of a block of eight that begins inside at a
+/// multiple of eight columns. An axis that is whole (`..`) or that data names is its own region.
 pub struct Reader<E, const R: usize, const C: usize> {
     tile: Tile<E, R, C>,
     rows: Span,
@@ -115,14 +116,18 @@ impl<E: Element, const R: usize, const C: usize> Reader<E, R, C> {
     }
 
     /// Ends the task if one of the `count` positions from (`row`, `col`) on is in the tensor but not in the region.
+    ///
+    /// Of a block of eight from a multiple of eight columns on that begins inside, what is past the region's end is cut off: blocks need not divide a tile, and
+    /// what belongs to these columns is dropped. Any other block has a distance, which the region must have as well.
     #[cfg(not(target_arch = "nvptx64"))]
     #[inline(always)]
     fn refuse(&self, row: i32, col: i32, count: i32) {
-        let tensor = (self.tile.plane >= 0)
-            && on_axis(self.tile.view.rows, self.tile.row, row)
-            && (0..count).any(|n| on_axis(self.tile.view.cols, self.tile.col, col.saturating_add(n)));
-        // What is past the region's end of a block of eight is cut off where the block begins inside: blocks need not divide a tile.
-        if tensor && !(in_region(R, row) && (0..count).any(|n| in_region(C, col.saturating_add(n)))) {
+        if self.tile.plane < 0 || !on_axis(self.tile.view.rows, self.tile.row, row) {
+            return;
+        }
+        let cut = count > 1 && col % 8 == 0 && in_region(C, col);
+        let outside = |col: &i32| on_axis(self.tile.view.cols, self.tile.col, *col) && !(in_region(R, row) && (cut || in_region(C, *col)));
+        if let Some(col) = (0..count).map(|n| col.saturating_add(n)).find(outside) {
             std::panic::resume_unwind(Box::new(OutsideRegion {
                 operand: self.tile.operand,
                 position: (row, col),
@@ -157,6 +162,7 @@ pub struct OutsideRegion {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
+    use crate::abi::View;
 
     /// Against the definition: 0 ≤ p < size and 0 ≤ origin + p < extent.
     #[test]
@@ -182,6 +188,37 @@ mod tests {
                 let found: Vec<i32> = (p..p + 8).filter(|&p| span.has(p)).collect();
                 let expected: Vec<i32> = (from as i32..to as i32).map(|n| p + n).collect();
                 assert_eq!(expected, found, "eight from {p} of {size} from {origin} in {extent}");
+            }
+        }
+    }
+
+    /// Tiles of 20 columns with a halo of one, in the middle of a tensor and at its ends: a block from a multiple of eight on that begins in the region may end
+    /// outside, no other one.
+    #[test]
+    fn a_block_of_eight_stays_in_the_region() {
+        let data = [1.0f32; 3 * 60];
+        let view = View { base: data.as_ptr() as u64, rows: 3, cols: 60, row_stride: 60, col_stride: 1, plane_stride: 0, map: 0 };
+        for origin in [-1, 19, 39] {
+            let reader = Reader::new(Tile::<f32, 1, 22>::new(view, 0, 1, origin), false);
+            for (row, col) in (-2..=2).flat_map(|row| (-70..70).map(move |col| (row, col))) {
+                let inside: Vec<i32> = (col..col + 8).filter(|col| (-1..2).contains(&row) && (0..60).contains(&(origin + col))).collect();
+                let in_region = |col: &i32| row == 0 && (0..22).contains(col);
+                let allowed = inside.iter().all(in_region) || (col % 8 == 0 && in_region(&col));
+                let read = std::panic::catch_unwind(|| reader.at8(row, col));
+                match read {
+                    Ok(eight) => {
+                        let expected: Vec<f32> =
+                            (col..col + 8).map(|c| f32::from(u8::from(in_region(&c) && inside.contains(&c)))).collect();
+                        assert!(allowed && eight[..] == expected, "({row}, {col}) from {origin}: {eight:?}");
+                    }
+                    Err(error) => {
+                        let at = error.downcast::<OutsideRegion>().expect("it says where").position;
+                        assert!(
+                            !allowed && at.0 == row && inside.contains(&at.1) && !in_region(&at.1),
+                            "({row}, {col}) from {origin}: {at:?}"
+                        );
+                    }
+                }
             }
         }
     }

@@ -8,10 +8,11 @@ use super::analyse::{Bound, Extent, Model, extent, names_indices};
 use super::kind::Kind;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
+use super::written::Checked;
 use crate::spans::hidden;
 
 /// The generic body and one arm per instance.
-pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
+pub fn dispatch(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream) -> TokenStream {
     let body = body(task, model, user, p);
     let (role, descriptor, slot) = (hidden("role"), hidden("task"), hidden("slot"));
     let [ring, consumer, axis] = ["ring", "consumer", "axis"].map(hidden);
@@ -42,7 +43,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStr
             let sizes = quote! { #element #(#sizes),* };
             let arguments = arguments(task, &variant, &descriptor, p, !model.kind.is_simt());
             let lent = model.kind.borrows().then(|| quote! { &mut });
-            let call = quote! { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+            // It may have a result, which is of no use here.
+            let call = quote! { { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*); } };
             // Where a warp runs the task, what its tile is only the role knows.
             let here = match task.arguments.warp.is_some() {
                 true => {
@@ -121,7 +123,7 @@ fn epilogue(task: &Task<'_>, model: &Model, p: &TokenStream) -> TokenStream {
     quote! { #p::Anchored<__T, #tensors, #scalars, #(#axes),*> }
 }
 
-fn body(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> TokenStream {
+fn body(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream) -> TokenStream {
     let lints = task.function.lints();
     let safe = !model.kind.is_simt();
     let (generics, bound) = (task.generic(), bound(model.bound));
@@ -144,17 +146,23 @@ fn body(task: &Task<'_>, model: &Model, user: &TokenStream, p: &TokenStream) -> 
     let cta = task.cta.as_ref().map(ToTokens::to_token_stream);
     let head = quote! { <__R: #p::Role, __T: #p::Epilogue, #element #(const #consts: usize),*> };
     let kind = model.kind.ty(p);
+    let Checked { body: user, returns, .. } = user;
     if safe {
+        let [output, result] = match returns {
+            true => [quote! { -> #p::access::WritesItsResults }, quote! { #p::access::WritesItsResults }],
+            false => [TokenStream::new(), TokenStream::new()],
+        };
         let lent = model.kind.borrows().then(|| quote! { &mut });
         return quote! {
             #lints
             #[inline(always)]
             #[allow(clippy::too_many_arguments)]
-            fn __body #head (#cta: #lent #p::Cta<'_, #kind, __R, __T>, #(#params),*) {
+            fn __body #head (#cta: #lent #p::Cta<'_, #kind, __R, __T>, #(#params),*) #output {
                 #[allow(unused_imports)]
                 use #p::Operations as _;
                 // What the last operation returns is of no use here.
                 let _ = #user;
+                #result
             }
         };
     }
@@ -228,7 +236,11 @@ pub fn tile_type(task: &Task<'_>, model: &Model, tensor: &TensorParam, p: &Token
             let access = match tensor.access {
                 Access::Read if model.streams(task, tensor) => quote! { Streamed },
                 Access::Read => quote! { Read },
-                Access::Write => quote! { Write },
+                Access::Write => {
+                    let which = task.tensors().filter(|other| other.access == Access::Write).position(|other| other.name == tensor.name);
+                    let which = Literal::usize_unsuffixed(which.unwrap_or_default());
+                    quote! { Write<#which> }
+                }
                 Access::Update | Access::Reduce => quote! { Update },
             };
             let region = model.names.region(task, &model.symbols, tensor, p);

@@ -17,8 +17,8 @@ pub fn emit(task: &Task<'_>, model: &Model) -> TokenStream {
     let (visibility, documentation, conditions) = (&task.function.visibility, task.function.documentation(), task.function.conditions());
     let spec = spec(task, model, &p);
     let tile = |tensor: &TensorParam| super::dispatch::tile_type(task, model, tensor, &p, true);
-    let (body, unwritten) = super::written::check(task, tile);
-    let dispatch = super::dispatch::dispatch(task, model, &body, &p);
+    let checked = super::written::check(task, tile);
+    let (dispatch, unwritten) = (super::dispatch::dispatch(task, model, &checked, &p), &checked.reports);
     let on_cpu = on_cpu(task, Some(model), &p);
     let (groups, gemv) = (groups(task, &p), gemv_form(task, &p));
     let narrow = matches!(model.kind, Kind::Warp { .. }).then(|| quote! { const WARP_TASKS: u128 = u128::MAX; });

@@ -3,8 +3,10 @@
 
 use maco_graph::spec::{Access, Code};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote};
-use syn::{Attribute, FnArg, GenericParam, Meta, Pat, ReturnType};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Attribute, Block, FnArg, GenericParam, Meta, Pat, ReturnType, Stmt, parse_quote};
 
 use super::kind::STATED;
 use super::parse::{self, Param, TensorParam};
@@ -36,7 +38,7 @@ pub fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
         errors.push(Code::Attribute, kind, format!("`{kind}` is not a kind of body"), HELPER.help);
     }
     super::no_std::check(function.body.stream(), &mut errors);
-    let mut helper = Helper { kind, p: arguments.private(), hidden: Vec::new(), consts: Vec::new(), result: None };
+    let mut helper = Helper { kind, p: arguments.private(), hidden: Vec::new(), consts: Vec::new(), results: Vec::new(), result: None };
     let output = helper.emit(&function, &mut errors);
     // A function with mistakes has no types.
     let output = if errors.any() { TokenStream::new() } else { output };
@@ -51,6 +53,8 @@ struct Helper<'a> {
     hidden: Vec<Ident>,
     /// Extents of tiles: axis, elements before and after.
     consts: Vec<(Ident, u32, u32)>,
+    /// Which result of the caller's body each written parameter is.
+    results: Vec<Ident>,
     /// The axis of the result's columns: of a GEMV, the rows of operand B.
     result: Option<Ident>,
 }
@@ -102,12 +106,28 @@ impl Helper<'_> {
         });
         let returned: Vec<&TokenStream> =
             tensors.iter().zip(&types).filter(|((tensor, _), _)| tensor.access == Access::Write).map(|(_, [_, after])| after).collect();
-        let user = &function.body;
-        let (output, body) = match returned.as_slice() {
-            [] => (TokenStream::new(), quote! { let _ = #user; }),
-            [one] => (quote! { -> #one }, quote! { #user }),
-            all => (quote! { -> (#(#all),*) }, quote! { #user }),
+        let mut user = function.body.to_token_stream();
+        let output = match returned.as_slice() {
+            [] => None,
+            [one] => Some((*one).clone()),
+            all => Some(quote! { (#(#all),*) }),
         };
+        let body = match &output {
+            None => quote! { let _ = #user; },
+            Some(output) => {
+                // What syn does not know, rustc may.
+                if let Ok(mut block) = syn::parse2::<Block>(user.clone())
+                    && let Some(Stmt::Expr(last, None)) = block.stmts.last_mut()
+                {
+                    let span = last.span();
+                    let asked = quote_spanned! { span => #p::access::returned_by_helper::<#output, _>(#last) };
+                    *last = parse_quote! { #asked };
+                    user = block.into_token_stream();
+                }
+                quote! { #user }
+            }
+        };
+        let output = output.map(|output| quote! { -> #output });
         let [r, t] = ["role", "epilogue"].map(hidden_type);
         // It stands in messages.
         let k = format_ident!("__HelperOf{kind}", span = Span::mixed_site());
@@ -117,7 +137,7 @@ impl Helper<'_> {
         };
         let own = signature.generics.params.iter();
         let (lifetimes, others): (Vec<_>, Vec<_>) = own.partition(|param| matches!(param, GenericParam::Lifetime(_)));
-        let (names, clause) = (&self.hidden, &signature.generics.where_clause);
+        let (names, results, clause) = (&self.hidden, &self.results, &signature.generics.where_clause);
         let consts = self.consts.iter().map(const_name);
         let (attributes, visibility, name) = (&function.attributes, &function.visibility, &signature.ident);
         quote! {
@@ -130,6 +150,7 @@ impl Helper<'_> {
                 #k: #p::kind::Has<#p::kind::#kind> + #p::kind::#count, #r: #p::Role, #t: #p::Epilogue,
                 #(#names,)*
                 #(const #consts: usize,)*
+                #(const #results: usize,)*
             >(#cta: #lent #p::Cta<'_, #k, #r, #t>, #(#inputs),*) #output #clause {
                 #[allow(unused_imports)]
                 use #p::Operations as _;
@@ -147,16 +168,20 @@ impl Helper<'_> {
         let (column_type, column_extent) = column;
         let is_operand_b = self.kind == "Gemv"
             && matches!(tensor.region.as_slice(), [.., row, last] if row.name().is_some() && row.name() == self.result.as_ref() && matches!(last.kind, IndexKind::All));
+        let which = hidden(&format!("RESULT_{}", tensor.name.unraw()));
+        if written || tensor.access == Access::Write {
+            self.results.push(which.clone());
+        }
         let before = match tensor.access {
-            Access::Read if written => quote! { #p::access::Written<#p::access::Write> },
+            Access::Read if written => quote! { #p::access::Written<#p::access::Write<#which>> },
             Access::Read if is_operand_b => quote! { #p::access::Streamed },
             Access::Read => quote! { #p::access::Read },
-            Access::Write => quote! { #p::access::Write },
+            Access::Write => quote! { #p::access::Write<#which> },
             Access::Update | Access::Reduce => quote! { #p::access::Update },
         };
         let after = match self.kind == "Gemm" || self.kind == "Gemv" {
-            true => quote! { #p::access::Stored<#p::access::Write> },
-            false => quote! { #p::access::Written<#p::access::Write> },
+            true => quote! { #p::access::Stored<#p::access::Write<#which>> },
+            false => quote! { #p::access::Written<#p::access::Write<#which>> },
         };
         [before, after].map(|access| {
             quote! { #p::access::TaskTile<#element, (#row_type, #column_type), #access, #row_extent, #column_extent> }

@@ -348,7 +348,7 @@ fn mistakes_that_only_a_builder_can_make() {
 
     // Outputs that would be lost.
     type Outputs = fn(&mut TaskGraph, [Node; 3]);
-    let lost: [(&str, Outputs); 3] = [
+    let lost: [(&str, Outputs); 5] = [
         ("another output has this name", |graph, [_, y, z]| {
             graph.output(y, "same");
             graph.output(z, "same");
@@ -359,6 +359,17 @@ fn mistakes_that_only_a_builder_can_make() {
             graph.output(y, "same");
         }),
         ("the tensor is input `x`", |graph, [x, ..]| graph.output(x, "same")),
+        ("`name(.., \"other\")` after it would take this name away", |graph, [_, y, z]| {
+            graph.output(y, "same");
+            graph.output(z, "other");
+            graph.name(y, "same");
+            graph.name(y, "other");
+        }),
+        ("`name(.., \"hidden\")` after it would take this name away", |graph, [_, y, z]| {
+            graph.output(y, "same");
+            graph.name(y, "hidden");
+            graph.output(z, "same");
+        }),
     ];
     for (told, make) in lost {
         let (code, text) = build(&|graph| {

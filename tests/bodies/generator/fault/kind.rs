@@ -64,6 +64,10 @@ pub fn body(rng: &mut Rng, fault: Fault) -> String {
             let signature = elements
                 .replace("#[write", "flag: u32, #[write")
                 .replace("y: Tensor<f32, M, N>", &format!("y: Tensor<f32, M, N>,{WRONG}\n"));
+            if rng.pick(&[true, false]) {
+                let leaves = rng.pick(&["if flag == 1 { break 'done }", "for k in 0..flag { if k == 3 { break 'done } }"]);
+                return format!("{}    'done: {{ {leaves} {writes}; }}\n}}\n", task(&rows, "&mut Cta", &signature));
+            }
             let condition = rng.pick(&["if flag == 1", "while flag == 1", "for _ in 0..flag"]);
             // A loop could write it twice, which is another mistake.
             let end = if condition.starts_with("if") { "" } else { " break;" };
