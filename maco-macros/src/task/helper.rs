@@ -4,7 +4,7 @@
 use maco_graph::spec::{Access, Code};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
-use syn::{Attribute, FnArg, GenericParam, Meta, Pat, ReturnType};
+use syn::{Attribute, FnArg, GenericParam, Meta, Pat, ReturnType, Type};
 
 use super::kind::STATED;
 use super::parse::{self, Param, TensorParam};
@@ -36,6 +36,7 @@ pub fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
         errors.push(Code::Attribute, kind, format!("`{kind}` is not a kind of body"), HELPER.help);
     }
     super::no_std::check(function.body.stream(), &mut errors);
+    super::pure::check(function.body.stream(), &mut errors);
     let mut helper = Helper { kind, p: arguments.private(), hidden: Vec::new(), consts: Vec::new(), result: None };
     let output = helper.emit(&function, &mut errors);
     // A function with mistakes has no types.
@@ -75,6 +76,10 @@ impl Helper<'_> {
         for input in inputs {
             let FnArg::Typed(typed) = input else { continue };
             if typed.attrs.is_empty() {
+                let mut typed = typed.clone();
+                if let Type::ImplTrait(ty) = &mut *typed.ty {
+                    super::pure::functions(&mut ty.bounds, &p);
+                }
                 params.push((None, typed.to_token_stream()));
                 continue;
             }
@@ -102,7 +107,11 @@ impl Helper<'_> {
         });
         let returned: Vec<&TokenStream> =
             tensors.iter().zip(&types).filter(|((tensor, _), _)| tensor.access == Access::Write).map(|(_, [_, after])| after).collect();
-        let user = &function.body;
+        let cta_name = match cta {
+            Pat::Ident(pattern) => Some(pattern.ident.to_string()),
+            _ => None,
+        };
+        let user = &super::pure::body(&function.body, signature, cta_name.as_deref(), &p);
         let (output, body) = match returned.as_slice() {
             [] => (TokenStream::new(), quote! { let _ = #user; }),
             [one] => (quote! { -> #one }, quote! { #user }),
@@ -116,7 +125,12 @@ impl Helper<'_> {
             false => (quote! { Single }, TokenStream::new()),
         };
         let own = signature.generics.params.iter();
-        let (lifetimes, others): (Vec<_>, Vec<_>) = own.partition(|param| matches!(param, GenericParam::Lifetime(_)));
+        let (lifetimes, mut others): (Vec<_>, Vec<_>) = own.cloned().partition(|param| matches!(param, GenericParam::Lifetime(_)));
+        for other in &mut others {
+            if let GenericParam::Type(other) = other {
+                super::pure::functions(&mut other.bounds, &p);
+            }
+        }
         let (names, clause) = (&self.hidden, &signature.generics.where_clause);
         let consts = self.consts.iter().map(const_name);
         let (attributes, visibility, name) = (&function.attributes, &function.visibility, &signature.ident);
