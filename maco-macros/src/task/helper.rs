@@ -142,7 +142,7 @@ impl Helper<'_> {
                 #(#lifetimes,)*
                 #(#others,)*
                 #k: #p::kind::Has<#p::kind::#kind> + #p::kind::#count, #r: #p::Role, #t: #p::Epilogue,
-                #(#names,)*
+                #(#names: 'static,)*
                 #(const #consts: usize,)*
             >(#cta: #lent #p::Cta<'_, #k, #r, #t>, #(#inputs),*) #output #clause {
                 #[allow(unused_imports)]

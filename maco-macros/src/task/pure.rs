@@ -13,7 +13,10 @@ use quote::{ToTokens, quote};
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::visit_mut::{self, VisitMut};
-use syn::{Block, Expr, ExprConst, ExprPath, FnArg, GenericArgument, Item, Macro, Pat, Signature, Stmt, Token, Type, TypeParamBound, UnOp, parse_quote};
+use syn::{
+    Block, Expr, ExprConst, ExprPath, FnArg, GenericArgument, Item, Macro, Pat, Signature, Stmt, Token, Type, TypeParamBound, UnOp,
+    parse_quote,
+};
 
 use crate::errors::Errors;
 
@@ -38,7 +41,12 @@ pub fn check(body: TokenStream, errors: &mut Errors) {
                 let typed = is(at + 1, '<') || (is(at + 1, ':') && is(at + 2, ':'));
                 let changing = CHANGING.contains(&text.as_str()) || (text.starts_with("Atomic") && text.len() > "Atomic".len());
                 if text == "static" && named && !lifetime {
-                    errors.push(Code::Changing, name, "a body has no statics", "write `const`; values go from one operation to the next in tiles");
+                    errors.push(
+                        Code::Changing,
+                        name,
+                        "a body has no statics",
+                        "write `const`; values go from one operation to the next in tiles",
+                    );
                 } else if changing && typed {
                     let message = format!("a body holds nothing that can change: `{text}` is seen by some of its threads only");
                     errors.push(Code::Changing, name, message, HELP);
@@ -318,7 +326,10 @@ mod tests {
     #[test]
     fn what_is_used_in_place_is_checked() {
         same("cta.zip(x, y, |v| v + A)", "let _ = || { p::pure::named(A); }; cta.zip(x, y, move |v| v + A)");
-        same("if m::SEEN.load(by) { f(&B, C) }", "let _ = || { p::pure::named(m::SEEN); }; if m::SEEN.load(by) { let _ = || { p::pure::named(B); }; f(&B, C) }");
+        same(
+            "if m::SEEN.load(by) { f(&B, C) }",
+            "let _ = || { p::pure::named(m::SEEN); }; if m::SEEN.load(by) { let _ = || { p::pure::named(B); }; f(&B, C) }",
+        );
         same("let w = 1; w + x.cols() + None.a()", "let w = 1; w + x.cols() + None.a()");
         same("unsafe { SEEN.load() }", "unsafe { SEEN.load() }");
         same("assert!(SEEN.load() > 1)", "let _ = || { p::pure::named(SEEN); }; assert!(SEEN.load() > 1)");
