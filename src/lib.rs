@@ -58,7 +58,7 @@ pub mod __private {
         MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then,
         Tile, WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
     };
-    pub use maco_device::{access, kind, region};
+    pub use maco_device::{access, kind, pure, region};
     pub use maco_graph::spec;
     pub use maco_macros::task_set;
 

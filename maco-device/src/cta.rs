@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use crate::cta::pure::Pure;
 use crate::data::access::{Readable, Stored, TaskTile, Writable};
 use crate::data::element::{Element, MmaElement};
 use crate::data::epilogue::{Epilogue, Identity};
@@ -16,6 +17,7 @@ use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 
 pub mod operations;
+pub mod pure;
 
 /// The CTA (cooperative thread array) that runs a task of kind `K`, as role `R` sees it. Users write `&mut Cta`, or `&mut Cta<Gemm>`; the macro adds the rest.
 /// Products on the tensor cores are its own methods, all others those of [`Operations`](operations::Operations).
@@ -154,7 +156,7 @@ impl<'a, K, R: Role, T: Epilogue> Cta<'a, K, R, T> {
         &mut self,
         acc: AccumulatorPair<R, G, I, J>,
         y: TaskTile<E, G, W, I, J>,
-        f: impl Fn(f32, f32) -> f32,
+        f: impl Fn(f32, f32) -> f32 + Pure,
     ) -> TaskTile<E, G, Stored<W::Origin>, I, J>
     where
         K: Has<Gemm>,

@@ -36,6 +36,7 @@ use ptx as hardware;
 
 pub use abi::Slot;
 pub use cta::operations::Operations;
+pub use cta::pure;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};

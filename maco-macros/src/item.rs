@@ -9,6 +9,7 @@ use syn::{Attribute, ReturnType, Safety, Signature, Visibility};
 use crate::errors::Errors;
 
 /// A function item with an unparsed body.
+#[derive(Clone)]
 pub struct Function {
     pub attributes: Vec<Attribute>,
     pub visibility: Visibility,

@@ -55,6 +55,7 @@ pub fn check(ptx: &str, rules: &Rules) -> Vec<Finding> {
             pointers(function, &mut report);
         }
         cached_loads(function, &mut report);
+        statics(function, &mut report);
         if !function.entry {
             waits(function, &mut report);
         }
@@ -177,6 +178,44 @@ fn cached_loads(function: &Function<'_>, report: &mut Report<'_>) {
     }
 }
 
+/// A static that a body writes, or what it calls: others see the value or do not, and roles go different ways. Only what writes is looked for: a static that nothing
+/// writes is a constant. SIMT bodies have none either: a launch would begin with what the last one left.
+fn statics(function: &Function<'_>, report: &mut Report<'_>) {
+    let variables: BTreeSet<&str> =
+        report.module.variables.iter().filter(|variable| variable.space == ".global").map(|variable| variable.name).collect();
+    if variables.is_empty() {
+        return;
+    }
+    let mut definitions: Option<BTreeMap<&str, &str>> = None;
+    for statement in &function.body {
+        let opcode = statement.opcode();
+        let writes = ["st.", "atom.", "red."].iter().any(|start| opcode.starts_with(start)) && !opcode.starts_with("st.param");
+        let elsewhere = opcode.split('.').any(|part| part.starts_with("shared") || part == "local");
+        if !writes || elsewhere {
+            continue;
+        }
+        let definitions = definitions.get_or_insert_with(|| self::definitions(function));
+        if let Some(variable) = variable(address(statement.text), &variables, definitions, 16) {
+            let name = variable.trim_end_matches("_$_0");
+            let text = format!(
+                "MACO0101: a static is written, `{name}`: its value is seen by some threads of a task only, and stays for the next launch; values go from one operation to the \
+                 next in tiles"
+            );
+            report.add(statement, text);
+        }
+    }
+}
+
+/// The variable of the module that an address is in.
+fn variable<'a>(operand: &'a str, variables: &BTreeSet<&str>, definitions: &BTreeMap<&str, &'a str>, depth: u32) -> Option<&'a str> {
+    if variables.contains(operand) {
+        return Some(operand);
+    }
+    let instruction = definitions.get(operand).filter(|instruction| depth > 0 && !instruction.starts_with("ld."))?;
+    let mut sources = instruction.split_whitespace().skip(2).map(|word| word.trim_end_matches([',', ';']));
+    sources.find_map(|source| variable(source, variables, definitions, depth - 1))
+}
+
 /// Register → the instruction that writes it (PTX of LLVM is nearly in SSA form).
 fn definitions<'a>(function: &Function<'a>) -> BTreeMap<&'a str, &'a str> {
     let register =
@@ -186,8 +225,13 @@ fn definitions<'a>(function: &Function<'a>) -> BTreeMap<&'a str, &'a str> {
 
 /// Is the address a symbol, or computed from one?
 fn reads_a_static(load: &str, definitions: &BTreeMap<&str, &str>) -> bool {
-    let address = load.split_once('[').and_then(|(_, rest)| rest.split([']', '+']).next()).unwrap_or_default().trim();
+    let address = address(load);
     is_symbol(address) || comes_from_a_symbol(address, definitions, 16)
+}
+
+/// The register or symbol between brackets.
+fn address(statement: &str) -> &str {
+    statement.split_once('[').and_then(|(_, rest)| rest.split([']', '+']).next()).unwrap_or_default().trim()
 }
 
 fn comes_from_a_symbol(register: &str, definitions: &BTreeMap<&str, &str>, depth: u32) -> bool {
@@ -308,6 +352,33 @@ mod tests {
     #[track_caller]
     fn none(body: &str) {
         assert_eq!(lint(body), Vec::<String>::new());
+    }
+
+    #[test]
+    fn statics_are_not_written() {
+        let lint = |body: &str| {
+            let ptx = format!(
+                ".version 8.6\n.target sm_90a\n.global .align 4 .b8 seen[4];\n.visible .entry mlp(\n)\n{{\n.loc 1 3 1\n{body}\nret;\n}}\n.file 1 \"k.rs\"\n"
+            );
+            check(&ptx, &Rules::default()).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for body in [
+            "st.relaxed.sys.global.b32 [seen], %r1;",
+            "atom.relaxed.gpu.global.add.u32 %r1, [seen], 1;",
+            "mov.b64 %rd1, seen;\nadd.s64 %rd2, %rd1, %rd9;\nst.global.b32 [%rd2+4], %r1;",
+            "mov.b64 %rd1, seen;\ncvta.global.u64 %rd2, %rd1;\nred.relaxed.gpu.add.u32 [%rd2], 1;",
+        ] {
+            let found = lint(body);
+            assert!(found.len() == 1 && found[0].contains("MACO0101: a static is written, `seen`"), "{body}: {found:?}");
+        }
+        for body in [
+            "ld.global.b32 %r1, [seen];",
+            "mov.b64 %rd1, seen;\nld.global.b64 %rd2, [%rd1];\nst.global.b32 [%rd2], %r1;",
+            "st.shared.b32 [maco_shared], %r1;",
+            "st.global.b32 [%rd2], %r1;",
+        ] {
+            assert_eq!(lint(body), Vec::<String>::new(), "{body}");
+        }
     }
 
     #[test]

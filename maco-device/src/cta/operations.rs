@@ -1,6 +1,7 @@
 //! Operations on tiles: methods of `cta`, for the kinds of bodies that have them.
 
 use crate::cta::Cta;
+use crate::cta::pure::Pure;
 use crate::data::access::{
     AllApartFrom, AllReadable, AllWritable, ApartFrom, Fresh, OperandB, Readable, Results, Sources, Stored, TaskTile, Updatable, Writable,
     Written,
@@ -69,7 +70,7 @@ pub trait Operations: Begin {
         w: TaskTile<E, GW, Q, J, 0>,
         inputs: X,
         y: TaskTile<E, G, W, I, J>,
-        f: impl Fn(f32, <X::Raw as Inputs>::Values) -> f32,
+        f: impl Fn(f32, <X::Raw as Inputs>::Values) -> f32 + Pure,
     ) -> TaskTile<E, G, Stored<W::Origin>, I, J>
     where
         Self::Kind: Has<Gemv>,
@@ -91,7 +92,7 @@ pub trait Operations: Begin {
     fn map<E: Element, G, A: Readable + Writable, const I: usize, const J: usize>(
         mut self,
         x: TaskTile<E, G, A, I, J>,
-        f: impl Fn(E::Value) -> E::Value,
+        f: impl Fn(E::Value) -> E::Value + Pure,
     ) -> TaskTile<E, G, Written<A::Origin>, I, J>
     where
         Self::Kind: Has<Rows>,
@@ -109,7 +110,7 @@ pub trait Operations: Begin {
         mut self,
         inputs: X,
         y: TaskTile<E, G, A, I, J>,
-        f: impl Fn(<X::Raw as Inputs>::Values) -> E::Value,
+        f: impl Fn(<X::Raw as Inputs>::Values) -> E::Value + Pure,
     ) -> TaskTile<E, G, Written<A::Origin>, I, J>
     where
         Self::Kind: Has<Rows>,
@@ -124,7 +125,7 @@ pub trait Operations: Begin {
     /// Calls `f` once per row of `y`: reductions over a row, then the row's new values. `y` is a tile or a tuple of tiles; rows of `inputs` lie beside its
     /// rows, and the row of a tensor of one dimension is the same every time.
     #[inline(always)]
-    fn rows<X, Y>(mut self, inputs: X, y: Y, f: impl for<'r> Fn(X::Rows<'r>, &mut Y::Rows<'r>)) -> Y::Written
+    fn rows<X, Y>(mut self, inputs: X, y: Y, f: impl for<'r> Fn(X::Rows<'r>, &mut Y::Rows<'r>) + Pure) -> Y::Written
     where
         Self::Kind: Has<Rows>,
         X: Sources + AllReadable + AllApartFrom<Y::Accesses> + RowsOf<Y::Region>,
@@ -171,7 +172,7 @@ pub trait Operations: Begin {
         mut self,
         inputs: X,
         y: TaskTile<E, G, A, I, J>,
-        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> E::Value,
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> E::Value + Pure,
     ) -> TaskTile<E, G, Written<A::Origin>, I, J>
     where
         Self::Kind: Has<Tiles>,
@@ -189,7 +190,7 @@ pub trait Operations: Begin {
         mut self,
         inputs: X,
         y: TaskTile<E, G, A, I, J>,
-        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> [E::Value; 8],
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> [E::Value; 8] + Pure,
     ) -> TaskTile<E, G, Written<A::Origin>, I, J>
     where
         Self::Kind: Has<Tiles>,
@@ -244,8 +245,8 @@ pub trait Operations: Begin {
         mut self,
         inputs: X,
         y: TaskTile<E, G, A, I, J>,
-        name: impl Fn(&<X::Raw as Inputs>::Readers, i32) -> i32,
-        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]),
+        name: impl Fn(&<X::Raw as Inputs>::Readers, i32) -> i32 + Pure,
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32, i32) -> ([E::Value; 8], [E::Value; 8]) + Pure,
     ) -> TaskTile<E, G, Written<A::Origin>, I, J>
     where
         Self::Kind: Has<Tiles>,
@@ -278,7 +279,7 @@ pub trait Operations: Begin {
         x: TaskTile<E, GX, P, A, B>,
         y: TaskTile<E, G, W, I, J>,
         count: u32,
-        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> (i32, f32),
+        f: impl Fn(&<X::Raw as Inputs>::Readers, i32, i32) -> (i32, f32) + Pure,
     ) -> TaskTile<E, G, Written<W::Origin>, I, J>
     where
         Self::Kind: Has<Tiles>,
@@ -400,9 +401,9 @@ pub trait Operations: Begin {
         x: TaskTile<X, GX, P, A, B>,
         y: TaskTile<E, G, W, I, J>,
         start: f32,
-        f: impl Fn(X::Value) -> f32,
-        combine: impl Fn(f32, f32) -> f32,
-        finish: impl Fn(f32) -> E::Value,
+        f: impl Fn(X::Value) -> f32 + Pure,
+        combine: impl Fn(f32, f32) -> f32 + Pure,
+        finish: impl Fn(f32) -> E::Value + Pure,
     ) -> TaskTile<E, G, Written<W::Origin>, I, J>
     where
         Self::Kind: Has<Columns>,

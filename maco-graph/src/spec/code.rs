@@ -72,6 +72,8 @@ pub enum Code {
     Std = 81,
     /// A megakernel calls what is neither a task nor a graph.
     NotATask = 82,
+    /// A body holds something that can change behind its outline.
+    Changing = 101,
 }
 
 impl Code {

@@ -16,6 +16,7 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
     function.not_unsafe("an elementwise task", "it sees values only; a raw body is `#[task(simt)] unsafe fn`", &mut errors);
     check(arguments, function, &mut errors);
     super::no_std::check(function.body.stream(), &mut errors);
+    super::pure::check(function.body.stream(), &mut errors);
     let mut inner = Errors::new();
     let task = task(arguments, function, &mut inner);
     let (p, name, conditions) = (arguments.private(), &function.signature.ident, function.conditions());
@@ -24,7 +25,8 @@ pub fn expand(arguments: &Arguments, function: &Function, mut errors: Errors) ->
     let apply = if errors.any() {
         quote! { #value }
     } else {
-        let (input, output, body, lints) = (&function.signature.inputs, &function.signature.output, &function.body, function.lints());
+        let (input, output, lints) = (&function.signature.inputs, &function.signature.output, function.lints());
+        let body = super::pure::body(&function.body, &function.signature, None, &p);
         quote! {
             #lints
             #[inline(always)]

@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Block, FnArg, GenericParam, Meta, Pat, ReturnType, Stmt, parse_quote};
+use syn::{Attribute, Block, FnArg, GenericParam, Meta, Pat, ReturnType, Stmt, Type, parse_quote};
 
 use super::kind::STATED;
 use super::parse::{self, Param, TensorParam};
@@ -38,6 +38,7 @@ pub fn expand(attribute: TokenStream, item: TokenStream) -> TokenStream {
         errors.push(Code::Attribute, kind, format!("`{kind}` is not a kind of body"), HELPER.help);
     }
     super::no_std::check(function.body.stream(), &mut errors);
+    super::pure::check(function.body.stream(), &mut errors);
     let mut helper = Helper { kind, p: arguments.private(), hidden: Vec::new(), consts: Vec::new(), results: Vec::new(), result: None };
     let output = helper.emit(&function, &mut errors);
     // A function with mistakes has no types.
@@ -79,6 +80,10 @@ impl Helper<'_> {
         for input in inputs {
             let FnArg::Typed(typed) = input else { continue };
             if typed.attrs.is_empty() {
+                let mut typed = typed.clone();
+                if let Type::ImplTrait(ty) = &mut *typed.ty {
+                    super::pure::functions(&mut ty.bounds, &p);
+                }
                 params.push((None, typed.to_token_stream()));
                 continue;
             }
@@ -106,7 +111,11 @@ impl Helper<'_> {
         });
         let returned: Vec<&TokenStream> =
             tensors.iter().zip(&types).filter(|((tensor, _), _)| tensor.access == Access::Write).map(|(_, [_, after])| after).collect();
-        let mut user = function.body.to_token_stream();
+        let cta_name = match cta {
+            Pat::Ident(pattern) => Some(pattern.ident.to_string()),
+            _ => None,
+        };
+        let mut user = super::pure::body(&function.body, signature, cta_name.as_deref(), &p).to_token_stream();
         let output = match returned.as_slice() {
             [] => None,
             [one] => Some((*one).clone()),
@@ -136,7 +145,12 @@ impl Helper<'_> {
             false => (quote! { Single }, TokenStream::new()),
         };
         let own = signature.generics.params.iter();
-        let (lifetimes, others): (Vec<_>, Vec<_>) = own.partition(|param| matches!(param, GenericParam::Lifetime(_)));
+        let (lifetimes, mut others): (Vec<_>, Vec<_>) = own.cloned().partition(|param| matches!(param, GenericParam::Lifetime(_)));
+        for other in &mut others {
+            if let GenericParam::Type(other) = other {
+                super::pure::functions(&mut other.bounds, &p);
+            }
+        }
         let (names, results, clause) = (&self.hidden, &self.results, &signature.generics.where_clause);
         let consts = self.consts.iter().map(const_name);
         let (attributes, visibility, name) = (&function.attributes, &function.visibility, &signature.ident);
@@ -148,7 +162,7 @@ impl Helper<'_> {
                 #(#lifetimes,)*
                 #(#others,)*
                 #k: #p::kind::Has<#p::kind::#kind> + #p::kind::#count, #r: #p::Role, #t: #p::Epilogue,
-                #(#names,)*
+                #(#names: 'static,)*
                 #(const #consts: usize,)*
                 #(const #results: usize,)*
             >(#cta: #lent #p::Cta<'_, #k, #r, #t>, #(#inputs),*) #output #clause {

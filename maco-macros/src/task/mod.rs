@@ -10,6 +10,7 @@ mod kind;
 mod names;
 mod no_std;
 mod parse;
+mod pure;
 mod region;
 mod written;
 
@@ -44,8 +45,18 @@ fn one(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Token
     let task = parse::parse(arguments, function, errors);
     check::check(&task, errors);
     no_std::check(function.body.stream(), errors);
+    // What a SIMT body does its author promises.
+    let safe = arguments.simt.is_none();
+    if safe {
+        pure::check(function.body.stream(), errors);
+    }
     let model = analyse::analyse(&task, errors);
     match model {
+        Some(model) if !errors.any() && safe => {
+            let body = pure::body(&function.body, &function.signature, task.cta_name().as_deref(), &arguments.private());
+            let function = Function { body, ..function.clone() };
+            emit::emit(&parse::Task { function: &function, ..task }, &model)
+        }
         Some(model) if !errors.any() => emit::emit(&task, &model),
         _ => emit::placeholder(&task),
     }

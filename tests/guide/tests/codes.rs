@@ -11,7 +11,7 @@ use guide::mistakes::{ALL, Desk};
 const PAGE: &str = "docs/guide/codes.md";
 
 /// What is found while compiling, by the case that shows it.
-const CASES: [(u16, &str); 34] = [
+const CASES: [(u16, &str); 35] = [
     (1, "call/aliased"),
     (2, "flow/unwritten_temp"),
     (3, "flow/never_read"),
@@ -46,6 +46,7 @@ const CASES: [(u16, &str); 34] = [
     (80, "constant/names"),
     (81, "body/std"),
     (82, "call/ordinary_function"),
+    (101, "body/changing"),
 ];
 
 /// Codes that the types of tiles have: there is nothing in the table of codes for their meaning.

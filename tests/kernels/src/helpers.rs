@@ -74,7 +74,7 @@ pub fn rows_then_positions(
     by: f32,
 ) {
     let t = less_first(cta, x, t);
-    reversed(cta, t, y, 15, |v| v + by);
+    reversed(cta, t, y, 15, move |v| v + by);
 }
 
 #[maco::megakernel]

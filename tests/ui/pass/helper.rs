@@ -12,13 +12,13 @@ fn centred<E: Element<Value = f32>>(cta: &mut Cta, #[read(i, ..)] x: Tensor<E, M
 
 #[maco::helper(Rows)]
 fn raised(cta: &mut Cta, #[written(i, ..)] t: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>, f: impl Fn(f32) -> f32, by: f32) {
-    cta.zip(t, y, |v| f(v) + by)
+    cta.zip(t, y, |v| f(v) + by + t.cols() as f32)
 }
 
 #[maco::task(tile(i = 4))]
 fn twice(cta: &mut Cta, #[read(i, ..)] x: Tensor<f32, M, N>, #[write(i, ..)] t: Tensor<f32, M, N>, #[write(i, ..)] y: Tensor<f32, M, N>, by: f32) {
     let t = centred(cta, x, t);
-    raised(cta, t, y, |v| v * v, by);
+    raised(cta, t, y, move |v| v * v - by, by);
 }
 
 #[maco::helper(Rows)]

@@ -130,7 +130,13 @@ faults! {
     /// A `#[write]` parameter is given to two operations.
     WrittenTwice: "E0382", Operation, ANY;
     /// A row outlives its call.
-    RowEscapes: "E0521", Operation, ROWS;
+    RowEscapes: "MACO0101", Operation, ROWS;
+    /// A loop or a condition asks for a value that a closure has left in a cell.
+    CellAsked: "MACO0101", Operation, ANY;
+    /// So it does for one in an atomic.
+    AtomicAsked: "MACO0101", Operation, ANY;
+    /// So it does for one in a static.
+    StaticAsked: "MACO0101", Operation, ANY;
     /// A row is written while it is read.
     RowReadAndWritten: "E0499", Operation, ROWS;
     /// A row is reduced by single lanes.
@@ -211,6 +217,9 @@ faults! {
     Condition: "MACO0080", Call, ANY;
 }
 
+/// What a body must not name.
+const STATIC: &str = "static SEEN: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);";
+
 /// A program that must be refused.
 pub struct Wrong {
     pub name: String,
@@ -236,7 +245,7 @@ pub fn wrong(rng: &mut Rng, fault: Fault, seed: u64, number: usize) -> Wrong {
             break text;
         }
     };
-    let source = format!("#![allow(unused)]\nuse maco::prelude::*;\n{HELPERS}\n{text}\nfn main() {{}}\n");
+    let source = format!("#![allow(unused)]\nuse maco::prelude::*;\n{STATIC}\n{HELPERS}\n{text}\nfn main() {{}}\n");
     let line = source.lines().position(|line| line.ends_with(WRONG)).unwrap_or_else(|| panic!("{fault:?} is on no line:\n{source}"));
     Wrong { name: format!("seed{seed}_{number}_{fault:?}"), fault, code: fault.code(), source, line: line as u32 + 1 }
 }

@@ -187,8 +187,36 @@ pub fn break_rule(body: &mut Body<'_>, fault: Fault) -> Option<()> {
         }
         RowEscapes => {
             let (x, y) = (body.new_input(Kind::Main).name, body.fresh_result()?.name);
-            body.lines.push("let last = core::cell::Cell::new(None);".to_owned());
-            format!("cta.rows({x}, {y}, |a, y| {{ y.zip(&a, |a| {one}); last.set(Some(a)) }})")
+            format!("let last = core::cell::Cell::new(None); cta.rows({x}, {y}, |a, y| {{ y.zip(&a, |a| {one}); last.set(Some(a)) }})")
+        }
+        CellAsked | AtomicAsked | StaticAsked => {
+            let (x, y) = (body.main_input().name, body.fresh_result()?.name);
+            let [make, set, get] = match fault {
+                CellAsked => [
+                    body.rng.pick(&["let seen = core::cell::Cell::new(0);", "use core::cell::Cell as Slot; let seen = Slot::new(0);"]),
+                    "seen.set(1)",
+                    "seen.get()",
+                ],
+                AtomicAsked => [
+                    body.rng.pick(&[
+                        "let seen = core::sync::atomic::AtomicU32::new(0);",
+                        "use core::sync::atomic::AtomicU32 as Slot; let seen = Slot::new(0);",
+                    ]),
+                    "seen.store(1, core::sync::atomic::Ordering::Relaxed)",
+                    "seen.load(core::sync::atomic::Ordering::Relaxed)",
+                ],
+                _ => [
+                    "",
+                    "crate::SEEN.store(1, core::sync::atomic::Ordering::Relaxed)",
+                    "crate::SEEN.load(core::sync::atomic::Ordering::Relaxed)",
+                ],
+            };
+            let asked = body.rng.pick(&["if", "while"]);
+            let first = match body.rng.below(2) {
+                0 => format!("cta.zip({x}, {y}, |a| {{ {set}; {one} }})"),
+                _ => format!("cta.generate({x}, {y}, |a, r, c| {{ {set}; a.at(r, c) }})"),
+            };
+            format!("{make} let made = {first}; {asked} {get} > 0 {{ cta.map(made, |a| a); }}")
         }
         RowReadAndWritten => {
             let t = body.new_update().name;

@@ -1,0 +1,21 @@
+//! What a body may hold: nothing that can change behind its outline.
+
+/// What closures of operations hold, and what bodies name: numbers, tiles and functions, which are copied. What can change is not copied: a cell, an atomic.
+///
+/// All roles run a body's outline, and one of them its closures. A value that a closure left behind would be seen by that role alone.
+#[diagnostic::on_unimplemented(
+    message = "MACO0101: a body holds something that can change, or that is not copied",
+    label = "this, or something in it, can change or is not copied",
+    note = "closures run on other threads, and at other times, than the loops and conditions around them: a value that a closure leaves behind is seen by some threads only",
+    note = "a constant of a type of your own derives `Clone` and `Copy`",
+    note = "numbers from outside are copied into a closure; values go from one operation to the next in tiles"
+)]
+pub trait Pure: Copy + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Copy + 'static> Pure for T {}
+
+/// For generated code, which never runs: whether what a body names is [`Pure`], such as a constant or a static.
+#[doc(hidden)]
+#[inline(always)]
+pub fn named<T: Pure>(_: T) {}
