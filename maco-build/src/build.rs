@@ -209,6 +209,54 @@ pub fn is_only_checked(package: &str) -> bool {
         || env::var("MACO_ONLY_CHECK").is_ok_and(|names| names.split(',').any(|name| name == package))
 }
 
+/// For the build script of `maco-host`: why no program that is built like this has device code, in a line, whatever its kernels.
+#[doc(hidden)]
+#[must_use]
+pub fn no_device_code() -> Option<String> {
+    for name in ["MACO_DEVICE", "MACO_ONLY_CHECK", "MACO_DEVICE_RUSTC", "MACO_CACHE"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    // A setting that is none is told to packages with kernels.
+    let setting = device_setting().ok().filter(|_| env::var_os("DOCS_RS").is_none())?;
+    let reason = without_code(setting, env::var("MACO_ONLY_CHECK").ok().as_deref(), || toolchain::find().map(drop));
+    if reason.is_some() && setting == DeviceSetting::Build {
+        toolchain::signs_of_change().iter().for_each(|path| report::rerun_if_changed(path));
+    }
+    reason
+}
+
+fn without_code(setting: DeviceSetting, only_check: Option<&str>, find: impl FnOnce() -> Result<(), Error>) -> Option<String> {
+    let again = "which makes no device code; build it again without";
+    match (setting, only_check.map(str::trim)) {
+        (DeviceSetting::Skip, _) => Some(format!("it was built with MACO_DEVICE=skip, {again}")),
+        (DeviceSetting::Check, _) => Some(format!("it was built with MACO_DEVICE=check, {again}")),
+        (DeviceSetting::Build, Some(names)) if !names.is_empty() => Some(format!("it was built with MACO_ONLY_CHECK={names}, {again}")),
+        // No toolchain, or a cache that cannot be written.
+        (DeviceSetting::Build, _) => find().err().map(|error| error.to_string().lines().collect::<Vec<_>>().join(" ")),
+    }
+}
+
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_there_is_no_device_code_has_a_reason() {
+        let none = || Err(Error::NoToolchain { tried: "/nowhere/rustc:\nno such file".into() });
+        let unasked = || panic!("a compiler is looked for");
+        assert_eq!(without_code(DeviceSetting::Build, None, || Ok(())), None);
+        assert_eq!(without_code(DeviceSetting::Build, Some(" "), || Ok(())), None);
+        let lacks = |reason: Option<String>, told: &str| assert!(reason.as_ref().is_some_and(|reason| reason.contains(told)), "{reason:?}");
+        lacks(without_code(DeviceSetting::Skip, None, unasked), "MACO_DEVICE=skip");
+        lacks(without_code(DeviceSetting::Check, Some("kernels"), unasked), "MACO_DEVICE=check");
+        lacks(without_code(DeviceSetting::Build, Some("kernels,more"), unasked), "MACO_ONLY_CHECK=kernels,more");
+        // In one line, as cargo takes it.
+        lacks(without_code(DeviceSetting::Build, None, none), "/nowhere/rustc: no such file");
+        let cache = || Err(Error::Cache { fault: Box::new(none().unwrap_err()) });
+        lacks(without_code(DeviceSetting::Build, None, cache), "`MACO_CACHE`");
+    }
 }

@@ -63,7 +63,7 @@ pub mod parallel;
 pub mod ptx;
 pub mod toolchain;
 
-pub use build::{Build, is_only_checked};
+pub use build::{Build, is_only_checked, no_device_code};
 pub use error::Error;
 pub use files::{cache_dir, fingerprint};
 

@@ -33,14 +33,16 @@ impl Device {
         match Device::gpu(0) {
             Err(Error::NoDriver | Error::NoGpu { .. }) => Ok(Device::cpu()),
             Err(error) => Err(error),
-            Ok(device) => match device.context().and_then(|context| has_no_code(context.capability(), option_env!("MACO_DEVICE"))) {
-                None => Ok(device),
-                Some(reason) => {
-                    static SAID: Once = Once::new();
-                    SAID.call_once(|| eprintln!("note: the CPU is used, since this program has no code for {device}: {reason}"));
-                    Ok(Device::cpu())
+            Ok(device) => {
+                match device.context().and_then(|context| has_no_code(context.capability(), option_env!("MACO_NO_DEVICE_CODE"))) {
+                    None => Ok(device),
+                    Some(reason) => {
+                        static SAID: Once = Once::new();
+                        SAID.call_once(|| eprintln!("note: the CPU is used, since this program has no code for {device}: {reason}"));
+                        Ok(Device::cpu())
+                    }
                 }
-            },
+            }
         }
     }
 
