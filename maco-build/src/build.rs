@@ -213,26 +213,25 @@ pub fn is_only_checked(package: &str) -> bool {
 #[doc(hidden)]
 #[must_use]
 pub fn no_device_code() -> Option<String> {
-    for name in ["MACO_DEVICE", "MACO_ONLY_CHECK", "MACO_DEVICE_RUSTC", "MACO_CACHE"] {
+    for name in ["MACO_DEVICE", "MACO_DEVICE_RUSTC", "MACO_CACHE"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     // A setting that is none is told to packages with kernels.
     let setting = device_setting().ok().filter(|_| env::var_os("DOCS_RS").is_none())?;
-    let reason = without_code(setting, env::var("MACO_ONLY_CHECK").ok().as_deref(), || toolchain::find().map(drop));
+    let reason = without_code(setting, || toolchain::find().map(drop));
     if reason.is_some() && setting == DeviceSetting::Build {
         toolchain::signs_of_change().iter().for_each(|path| report::rerun_if_changed(path));
     }
     reason
 }
 
-fn without_code(setting: DeviceSetting, only_check: Option<&str>, find: impl FnOnce() -> Result<(), Error>) -> Option<String> {
+fn without_code(setting: DeviceSetting, find: impl FnOnce() -> Result<(), Error>) -> Option<String> {
     let again = "which makes no device code; build it again without";
-    match (setting, only_check.map(str::trim)) {
-        (DeviceSetting::Skip, _) => Some(format!("it was built with MACO_DEVICE=skip, {again}")),
-        (DeviceSetting::Check, _) => Some(format!("it was built with MACO_DEVICE=check, {again}")),
-        (DeviceSetting::Build, Some(names)) if !names.is_empty() => Some(format!("it was built with MACO_ONLY_CHECK={names}, {again}")),
+    match setting {
+        DeviceSetting::Skip => Some(format!("it was built with MACO_DEVICE=skip, {again}")),
+        DeviceSetting::Check => Some(format!("it was built with MACO_DEVICE=check, {again}")),
         // No toolchain, or a cache that cannot be written.
-        (DeviceSetting::Build, _) => find().err().map(|error| error.to_string().lines().collect::<Vec<_>>().join(" ")),
+        DeviceSetting::Build => find().err().map(|error| error.to_string().lines().collect::<Vec<_>>().join(" ")),
     }
 }
 
@@ -248,15 +247,13 @@ mod tests {
     fn that_there_is_no_device_code_has_a_reason() {
         let none = || Err(Error::NoToolchain { tried: "/nowhere/rustc:\nno such file".into() });
         let unasked = || panic!("a compiler is looked for");
-        assert_eq!(without_code(DeviceSetting::Build, None, || Ok(())), None);
-        assert_eq!(without_code(DeviceSetting::Build, Some(" "), || Ok(())), None);
+        assert_eq!(without_code(DeviceSetting::Build, || Ok(())), None);
         let lacks = |reason: Option<String>, told: &str| assert!(reason.as_ref().is_some_and(|reason| reason.contains(told)), "{reason:?}");
-        lacks(without_code(DeviceSetting::Skip, None, unasked), "MACO_DEVICE=skip");
-        lacks(without_code(DeviceSetting::Check, Some("kernels"), unasked), "MACO_DEVICE=check");
-        lacks(without_code(DeviceSetting::Build, Some("kernels,more"), unasked), "MACO_ONLY_CHECK=kernels,more");
+        lacks(without_code(DeviceSetting::Skip, unasked), "MACO_DEVICE=skip");
+        lacks(without_code(DeviceSetting::Check, unasked), "MACO_DEVICE=check");
         // In one line, as cargo takes it.
-        lacks(without_code(DeviceSetting::Build, None, none), "/nowhere/rustc: no such file");
+        lacks(without_code(DeviceSetting::Build, none), "/nowhere/rustc: no such file");
         let cache = || Err(Error::Cache { fault: Box::new(none().unwrap_err()) });
-        lacks(without_code(DeviceSetting::Build, None, cache), "`MACO_CACHE`");
+        lacks(without_code(DeviceSetting::Build, cache), "`MACO_CACHE`");
     }
 }
