@@ -128,12 +128,14 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
     let p = arguments.private();
     let (name, visibility): (&Ident, _) = (&function.signature.ident, &function.visibility);
     let (documentation, conditions) = (function.documentation(), function.conditions());
-    let mut task_arguments = Arguments::parse(quote! { tile(i = 4 | 16 | 64, j = 1024), E in [bf16, f16, f32] }, &TASK, errors);
+    // A task may be called like what stands for its element.
+    let e = hidden("E");
+    let mut task_arguments = Arguments::parse(quote! { tile(i = 4 | 16 | 64, j = 1024), #e in [bf16, f16, f32] }, &TASK, errors);
     task_arguments.made_from(arguments);
     let [cta, x, r, y, v] = ["cta", "x", "r", "y", "v"].map(hidden);
     let (operand, body) = if two(function) {
         (
-            quote! { #[read(i, j)] #r: Tensor<E, M, N>, },
+            quote! { #[read(i, j)] #r: Tensor<#e, M, N>, },
             quote! { #cta.zip((#x, #r), #y, |(#v, #r)| <#name as #p::Combine>::combine(#v, #r)) },
         )
     } else {
@@ -142,7 +144,7 @@ fn task(arguments: &Arguments, function: &Function, errors: &mut Errors) -> Toke
     let item = quote! {
         #documentation
         #conditions
-        #visibility fn #name(#cta: &mut Cta, #[read(i, j)] #x: Tensor<E, M, N>, #operand #[write(i, j)] #y: Tensor<E, M, N>) {
+        #visibility fn #name(#cta: &mut Cta, #[read(i, j)] #x: Tensor<#e, M, N>, #operand #[write(i, j)] #y: Tensor<#e, M, N>) {
             #body
         }
     };
