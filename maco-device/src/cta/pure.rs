@@ -7,7 +7,7 @@
     message = "MACO0101: a body holds something that can change, or that is not copied",
     label = "this, or something in it, can change or is not copied",
     note = "closures run on other threads, and at other times, than the loops and conditions around them: a value that a closure leaves behind is seen by some threads only",
-    note = "a constant of a type of your own derives `Clone` and `Copy`",
+    note = "a constant of a type of your own derives `Clone` and `Copy`; what a closure needs of a result is asked for before it: `let cols = y.cols();`",
     note = "numbers from outside are copied into a closure; values go from one operation to the next in tiles"
 )]
 pub trait Pure: Copy + 'static {}

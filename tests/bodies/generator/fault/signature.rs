@@ -58,7 +58,7 @@ fn never_written(body: &mut Body<'_>) -> Option<()> {
     let text = match body.rng.below(3) {
         0 => format!("cta.zip({x}, {z}, |a| small(a))"),
         1 => format!("let rows = {y}.rows() as f32; cta.zip({x}, {z}, |a| small(a + rows))"),
-        _ => format!("cta.generate({x}, {z}, |a, r, c| a.at(r, c) + {y}.cols() as f32)"),
+        _ => format!("let cols = {y}.cols() as f32; cta.generate({x}, {z}, |a, r, c| a.at(r, c) + cols)"),
     };
     body.lines.push(format!("{text};"));
     Some(())
