@@ -68,7 +68,6 @@ impl Task {
     }
 
     /// Its instance, read anew: a register through a whole body is worth more.
-    #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
     pub(crate) fn op(self) -> u32 {
         self.word(0) & 0xffff

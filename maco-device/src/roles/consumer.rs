@@ -18,7 +18,7 @@ use crate::operations::in_band_flags;
 use crate::operations::mma_sync;
 use crate::operations::rmsnorm_prologue;
 use crate::operations::simt_consumer::SimtConsumer;
-use crate::operations::staging::{buffer, parity};
+use crate::operations::staging::{Staged, buffer, parity};
 use crate::operations::wgmma_accumulator::{self, Chunk, Pending, Sum, Wgmma};
 use crate::role::{Role, Sharing};
 use crate::shared_memory::{self, CHUNKS, SharedMemory};
@@ -37,13 +37,11 @@ pub struct Consumer {
     thread: u32,
     /// The stage that the newest group of multiplications reads.
     reading: Stage,
-    /// Chunks staged so far.
-    staged: u32,
+    /// Chunks staged so far, and how many of `pending` are still to be staged: always the last ones.
+    staged: Staged,
     /// The last chunks of a finished tile, packed: staged while the next tile is multiplied, so that no consumer waits for the
     /// store of the first ones.
     pending: Pending,
-    /// How many chunks of `pending` are still to be staged; always the last ones.
-    waiting: u32,
     /// Of the task that is run.
     pub gate: Gate,
     /// Rows and columns of its tile, if it is a GEMV whose code is for several.
@@ -61,9 +59,8 @@ impl Consumer {
             wgmma: Wgmma::new(),
             thread: special::thread() - 128,
             reading: Stage::NONE,
-            staged: 0,
+            staged: Staged::NOTHING,
             pending: Pending::new(),
-            waiting: 0,
             gate: Gate::open(smem, 0),
             tile: None,
         }
@@ -95,17 +92,17 @@ impl Consumer {
     /// Whether results wait to be staged.
     #[inline(always)]
     pub fn owes(&self) -> bool {
-        self.waiting > 0
+        self.staged.owes()
     }
 
     /// Stages everything that waits. Before a task that needs the registers.
     #[inline(always)]
     pub fn settle(&mut self) {
         // Asked so that the answer cannot be mixed with which chunk is next: nearly always there is none.
-        if special::opaque(self.waiting) == 0 {
+        if special::opaque(self.staged.waiting()) == 0 {
             return;
         }
-        while self.waiting > 0 {
+        while self.staged.owes() {
             self.stage_pending();
         }
     }
@@ -113,10 +110,11 @@ impl Consumer {
     /// Stages one chunk if its buffer is free already; called while the tensor cores are busy, or there is nothing else to do.
     #[inline(always)]
     pub fn stage_if_free(&mut self) {
-        if self.waiting > 0 {
-            let chunk = buffer(self.group(), self.staged);
+        if self.staged.owes() {
+            let staged = self.staged.count();
+            let chunk = buffer(self.group(), staged);
             // SAFETY: an initialised barrier. Lanes may see it complete at different times, and they must act together.
-            if warp::all(unsafe { mbarrier::test(self.smem.free(chunk), parity(self.staged) ^ 1) }) {
+            if warp::all(unsafe { mbarrier::test(self.smem.free(chunk), parity(staged) ^ 1) }) {
                 self.stage_pending();
             }
         }
@@ -126,33 +124,35 @@ impl Consumer {
     fn stage_pending(&mut self) {
         self.stage(self.pending.first());
         self.pending.next();
-        self.waiting -= 1;
+        self.staged.took_one();
     }
 
     /// Waits until the buffer of the next chunk is free.
     #[inline(always)]
     fn wait_free(&self) -> u32 {
-        let chunk = buffer(self.group(), self.staged);
+        // What is computed from it here is not kept from one place that waits to the next.
+        let staged = special::opaque(self.staged.count());
+        let chunk = buffer(self.group(), staged);
         // SAFETY: an initialised barrier.
-        unsafe { self.smem.wait(self.smem.free(chunk), parity(self.staged) ^ 1) };
+        unsafe { self.smem.wait(self.smem.free(chunk), parity(staged) ^ 1) };
         chunk
     }
 
     /// Chunks staged so far.
     #[inline(always)]
     pub fn staged(&self) -> u32 {
-        self.staged
+        self.staged.count()
     }
 
     /// Waits until all that was staged has been sent: all staging memory is the consumers'.
     #[inline(always)]
     pub fn wait_sent(&self) {
         const { assert!(CHUNKS == 4) };
-        if special::opaque(self.staged) == 0 {
+        if special::opaque(self.staged.count()) == 0 {
             return;
         }
-        let mut n = self.staged;
-        while n < self.staged + CHUNKS / 2 {
+        let (mut n, end) = (self.staged.count(), self.staged.count() + CHUNKS / 2);
+        while n < end {
             // The chunk that has this buffer next could be staged. Chunks of both warpgroups are sent together.
             // SAFETY: an initialised barrier.
             unsafe { self.smem.wait(self.smem.free(buffer(self.group(), n)), parity(n) ^ 1) };
@@ -173,7 +173,7 @@ impl Consumer {
     /// Hands this warp's share of the next chunk, which lies in buffer `chunk`, to the store role.
     #[inline(always)]
     fn hand_over(&mut self, chunk: u32) {
-        self.staged += 1;
+        self.staged.add();
         warp::sync();
         // SAFETY: an initialised barrier; if the chunk holds anything, the warp's rows are written and fenced.
         unsafe { shared_memory::arrive(self.smem.staged(chunk), self.lane()) };
@@ -244,7 +244,7 @@ impl Role for Consumer {
         self.wgmma.wait_all::<I, J>(&mut first);
         self.wgmma.wait_all::<I, J>(&mut second);
         let sum = wgmma_accumulator::combine::<I, J>(&first, &second, f);
-        self.finish::<Alone<T, E>>(&sum, TileShape::of(I as u32, J as u32), SplitK::WHOLE, task, 0);
+        self.finish::<Alone<T, E>>(&sum, TileShape::of(I as u32, J as u32), SplitK::WHOLE, task);
     }
 
     #[inline(always)]
@@ -256,7 +256,7 @@ impl Role for Consumer {
         task: Task,
     ) {
         self.wgmma.wait_all::<I, J>(&mut acc);
-        self.finish::<Alone<T, E>>(&acc, TileShape::of(I as u32, J as u32), split, task, 0);
+        self.finish::<Alone<T, E>>(&acc, TileShape::of(I as u32, J as u32), split, task);
     }
 
     #[inline(always)]
@@ -324,7 +324,7 @@ impl Role for Consumer {
             let shape = gemv::pair(x.rows(), x.cols());
             // SAFETY: all consumers run the task, which is published, and have met since the last product; the copy is not read behind the barriers of this one.
             unsafe {
-                if in_band_flags::receive::<E>(task, smem.0, x.pointer(0, 0) as u64, shape, x.row_stride(), self.staged) != 0 {
+                if in_band_flags::receive::<E>(task, smem.0, x.pointer(0, 0) as u64, shape, x.row_stride(), self.staged()) != 0 {
                     // All consumers come here, who have received it together.
                     rmsnorm_prologue::make::<E>(task, smem.chunk(0), x.rows(), x.cols());
                 }

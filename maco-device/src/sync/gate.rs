@@ -13,11 +13,11 @@
 //! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
 use crate::abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, MOST_TASKS, SINGLE_PRODUCER, SLOTS};
-use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, warp};
+use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::protocol::Machine;
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
-use crate::sync::ready_mailbox;
+use crate::sync::ready_mailbox::{self, Notice};
 use crate::sync::waits::Waits;
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
@@ -78,6 +78,36 @@ impl Gate {
     #[inline(always)]
     pub fn number(&self) -> u32 {
         self.word & NUMBER
+    }
+
+    /// Behind the body: hides from the compiler that the number is the one of before, which it would keep in a register of its own, and has one register
+    /// for all that is asked from here on.
+    #[inline(always)]
+    pub fn again(&mut self) {
+        self.word = special::opaque(self.word);
+    }
+
+    /// The slot that holds the task.
+    #[inline(always)]
+    pub fn slot(&self) -> u32 {
+        self.word % SLOTS
+    }
+
+    /// A gate that nobody waits at, of the next task, which is nothing but a body.
+    #[inline(always)]
+    pub fn next(&self) -> Gate {
+        Gate { smem: self.smem, word: (self.word + 1) & NUMBER }
+    }
+
+    /// What has been announced of the next task.
+    ///
+    /// # Safety
+    /// Consumers have ended all tasks in its slot before.
+    #[inline(always)]
+    pub unsafe fn take_next(&self) -> Notice {
+        const { assert!(NUMBER >= ready_mailbox::LAPS * SLOTS - 1, "what stands above the number is of no lap") };
+        // SAFETY: passed on from the caller.
+        unsafe { ready_mailbox::take(self.smem, self.word.wrapping_add(1)) }
     }
 
     /// Whether the task is nothing but a body, and ends as usual.

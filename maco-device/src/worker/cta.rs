@@ -52,8 +52,7 @@ impl<C: Callable, F: Filter> roles::Tasks<Consumer> for Compiled<C, F> {
         let mut product = Product::new(role, product_shape::<C, F>(op));
         dispatch::<C, Product<'_>, Products<C, F>>(&mut product, task, op);
         // Nothing of them is kept while there are products to make.
-        let op = task.op();
-        product.end::<ChosenEpilogue<C, F>>(task, op, product_shape::<C, F>(op));
+        product.end::<ChosenEpilogue<C, F>>(task, product_shape::<C, F>(task.op()));
     }
 }
 

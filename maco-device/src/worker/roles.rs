@@ -17,7 +17,6 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
 use crate::sync::gate::Gate;
-use crate::sync::ready_mailbox;
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
@@ -235,16 +234,16 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 let task = task(smem, launch, place(role.gate.number()).0);
                 tasks.run(&mut role, task, op);
                 // The gate has the number of the task: a second one, even if it is the same, would take a register through all that bodies call.
-                let n = role.gate.number();
-                let ran = profile::ran_unless(smem, n, role.gate.ends_first());
+                role.gate.again();
+                let ran = profile::ran_unless(smem, role.gate.number(), role.gate.ends_first());
                 // Read anew: a register across all tasks is worth more.
                 let lane = warp::lane_again();
                 // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
                 // costs little is bound by the branches between bodies.
-                let next = ready_mailbox::take(smem, n + 1);
+                let next = role.gate.take_next();
                 if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
                     warp::sync();
-                    shared_memory::arrive(smem.done(place(n).0), lane);
+                    shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     ran.note(smem);
                     op = next.op().into();
                     if next.after() != 0 {
@@ -252,7 +251,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                         barrier::sync_consumers();
                         profile::turn(smem);
                     }
-                    role.gate = Gate::open(smem, n + 1);
+                    role.gate = role.gate.next();
                     continue;
                 }
                 if role.gate.stopped() {
@@ -265,11 +264,11 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 if !role.gate.end_first() {
                     warp::sync();
                     if !role.gate.has(LOST_ARRIVE) || role.warp() != 0 {
-                        shared_memory::arrive(smem.done(place(n).0), lane);
+                        shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     }
                 }
                 ran.note(smem);
-                role.gate = Gate::open(smem, n + 1);
+                role.gate = role.gate.next();
                 break;
             }
         }

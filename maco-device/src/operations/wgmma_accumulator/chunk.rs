@@ -8,7 +8,7 @@ use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::data::tile_shape::TileShape;
-use crate::ptx::{matrix, memory, warp};
+use crate::ptx::{matrix, memory, special, warp};
 
 /// This thread's part of 64 columns, packed in pairs, or of 32 columns of `f32`; as `stmatrix` takes them.
 pub type Chunk = [u32; 16];
@@ -88,6 +88,8 @@ impl<const HALF: bool> Lanes<HALF> {
     /// anew: three registers more would not last through its sum.
     #[inline(always)]
     fn new<T: Epilogue>(task: Task, shape: TileShape, col: u32, thread: u32) -> Lanes<HALF> {
+        // Asked anew for each chunk: what follows from it would be in registers beside the sum.
+        let thread = special::opaque(thread);
         let at = |axis: usize| if axis == NO_AXIS { 0 } else { task.coord(axis) };
         let [plane, down, across] = T::ANCHOR.axes;
         let (row, col) = shape.place(thread / 128, col);

@@ -14,17 +14,17 @@ use crate::operations::wgmma_accumulator::{self, Chunk, Columns, Pending, Sum, T
 use crate::shared_memory::CHUNKS;
 
 impl Consumer {
-    /// All products of `sum` are made: gives the last stage back, and writes the tile, or this task's part of it. `op` is the instance, which `P` knows.
+    /// All products of `sum` are made: gives the last stage back, and writes the tile, or this task's part of it. `P` knows the task's instance.
     #[inline(always)]
-    pub(super) fn finish<P: Epilogues>(&mut self, sum: &Sum, shape: TileShape, split: SplitK, task: Task, op: u32) {
+    pub(super) fn finish<P: Epilogues>(&mut self, sum: &Sum, shape: TileShape, split: SplitK, task: Task) {
         self.give_back();
         self.settle();
         if split.parts > 1 {
             // SAFETY: the task runs, so its launch is live.
-            unsafe { self.fix_up::<P>(sum, shape, split, task, op) };
+            unsafe { self.fix_up::<P>(sum, shape, split, task) };
             return;
         }
-        P::with(op, Put { consumer: self, sum, shape, task });
+        P::with(task.op(), Put { consumer: self, sum, shape, task });
     }
 
     /// Adds a part to a tile's sum, and stages the chunks of the whole sum that this CTA adds up, or one that is none: see [`crate::data::split_k`]. The store
@@ -33,7 +33,7 @@ impl Consumer {
     /// # Safety
     /// `split` is one of several parts, of a live launch; all consumers call.
     #[inline(always)]
-    unsafe fn fix_up<P: Epilogues>(&mut self, part: &Sum, shape: TileShape, split: SplitK, task: Task, op: u32) {
+    unsafe fn fix_up<P: Epilogues>(&mut self, part: &Sum, shape: TileShape, split: SplitK, task: Task) {
         let chunks = shape.own_columns() / BOX;
         let own = split.owned(split.part, chunks);
         // What others add up; of a task that does not look for them, all.
@@ -82,7 +82,8 @@ impl Consumer {
                     n += wgmma_accumulator::ADDED;
                 }
                 let thread = self.again();
-                let (first, second, two) = P::with(op, Whole { sum: &sum, chunk, shape, task, thread });
+                // Which epilogue it is is asked anew: what follows from the answer would be in registers through the loops.
+                let (first, second, two) = P::with(task.op(), Whole { sum: &sum, chunk, shape, task, thread });
                 self.stage(first);
                 if two {
                     self.stage(second);
@@ -104,13 +105,13 @@ impl Consumer {
             self.wait_free();
             // SAFETY: a word of shared memory, which all consumers have read that read it before. It is written again when chunks of both warpgroups
             // that were staged behind this have been read.
-            unsafe { memory::store_shared(self.smem.owners(self.staged), found) };
+            unsafe { memory::store_shared(self.smem.owners(self.staged()), found) };
         }
         warp::sync();
         // Behind this, all see what the parts have written, since the thread that has seen them arrive has acquired it.
         barrier::sync_consumers();
         // SAFETY: as above.
-        unsafe { memory::load_shared(self.smem.owners(self.staged)) }
+        unsafe { memory::load_shared(self.smem.owners(self.staged())) }
     }
 }
 
@@ -150,7 +151,7 @@ impl WithEpilogue for Put<'_> {
             };
             if chunks > 2 {
                 consumer.pending = Pending::of(turning.behind(), last);
-                consumer.waiting = 2;
+                consumer.staged.keep_two();
             }
             return;
         }
@@ -177,7 +178,7 @@ impl WithEpilogue for Put<'_> {
             consumer.stage(chunk!(5));
             consumer.pending = Pending::of(chunk!(6), chunk!(7));
         }
-        consumer.waiting = 2;
+        consumer.staged.keep_two();
     }
 }
 

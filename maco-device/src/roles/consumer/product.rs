@@ -157,11 +157,11 @@ impl<'a> Product<'a> {
         Product { consumer, shape, sum: wgmma_accumulator::begin(), made: false }
     }
 
-    /// The body has ended: writes the tile of `task`, which is instance `op` and of this shape.
+    /// The body has ended: writes the tile of `task`, which has this shape.
     #[inline(always)]
-    pub fn end<P: Epilogues>(self, task: Task, op: u32, shape: TileShape) {
+    pub fn end<P: Epilogues>(self, task: Task, shape: TileShape) {
         if self.made {
-            self.consumer.finish::<P>(&self.sum, shape, task.split_k(), task, op);
+            self.consumer.finish::<P>(&self.sum, shape, task.split_k(), task);
         }
     }
 
