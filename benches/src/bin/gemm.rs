@@ -19,8 +19,8 @@ use maco::{Arguments, CallShape, CudaGraph, Device, Plan, Tensor, bf16};
 /// Measures bf16 products y = x · wᵀ beside cuBLASLt.
 ///
 /// `16 calls, each`: sixteen independent products in one megakernel, a sixteenth of the time, beside a CUDA graph of sixteen calls one
-/// behind the other. `16 calls beside branches, each`: the same beside a graph with a branch for each call, which may run side by side.
-/// `single calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without
+/// behind the other. With `--branches` `16 calls beside branches, each`: the same beside a graph with a branch for each call, which may
+/// run side by side. `single calls`: sixteen CUDA graphs of a launch of a plan of one product beside sixteen of one call; `plain launches`: ours without
 /// graphs. All sides take the same random operands in turn, together five times the second-level cache, and the peer has the fastest of
 /// up to 32 algorithms that cuBLASLt proposes, each timed here. Systems take turns after two seconds of warm-up; medians of the rounds.
 /// Ours is `linear`, with the form, tiles and parts that the planner chooses or that are forced: `--case M256 --tile 128x128 --split 2`.
@@ -37,6 +37,9 @@ struct Options {
     /// Instead: every tile of `linear` in several numbers of parts, for products of up to 1024 rows, or those of `--shape`.
     #[arg(long, conflicts_with_all = ["tile", "split"])]
     sweep: bool,
+    /// Instead: beside graphs with a branch for each call. A process of their own: whatever runs in one that has launched such a graph is slower
+    #[arg(long, conflicts_with = "sweep")]
+    branches: bool,
     /// Write the rows here as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -68,7 +71,11 @@ fn main() -> anyhow::Result<()> {
     let bench = Bench { clock: Clock::new(&device, options.rounds)?, library: CublasLt::new(&device)?, device };
     let mut run = Run::new(shapes.len(), options.json.as_deref());
     for shape in shapes {
-        run.case(&name(shape), || if options.sweep { bench.sweep(shape) } else { bench.case(shape, &options.forced) })?;
+        run.case(&name(shape), || match (options.sweep, options.branches) {
+            (true, _) => bench.sweep(shape),
+            (_, true) => bench.beside_branches(shape, &options.forced),
+            _ => bench.case(shape, &options.forced),
+        })?;
     }
     if !options.sweep {
         run.rows.extend([(METRIC, PEER), (ASIDE, BRANCHES)].map(|(metric, peer)| summary(&run.rows, metric, peer)).into_iter().flatten());
@@ -115,6 +122,13 @@ impl Operands {
         let x = turns(&self.x).into_iter().fold(Arguments::new(), |arguments, set| arguments.tensor(&self.x[set]));
         let w = turns(&self.w).into_iter().fold(x, |arguments, set| arguments.tensor(&self.w[set]));
         w.tensors_mut(&mut self.ours)
+    }
+
+    /// The last results are alike. Ours is cleared: whoever runs next has to write it.
+    fn agree(&mut self) -> anyhow::Result<()> {
+        let (ours, theirs) = (&mut self.ours[CALLS - 1], &self.theirs[CALLS - 1]);
+        agree(ours, theirs, ROUNDED)?;
+        Ok(ours.upload_from(&vec![bf16::ZERO; ours.len()])?)
     }
 
     /// Of a plan of one call.
@@ -196,7 +210,6 @@ impl Bench {
         let peer = self.peer(&mut operands)?;
         let graph = self.graphs(&peer, &mut operands, CALLS)?;
         let graphs = self.graphs(&peer, &mut operands, 1)?;
-        let (branched, _workspaces) = self.branched(&peer, &mut operands)?;
         let bound = plan.bind(operands.all())?;
         let singles = (0..CALLS).map(|call| single.bind(operands.one(call))).collect::<Result<Vec<_>, _>>()?;
         let captured: Vec<CudaGraph> =
@@ -208,35 +221,46 @@ impl Bench {
             Box::new(|| Ok(graphs.iter().try_for_each(|graph| graph.launch(stream))?)),
             Box::new(|| Ok(singles.iter().try_for_each(|bound| bound.launch_on(stream))?)),
         ];
-        // Apart: what runs in turn with branches is slower, and most of all what comes behind them, by up to a seventh (M64 N10240 K8192, H200).
-        // Hence the calls one behind the other are between them and ours; nobody asks for their time here.
-        let mut aside: [System<'_>; 3] = [
-            Box::new(|| Ok(bound.launch_on(stream)?)),
-            Box::new(|| Ok(branched.launch(stream)?)),
-            Box::new(|| Ok(graph[0].launch(stream)?)),
-        ];
-        let ([one, two, three, four, five], [_, branched, _]) = (&mut systems, &mut aside);
-        for pair in [[one, two], [three, four], [five, branched]] {
-            pair.into_iter().try_for_each(|system| system())?;
+        for pair in [[0, 1], [2, 3], [4, 3]] {
+            pair.into_iter().try_for_each(|system| systems[system]())?;
             stream.synchronize()?;
-            let (ours, theirs) = (&mut operands.ours[CALLS - 1], &operands.theirs[CALLS - 1]);
-            agree(ours, theirs, ROUNDED)?;
-            // The single calls have to write it themselves.
-            ours.upload_from(&vec![bf16::ZERO; ours.len()])?;
+            operands.agree()?;
         }
         let times = clock.measure(&mut systems)?;
-        let beside = clock.measure(&mut aside)?;
         plan.check()?;
         single.check()?;
         let each = |time: Measured| time.map(|time| time / CALLS as f64);
         let [ours, graph, singles, graphs, plain] = [0, 1, 2, 3, 4].map(|n| each(times[n]));
         Ok(vec![
             Row::against("gemm", name(shape), METRIC, ours, PEER, graph).of(work(shape)),
-            // Its work is that of the row before, and a point of the roofline once.
-            Row::against("gemm", name(shape), ASIDE, each(beside[0]), BRANCHES, each(beside[1])),
             Row::against("gemm", name(shape), "single calls", singles, PEER, graphs).of(work(shape)),
             Row::against("gemm", name(shape), "plain launches", plain, PEER, graphs).of(work(shape)),
         ])
+    }
+
+    /// Sixteen calls in turn with a graph of as many branches. What comes behind branches is slower than anything else, by up to a seventh (M64 N10240 K8192,
+    /// H200): hence the calls one behind the other are between them and ours; nobody asks for their time here.
+    fn beside_branches(&self, shape: Shape, forced: &Forced) -> anyhow::Result<Vec<Row>> {
+        let (clock, stream) = (&self.clock, &self.clock.stream);
+        let plan = self.plan(shape, CALLS, forced.shapes(CALLS))?;
+        let mut operands = Operands::new(&self.device, shape)?;
+        let peer = self.peer(&mut operands)?;
+        let graph = self.graphs(&peer, &mut operands, CALLS)?;
+        let (branched, _workspaces) = self.branched(&peer, &mut operands)?;
+        let bound = plan.bind(operands.all())?;
+        let mut systems: [System<'_>; 3] = [
+            Box::new(|| Ok(bound.launch_on(stream)?)),
+            Box::new(|| Ok(branched.launch(stream)?)),
+            Box::new(|| Ok(graph[0].launch(stream)?)),
+        ];
+        systems[..2].iter_mut().try_for_each(|system| system())?;
+        stream.synchronize()?;
+        operands.agree()?;
+        let times = clock.measure(&mut systems)?;
+        plan.check()?;
+        let each = |time: Measured| time.map(|time| time / CALLS as f64);
+        // Its work is that of the calls one behind the other, and a point of the roofline once.
+        Ok(vec![Row::against("gemm", name(shape), ASIDE, each(times[0]), BRANCHES, each(times[1]))])
     }
 
     /// The products of a shape in all tiles and parts.
