@@ -78,7 +78,9 @@ impl Instance {
         }
         match (sharing, self.form, other.form) {
             (Sharing::None, ..) => false,
-            (Sharing::Bodies, ..) => true,
+            (Sharing::Bodies, Form::Product(..), Form::Product(..)) | (Sharing::Bodies, Form::Gemv(..), Form::Gemv(..)) => true,
+            // Nobody tells the one code which elements the result has, and how many chunks hold them.
+            (Sharing::Bodies, ..) => self.result == other.result,
             (Sharing::Loops, Form::Product(rows, columns), Form::Product(others_rows, others_columns)) => {
                 let registers = TileShape::of(rows, columns).own_columns();
                 registers == TileShape::of(others_rows, others_columns).own_columns() && self.prologue == other.prologue
@@ -194,6 +196,17 @@ mod tests {
         }
         assert!(!shares(0, 12, Sharing::Bodies) && all.0[8].has_four_bytes() && !all.0[0].has_four_bytes());
         assert!(!Instance::product::<f16>(matmul, 64, 128).shares(all.0[0], Sharing::Bodies));
+    }
+
+    /// What is no product with one sum is stored by one code only if its results have the same elements.
+    #[test]
+    fn other_bodies_store_their_own_elements() {
+        let pair = Instances::new(&[Instance::of(body_id("tasks::gated_linear bf16", 0))]);
+        let all = Instances::NONE
+            .with::<Rounded<Identity, ResultCode<3>>>(&pair, 0, 1)
+            .with::<Rounded<Identity, ResultCode<2>>>(&pair, 1, 1)
+            .with::<Rounded<Identity, ResultCode<3>>>(&pair, 2, 1);
+        assert!(!all.0[0].shares(all.0[1], Sharing::Bodies) && all.0[0].shares(all.0[2], Sharing::Bodies));
     }
 
     /// A graph that is called twice has the epilogues of its own calls twice, and they are not taken for others.
