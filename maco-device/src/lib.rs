@@ -5,7 +5,6 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
-pub mod abi;
 pub mod math;
 pub mod protocol;
 #[cfg(target_arch = "nvptx64")]
@@ -33,7 +32,6 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use abi::Slot;
 pub use cta::operations::Operations;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
@@ -54,6 +52,7 @@ pub use data::{access, element, kind, region, row, task, tile};
 pub use dispatch::{
     After, All, Callable, Filter, Instance, Instances, body_id, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks,
 };
+pub use maco_abi::Slot;
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -1,8 +1,8 @@
 //! The protocol's machine on a GPU: a warp whose lanes vote, or a single lane.
 
-use crate::abi::BlackBox;
 use crate::protocol::Machine;
 use crate::ptx::{cta_scope, fence, gpu_scope, shared, special, sys_scope, warp};
+use maco_abi::BlackBox;
 
 /// A whole warp: lanes vote.
 pub(crate) struct Warp;

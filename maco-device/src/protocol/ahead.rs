@@ -12,7 +12,7 @@ use super::mailbox;
 use super::scheduler::Scheduler;
 use super::wait::{Look, Outcome, Patience};
 use super::{Machine, Run};
-use crate::abi::{NO_COUNTER, UNTIL};
+use maco_abi::{CounterIndex, NO_COUNTER};
 
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;
@@ -20,7 +20,7 @@ const WAITERS: u32 = 4;
 /// What a pushed task still waits for.
 #[derive(Clone, Copy)]
 pub struct Until {
-    worker: u32,
+    worker: CounterIndex,
     ended: u32,
 }
 
@@ -30,7 +30,7 @@ impl Until {
 
     /// From the two words of a push.
     #[inline(always)]
-    pub fn of(worker: u32, ended: u32) -> Until {
+    pub fn of(worker: CounterIndex, ended: u32) -> Until {
         Until { worker, ended }
     }
 
@@ -223,7 +223,7 @@ impl<M: Machine> Scheduler<'_, M> {
             machine.release();
             let mut n = machine.lane();
             while n < pushes {
-                self.send(self.load(self.at.fresh + n * FRESH_WORDS), UNTIL);
+                self.send(self.load(self.at.fresh + n * FRESH_WORDS), true);
                 n += machine.lanes();
             }
             machine.converge();
@@ -262,6 +262,6 @@ impl Push {
             return Until::NOW;
         }
         // SAFETY: words of the launch, acquired with the push.
-        unsafe { Until { worker: machine.load(self.until), ended: machine.load(self.until.add(1)) } }
+        unsafe { Until { worker: CounterIndex(machine.load(self.until)), ended: machine.load(self.until.add(1)) } }
     }
 }

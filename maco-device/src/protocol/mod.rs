@@ -5,6 +5,7 @@
 mod ahead;
 #[cfg(not(target_arch = "nvptx64"))]
 mod executor;
+pub mod faults;
 mod fixup;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
@@ -29,7 +30,7 @@ pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
-use crate::abi::{BlackBox, LAUNCH, Launch, State};
+use maco_abi::{BlackBox, CounterIndex, LAUNCH, Launch, State};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -224,7 +225,7 @@ impl Run {
     /// What this launch's elements carry.
     #[inline(always)]
     pub fn epoch(&self) -> u32 {
-        crate::abi::epoch(self.number)
+        maco_abi::epoch(self.number)
     }
 
     /// Whether the plan has been aborted.
@@ -242,9 +243,9 @@ impl Run {
     /// # Safety
     /// The plan's memory is live, and the counter inside its bank.
     #[inline(always)]
-    pub unsafe fn arrivals<M: Machine>(&self, machine: &M, counter: u32) -> u32 {
+    pub unsafe fn arrivals<M: Machine>(&self, machine: &M, counter: CounterIndex) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { machine.load(self.counters.add(counter as usize)) }
+        unsafe { machine.load(self.counters.add(counter.0 as usize)) }
     }
 
     /// Zeroes part `part` of `parts` of the other bank, for the next launch.

@@ -12,13 +12,13 @@
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10). What was announced is relaxed: a release there would be on the way of every
 //! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
-use crate::abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, MOST_TASKS, SINGLE_PRODUCER, SLOTS};
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, warp};
 use crate::profile;
 use crate::protocol::Machine;
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::Waits;
+use maco_abi::{CONSUMERS_POLL, Descriptor, Flags, IDEMPOTENT_SIGNAL, MOST_TASKS, SLOTS, Signal};
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -60,10 +60,10 @@ pub struct Gate {
 impl Gate {
     /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool) -> Gate {
-        let special = ready_mailbox::special(flags.into());
+    pub fn of(smem: SharedMemory, n: u32, flags: Flags, after: u32, published: bool) -> Gate {
+        let special = ready_mailbox::special(flags.mask());
         // The worker has to wait for it, so somebody may wait for the worker.
-        let first = !published && !special && flags & IDEMPOTENT_SIGNAL != 0;
+        let first = !published && !special && flags.has(IDEMPOTENT_SIGNAL);
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
         Gate { smem, word: n | after << AFTER | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) }
     }
@@ -86,15 +86,21 @@ impl Gate {
         self.word & SPECIAL == 0
     }
 
+    /// The task's end is looked at: a test injects a fault into it ([`maco_abi::LOST_ARRIVE`]).
+    #[inline(always)]
+    pub fn end_last(&mut self) {
+        self.word = self.word & !FIRST | SPECIAL;
+    }
+
     /// Whether the task has a flag.
     ///
     /// # Safety
     /// The slot holds the task.
     #[inline(always)]
-    pub unsafe fn has(&self, flag: u16) -> bool {
+    pub unsafe fn has(&self, flag: Flags) -> bool {
         // SAFETY: passed on from the caller.
         let word = unsafe { memory::read_shared(self.smem.slot(place(self.number()).0) + FLAGS) };
-        word & flag as u32 != 0
+        word & flag.mask() != 0
     }
 
     /// Whether [`Gate::end_first`] ends the task.
@@ -153,12 +159,12 @@ impl Gate {
             if ARRIVALS > 1 || warp::lane_again() == 0 {
                 // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
                 unsafe {
-                    let signal = memory::read_shared(self.smem.slot(at) + SIGNALS);
+                    let signal = Signal::decode(memory::read_shared(self.smem.slot(at) + SIGNALS));
                     let done = self.smem.done(at);
                     mbarrier::arrive(done);
                     if mbarrier::test(done, parity) {
                         fence::release_gpu();
-                        gpu_scope::store_relaxed(self.smem.counters().add((signal & !SINGLE_PRODUCER) as usize), 1);
+                        gpu_scope::store_relaxed(self.smem.counters().add(signal.counter.0 as usize), 1);
                     }
                 }
             }
@@ -268,10 +274,10 @@ pub unsafe fn confirm<M: Machine>(warp: &M, smem: SharedMemory, n: u32) {
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::NO_COUNTER;
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::shared_memory::STOP;
     use crate::shared_memory::WAITS;
+    use maco_abi::Wait;
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]
@@ -286,9 +292,9 @@ mod tests {
                 // SAFETY: nobody else uses shared memory yet; slots are inside it.
                 unsafe {
                     smem.init(0, 1);
-                    let none = [NO_COUNTER, 0];
+                    let none = Wait::NONE.encode();
                     (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(smem.waits(0) + n * 8, none));
-                    (0..SLOTS).for_each(|n| memory::store_shared(smem.slot(n) + FLAGS, CONSUMERS_POLL.into()));
+                    (0..SLOTS).for_each(|n| memory::store_shared(smem.slot(n) + FLAGS, CONSUMERS_POLL.mask()));
                     // Nobody looks at one.
                     smem.set_counters(std::ptr::dangling_mut());
                 }

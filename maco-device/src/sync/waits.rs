@@ -1,11 +1,11 @@
 //! The waits of a slot: counters that the prefetcher has written beside it before the task is posted.
 
-use crate::abi::{NO_COUNTER, Wait};
 use crate::hardware::{gpu_scope, memory, warp};
 use crate::shared_memory::{SharedMemory, WAITS};
+use maco_abi::{CounterIndex, NO_COUNTER, Wait};
 
 /// The counter of the first one: the task waits for more than fits here, or for what is not known yet. Only the dependency poller can wait for it.
-pub const LONG: u32 = NO_COUNTER - 1;
+pub const LONG: CounterIndex = CounterIndex(NO_COUNTER.0 - 1);
 
 /// Waits that one lane looks at.
 const OWN: usize = WAITS.div_ceil(warp::LANES) as usize;
@@ -21,14 +21,13 @@ impl Waits {
     /// The task in the slot is posted.
     #[inline(always)]
     pub unsafe fn of(smem: SharedMemory, at: u32, lane: u32) -> Waits {
-        let mut own = [Wait { counter: NO_COUNTER, need: 0 }; OWN];
+        let mut own = [Wait::NONE; OWN];
         let mut n = 0;
         while n < OWN {
             let number = lane + n as u32 * warp::LANES;
             if number < WAITS {
                 // SAFETY: words of shared memory, written before the task was posted.
-                let [counter, need] = unsafe { memory::read_shared2(smem.waits(at) + number * 8) };
-                own[n] = Wait { counter, need };
+                own[n] = Wait::decode(unsafe { memory::read_shared2(smem.waits(at) + number * 8) });
             }
             n += 1;
         }
@@ -57,7 +56,7 @@ impl Waits {
         while n < OWN {
             let Wait { counter, need } = self.0[n];
             // SAFETY: the plan keeps every counter inside the bank.
-            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter as usize)) } };
+            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter.0 as usize)) } };
             n += 1;
         }
         Arrivals(seen)
