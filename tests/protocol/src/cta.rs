@@ -12,7 +12,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread::{self, JoinHandle};
 use maco_abi::{
-    CONSUMERS_POLL, CounterIndex, Descriptor, Launch, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, Signal, State, Wait,
+    CONSUMERS_POLL, CounterIndex, Descriptor, Flags, Launch, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, Signal, State, Wait,
 };
 use maco_device::protocol::{Run, bump_one};
 
@@ -192,7 +192,7 @@ impl World {
             Some(&counter) => Wait::new(CounterIndex(counter), 1),
             None => Wait::NONE,
         };
-        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { 0 };
+        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { Flags::NONE };
         let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, flags, ..Descriptor::END };
         // SAFETY: words of shared memory, which nobody else uses.
         unsafe {
