@@ -47,6 +47,16 @@ impl Wait {
         self.need & !IN_BAND_FLAGS
     }
 
+    /// Whether all arrivals have come, of which `seen` have been seen; for nothing, always. Whoever polls flags in data does not ask.
+    pub const fn has_arrived(self, seen: u32) -> bool {
+        seen >= self.need
+    }
+
+    /// The wait of those who look at counters: for nothing where the data have in-band flags.
+    pub const fn counted(self) -> Wait {
+        if self.has_in_band_flags() { Wait::NONE } else { self }
+    }
+
     /// Whether it is for nothing.
     pub const fn is_none(self) -> bool {
         self.counter.0 == NO_COUNTER.0
@@ -158,6 +168,15 @@ mod tests {
             prop_assert_eq!(Wait::decode(wait.encode()), wait);
             prop_assert_eq!(Wait::decode(wait.in_band().encode()), wait.in_band());
             prop_assert_eq!((wait.in_band().counter, wait.in_band().arrivals(), wait.arrivals()), (wait.counter, need, need));
+        }
+
+        /// Data with in-band flags are waited for by no counter, and all else by its count.
+        #[test]
+        fn waits_arrive_with_their_count(counter in 0..u32::MAX, need in 0..1u32 << 31, seen in 0..1u32 << 31) {
+            let wait = Wait::new(CounterIndex(counter), need);
+            prop_assert_eq!(wait.has_arrived(seen), need <= seen);
+            prop_assert_eq!((wait.counted(), wait.in_band().counted()), (wait, Wait::NONE));
+            prop_assert!(Wait::NONE.is_none() && Wait::NONE.has_arrived(0));
         }
 
         #[test]

@@ -10,9 +10,9 @@
 use super::layout::{FRESH_WORDS, HELD_UP, MOST};
 use super::mailbox;
 use super::scheduler::Scheduler;
-use super::wait::{Look, Outcome, Patience};
+use super::wait::{Outcome, poll};
 use super::{Machine, Run};
-use maco_abi::{CounterIndex, NO_COUNTER};
+use maco_abi::{CounterIndex, NO_COUNTER, Wait};
 
 /// Waiters of a counter that are looked at: the most urgent.
 const WAITERS: u32 = 4;
@@ -50,19 +50,13 @@ impl Until {
     /// As there; it waits for a worker.
     #[inline(always)]
     pub unsafe fn wait_for_end<M: Machine>(self, machine: &M, run: &Run) -> Outcome {
-        // As for a push, there is no deadline: the scheduler knows whose end does not come.
-        let mut patience = Patience::new();
+        // Counts of a launch begin at 0 and do not wrap. Others may have ended since. As for a push, there is no deadline: the scheduler knows whose end does not come.
         // SAFETY: the caller promises a live launch; the scheduler named a worker of it.
-        unsafe {
-            // Counts of a launch begin at 0 and do not wrap. Others may have ended since.
-            while !machine.all(run.arrivals(machine, self.worker) >= self.ended) {
-                if patience.look(machine, run) == Look::Abort {
-                    return Outcome::Abort;
-                }
-            }
+        let outcome = unsafe { poll(machine, run, Wait::new(self.worker, self.ended), |_, _| {}) };
+        if outcome == Outcome::Ready {
+            machine.acquire();
         }
-        machine.acquire();
-        Outcome::Ready
+        outcome
     }
 }
 

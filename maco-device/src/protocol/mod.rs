@@ -3,6 +3,7 @@
 //! What a task does does not belong here. Evidence for each rule: DESIGN §5.
 
 mod ahead;
+mod counters;
 #[cfg(not(target_arch = "nvptx64"))]
 mod executor;
 pub mod faults;
@@ -18,6 +19,7 @@ mod signal;
 mod wait;
 
 pub use ahead::{Push, Until};
+pub use counters::{Counters, Poller, opens};
 #[cfg(not(target_arch = "nvptx64"))]
 pub use executor::{attend, work};
 pub use fixup::{FixupWord, INCOMPLETE, OWNERS, SplitKPart};
@@ -30,7 +32,7 @@ pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
-use maco_abi::{BlackBox, CounterIndex, LAUNCH, Launch, State};
+use maco_abi::{BlackBox, LAUNCH, Launch, State, Wait};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -238,14 +240,14 @@ impl Run {
         unsafe { machine.load(&raw const (*self.state).abort) != 0 }
     }
 
-    /// Arrivals at a counter so far, by a relaxed poll.
+    /// The poll of what somebody waits for: [`Counters::look`].
     ///
     /// # Safety
     /// The plan's memory is live, and the counter inside its bank.
     #[inline(always)]
-    pub unsafe fn arrivals<M: Machine>(&self, machine: &M, counter: CounterIndex) -> u32 {
+    pub unsafe fn look<P: Poller>(&self, by: &P, wait: Wait) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { machine.load(self.counters.add(counter.0 as usize)) }
+        unsafe { Counters::at(self.counters).look(by, wait) }
     }
 
     /// Zeroes part `part` of `parts` of the other bank, for the next launch.

@@ -157,20 +157,6 @@ unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut St
     }
 }
 
-/// Whether `counter` has `need` arrivals, and how many it has; [`NO_COUNTER`] always has, and nobody waits for one whose data have in-band flags.
-///
-/// # Safety
-/// `run` is a live launch, and the counter inside its bank.
-#[inline(always)]
-unsafe fn arrived<M: Machine>(machine: &M, run: &Run, wait: Wait) -> (bool, u32) {
-    if wait.is_none() || wait.has_in_band_flags() {
-        return (true, wait.need);
-    }
-    // SAFETY: passed on from the caller.
-    let seen = unsafe { run.arrivals(machine, wait.counter) };
-    (seen >= wait.need, seen)
-}
-
 /// Waits until every counter of `descriptor` has arrived. All lanes call together; each polls its share.
 ///
 /// # Safety
@@ -208,7 +194,7 @@ pub unsafe fn wait_for_all<M: Machine>(machine: &M, run: &Run, descriptor: *cons
             }
         };
         // SAFETY: as above.
-        if unsafe { poll(machine, run, descriptor, wait) } == Outcome::Abort {
+        if unsafe { poll_for(machine, run, descriptor, wait) } == Outcome::Abort {
             return Outcome::Abort;
         }
         first += machine.lanes();
@@ -312,7 +298,7 @@ unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descripto
         let mut at = 0;
         while at < names.count() {
             let wait = names.wait(record, at + machine.lane(), |at| machine.load(at));
-            if poll(machine, run, descriptor, wait) == Outcome::Abort {
+            if poll_for(machine, run, descriptor, wait) == Outcome::Abort {
                 return Outcome::Abort;
             }
             at += machine.lanes();
@@ -321,12 +307,18 @@ unsafe fn named<M: Machine>(machine: &M, run: &Run, descriptor: *const Descripto
     Outcome::Ready
 }
 
+/// Polls for what each lane waits for until all of it is there. What that announces is not acquired yet. A deadline passes by way of `late`, which is told what was
+/// seen.
+///
+/// # Safety
+/// `run` is a live launch, and the counter inside its bank. All lanes call together.
 #[inline(always)]
-unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, wait: Wait) -> Outcome {
+pub(super) unsafe fn poll<M: Machine>(machine: &M, run: &Run, wait: Wait, late: impl Fn(&Patience, u32)) -> Outcome {
     let mut patience = Patience::new();
     loop {
         // SAFETY: passed on from the caller.
-        let (arrived, seen) = unsafe { arrived(machine, run, wait) };
+        let seen = unsafe { run.look(machine, wait) };
+        let arrived = wait.has_arrived(seen);
         if machine.all(arrived) {
             return Outcome::Ready;
         }
@@ -336,12 +328,21 @@ unsafe fn poll<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor
             Look::Abort => return Outcome::Abort,
             Look::Late => {
                 if !arrived {
-                    // SAFETY: as above.
-                    unsafe { late(machine, run, &patience, (*descriptor).task, wait, seen) };
+                    late(&patience, seen);
                 }
             }
         }
     }
+}
+
+/// [`poll`] of a wait of task `descriptor`, which the black box names if it is in vain.
+///
+/// # Safety
+/// As there; the descriptor is valid.
+#[inline(always)]
+unsafe fn poll_for<M: Machine>(machine: &M, run: &Run, descriptor: *const Descriptor, wait: Wait) -> Outcome {
+    // SAFETY: passed on from the caller.
+    unsafe { poll(machine, run, wait.counted(), |patience, seen| late(machine, run, patience, (*descriptor).task, wait, seen)) }
 }
 
 /// Reports that `task` waited for `wait` in vain. The next look finds the abort word.

@@ -14,7 +14,7 @@
 
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, warp};
 use crate::profile;
-use crate::protocol::Machine;
+use crate::protocol::{self, Counters, Machine};
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::Waits;
@@ -48,6 +48,28 @@ const STOPPED: u32 = 1 << 30;
 /// The task is more than a body, see [`crate::sync::ready_mailbox`], or is ended first.
 const SPECIAL: u32 = 1 << 31;
 const _: () = assert!(FLAGS.is_multiple_of(4) && SLOTS <= 8 && MOST_TASKS.is_power_of_two() && AFTERS < SHUT);
+
+/// Whole consumer warps, each of which looks for itself.
+struct Consumers;
+
+// SAFETY: a relaxed load of scope gpu that saw an arrival, and a fence of the same scope behind it, behind which the warp's lanes meet (PTX ISA §8.8, release and
+// acquire patterns).
+unsafe impl protocol::Poller for Consumers {
+    #[inline(always)]
+    unsafe fn load(&self, at: *const u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { gpu_scope::load_relaxed(at) }
+    }
+    #[inline(always)]
+    fn all(&self, condition: bool) -> bool {
+        warp::all(condition)
+    }
+    #[inline(always)]
+    fn acquire(&self) {
+        fence::acquire_gpu();
+        warp::sync();
+    }
+}
 
 /// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
 /// the body runs, and functions that bodies call leave few.
@@ -188,7 +210,7 @@ impl Gate {
                 return self.smem.wait_unless_stopped(ready, parity);
             }
             let waits = Waits::of(self.smem, at, lane);
-            let counters = self.smem.counters();
+            let counters = Counters::at(self.smem.counters());
             if warp::all(waits.are_few(FEW)) {
                 if lane == 0 {
                     memory::store_relaxed_shared(own, n << 2 | LOOKS);
@@ -197,24 +219,23 @@ impl Gate {
                 fence::sequential_cta();
                 // All warps of the CTA must see the signal, so what counts is the time between two looks of the slowest. Hence there are
                 // always two under way, the second one issued behind the questions to shared memory that the first one does not need.
-                let mut former = waits.look(counters);
+                let mut former = waits.look(&Consumers, counters);
                 loop {
                     // Whoever begins has found the gates open after it said that it looks: any time after that will do.
                     let closed = self.smem.halted() >= CLOSE;
                     let ready = mbarrier::test(ready, parity);
                     let (closed, ready) = (warp::any(closed), warp::any(ready));
-                    let latter = waits.look(counters);
+                    let latter = waits.look(&Consumers, counters);
                     let mut open = warp::all(waits.arrived(former));
                     if !open {
-                        former = waits.look(counters);
+                        former = waits.look(&Consumers, counters);
                         open = warp::all(waits.arrived(latter)) || ready;
                     }
                     if closed {
                         break;
                     }
                     if open {
-                        fence::acquire_gpu();
-                        warp::sync();
+                        protocol::Poller::acquire(&Consumers);
                         if lane == 0 {
                             memory::store_relaxed_shared(own, n << 2 | BEGUN);
                         }
@@ -264,11 +285,9 @@ pub unsafe fn confirm<M: Machine>(warp: &M, smem: SharedMemory, n: u32) {
     // SAFETY: the slot holds a task that a warp has begun, of a live launch; a warp looks only if the waits beside the slot are all.
     unsafe {
         let waits = Waits::of(smem, place(n).0, warp.lane());
-        let counters = smem.counters();
-        while !warp.all(waits.arrived(waits.look(counters))) {}
+        let counters = Counters::at(smem.counters());
+        while !protocol::opens(warp, waits.arrived(waits.look(warp, counters))) {}
     }
-    fence::acquire_gpu();
-    warp.converge();
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]

@@ -1,6 +1,7 @@
 //! The waits of a slot: counters that the prefetcher has written beside it before the task is posted.
 
-use crate::hardware::{gpu_scope, memory, warp};
+use crate::hardware::{memory, warp};
+use crate::protocol::{Counters, Poller};
 use crate::shared_memory::{SharedMemory, WAITS};
 use maco_abi::{CounterIndex, NO_COUNTER, Wait};
 
@@ -49,14 +50,13 @@ impl Waits {
     /// Arrivals at each, by relaxed polls.
     ///
     /// # Safety
-    /// `counters` is the bank of a live launch.
+    /// `counters` are those of a live launch.
     #[inline(always)]
-    pub unsafe fn look(&self, counters: *const u32) -> Arrivals {
+    pub unsafe fn look<P: Poller>(&self, by: &P, counters: Counters) -> Arrivals {
         let (mut seen, mut n) = ([0; OWN], 0);
         while n < OWN {
-            let Wait { counter, need } = self.0[n];
             // SAFETY: the plan keeps every counter inside the bank.
-            seen[n] = if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_relaxed(counters.add(counter.0 as usize)) } };
+            seen[n] = unsafe { counters.look(by, self.0[n]) };
             n += 1;
         }
         Arrivals(seen)
@@ -67,7 +67,7 @@ impl Waits {
     pub fn arrived(&self, seen: Arrivals) -> bool {
         let (mut arrived, mut n) = (true, 0);
         while n < OWN {
-            arrived &= seen.0[n] >= self.0[n].need;
+            arrived &= self.0[n].has_arrived(seen.0[n]);
             n += 1;
         }
         arrived

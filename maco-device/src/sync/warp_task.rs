@@ -5,9 +5,9 @@
 use core::mem::offset_of;
 
 use crate::hardware::{fence, gpu_scope, memory, special, warp};
-use crate::machine;
+use crate::machine::{self, Ahead, Alone};
 use crate::profile::warp_task::{Ended, WarpTaskTimer};
-use crate::protocol::{self, Names, Outcome, Run, Until};
+use crate::protocol::{self, Counters, Names, Outcome, Poller, Run, Until};
 use crate::shared_memory::{RUNNING, SharedMemory, WAITING};
 use maco_abi::{
     CounterIndex, Descriptor, Flags, Indirect, Launch, NO_COUNTER, NO_SIGNAL, Naming, READ_BY_TMA, Signal, Slot, UNREADY, View, Wait,
@@ -107,12 +107,6 @@ impl Words {
     fn is_brief(&self) -> bool {
         self.extra()[0] | self.indirect() == 0
     }
-}
-
-/// A wait as those see it who look at counters: none where flags are polled.
-#[inline(always)]
-fn looked_at(wait: Wait) -> Wait {
-    if wait.has_in_band_flags() { Wait::NONE } else { wait }
 }
 
 /// A task that a warp runs by itself.
@@ -222,7 +216,7 @@ impl WarpTask {
             return (if lane == 0 { wait } else { Wait::NONE }, true);
         }
         if self.words.is_brief() {
-            return (looked_at(wait), true);
+            return (wait.counted(), true);
         }
         let [extra, signals] = self.words.extra();
         let inline = warp::ballot(wait.counter != NO_COUNTER).count_ones();
@@ -257,7 +251,7 @@ impl WarpTask {
                 }
             }
         }
-        (looked_at(wait), known)
+        (wait.counted(), known)
     }
 
     #[inline(always)]
@@ -274,17 +268,16 @@ impl WarpTask {
                 // Lanes without a wait look where another one does, so that a look is one instruction, without a branch.
                 let common = CounterIndex(warp::broadcast(wait.counter.0, waiting.trailing_zeros()));
                 let waits = wait.counter != NO_COUNTER;
-                let (counter, need) = if waits { (wait.counter, wait.need) } else { (common, 0) };
-                let at = self.counters.cast_const().wrapping_add(counter.0 as usize);
-                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { gpu_scope::load_alone(at) }, 0);
+                let wait = if waits { wait } else { Wait::new(common, 0) };
+                let at = Counters::at(self.counters).place(wait.counter);
+                let look = || Alone.load(at);
+                let (mut seen, mut looks) = (if self.looked { if waits { self.seen } else { 0 } } else { look() }, 0);
                 // One look at a time: the release behind a short body would wait for another one that is under way.
                 while looks < LOOKS {
-                    if warp::all(seen >= need) {
-                        fence::acquire_gpu();
-                        warp::sync();
+                    if protocol::opens(&Alone, wait.has_arrived(seen)) {
                         return true;
                     }
-                    seen = gpu_scope::load_alone(at);
+                    seen = look();
                     looks += 1;
                 }
             }
@@ -355,10 +348,8 @@ impl WarpTask {
         if let Some(next) = next
             && next.is_brief()
         {
-            let Wait { counter, need } = looked_at(next.inline(self.lane));
             // SAFETY: the plan keeps every counter inside the bank of the live launch that the caller promises.
-            let found =
-                if counter == NO_COUNTER { need } else { unsafe { gpu_scope::load_ahead(self.counters.wrapping_add(counter.0 as usize)) } };
+            let found = unsafe { Counters::at(self.counters).look(&Ahead, next.inline(self.lane).counted()) };
             seen = (found, true);
         }
         let [signal, second] = [self.words.at(SIGNAL), self.words.at(SIGNAL + 4)];

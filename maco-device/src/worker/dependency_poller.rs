@@ -86,7 +86,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
         loop {
             // Under way while posted tasks are read.
             let looks = !own.arrived && own.wait.counter != NO_COUNTER;
-            let arrivals = if looks { run.arrivals(&Lane, own.wait.counter) } else { 0 };
+            let arrivals = if looks { run.look(&Lane, own.wait) } else { 0 };
             let posted = !own.held && mbarrier::test(smem.posted(at), place(own.n).1);
             let news = warp::ballot(posted);
             if news != 0 {
@@ -109,7 +109,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
             let mut fresh = false;
             if looks {
                 seen = arrivals;
-                own.arrived = seen >= own.wait.need;
+                own.arrived = own.wait.has_arrived(seen);
                 fresh = own.arrived;
             }
             if warp::ballot(fresh) != 0 {

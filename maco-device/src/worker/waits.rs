@@ -21,12 +21,6 @@ const EXTRA: u32 = offset_of!(Descriptor, extra_waits) as u32;
 const _: () = assert!(EXTRA.is_multiple_of(8) && offset_of!(Descriptor, extra_signals) as u32 == EXTRA + 2);
 const _: () = assert!(offset_of!(Descriptor, indirect) as u32 == EXTRA + 4);
 
-/// A wait as those see it who look at counters: none where flags are polled.
-#[inline(always)]
-fn looked_at(wait: Wait) -> [u32; 2] {
-    if wait.has_in_band_flags() { Wait::NONE.encode() } else { wait.encode() }
-}
-
 /// Writes the waits of tasks whose descriptors are in registers, 16 bytes a lane: each four lanes have one, for slot `at` if it is
 /// `included`. The lanes whose tasks wait for more than a descriptor holds: see [`find`].
 ///
@@ -47,7 +41,7 @@ pub unsafe fn resolve(smem: SharedMemory, at: u32, words: [u32; 4], included: bo
     };
     if included {
         // SAFETY: the slot is the caller's.
-        unsafe { memory::store_shared2(smem.waits(at) + lane % 4 * 8, looked_at(wait)) };
+        unsafe { memory::store_shared2(smem.waits(at) + lane % 4 * 8, wait.counted().encode()) };
     }
     warp::ballot(included && (extra & 0xffff != 0 || names as u16 != 0))
 }
@@ -101,7 +95,7 @@ pub unsafe fn find<M: Machine>(machine: &M, smem: SharedMemory, launch: *const L
                 // No task writes them.
                 wait = names.wait(record, n - inline, |at| at.read());
             }
-            memory::store_shared2(smem.waits(at) + n * 8, looked_at(wait));
+            memory::store_shared2(smem.waits(at) + n * 8, wait.counted().encode());
             n += machine.lanes();
         }
     }
