@@ -3,7 +3,7 @@
 //! How long somebody polls, and what else happens meanwhile, does not belong here. The dependency poller looks at the waits of all its slots at once, consumers at those
 //! of one task by two looks that overlap, a warp task at its own without a clock, a thread of the CPU at one after the other.
 
-use super::Machine;
+use super::{Machine, Run};
 use maco_abi::{CounterIndex, Wait};
 
 /// Who polls: lanes that look together, each at its own wait.
@@ -64,6 +64,18 @@ impl Counters {
     pub unsafe fn look<P: Poller>(self, by: &P, wait: Wait) -> u32 {
         // SAFETY: passed on from the caller.
         if wait.is_none() { wait.need } else { unsafe { by.load(self.place(wait.counter)) } }
+    }
+}
+
+impl Run {
+    /// The poll of what somebody waits for: [`Counters::look`].
+    ///
+    /// # Safety
+    /// The plan's memory is live, and the counter inside its bank.
+    #[inline(always)]
+    pub unsafe fn look<P: Poller>(&self, by: &P, wait: Wait) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { Counters::at(self.counters).look(by, wait) }
     }
 }
 

@@ -32,7 +32,7 @@ pub use scheduler::notify;
 pub use signal::{bump, bump_one, signal};
 pub use wait::{Look, Names, Outcome, Patience, late, wait, wait_for, wait_for_all};
 
-use maco_abi::{BlackBox, LAUNCH, Launch, State, Wait};
+use maco_abi::{BlackBox, LAUNCH, Launch, State};
 
 /// The atomics, clock and lanes of one kind of executor: a warp of a GPU (32 lanes that vote), a CPU thread. What is about lanes and own
 /// memory defaults to one lane.
@@ -238,16 +238,6 @@ impl Run {
     pub unsafe fn aborted<M: Machine>(&self, machine: &M) -> bool {
         // SAFETY: the caller promises live memory.
         unsafe { machine.load(&raw const (*self.state).abort) != 0 }
-    }
-
-    /// The poll of what somebody waits for: [`Counters::look`].
-    ///
-    /// # Safety
-    /// The plan's memory is live, and the counter inside its bank.
-    #[inline(always)]
-    pub unsafe fn look<P: Poller>(&self, by: &P, wait: Wait) -> u32 {
-        // SAFETY: passed on from the caller.
-        unsafe { Counters::at(self.counters).look(by, wait) }
     }
 
     /// Zeroes part `part` of `parts` of the other bank, for the next launch.
