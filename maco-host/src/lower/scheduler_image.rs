@@ -53,7 +53,7 @@ pub(super) fn images(plan: &Plan, descriptor_of: &[u32], look_ahead: bool) -> Ve
             words[at.summary as usize + task / 1024] |= 1 << (task / 32 % 32);
             words[at.count as usize] += 1;
         }
-        let names = owned.counters.iter().map(|wait| super::descriptor::waiting(wait)).collect();
+        let names = owned.counters.iter().map(super::descriptor::waiting).collect();
         Image { header: counts, words, names }
     };
     plan.scheduler_partition.schedulers.iter().enumerate().map(image).collect()
