@@ -117,7 +117,7 @@ pub fn dispatch(cpu: &mut Cpu, task: Task, slot: u32) {
     match slot {
         0 => {
             let by = task.scalar::<f32>(0);
-            cta.zip(tile(0), tile(1), |x| x + by);
+            cta.zip(tile(0), tile(1), move |x| x + by);
         }
         1 => {
             cta.map(tile(0), |x| 2.0 * x);
