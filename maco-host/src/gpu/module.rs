@@ -161,7 +161,7 @@ fn choose<'a>(context: &Context, program: &'a Program) -> Result<&'a DeviceModul
 const TARGET: &str = "sm_90a";
 
 /// Why no program, or this one, has code for a GPU of this capability; `built` is what `maco_build::no_device_code` said when it was built. Kernels that cannot be
-/// compiled for the device are not known here: they are errors of the build.
+/// compiled for the device are errors of the build; a package whose kernels were only checked is not known here: its plans say so.
 pub(crate) fn has_no_code(capability: (u32, u32), built: Option<&str>) -> Option<String> {
     match built {
         Some(reason) => Some(reason.to_owned()),
