@@ -88,8 +88,8 @@ fn every_variable_is_on_a_page() {
     for folder in ["maco-build/src", "maco-host/src", "maco-ranks/src"] {
         variables_below(&root().join(folder), &mut found);
     }
-    // The build script tells the macro's crate.
-    found.retain(|name| name != "MACO_PACKAGE_DIR");
+    // Build scripts tell the compiler these, for the macros and for `maco-host`. Nobody sets them.
+    found.retain(|name| !["MACO_PACKAGE_DIR", "MACO_NO_DEVICE_CODE"].contains(&name.as_str()));
     assert!(found.len() >= 16, "only {found:?} found");
     let missing: Vec<&String> = found.iter().filter(|name| !page.contains(&format!("`{name}"))).collect();
     assert!(missing.is_empty(), "gpus.md says nothing of {missing:?}");
