@@ -54,9 +54,10 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use maco_device::{
-        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Mapped,
-        MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer, SimtWarp, Task, Then,
-        Tile, WithScalar, WithTensor, bf16, elementwise, f16, fuses_elementwise_prologues, gemvs, warp_tasks,
+        After, All, Anchored, Callable, Combine, Cta, Each, Element, Elementwise, Epilogue, Filter, First, HalfElement, Identity, Instance,
+        Instances, Mapped, MmaElement, NO_AXIS, Operations, ReadTile, ResultCode, ResultElement, Role, Rounded, Simt, SimtConsumer,
+        SimtWarp, Task, Then, Tile, WithEpilogue, WithScalar, WithTensor, bf16, body_id, elementwise, f16, fuses_elementwise_prologues,
+        gemvs, warp_tasks,
     };
     pub use maco_device::{access, kind, pure, region};
     pub use maco_graph::spec;

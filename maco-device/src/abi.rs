@@ -35,6 +35,8 @@ pub const DELAY_COUNTS: u32 = DELAY_SEED - 124;
 pub const SCHEDULER_BYTES: u32 = SHARED_BYTES - CONTROL_BYTES;
 /// Tasks that a worker has in flight: prefetched, loading, running, or not signalled yet.
 pub const SLOTS: u32 = 8;
+/// Descriptors of a plan, and so tasks of a worker, at most: a consumer has the number of its task and what it knows of it in one register.
+pub const MOST_TASKS: u32 = 1 << 24;
 /// Entries behind the end of a list that a worker may prefetch.
 pub const AHEAD: u32 = 16;
 /// No counter: an unused inline wait or signal.

@@ -41,7 +41,7 @@ pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
 pub use data::argmax::Entry;
 pub use data::element::{Element, HalfElement, MmaElement, bf16, f16};
 #[doc(hidden)]
-pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement};
+pub use data::epilogue::{Anchored, Epilogue, First, NO_AXIS, ResultCode, ResultElement, WithEpilogue};
 pub use data::epilogue::{Combine, Each, Elementwise, Identity, Rounded, Then, WithScalar, WithTensor};
 pub use data::exchange::Exchange;
 pub use data::inputs::Inputs;
@@ -53,7 +53,9 @@ pub use data::row::{Elements, FirstRow, Row, RowInputs, RowMut, RowOutputs, RowV
 pub use data::task::Task;
 pub use data::tile::{Operand, ReadTile, Tile};
 pub use data::{access, element, kind, region, row, task, tile};
-pub use dispatch::{After, All, Callable, Filter, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks};
+pub use dispatch::{
+    After, All, Callable, Filter, Instance, Instances, body_id, elementwise, fuses_elementwise_prologues, gemvs, warp_tasks,
+};
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};

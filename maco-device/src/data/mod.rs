@@ -16,4 +16,5 @@ pub mod row;
 pub mod split_k;
 pub mod task;
 pub mod tile;
+pub mod tile_shape;
 pub mod unaligned;

@@ -67,6 +67,12 @@ impl Task {
         self.word(core::mem::offset_of!(Descriptor, task) / 4)
     }
 
+    /// Its instance, read anew: a register through a whole body is worth more.
+    #[inline(always)]
+    pub(crate) fn op(self) -> u32 {
+        self.word(0) & 0xffff
+    }
+
     /// Whether what it reads comes through the ring, wherever it can.
     #[inline(always)]
     pub(crate) fn has_bulk_rows(self) -> bool {

@@ -66,6 +66,27 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         clip(self.view.cols, self.col, C)
     }
 
+    /// The same tile as one of `rows` rows and all columns, whatever its type says: its part of the tensor by itself.
+    #[inline(always)]
+    pub(crate) fn part(self, rows: u32) -> Tile<E, 0, 0> {
+        let left = if self.plane < 0 { 0 } else { clip(self.view.rows, self.row, 0) };
+        let rows = if left < rows { left } else { rows };
+        let view = View { base: self.pointer(0, 0) as u64, rows, cols: clip(self.view.cols, self.col, 0), ..self.view };
+        let tile = Tile::new(view, 0, 0, 0);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let tile = tile.of_parameter(self.operand);
+        tile
+    }
+
+    /// The same tile without a size.
+    #[inline(always)]
+    pub(crate) fn unsized_tile(self) -> Tile<E, 0, 0> {
+        let tile = Tile::new(self.view, self.plane, self.row, self.col);
+        #[cfg(not(target_arch = "nvptx64"))]
+        let tile = tile.of_parameter(self.operand);
+        tile
+    }
+
     /// Elements from one row to the next.
     #[inline(always)]
     pub fn row_stride(self) -> u32 {

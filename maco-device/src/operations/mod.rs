@@ -15,7 +15,7 @@ pub mod mma_sync;
 #[path = "modelled_mma_sync.rs"]
 pub mod mma_sync;
 pub mod order;
-mod rmsnorm_prologue;
+pub mod rmsnorm_prologue;
 pub mod row_stages;
 pub mod scatter;
 pub mod simt_consumer;

@@ -18,9 +18,15 @@ pub const fn pages(rows: usize) -> u32 {
     if rows > 16 { 4 } else { 2 }
 }
 
-/// Columns of a stage of `rows` rows of two-byte elements.
+/// Columns of a stage of `rows` rows of two-byte elements; 8, 16 or 32 rows, for which nothing is divided.
+#[inline(always)]
 pub const fn columns(rows: usize) -> u32 {
-    pages(rows) * PAGE_BYTES / 2 / rows as u32
+    let elements = pages(rows) * PAGE_BYTES / 2;
+    match rows {
+        8 => elements / 8,
+        16 => elements / 16,
+        _ => elements / 32,
+    }
 }
 
 /// Whether a stage of `rows` rows has those that a box of weights in pieces has.

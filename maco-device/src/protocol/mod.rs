@@ -203,6 +203,18 @@ impl Run {
         }
     }
 
+    /// The same launch, from what a caller knows of it: all but the other bank, which nobody zeroes who waits.
+    ///
+    /// # Safety
+    /// As of [`Run::new`], which has found these.
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    pub unsafe fn of(launch: *const Launch, state: *mut State, counters: *mut u32, number: u32, worker: u32) -> Run {
+        // SAFETY: the caller promises a live launch.
+        let overflow = unsafe { (*launch).overflow as *const u32 };
+        Run { counters, idle: core::ptr::null_mut(), words: 0, state, overflow, number, worker, launch }
+    }
+
     /// Which of the two banks is this launch's.
     #[inline(always)]
     pub fn bank(&self) -> u32 {

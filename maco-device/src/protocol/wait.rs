@@ -2,8 +2,8 @@
 
 use super::{Machine, Run};
 use crate::abi::{
-    BlackBox, Descriptor, FLAT, IN_BAND_FLAGS, Indirect, KNOWN, LAUNCH, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE, View, Wait,
-    entered,
+    BlackBox, Descriptor, FLAT, IN_BAND_FLAGS, Indirect, KNOWN, LAUNCH, Launch, NO_COUNTER, OPERANDS, REPORT_ABSENT, REPORT_DEADLINE,
+    State, View, Wait, entered,
 };
 
 /// What a wait came to.
@@ -59,38 +59,17 @@ impl Patience {
             return Look::Again;
         }
         // SAFETY: the caller promises a live launch.
-        if !machine.all(!unsafe { run.aborted(machine) }) {
-            machine.give_up();
-            return Look::Abort;
+        let (began, said) =
+            unsafe { review(machine, run.launch, run.state, [run.number, run.worker], [self.polls, self.absences], self.began) };
+        (self.began, self.absences) = (began, said as u32);
+        match (said >> 32) as u32 {
+            AGAIN => Look::Again,
+            LATE => Look::Late,
+            _ => {
+                machine.give_up();
+                Look::Abort
+            }
         }
-        let now = machine.now();
-        // SAFETY: as above.
-        let (deadline, polls) = unsafe { ((*run.launch).deadline_ns, (*run.launch).deadline_polls) };
-        let first = self.began == 0;
-        let late = !first && now.wrapping_sub(self.began) > deadline && self.polls >= polls;
-        if machine.all(!late && !first) {
-            return Look::Again;
-        }
-        if self.absences == NONE_ABSENT {
-            return Look::Late;
-        }
-        // The deadline counts from when all have begun: whoever should signal may not be there. CTAs of a launch that is not
-        // cooperative begin when there is room for each, and two such launches may wait for each other's room for ever.
-        self.began = now;
-        // SAFETY: as above.
-        let (begun, executors) = unsafe { (machine.load(&raw const (*run.state).begun), (*run.launch).executors) };
-        if machine.all(begun / LAUNCH != run.number) {
-            self.absences = NONE_ABSENT;
-            return Look::Again;
-        }
-        self.absences += 1;
-        if self.absences > ABSENCES && machine.lane() == 0 {
-            let report = BlackBox { report: REPORT_ABSENT, expected: executors, seen: entered(begun, executors), ..BlackBox::EMPTY };
-            let whole = Patience { began: now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into())), ..*self };
-            // SAFETY: as above.
-            unsafe { whole.report(machine, run, report) };
-        }
-        Look::Again
     }
 
     /// Whether the next [`Patience::look`] asks clock and abort word.
@@ -105,13 +84,75 @@ impl Patience {
     /// `run` is a live launch.
     #[inline(always)]
     pub unsafe fn report<M: Machine>(&self, machine: &M, run: &Run, report: BlackBox) {
-        // SAFETY: only the executor that changed the word from 0 writes the report.
-        unsafe {
-            if machine.compare_exchange(&raw mut (*run.state).abort, 0, report.report) == 0 {
-                let elapsed_ns = machine.now().wrapping_sub(self.began);
-                let report = BlackBox { worker: run.worker, sm: machine.place(), polls: self.polls, elapsed_ns, ..report };
-                machine.report((*run.launch).black_box as *mut BlackBox, report);
-            }
+        let report = BlackBox { worker: run.worker, polls: self.polls, ..report };
+        // SAFETY: passed on from the caller.
+        unsafe { publish(machine, run.launch, run.state, report, self.began) };
+    }
+}
+
+/// What [`review`] comes to.
+const AGAIN: u32 = 0;
+const LATE: u32 = 1;
+const ABORT: u32 = 2;
+
+/// Looks at clock and abort word for a [`Patience`] that has made so many `polls` and seen so many `absences`, in launch `number` as `worker`: when it began then, and
+/// its absences, with what the wait should do above them.
+///
+/// # Safety
+/// As of [`Patience::look`].
+#[inline(always)]
+unsafe fn review<M: Machine>(
+    machine: &M,
+    launch: *const Launch,
+    state: *mut State,
+    [number, worker]: [u32; 2],
+    [polls, absences]: [u32; 2],
+    began: u64,
+) -> (u64, u64) {
+    let come_to = |what: u32, began: u64, absences: u32| (began, (what as u64) << 32 | absences as u64);
+    // SAFETY: the caller promises a live launch.
+    unsafe {
+        if !machine.all(machine.load(&raw const (*state).abort) == 0) {
+            return come_to(ABORT, began, absences);
+        }
+        let now = machine.now();
+        let (deadline, least) = ((*launch).deadline_ns, (*launch).deadline_polls);
+        let first = began == 0;
+        let late = !first && now.wrapping_sub(began) > deadline && polls >= least;
+        if machine.all(!late && !first) {
+            return come_to(AGAIN, began, absences);
+        }
+        if absences == NONE_ABSENT {
+            return come_to(LATE, began, absences);
+        }
+        // The deadline counts from when all have begun: whoever should signal may not be there. CTAs of a launch that is not
+        // cooperative begin when there is room for each, and two such launches may wait for each other's room for ever.
+        let (begun, executors) = (machine.load(&raw const (*state).begun), (*launch).executors);
+        if machine.all(begun / LAUNCH != number) {
+            return come_to(AGAIN, now, NONE_ABSENT);
+        }
+        let absences = absences + 1;
+        if absences > ABSENCES && machine.lane() == 0 {
+            let whole = now.wrapping_sub(deadline.wrapping_mul(ABSENCES.into()));
+            let seen = entered(begun, executors);
+            let report = BlackBox { report: REPORT_ABSENT, worker, expected: executors, seen, polls, ..BlackBox::EMPTY };
+            publish(machine, launch, state, report, whole);
+        }
+        come_to(AGAIN, now, absences)
+    }
+}
+
+/// See [`Patience::report`]; the wait began at `began`.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn publish<M: Machine>(machine: &M, launch: *const Launch, state: *mut State, report: BlackBox, began: u64) {
+    // SAFETY: only the executor that changed the word from 0 writes the report.
+    unsafe {
+        if machine.compare_exchange(&raw mut (*state).abort, 0, report.report) == 0 {
+            let elapsed_ns = machine.now().wrapping_sub(began);
+            machine.report((*launch).black_box as *mut BlackBox, BlackBox { sm: machine.place(), elapsed_ns, ..report });
         }
     }
 }

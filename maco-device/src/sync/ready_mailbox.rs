@@ -17,6 +17,8 @@ const GIVEN: u32 = 1 << 19;
 /// From here on: how often the slot has been used before, as far as there are bits. No older notice is left: every task in the slot has
 /// overwritten it.
 const LAP: u32 = 20;
+/// As many laps are told apart: of a task's number, what stands above it is not looked at.
+pub const LAPS: u32 = 1 << (u32::BITS - LAP);
 const _: () = assert!(SLOTS <= 8);
 
 /// Whether a task with these flags is more than a body.

@@ -121,6 +121,8 @@ pub struct WarpTask {
     launch: *const Launch,
     counters: *mut u32,
     lane: u32,
+    /// Among the consumers.
+    warp: u32,
     /// The slot in which the views of its call are.
     slot: u32,
     /// Its place among all descriptors.
@@ -154,6 +156,7 @@ impl WarpTask {
         words: Words,
         run: bool,
         (seen, looked): (u32, bool),
+        warp: u32,
         timer: WarpTaskTimer,
     ) -> WarpTask {
         let flags = words.at(offset_of!(Descriptor, flags));
@@ -161,7 +164,7 @@ impl WarpTask {
         let brief = run && flags & READ_BY_TMA as u32 == 0 && words.at(SIGNAL + 4) == NO_COUNTER;
         let counters = smem().counters();
         let to = special::same_pointer(counter(counters, words.at(SIGNAL)));
-        WarpTask { launch, counters, to, lane: warp::lane_again(), slot, index, words, seen, looked, brief, state, timer }
+        WarpTask { launch, counters, to, lane: warp::lane_again(), warp, slot, index, words, seen, looked, brief, state, timer }
     }
 
     /// Its number in the plan.
@@ -206,7 +209,7 @@ impl WarpTask {
     #[inline(always)]
     unsafe fn say(&self, does: u32) {
         if self.lane == 0 {
-            let said = smem().said(smem().number(self.slot), warp::consumer());
+            let said = smem().said(smem().number(self.slot), self.warp);
             // SAFETY: a word of shared memory that this warp alone writes; what waits is of a run.
             unsafe { memory::store_relaxed_shared(said, self.task() | does) };
         }

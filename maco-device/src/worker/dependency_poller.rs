@@ -2,11 +2,11 @@
 
 use core::mem::offset_of;
 
+use super::rest::Rest;
 use super::watchdog::Stall;
-use super::{admitted, copy, place, polled, pushed, slot, stop, stuck, supervise};
+use super::{admitted, copy, place, polled, pushed, slot, stuck};
 use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 use crate::machine::{Lane, Warp};
-use crate::profile::served::Serving;
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{ARRIVALS, SharedMemory, WAITS};
@@ -65,20 +65,19 @@ impl Own {
     }
 }
 
+/// What is left to do for the warp then.
 #[inline(always)]
-pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
     let lane = special::thread() % 32;
     // SAFETY: the dependency poller warp of a live launch.
     unsafe {
         let worker = special::block();
         if pushed(launch) {
-            spare(&*launch, worker);
-            return;
+            return spare(&*launch, worker);
         }
         let run = Run::new(&Warp, &*launch, worker);
         if !admitted(&run) {
-            stop(smem, &run, 0);
-            return;
+            return Rest::stop(0);
         }
         // Tasks before `n` are published.
         let mut n = 0;
@@ -132,8 +131,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
             n += ready;
             if n > end {
                 // Nothing is posted behind the end.
-                supervise(smem, &run, end);
-                return;
+                return Rest::supervise(end);
             }
             if ready > 0 || news != 0 {
                 patience = Patience::new();
@@ -146,8 +144,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
                 smem.wait(smem.posted(at_head), parity);
                 let task = slot(smem, at_head);
                 if protocol::wait(&Warp, &run, &raw const (*task).descriptor, (&raw const (*task).views).cast()) == Outcome::Abort {
-                    stop(smem, &run, n);
-                    return;
+                    return Rest::stop(n);
                 }
                 own.publish(smem, at == at_head, lane);
                 smem.wait(smem.ready(at_head), parity);
@@ -159,8 +156,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) {
             match patience.look(&Warp, &run) {
                 Look::Again => {}
                 Look::Abort => {
-                    stop(smem, &run, n);
-                    return;
+                    return Rest::stop(n);
                 }
                 Look::Late => {
                     let waits = warp::ballot(own.held) >> first & 1 != 0;
@@ -198,9 +194,9 @@ unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, wa
 
 /// The dependency poller of a worker whose tasks come ready may be a scheduler.
 #[inline(always)]
-unsafe fn spare(launch: &Launch, number: u32) {
+unsafe fn spare(launch: &Launch, number: u32) -> Rest {
     if launch.spare == 0 || number >= launch.schedulers {
-        return;
+        return Rest::NONE;
     }
     // SAFETY: a live launch; one warp copies and reads.
     unsafe {
@@ -208,7 +204,6 @@ unsafe fn spare(launch: &Launch, number: u32) {
         let words = Layout::new(&partition, launch.workers, launch.schedulers, number).words;
         copy(&partition, partition.memory, words, special::thread() % 32, 32);
         warp::sync();
-        let run = Run::new(&Warp, launch, number);
-        protocol::schedule(&Warp, launch, &run, number, partition.memory as *mut u32, Serving::here());
     }
+    Rest::SCHEDULE
 }

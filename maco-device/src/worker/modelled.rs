@@ -84,18 +84,18 @@ impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Tasks<Consumer> for Consuming<'_, 
 impl<D: FnMut(&mut Cpu, Task, u32), M: Machine> roles::Warps for Consuming<'_, D, M> {
     const WARP_TASKS: bool = true;
 
-    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, timer: WarpTaskTimer) -> u32 {
+    unsafe fn run_warp_tasks(&mut self, launch: *const Launch, n: u32, warp: u32, timer: WarpTaskTimer) -> u32 {
         // SAFETY: passed on from the caller.
-        unsafe { warp_tasks::run(self.machine, smem(), launch, n, timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
+        unsafe { warp_tasks::run(self.machine, smem(), launch, (n, warp), timer, |task, op| (self.dispatch)(&mut Cpu::new(), task, op)) }
     }
 }
 
 impl<D: FnMut(&mut Cpu, Task, u32), M> roles::Prologues for Consuming<'_, D, M> {
     const ELEMENTWISE_PROLOGUES: bool = true;
 
-    unsafe fn map(&mut self, launch: *const Launch, n: u32, staged: u32) {
+    unsafe fn map(&mut self, launch: *const Launch, n: u32) {
         // SAFETY: passed on from the caller.
-        unsafe { roles::map(launch, n, staged, Played(&mut self.dispatch)) }
+        unsafe { roles::map(launch, n, Played(&mut self.dispatch)) }
     }
 }
 
@@ -248,7 +248,8 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
             }
             n += 1;
         }
-        watchdog::stop(machine, smem(), &run, n);
+        let begun = watchdog::stop(machine, smem(), n);
+        watchdog::supervise(machine, smem(), &run, begun);
     }
 }
 

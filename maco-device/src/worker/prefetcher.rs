@@ -1,6 +1,7 @@
 //! The prefetcher (warp 3): copies descriptors and views of coming tasks into slots, ahead of all other roles.
 
-use super::{admitted, place, stop, supervise, waits, watchdog};
+use super::rest::Rest;
+use super::{admitted, place, waits, watchdog};
 use crate::abi::Slot;
 use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
 use crate::machine::{Lane, Warp};
@@ -177,7 +178,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
 }
 
 #[inline(always)]
-pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) {
+pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32; 4]) -> Rest {
     let lane = special::thread() % 32;
     // SAFETY: the prefetcher warp of a live launch; `launch` does not change while it runs.
     unsafe {
@@ -191,12 +192,12 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch, words: [u32;
             warp::sync();
         }
         if queue.is_pushed() {
-            pushed(smem, tables, &run, &mut queue, lane);
-            return;
+            return pushed(smem, tables, &run, &mut queue, lane);
         }
         let (n, dealt) = post_first(smem, words, (*launch).workers, lane);
         let (tiles, first) = queue.list();
         listed(smem, tables, dealt.or(tiles), first + n, n, lane);
+        Rest::NONE
     }
 }
 
@@ -381,19 +382,17 @@ unsafe fn has_room(smem: SharedMemory, tiles: &DynamicTiles, n: u32) -> bool {
 
 /// Takes what schedulers push, and publishes it: it comes ready, or waits for one word, in its slot already.
 #[inline(always)]
-unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) {
+unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queue, lane: u32) -> Rest {
     // SAFETY: passed on from the caller.
     unsafe {
         if !admitted(run) {
-            stop(smem, run, 0);
-            return;
+            return Rest::stop(0);
         }
         let mut views = Views { first: u32::MAX, words: [0; 2] };
         let mut n = 0;
         loop {
             let Some(push) = queue.pop(&Warp, run) else {
-                stop(smem, run, n);
-                return;
+                return Rest::stop(n);
             };
             let mut descriptor = fetch_pushed(tables, push, lane);
             let end = warp::broadcast(descriptor, 0) as u16 == OP_END;
@@ -410,12 +409,11 @@ unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queu
             views = views.fetch(tables, descriptor, lane);
             // A scheduler is never so far ahead that this waits.
             if !fill(smem, n, lane, descriptor, views) {
-                return;
+                return Rest::NONE;
             }
             shared_memory::arrive(smem.posted(place(n).0), lane);
             if ended != 0 && !by_warp && Until::of(worker, ended).wait(&Warp, run) == Outcome::Abort {
-                stop(smem, run, n);
-                return;
+                return Rest::stop(n);
             }
             let announced = ready_mailbox::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);
             shared_memory::arrive(smem.ready(place(n).0), lane);
@@ -423,8 +421,7 @@ unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queu
                 ready_mailbox::give(smem, n, announced);
             }
             if end {
-                supervise(smem, run, n);
-                return;
+                return Rest::supervise(n);
             }
             n += 1;
         }

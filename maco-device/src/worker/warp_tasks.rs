@@ -53,12 +53,12 @@ impl Own {
 
 /// Says which task of the slot of task `n` the warp runs, for who finds that it does not end: see [`super::watchdog::stuck`] and [`super::watchdog::Stall`].
 #[inline(always)]
-unsafe fn say(smem: SharedMemory, n: u32, task: u32, run: bool) {
+unsafe fn say(smem: SharedMemory, n: u32, warp: u32, task: u32, run: bool) {
     if warp::lane_again() == 0 {
         // SAFETY: words of shared memory; where a run has waits this warp alone writes its own.
         unsafe {
             if run {
-                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), task | RUNNING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp), task | RUNNING);
             }
             ready_mailbox::progress(smem, n, task);
         }
@@ -67,10 +67,10 @@ unsafe fn say(smem: SharedMemory, n: u32, task: u32, run: bool) {
 
 /// The warp runs no task of the slot of task `n` any more.
 #[inline(always)]
-unsafe fn end(smem: SharedMemory, n: u32, run: bool) {
+unsafe fn end(smem: SharedMemory, n: u32, warp: u32, run: bool) {
     if run && warp::lane_again() == 0 {
         // SAFETY: as in [`say`].
-        unsafe { memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), 0) };
+        unsafe { memory::store_relaxed_shared(smem.said(place(n).0, warp), 0) };
     }
 }
 
@@ -105,14 +105,14 @@ mod device {
 
     /// See [`super::super::roles::Warps::run_warp_tasks`].
     #[inline(always)]
-    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, mut timer: WarpTaskTimer) -> u32 {
+    pub unsafe fn run<C: Callable, F: Filter>(launch: *const Launch, n: u32, warp: u32, mut timer: WarpTaskTimer) -> u32 {
         let smem = SharedMemory(special::shared_base());
         let slot = smem.slot(place(n).0);
         // SAFETY: passed on from the caller.
         unsafe {
             let own = Own::of(smem, n);
             let op = memory::read_shared(slot) & 0xffff;
-            let mut k = warp::consumer().wrapping_sub(n) % WARPS;
+            let mut k = warp.wrapping_sub(n) % WARPS;
             // Of a run.
             let words = |k: u32| Words::load(((*launch).descriptors as *const Descriptor).wrapping_add(own.first.wrapping_add(k) as usize));
             let (mut next, mut seen, mut whole) = (Words::NONE, (0, false), true);
@@ -124,8 +124,8 @@ mod device {
                 k += WARPS;
                 // On its way while this one is run.
                 next = if k < own.tasks { words(k) } else { Words::NONE };
-                let mut role = WarpTask::new(launch, slot, index, task, own.is_run(), seen, timer);
-                say(smem, n, role.task(), own.is_run());
+                let mut role = WarpTask::new(launch, slot, index, task, own.is_run(), seen, warp, timer);
+                say(smem, n, warp, role.task(), own.is_run());
                 if role.has(EARLY_START) || role.pass() {
                     dispatch::<C, WarpTask, OnlyWarpTasks<C, F>>(&mut role, Task::new(slot, launch), op);
                 }
@@ -147,7 +147,7 @@ mod device {
                 }
             }
             if whole {
-                end(smem, n, own.is_run());
+                end(smem, n, warp, own.is_run());
                 leave(smem, n);
             }
             n + 1
@@ -164,7 +164,7 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
     machine: &M,
     smem: SharedMemory,
     launch: *const Launch,
-    n: u32,
+    (n, warp): (u32, u32),
     mut timer: WarpTaskTimer,
     mut body: impl FnMut(crate::data::task::Task, u32),
 ) -> u32 {
@@ -180,7 +180,7 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
         let own = Own::of(smem, n);
         let slot = special::generic(smem.slot(place(n).0)) as *const Slot;
         let counters = Run::new(machine, &*launch, special::block());
-        let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp::consumer()) % WARPS < warp::CONSUMERS;
+        let is_own = |k: u32| n.wrapping_add(k).wrapping_sub(warp) % WARPS < warp::CONSUMERS;
         for k in (0..own.tasks).filter(|&k| is_own(k)) {
             let views = (&raw const (*slot).views).cast::<[View; OPERANDS]>().read();
             let descriptor = match own.is_run() {
@@ -188,14 +188,14 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 false => (&raw const (*slot).descriptor).read(),
             };
             if own.is_run() {
-                memory::store_relaxed_shared(smem.said(place(n).0, warp::consumer()), descriptor.task | WAITING);
+                memory::store_relaxed_shared(smem.said(place(n).0, warp), descriptor.task | WAITING);
                 // Not a body that computes: the clock by which a wait is too long goes on.
                 if special::idle(|| protocol::wait(machine, &counters, &descriptor, views.as_ptr())) == Outcome::Abort {
                     break;
                 }
                 timer.waited();
             }
-            say(smem, n, descriptor.task, own.is_run());
+            say(smem, n, warp, descriptor.task, own.is_run());
             let task = Slot { descriptor, views };
             body(Task::new(&task, launch), descriptor.op.into());
             let ran = timer.ran();
@@ -210,7 +210,7 @@ pub(super) unsafe fn run<M: crate::protocol::Machine>(
                 return n + 1;
             }
         }
-        end(smem, n, own.is_run());
+        end(smem, n, warp, own.is_run());
         leave(smem, n);
     }
     n + 1

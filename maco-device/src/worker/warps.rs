@@ -42,23 +42,9 @@ pub(super) unsafe fn admitted(run: &Run) -> bool {
     }
 }
 
-/// See [`watchdog::supervise`].
-#[inline(always)]
-pub(super) unsafe fn supervise(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::supervise(&Warp, smem, run, published) }
-}
-
 /// See [`watchdog::stuck`].
 #[inline(always)]
 pub(super) unsafe fn stuck(smem: SharedMemory, run: &Run, patience: &Patience, at: u32) {
     // SAFETY: passed on from the caller.
     unsafe { watchdog::stuck(&Warp, smem, run, patience, at) }
-}
-
-/// See [`watchdog::stop`].
-#[inline(always)]
-pub(super) unsafe fn stop(smem: SharedMemory, run: &Run, published: u32) {
-    // SAFETY: passed on from the caller.
-    unsafe { watchdog::stop(&Warp, smem, run, published) }
 }

@@ -156,9 +156,10 @@ pub unsafe fn stuck<M: Machine>(machine: &M, smem: SharedMemory, run: &Run, pati
     }
 }
 
-/// Publishes no further task after the first `published`, but those that a consumer warp has begun; all these complete.
+/// Publishes no further task after the first `published`, but those that a consumer warp has begun. How many are published then; all these complete, which
+/// [`supervise`] waits for.
 #[inline(always)]
-pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, published: u32) {
+pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, published: u32) -> u32 {
     // SAFETY: passed on from the caller; a task that a warp has begun is in its slot.
     unsafe {
         let begun = gate::close(smem, published);
@@ -170,7 +171,7 @@ pub unsafe fn stop<M: Machine>(warp: &M, smem: SharedMemory, run: &Run, publishe
         }
         warp.converge();
         smem.halt(STOP);
-        supervise(warp, smem, run, begun);
+        begun
     }
 }
 

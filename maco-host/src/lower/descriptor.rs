@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use maco_device::abi::{
     AHEAD, BULK_ROWS, CONSUMERS_POLL, CREDIT, Descriptor, EARLY_START, ELEMENTWISE_PROLOGUE, FLAT, IDEMPOTENT_SIGNAL, IN_BAND_FLAGS, KNOWN,
-    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA, RMSNORM_PROLOGUE,
-    ROUTE_COUNTER, ROUTE_SHIFT, SINGLE_PRODUCER, SLOTS, STAGED, WARP_TASK, Wait,
+    LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, MAX_WARP_TASK_BATCH, MOST_TASKS, NO_COUNTER, OP_DYNAMIC, PAGE_BYTES, READ_BY_TMA,
+    RMSNORM_PROLOGUE, ROUTE_COUNTER, ROUTE_SHIFT, SINGLE_PRODUCER, SLOTS, STAGED, WARP_TASK, Wait,
 };
 use maco_device::protocol::{CLAIMED, CLAIMED_EARLY};
 use maco_graph::ir;
@@ -35,8 +35,8 @@ pub(super) fn lists(plan: &Plan, views: &[u32], first_scalar: &[u16], partials: 
     let drains = &plan.lists.drains;
     // A batch of warp tasks takes an entry of its own.
     let total = 2 * plan.tasks.len() + count * (1 + drains.len()) + PREFETCHED;
-    if u32::try_from(total).is_err() {
-        return Err(too_many(&plan.graph, "descriptors", total as u64, u32::MAX as u64));
+    if total > MOST_TASKS as usize {
+        return Err(too_many(&plan.graph, "descriptors", total as u64, MOST_TASKS.into()));
     }
     let flags = flags(plan);
     let sole = sole(plan);

@@ -53,6 +53,8 @@ pub struct Model {
     pub bound: Bound,
     /// Tile sizes per axis.
     pub tiles: Vec<Vec<u32>>,
+    /// The axes of the result's rows and columns, of a product or GEMV whose body is the same for all tiles ([`kind::is_one_sum`], [`kind::is_plain_gemv`]).
+    pub result_axes: Option<[usize; 2]>,
 }
 
 impl Model {
@@ -98,12 +100,42 @@ pub fn analyse(task: &Task<'_>, errors: &mut Errors) -> Option<Model> {
     let staged: Vec<bool> = task.tensors().map(|tensor| matches!(kind, Kind::Gemm { .. }) && !names_indices(task, tensor)).collect();
     let tiles = task.arguments.axes.iter().flatten().map(|axis| axis.tiles.iter().map(|&(_, tile)| tile).collect()).collect();
     let names = Names::of(task, &symbols, &equal);
-    let model = Model { kind, symbols, equal, names, staged, results: body.results, extents: extents(task), bound: bound(task), tiles };
+    let shared = match kind {
+        Kind::Gemm { .. } => kind::is_one_sum(task, &body),
+        Kind::Gemv { .. } => kind::is_plain_gemv(task),
+        _ => false,
+    };
+    let result_axes = shared.then(|| result_axes(task)).flatten();
+    let model = Model {
+        result_axes,
+        kind,
+        symbols,
+        equal,
+        names,
+        staged,
+        results: body.results,
+        extents: extents(task),
+        bound: bound(task),
+        tiles,
+    };
     if !errors.any() {
         budget(task, &model, errors);
         accumulators(task, &model, body.pairs, errors);
     }
     (!errors.any()).then_some(model)
+}
+
+/// See [`Model::result_axes`].
+fn result_axes(task: &Task<'_>) -> Option<[usize; 2]> {
+    let mut results = task.tensors().filter(|tensor| tensor.access.writes());
+    let (Some(result), None) = (results.next(), results.next()) else { return None };
+    let axis = |index: &Index| match &index.kind {
+        IndexKind::Tile(_) => extent(task, &index.kind).map(|extent| extent.axis),
+        _ => None,
+    };
+    let ([row, column] | [_, row, column]) = result.region.as_slice() else { return None };
+    let [row, column] = [axis(row)?, axis(column)?];
+    (row != column).then_some([row, column])
 }
 
 /// Whether elements of `by` name indices of another parameter.

@@ -209,6 +209,44 @@ fn one_operation(task: &Task<'_>, body: &Body) -> Option<Kind> {
     }
 }
 
+/// Whether a product's body is one sum, which it stores once, and goes by its tile's size nowhere: it names tensors as operands and as its result only. Then
+/// instances for several tiles may run one code.
+pub fn is_one_sum(task: &Task<'_>, body: &Body) -> bool {
+    let sums = if body.pairs { 2 } else { 1 };
+    let names: Vec<String> = task.tensors().map(|tensor| tensor.name.to_string()).collect();
+    let once = body.accumulators == sums && body.stores == 1 && body.others == 0 && !body.leaves;
+    body.contracts && once && only_operands(task.function.body.stream(), &names, false)
+}
+
+/// The same of a GEMV's body, which is one operation: [`Kind::Gemv`].
+pub fn is_plain_gemv(task: &Task<'_>) -> bool {
+    let names: Vec<String> = task.tensors().map(|tensor| tensor.name.to_string()).collect();
+    only_operands(task.function.body.stream(), &names, false)
+}
+
+/// Whether names of tensors are followed by `.tile`, or are `arguments` of a `steps`, a store or a `gemv`. What a macro does with a name is not seen.
+fn only_operands(tokens: TokenStream, names: &[String], arguments: bool) -> bool {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is = |at: usize, wanted: char| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == wanted);
+    let begins = |at: usize| at == 0 || is(at - 1, ',');
+    let ends = |at: usize| at + 1 == tokens.len() || is(at + 1, ',');
+    let word = |at: Option<usize>| match at.and_then(|at| tokens.get(at)) {
+        Some(TokenTree::Ident(word)) => word.to_string(),
+        _ => String::new(),
+    };
+    tokens.iter().enumerate().all(|(at, token)| match token {
+        TokenTree::Ident(name) if names.iter().any(|known| name == known) => {
+            is(at + 1, '.') && word(Some(at + 2)) == "tile" || arguments && begins(at) && ends(at)
+        }
+        TokenTree::Group(group) => {
+            let called = matches!(word(at.checked_sub(1)).as_str(), "steps" | "store" | "store_pair" | "gemv");
+            let is_macro = at > 1 && is(at - 1, '!');
+            !(is_macro && names.iter().any(|name| mentions(group.stream(), name) > 0)) && only_operands(group.stream(), names, called)
+        }
+        _ => true,
+    })
+}
+
 /// Position of a tensor parameter of this name.
 fn tensor(task: &Task<'_>, name: &Option<String>) -> Option<u8> {
     task.tensors().position(|tensor| name.as_ref().is_some_and(|name| tensor.name == name)).map(|at| at as u8)

@@ -19,7 +19,7 @@ use maco_device::protocol::{Run, bump_one};
 use crate::hardware::{ABORT, Cta, Executor, current, fence, gpu_scope, mbarrier, special};
 pub use crate::hardware::{Kind, Lack};
 use crate::lanes;
-use crate::machine::{Lane, Warp};
+use crate::machine::Lane;
 use crate::order::Order;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory, WAITS, place};
 use crate::sync::gate::Gate;
@@ -192,7 +192,8 @@ impl World {
             Some(&counter) => Wait { counter, need: 1 },
             None => Wait { counter: NO_COUNTER, need: 0 },
         };
-        let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, ..Descriptor::END };
+        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { 0 };
+        let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, flags, ..Descriptor::END };
         // SAFETY: words of shared memory, which nobody else uses.
         unsafe {
             self.cta.pointer(SMEM.slot(at)).cast::<Descriptor>().write(descriptor);
@@ -230,8 +231,7 @@ impl World {
             // SAFETY: as above; initialised mbarriers.
             Course::Stopped(published) => unsafe {
                 (0..published).for_each(|n| mbarrier::arrive(SMEM.ready(place(n).0)));
-                let run = Run::new(&Warp, &self.launch, 0);
-                worker::stop(SMEM, &run, published);
+                worker::stop(&self.launch, published);
             },
         });
         // Whatever comes next in the CTA: all that were published have ended, or the CTA was let through.
@@ -276,7 +276,7 @@ impl World {
             let runs = unsafe {
                 let (at, parity) = place(n);
                 match self.model.consumers {
-                    Consumers::Gated => Gate::of(SMEM, n, CONSUMERS_POLL, 0, false).pass(),
+                    Consumers::Gated => Gate::of(SMEM, n, CONSUMERS_POLL, 0, false).pass(crate::hardware::warp::consumer()),
                     Consumers::Noticing => loop {
                         if ready_mailbox::take(SMEM, n).is_given() {
                             break true;

@@ -520,6 +520,10 @@ pub mod special {
     pub fn block() -> u32 {
         0
     }
+    /// The CTA, and its shared memory.
+    pub fn place_again() -> (u32, u32) {
+        (block(), BASE)
+    }
 }
 
 /// Lanes of a warp.
