@@ -66,7 +66,7 @@ pub mod __private {
     pub use crate::not_a_task::{NotATask, check_task};
 
     #[cfg(target_arch = "nvptx64")]
-    pub use maco_device::{abi::Launch, megakernel};
+    pub use {maco_abi::Launch, maco_device::megakernel};
 
     #[cfg(not(target_arch = "nvptx64"))]
     pub use crate::task_graph::TaskSet;

@@ -78,7 +78,7 @@ impl<'a, K, R: Role, T: Epilogue> Cta<'a, K, R, T> {
         K: Has<Gemm>,
     {
         let (a, b) = (a.raw(), b.raw());
-        let steps = a.contraction().div_ceil(crate::abi::columns(E::BYTES));
+        let steps = a.contraction().div_ceil(maco_abi::columns(E::BYTES));
         let steps = if steps == 0 || a.plane < 0 || b.plane < 0 { 1 } else { steps };
         let split = self.split_k();
         let (first, end) = if split.parts > 1 { split.steps(steps) } else { (0, steps) };

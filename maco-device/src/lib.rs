@@ -5,7 +5,6 @@
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, abi_ptx, stdarch_nvptx, core_float_math))]
 
-pub mod abi;
 pub mod channel;
 pub mod math;
 pub mod protocol;
@@ -34,7 +33,6 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
-pub use abi::Slot;
 pub use cta::operations::Operations;
 pub use cta::pure;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
@@ -59,6 +57,7 @@ pub use dispatch::{
 /// Executors of [`channel`]s on a GPU.
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
+pub use maco_abi::Slot;
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -10,6 +10,7 @@ use crate::data::tile::{OperandTile, Tile};
 use crate::operations::simt_consumer::SimtConsumer;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
+use maco_abi::MapIndex;
 
 /// Which instances of a task run the same code, as a role.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -72,7 +73,7 @@ pub trait Role: Sized {
     /// Of `count` steps of a contraction, at least one, of what these tensor maps describe, those that this role goes through; what can be done
     /// once for all of them is done here.
     #[inline(always)]
-    fn steps(&mut self, _a: u32, _b: u32, count: u32) -> u32 {
+    fn steps(&mut self, _a: MapIndex, _b: MapIndex, count: u32) -> u32 {
         count
     }
 

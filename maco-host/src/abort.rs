@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
+use maco_abi::{BlackBox, REPORT_ABSENT, REPORT_BUSY};
 use maco_graph::plan::Plan;
 
 use crate::error::Error;

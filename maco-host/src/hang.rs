@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use maco_device::abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
+use maco_abi::{BlackBox, NO_COUNTER, REPORT_STUCK};
 use maco_graph::plan::Plan;
 use maco_graph::spec::Param;
 
@@ -95,12 +95,13 @@ impl Hang {
     pub(crate) fn new(plan: &Plan, report: &BlackBox, gpu: bool) -> Hang {
         let node = plan.tasks.get(report.task as usize);
         let call = node.map_or(0, |node| node.call);
-        let dependency = (report.counter != NO_COUNTER).then(|| plan.relation(report.counter, call)).flatten().map(|relation| Dependency {
-            tensor: plan.graph.tensors[relation.tensor as usize].name.clone(),
-            producer: task_name(plan, relation.producer),
-            call: relation.producer,
-            hazard: relation.hazard.name(),
-        });
+        let dependency =
+            (report.counter != NO_COUNTER.0).then(|| plan.relation(report.counter, call)).flatten().map(|relation| Dependency {
+                tensor: plan.graph.tensors[relation.tensor as usize].name.clone(),
+                producer: task_name(plan, relation.producer),
+                call: relation.producer,
+                hazard: relation.hazard.name(),
+            });
         Hang {
             megakernel: plan.graph.name.clone(),
             symptom: if report.report == REPORT_STUCK { Symptom::DidNotEnd } else { Symptom::Waited },
@@ -182,7 +183,7 @@ impl fmt::Display for Hang {
 
 #[cfg(test)]
 mod tests {
-    use maco_device::abi::REPORT_DEADLINE;
+    use maco_abi::REPORT_DEADLINE;
 
     use super::*;
 

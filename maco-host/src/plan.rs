@@ -299,7 +299,8 @@ impl Plan {
         }
     }
 
-    /// Injects a fault into every later launch, or none: how tests provoke a hang. Of arguments bound before, tasks that a worker begins with stay as they were.
+    /// Injects a fault into every later launch, or none: how tests provoke a hang. On a GPU all but lost signals need device code that has faults
+    /// (`maco_build::Build::faults`). Of arguments bound before, tasks that a worker begins with stay as they were.
     #[doc(hidden)]
     pub fn inject(&self, fault: Option<Fault>) -> Result<(), Error> {
         match &self.0.executor {

@@ -5,10 +5,10 @@
 //! chunks too, and leaves them to the last part that arrives. So no part waits without end. Each chunk is added up once, in an order that does not depend on who
 //! does it: the owner's part first, then the others by number.
 
-use crate::abi::{CHUNK_BYTES, Launch};
 use crate::hardware::{fence, gpu_scope};
 pub use crate::protocol::INCOMPLETE;
 use crate::protocol::{FixupWord, OWNERS, SplitKPart};
+use maco_abi::{CHUNK_BYTES, Launch};
 
 /// A task's part of its tile's sum.
 #[derive(Clone, Copy)]

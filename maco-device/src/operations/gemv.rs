@@ -3,7 +3,6 @@
 //! It is a function of its own, one for all calls with the same tiles. It has many instructions, each of which runs once or twice in a task. Cold code stalls on
 //! instruction fetch for longer than it runs (docs/internals/gemv.md).
 
-use crate::abi::{NO_MAP, View};
 use crate::data::element::HalfElement;
 use crate::data::tile::Tile;
 use crate::hardware::{barrier, fence, special, warp};
@@ -11,6 +10,7 @@ use crate::operations::mma_sync::{self, Columns, MmaSync};
 use crate::operations::row_stages;
 use crate::shared_memory::{self, SharedMemory};
 use crate::sync::ring::Ring;
+use maco_abi::{NO_MAP, View};
 
 /// Two words as one, the first one below.
 #[inline(always)]

@@ -3,7 +3,6 @@
 //! The writer stores each element in a word with the launch's number above it. A word is never torn: a reader that sees the number sees the element. So the two need
 //! no fence, and the flag says nothing about other data (the LL protocol of NCCL, with words of half the size).
 
-use crate::abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 use crate::data::element::HalfElement;
 use crate::data::task::Task;
 use crate::data::tile::Tile;
@@ -11,6 +10,7 @@ use crate::hardware::special::CONSUMER_THREADS;
 use crate::hardware::{barrier, gpu_scope, memory, special, warp};
 use crate::operations::rmsnorm_prologue;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
+use maco_abi::{CONSUMERS, NO_MAP, View, in_band_stride};
 
 /// Eight elements on their way.
 #[derive(Clone, Copy)]

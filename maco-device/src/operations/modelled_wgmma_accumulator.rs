@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::abi::{self, BOX, ROW_BYTES};
 use crate::data::element::{MmaElement, MmaFormat, pack};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Scalars, Source, inside};
 use crate::data::split_k::OwnedChunks;
@@ -17,6 +16,7 @@ use crate::data::tile_shape::TileShape;
 use crate::hardware::{memory, scratch};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
+use maco_abi::{self as abi, BOX, ROW_BYTES};
 
 /// Rows of a warpgroup, and of a chunk.
 const ROWS: usize = BOX as usize;

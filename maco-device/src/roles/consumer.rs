@@ -3,7 +3,6 @@
 mod finish;
 mod product;
 
-use crate::abi::CONSUMERS;
 use crate::data::element::{Element, HalfElement, MmaElement, pack};
 use crate::data::epilogue::{Alone, Beside, Epilogue};
 use crate::data::inputs::Inputs;
@@ -25,6 +24,7 @@ use crate::shared_memory::{self, CHUNKS, SharedMemory};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
 use crate::sync::ring::{Ring, Stage, scratch_pages};
+use maco_abi::CONSUMERS;
 #[cfg(target_arch = "nvptx64")]
 pub use product::Product;
 

@@ -1,6 +1,5 @@
 //! CPU reference: loader, consumer and store in one thread. It is the default without a GPU, and the oracle with one.
 
-use crate::abi::{self, BOX};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::{Beside, Epilogue, Scalars};
 use crate::data::inputs::Inputs;
@@ -15,6 +14,7 @@ use crate::role::Role;
 use crate::simt::Simt;
 use crate::simt::warp::SimtWarp;
 use crate::sync::ring::Ring;
+use maco_abi::{self as abi, BOX};
 
 /// One thread has all the work that consumers share, and no ring.
 const ALL: SimtConsumer = SimtConsumer { thread: 0, threads: 1, lanes: 1, ring: Ring::NONE };

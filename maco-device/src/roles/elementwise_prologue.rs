@@ -3,8 +3,6 @@
 //! What the body computes does not belong here. This is the role as which consumers run it. The role reads and writes the copy, not the tiles that the body names,
 //! block by block, with the same conversions as the task.
 
-use crate::abi::Slot;
-use crate::abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, in_band_stride};
 use crate::data::element::{Element, f16};
 use crate::data::inputs::Inputs;
 use crate::data::task::Task;
@@ -14,6 +12,7 @@ use crate::hardware::{barrier, memory, warp};
 use crate::operations::in_band_flags;
 use crate::role::Role;
 use crate::shared_memory::SharedMemory;
+use maco_abi::{CONSUMERS, ELEMENTWISE_SLOT_BYTES, Launch, Slot, in_band_stride};
 
 const _: () = assert!(size_of::<Slot>() == ELEMENTWISE_SLOT_BYTES as usize && align_of::<Slot>() == 64);
 
@@ -32,7 +31,7 @@ pub struct ElementwisePrologue {
 /// A function of its own, apart from the prologue: what polls holds many registers, and what runs a body, too.
 ///
 /// # Safety
-/// As of [`in_band_flags::receive`]; `task` is [`crate::abi::ELEMENTWISE_PROLOGUE`], of a live launch.
+/// As of [`in_band_flags::receive`]; `task` is [`maco_abi::ELEMENTWISE_PROLOGUE`], of a live launch.
 #[inline(never)]
 pub unsafe fn receive(task: Task, smem: u32, staged: u32) -> u32 {
     let (smem, thread) = (SharedMemory(smem), special::thread_again() - 128);

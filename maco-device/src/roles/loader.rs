@@ -1,6 +1,5 @@
 //! The loader: one thread that issues the TMA copies of staged operands, several tasks ahead of the consumers.
 
-use crate::abi::{self, NO_MAP, PAGE_BYTES, PAGES, ROW_BYTES, UNWRITTEN};
 use crate::data::element::{Element, HalfElement, MmaElement};
 use crate::data::epilogue::Epilogue;
 use crate::data::inputs::Inputs;
@@ -19,6 +18,7 @@ use crate::shared_memory::SharedMemory;
 use crate::simt::Simt;
 use crate::sync::ring::{Ring, Room, pages, scratch_pages};
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{self as abi, MapIndex, PAGE_BYTES, PAGES, ROW_BYTES};
 
 /// The loader's state.
 pub struct Loader {
@@ -146,7 +146,7 @@ impl Loader {
 /// Whether no task of the graph writes what is multiplied.
 #[inline(always)]
 fn is_unwritten(tile: OperandTile) -> bool {
-    tile.view.map & UNWRITTEN != 0
+    tile.view.map.is_unwritten()
 }
 
 impl Loader {
@@ -180,7 +180,7 @@ impl Role for Loader {
     fn zeros<const I: usize, const J: usize>(&mut self) {}
 
     #[inline(always)]
-    fn steps(&mut self, a: u32, b: u32, count: u32) -> u32 {
+    fn steps(&mut self, a: MapIndex, b: MapIndex, count: u32) -> u32 {
         self.maps.get::<0>(a);
         self.maps.get::<1>(b);
         // Behind as many as the ring may have stages there is nothing to begin.
@@ -277,7 +277,7 @@ impl Role for Loader {
         let (first, stride) = (w.pointer(0, 0) as u64, w.row_stride() as u64 * E::BYTES as u64);
         let (columns, pages) = (row_stages::columns(kept as usize), row_stages::pages(kept as usize));
         // Rows in pieces come in boxes: one copy for eight rows.
-        let boxed = row_stages::boxed(kept as usize) && w.view.map != NO_MAP;
+        let boxed = row_stages::boxed(kept as usize) && !w.view.map.is_none();
         let map = if boxed { self.maps.get::<0>(w.view.map) } else { 0 };
         let mut col = 0;
         loop {

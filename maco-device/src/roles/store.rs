@@ -1,6 +1,5 @@
 //! The store role: one thread that sends staged results to global memory by TMA while the consumers go on.
 
-use crate::abi::{self, BOX};
 use crate::data::element::MmaElement;
 use crate::data::epilogue::Epilogue;
 use crate::data::split_k::SplitK;
@@ -12,6 +11,7 @@ use crate::operations::staging::{buffer, parity};
 use crate::role::{Role, Sharing};
 use crate::shared_memory::SharedMemory;
 use crate::sync::tensor_map_cache::TensorMapCache;
+use maco_abi::{self as abi, BOX};
 
 /// The store thread's state.
 pub struct Store {

@@ -12,13 +12,13 @@
 //! of the two sees the other (Dekker's argument; PTX ISA §8.10). What was announced is relaxed: a release there would be on the way of every
 //! task that a warp looks for itself, so whoever stops acquires the inputs of what has begun once more ([`confirm`]).
 
-use crate::abi::{CONSUMERS_POLL, Descriptor, IDEMPOTENT_SIGNAL, MOST_TASKS, SINGLE_PRODUCER, SLOTS};
 use crate::hardware::{barrier, fence, gpu_scope, mbarrier, memory, special, warp};
 use crate::profile;
-use crate::protocol::Machine;
+use crate::protocol::{self, Counters, Machine};
 use crate::shared_memory::{ARRIVALS, CLOSE, SharedMemory, WARPS, place};
 use crate::sync::ready_mailbox::{self, Notice};
 use crate::sync::waits::Waits;
+use maco_abi::{CONSUMERS_POLL, Descriptor, Flags, IDEMPOTENT_SIGNAL, MOST_TASKS, SLOTS, Signal};
 
 /// Of the word of a warp, below twice two bits of the task: it looks at counters.
 const LOOKS: u32 = 1;
@@ -49,6 +49,28 @@ const STOPPED: u32 = 1 << 30;
 const SPECIAL: u32 = 1 << 31;
 const _: () = assert!(FLAGS.is_multiple_of(4) && SLOTS <= 8 && MOST_TASKS.is_power_of_two() && AFTERS < SHUT);
 
+/// Whole consumer warps, each of which looks for itself.
+struct Consumers;
+
+// SAFETY: a relaxed load of scope gpu that saw an arrival, and a fence of the same scope behind it, behind which the warp's lanes meet (PTX ISA §8.8, release and
+// acquire patterns).
+unsafe impl protocol::Poller for Consumers {
+    #[inline(always)]
+    unsafe fn load(&self, at: *const u32) -> u32 {
+        // SAFETY: passed on from the caller.
+        unsafe { gpu_scope::load_relaxed(at) }
+    }
+    #[inline(always)]
+    fn all(&self, condition: bool) -> bool {
+        warp::all(condition)
+    }
+    #[inline(always)]
+    fn acquire(&self) {
+        fence::acquire_gpu();
+        warp::sync();
+    }
+}
+
 /// The gate of a task, and what consumers have to remember of the task until it has ended: in one word, since it is in a register while
 /// the body runs, and functions that bodies call leave few.
 #[derive(Clone, Copy)]
@@ -60,10 +82,10 @@ pub struct Gate {
 impl Gate {
     /// The gate of task `n`, which comes after task `n - after` of the same worker unless that is 0.
     #[inline(always)]
-    pub fn of(smem: SharedMemory, n: u32, flags: u16, after: u32, published: bool) -> Gate {
-        let special = ready_mailbox::special(flags.into());
+    pub fn of(smem: SharedMemory, n: u32, flags: Flags, after: u32, published: bool) -> Gate {
+        let special = ready_mailbox::special(flags.mask());
         // The worker has to wait for it, so somebody may wait for the worker.
-        let first = !published && !special && flags & IDEMPOTENT_SIGNAL != 0;
+        let first = !published && !special && flags.has(IDEMPOTENT_SIGNAL);
         let bit = |condition: bool, bit: u32| if condition { bit } else { 0 };
         Gate { smem, word: n | after << AFTER | bit(!published, SHUT) | bit(first, FIRST) | bit(special || first, SPECIAL) }
     }
@@ -116,15 +138,21 @@ impl Gate {
         self.word & SPECIAL == 0
     }
 
+    /// The task's end is looked at: a test injects a fault into it ([`maco_abi::LOST_ARRIVE`]).
+    #[inline(always)]
+    pub fn end_last(&mut self) {
+        self.word = self.word & !FIRST | SPECIAL;
+    }
+
     /// Whether the task has a flag.
     ///
     /// # Safety
     /// The slot holds the task.
     #[inline(always)]
-    pub unsafe fn has(&self, flag: u16) -> bool {
+    pub unsafe fn has(&self, flag: Flags) -> bool {
         // SAFETY: passed on from the caller.
         let word = unsafe { memory::read_shared(self.smem.slot(place(self.number()).0) + FLAGS) };
-        word & flag as u32 != 0
+        word & flag.mask() != 0
     }
 
     /// Whether [`Gate::end_first`] ends the task.
@@ -183,12 +211,12 @@ impl Gate {
             if ARRIVALS > 1 || warp::lane_again() == 0 {
                 // SAFETY: initialised barriers; the slot stays until all warps have ended the task.
                 unsafe {
-                    let signal = memory::read_shared(self.smem.slot(at) + SIGNALS);
+                    let signal = Signal::decode(memory::read_shared(self.smem.slot(at) + SIGNALS));
                     let done = self.smem.done(at);
                     mbarrier::arrive(done);
                     if mbarrier::test(done, parity) {
                         fence::release_gpu();
-                        gpu_scope::store_relaxed(self.smem.counters().add((signal & !SINGLE_PRODUCER) as usize), 1);
+                        gpu_scope::store_relaxed(self.smem.counters().add(signal.counter.0 as usize), 1);
                     }
                 }
             }
@@ -212,7 +240,7 @@ impl Gate {
                 return self.smem.wait_unless_stopped(ready, parity);
             }
             let waits = Waits::of(self.smem, at, lane);
-            let counters = self.smem.counters();
+            let counters = Counters::at(self.smem.counters());
             if warp::all(waits.are_few(FEW)) {
                 if lane == 0 {
                     memory::store_relaxed_shared(own, n << 2 | LOOKS);
@@ -221,24 +249,23 @@ impl Gate {
                 fence::sequential_cta();
                 // All warps of the CTA must see the signal, so what counts is the time between two looks of the slowest. Hence there are
                 // always two under way, the second one issued behind the questions to shared memory that the first one does not need.
-                let mut former = waits.look(counters);
+                let mut former = waits.look(&Consumers, counters);
                 loop {
                     // Whoever begins has found the gates open after it said that it looks: any time after that will do.
                     let closed = self.smem.halted() >= CLOSE;
                     let ready = mbarrier::test(ready, parity);
                     let (closed, ready) = (warp::any(closed), warp::any(ready));
-                    let latter = waits.look(counters);
+                    let latter = waits.look(&Consumers, counters);
                     let mut open = warp::all(waits.arrived(former));
                     if !open {
-                        former = waits.look(counters);
+                        former = waits.look(&Consumers, counters);
                         open = warp::all(waits.arrived(latter)) || ready;
                     }
                     if closed {
                         break;
                     }
                     if open {
-                        fence::acquire_gpu();
-                        warp::sync();
+                        protocol::Poller::acquire(&Consumers);
                         if lane == 0 {
                             memory::store_relaxed_shared(own, n << 2 | BEGUN);
                         }
@@ -288,20 +315,18 @@ pub unsafe fn confirm<M: Machine>(warp: &M, smem: SharedMemory, n: u32) {
     // SAFETY: the slot holds a task that a warp has begun, of a live launch; a warp looks only if the waits beside the slot are all.
     unsafe {
         let waits = Waits::of(smem, place(n).0, warp.lane());
-        let counters = smem.counters();
-        while !warp.all(waits.arrived(waits.look(counters))) {}
+        let counters = Counters::at(smem.counters());
+        while !protocol::opens(warp, waits.arrived(waits.look(warp, counters))) {}
     }
-    fence::acquire_gpu();
-    warp.converge();
 }
 
 #[cfg(all(test, not(target_arch = "nvptx64")))]
 mod tests {
     use super::*;
-    use crate::abi::NO_COUNTER;
     use crate::model::{Modelled, Nobody, Shared, special};
     use crate::shared_memory::STOP;
     use crate::shared_memory::WAITS;
+    use maco_abi::Wait;
 
     /// Both warpgroups go through the gates of tasks without waits, which nobody publishes, while the CTA stops: they begin the same tasks.
     #[test]
@@ -316,9 +341,9 @@ mod tests {
                 // SAFETY: nobody else uses shared memory yet; slots are inside it.
                 unsafe {
                     smem.init(0, 1);
-                    let none = [NO_COUNTER, 0];
+                    let none = Wait::NONE.encode();
                     (0..SLOTS * WAITS).for_each(|n| memory::store_shared2(smem.waits(0) + n * 8, none));
-                    (0..SLOTS).for_each(|n| memory::store_shared(smem.slot(n) + FLAGS, CONSUMERS_POLL.into()));
+                    (0..SLOTS).for_each(|n| memory::store_shared(smem.slot(n) + FLAGS, CONSUMERS_POLL.mask()));
                     // Nobody looks at one.
                     smem.set_counters(std::ptr::dangling_mut());
                 }

@@ -4,9 +4,9 @@
 //! draining: the loader remembers the first pages of stages that it has not seen released, and waits for those among the pages that it takes. Both sides advance
 //! alike, so they exchange nothing but arrivals.
 
-use crate::abi::{PAGE_BYTES, PAGES, ROW_BYTES, SLOTS};
 use crate::hardware::{mbarrier, special, warp};
 use crate::shared_memory::{ARRIVALS, FALL_THROUGH, STOP, SharedMemory, arrives, place};
+use maco_abi::{PAGE_BYTES, PAGES, ROW_BYTES, SLOTS};
 
 /// One side's position in the ring.
 #[derive(Clone, Copy)]

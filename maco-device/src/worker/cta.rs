@@ -4,7 +4,6 @@ use core::marker::PhantomData;
 
 use super::rest::Rest;
 use super::{admitted, copy, dependency_poller, prefetcher, roles, warp_tasks};
-use crate::abi::{Launch, SHARED_BYTES, SchedulerPartition};
 use crate::data::task::Task;
 use crate::dispatch::{
     Callable, ChosenEpilogue, Filter, NotProducts, Products, dispatch, fuses_elementwise_prologues, is_product, product_shape,
@@ -20,6 +19,7 @@ use crate::roles::elementwise_prologue::ElementwisePrologue;
 use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::SharedMemory;
+use maco_abi::{Launch, SHARED_BYTES, SchedulerPartition};
 
 /// Words of a line of the second-level cache.
 const LINE_WORDS: u32 = 32;
@@ -96,7 +96,7 @@ unsafe fn map<C: Callable, F: Filter>(launch: *const Launch, n: u32) {
 /// Runs a CTA: the body of every device entry.
 ///
 /// # Safety
-/// Launched with [`crate::abi::THREADS`] threads, [`crate::abi::SHARED_BYTES`] of dynamic shared memory and one CTA per worker and
+/// Launched with [`maco_abi::THREADS`] threads, [`maco_abi::SHARED_BYTES`] of dynamic shared memory and one CTA per worker and
 /// scheduler, all resident; `launch` and everything it names is live device memory that the plan filled for `C`.
 #[inline(always)]
 pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
@@ -113,7 +113,7 @@ pub unsafe fn megakernel<C: Callable, F: Filter>(launch: *const Launch) {
         let workers = (*launch).workers;
         let mut rest = Rest::NONE;
         // Meanwhile. What schedulers have there lies elsewhere.
-        smem.init(thread, crate::abi::THREADS);
+        smem.init(thread, maco_abi::THREADS);
         if block >= workers {
             if profile::ON && thread == 0 {
                 profile::init(smem, launch, block);
@@ -203,7 +203,7 @@ unsafe fn scheduler(smem: SharedMemory, launch: *const Launch, number: u32) -> R
         let partition = ((*launch).partitions as *const SchedulerPartition).add(number as usize).read();
         let words = Layout::new(&partition, (*launch).workers, (*launch).schedulers, number).words;
         let memory = if partition.memory == 0 { special::generic(smem.0) } else { partition.memory };
-        copy(&partition, memory, words, special::thread(), crate::abi::THREADS);
+        copy(&partition, memory, words, special::thread(), maco_abi::THREADS);
         barrier::sync_cta();
         if profile::ON && special::thread() / 32 == 1 {
             // The scheduler has better to do.

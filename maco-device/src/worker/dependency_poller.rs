@@ -1,26 +1,21 @@
 //! The dependency poller (warp 1): publishes posted tasks whose counters have arrived. One look at the counters serves all tasks in flight.
 
-use core::mem::offset_of;
-
 use super::rest::Rest;
-use super::watchdog::Stall;
+use super::watchdog::{Stall, TASK};
 use super::{admitted, copy, place, polled, pushed, slot, stuck};
-use crate::abi::{Descriptor, IN_BAND_FLAGS, Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 use crate::machine::{Lane, Warp};
 use crate::protocol::{self, Layout, Look, Machine, Outcome, Patience, Run};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
 use crate::sync::waits::LONG;
+use maco_abi::{Launch, NO_COUNTER, OP_END, SLOTS, SchedulerPartition, Wait};
 
 /// Lanes that look after one slot: one per wait.
 const LANES: u32 = 32 / SLOTS;
 /// The first lane of every slot.
 const LEADERS: u32 = 0x1111_1111;
 const _: () = assert!(LANES == 4 && LANES == WAITS);
-
-/// Byte of a slot.
-const TASK: u32 = offset_of!(Descriptor, task) as u32;
 
 /// What a lane knows of the slot it looks after, from posting to publishing.
 #[derive(Clone, Copy)]
@@ -85,20 +80,20 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
         // First lanes of slots whose tasks are long.
         let mut longs = 0;
         let (at, sub) = (lane / LANES, lane % LANES);
-        let mut own = Own { n: at, held: false, wait: Wait { counter: NO_COUNTER, need: 0 }, arrived: true, message: 0 };
+        let mut own = Own { n: at, held: false, wait: Wait::NONE, arrived: true, message: 0 };
         let mut seen = 0;
         let (mut patience, mut stall) = (Patience::new(), Stall::new());
         loop {
             // Under way while posted tasks are read.
             let looks = !own.arrived && own.wait.counter != NO_COUNTER;
-            let arrivals = if looks { run.arrivals(&Lane, own.wait.counter) } else { 0 };
+            let arrivals = if looks { run.look(&Lane, own.wait) } else { 0 };
             let posted = !own.held && mbarrier::test(smem.posted(at), place(own.n).1);
             let news = warp::ballot(posted);
             if news != 0 {
                 let (mut long, mut ends) = (false, false);
                 if posted {
                     let head = memory::read_shared2(smem.slot(at));
-                    let [counter, need] = memory::read_shared2(smem.waits(at) + sub * 8);
+                    let Wait { counter, need } = Wait::decode(memory::read_shared2(smem.waits(at) + sub * 8));
                     (long, ends) = (counter == LONG, head[0] as u16 == OP_END);
                     // Of a long one nothing is looked at here, and it does not arrive.
                     let counter = if long { NO_COUNTER } else { counter };
@@ -114,7 +109,7 @@ pub(super) unsafe fn run(smem: SharedMemory, launch: *const Launch) -> Rest {
             let mut fresh = false;
             if looks {
                 seen = arrivals;
-                own.arrived = seen >= own.wait.need;
+                own.arrived = own.wait.has_arrived(seen);
                 fresh = own.arrived;
             }
             if warp::ballot(fresh) != 0 {
@@ -180,7 +175,7 @@ unsafe fn unended(smem: SharedMemory, run: &Run, patience: &Patience, n: u32, wa
         // SAFETY: an initialised barrier, a live launch; the slot holds the task.
         unsafe {
             if !Warp.all(mbarrier::test(smem.vacant(at), parity)) {
-                let blamed = !waits || polled(smem, at).need & IN_BAND_FLAGS != 0;
+                let blamed = !waits || polled(smem, at).has_in_band_flags();
                 if blamed {
                     stuck(smem, run, patience, at);
                 }

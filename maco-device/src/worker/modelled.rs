@@ -7,8 +7,6 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::watchdog::Stall;
 use super::{place, roles, waits, warp_tasks, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, View};
 use crate::data::task::Task;
 pub use crate::model::{Delays, Surroundings, tensor_map};
 use crate::model::{Modelled, Nobody, Shared, mbarrier, memory, special, tma};
@@ -22,6 +20,7 @@ use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{FALL_THROUGH, SharedMemory};
 use crate::sync::ready_mailbox;
+use maco_abi::{Descriptor, Launch, OP_END, OPERANDS, SLOTS, Slot, View, ViewEntry};
 
 /// A CTA, from launch to launch.
 pub struct Cta {
@@ -219,7 +218,7 @@ unsafe fn control<M: Machine>(machine: &M, launch: &Launch, worker: u32) {
                 let descriptor = (launch.descriptors as *const Descriptor).add(index as usize);
                 let views = (launch.views as *const View).add((*descriptor).views as usize);
                 let (at, _) = place(posted);
-                let slot = Slot { descriptor: *descriptor, views: views.cast::<[View; OPERANDS]>().read() };
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[ViewEntry; OPERANDS]>().read() };
                 (special::generic(smem().slot(at)) as *mut Slot).write(slot);
                 if !queue.is_pushed() {
                     waits::find(machine, smem(), launch, at);

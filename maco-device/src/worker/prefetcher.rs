@@ -2,14 +2,13 @@
 
 use super::rest::Rest;
 use super::{admitted, place, waits, watchdog};
-use crate::abi::Slot;
-use crate::abi::{Descriptor, INITIAL_TASKS, Launch, NO_COUNTER, OP_DYNAMIC, OP_END, OPERANDS, UNREADY, WARP_TASK};
 use crate::machine::{Lane, Warp};
 use crate::profile;
 use crate::protocol::{CLAIMED, DynamicTiles, Machine, Outcome, Push, Queue, Run, Until};
 use crate::ptx::{mbarrier, memory, special, warp};
 use crate::shared_memory::{self, ARRIVALS, SharedMemory, WAITS};
 use crate::sync::ready_mailbox;
+use maco_abi::{CounterIndex, Descriptor, INITIAL_TASKS, Launch, OP_DYNAMIC, OP_END, OPERANDS, Slot, UNREADY, WARP_TASK, Wait};
 
 /// Words of a descriptor and of the views beside it.
 const DESCRIPTOR_WORDS: u32 = 16;
@@ -162,7 +161,7 @@ unsafe fn post_first(smem: SharedMemory, words: [u32; 4], workers: u32, lane: u3
             let at = place(n).0;
             memory::store_shared4(smem.slot(at) + lane % 16 * 16, words);
             if lane % 16 < WAITS {
-                memory::store_shared2(smem.waits(at) + lane % 16 * 8, [NO_COUNTER, 0]);
+                memory::store_shared2(smem.waits(at) + lane % 16 * 8, Wait::NONE.encode());
             }
         }
         warp::sync();
@@ -399,10 +398,10 @@ unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queu
             // Counted from 1.
             let [worker, ended] = [DESCRIPTOR_WORDS, DESCRIPTOR_WORDS + 1].map(|word| warp::broadcast(descriptor, word));
             // A warp that runs the task by itself waits by itself: nothing is between the word that it waits for and the body.
-            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) as u16 & WARP_TASK != 0;
+            let by_warp = ended != 0 && warp::broadcast(descriptor, WAYS) & WARP_TASK.mask() != 0;
             if by_warp {
                 let change = |word, old, new| if lane == word { new } else { old };
-                descriptor = change(WAYS, descriptor, descriptor | UNREADY as u32);
+                descriptor = change(WAYS, descriptor, descriptor | UNREADY.mask());
                 descriptor = change(WAIT, descriptor, worker);
                 descriptor = change(WAIT + 1, descriptor, ended);
             }
@@ -412,7 +411,7 @@ unsafe fn pushed(smem: SharedMemory, tables: Tables, run: &Run, queue: &mut Queu
                 return Rest::NONE;
             }
             shared_memory::arrive(smem.posted(place(n).0), lane);
-            if ended != 0 && !by_warp && Until::of(worker, ended).wait(&Warp, run) == Outcome::Abort {
+            if ended != 0 && !by_warp && Until::of(CounterIndex(worker), ended).wait(&Warp, run) == Outcome::Abort {
                 return Rest::stop(n);
             }
             let announced = ready_mailbox::of(n, [warp::broadcast(descriptor, 0), warp::broadcast(descriptor, 1)]);

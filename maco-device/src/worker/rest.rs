@@ -1,12 +1,12 @@
 //! What service warps do when their role has ended.
 
 use super::watchdog;
-use crate::abi::{Launch, SchedulerPartition};
 use crate::machine::Warp;
 use crate::profile::served::Serving;
 use crate::protocol::{self, Run};
 use crate::ptx::special;
 use crate::shared_memory::SharedMemory;
+use maco_abi::{Launch, SchedulerPartition};
 
 /// What is left to do for a warp whose role has ended. Each is one code, whatever role it was; a function would take registers from all.
 pub struct Rest {

@@ -1,22 +1,22 @@
 //! The loops of loader, consumers and store warp: each takes every published task in turn.
 
-use super::watchdog::{SIGNALS, WAYS, task};
+use super::watchdog::{SIGNALS, TASK, WAYS, task};
 use super::{place, pushed, slot};
-use crate::abi::{
-    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
-    NO_COUNTER, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
-};
 use crate::data::task::Task;
 use crate::hardware::{barrier, fence, mbarrier, memory, special, warp};
 use crate::profile;
 use crate::profile::warp_task::WarpTaskTimer;
-use crate::protocol::{self, Machine, Outcome, Run};
+use crate::protocol::{self, Machine, Outcome, Run, faults};
 use crate::roles::consumer::Consumer;
 use crate::roles::elementwise_prologue::{self, ElementwisePrologue};
 use crate::roles::loader::Loader;
 use crate::roles::store::Store;
 use crate::shared_memory::{self, ARRIVALS, STOP, SharedMemory};
 use crate::sync::gate::Gate;
+use maco_abi::{
+    BULK_ROWS, EARLY_START, ELEMENTWISE_PROLOGUE, EXTRA_BYTES, Flags, LOAD_BEFORE_WAIT, LOAD_CONSTANT_OPERAND_EARLY, LOST_ARRIVE, Launch,
+    NO_SIGNAL, OP_END, READ_BY_TMA, SLOTS, STAGED, WARP_TASK,
+};
 
 /// The code of tasks. Not a closure: those cannot be made to be inlined, and a role in memory is slow.
 pub(super) trait Tasks<R> {
@@ -64,7 +64,7 @@ pub(super) unsafe fn map(launch: *const Launch, n: u32, mut tasks: impl Tasks<El
 #[derive(Clone, Copy)]
 struct Posted {
     op: u16,
-    flags: u16,
+    flags: Flags,
     after: u32,
 }
 
@@ -73,7 +73,14 @@ struct Posted {
 unsafe fn read(smem: SharedMemory, n: u32) -> Posted {
     // SAFETY: the slot is valid from `posted` to `vacant`.
     let [head, ways] = unsafe { memory::read_shared2(smem.slot(place(n).0)) };
-    Posted { op: head as u16, flags: ways as u16, after: ways >> 16 }
+    Posted { op: head as u16, flags: Flags::decode(ways as u16), after: ways >> 16 }
+}
+
+/// Index in the plan of the `n`-th task, which has been posted.
+#[inline(always)]
+unsafe fn index(smem: SharedMemory, n: u32) -> u32 {
+    // SAFETY: as above.
+    unsafe { memory::read_shared(smem.slot(place(n).0) + TASK) }
 }
 
 /// Waits until the `n`-th task is posted; `None` at the end of the list, or when the CTA stops.
@@ -104,22 +111,22 @@ pub(super) unsafe fn load(smem: SharedMemory, launch: *const Launch, mut tasks: 
         let mut role = Loader::new(smem, (*launch).maps);
         let mut n = 0;
         'tasks: while let Some(Posted { flags, .. }) = posted(smem, n) {
-            if flags & (STAGED | BULK_ROWS) != 0 {
+            if flags.has(STAGED | BULK_ROWS) {
                 // What has weights is gone through twice.
-                let mut before = flags & LOAD_CONSTANT_OPERAND_EARLY != 0;
+                let mut before = flags.has(LOAD_CONSTANT_OPERAND_EARLY);
                 if before {
                     role.before();
                 }
                 loop {
                     // Read anew in each turn: registers through a whole task are worth more.
                     let Posted { op, flags, .. } = read(smem, n);
-                    let ahead = before || flags & LOAD_BEFORE_WAIT != 0;
+                    let ahead = before || flags.has(LOAD_BEFORE_WAIT);
                     if !ahead && ready(smem, n).is_none() {
                         break 'tasks;
                     }
                     // The dependency poller acquired the operands' counters, if they are waited for; the copies go through another proxy.
                     fence::proxy_async_global();
-                    role.exaggerate(flags & EXTRA_BYTES != 0);
+                    role.exaggerate(faults::hit(launch, EXTRA_BYTES, || index(smem, n)));
                     role.precede(n, ahead);
                     profile::load(smem);
                     tasks.run(&mut role, task(smem, launch, n % SLOTS), op.into());
@@ -181,7 +188,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
             if op == OP_END {
                 return NO_TASK;
             }
-            if T::WARP_TASKS && flags & WARP_TASK != 0 {
+            if T::WARP_TASKS && flags.has(WARP_TASK) {
                 // Here whatever it waits for is waited for by its warps, or has been.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
@@ -194,7 +201,10 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
                 continue;
             }
             role.gate = Gate::of(smem, n, flags, after, published);
-            if flags & STAGED != 0 {
+            if faults::hit(launch, LOST_ARRIVE, || index(smem, n)) {
+                role.gate.end_last();
+            }
+            if flags.has(STAGED) {
                 // What it reads comes through the ring, which is filled when it is published; after a stop it never is.
                 if !published && !smem.wait_unless_stopped(smem.ready(at), parity) {
                     return NO_TASK;
@@ -203,7 +213,7 @@ unsafe fn prepare<T: Warps>(smem: SharedMemory, launch: *const Launch, tasks: &m
             } else {
                 role.settle();
                 // One gate for all but bodies with a prologue: one in each would cost registers and room for instructions.
-                if flags & EARLY_START == 0 && !role.gate.pass(role.warp()) {
+                if !flags.has(EARLY_START) && !role.gate.pass(role.warp()) {
                     return NO_TASK;
                 }
             }
@@ -241,7 +251,12 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 // From one task that is nothing but a body to the next that may run, there is one branch, which no lane takes alone: a task that
                 // costs little is bound by the branches between bodies.
                 let next = role.gate.take_next();
-                if warp::all(next.is_given() && role.gate.is_plain() && !role.owes()) {
+                if warp::all(
+                    next.is_given()
+                        && role.gate.is_plain()
+                        && !role.owes()
+                        && !faults::hit(launch, LOST_ARRIVE, || index(smem, role.gate.next().number())),
+                ) {
                     warp::sync();
                     shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     ran.note(smem);
@@ -263,7 +278,7 @@ pub(super) unsafe fn consume<T: Tasks<Consumer> + Warps + Prologues>(smem: Share
                 }
                 if !role.gate.end_first() {
                     warp::sync();
-                    if !role.gate.has(LOST_ARRIVE) || role.warp() != 0 {
+                    if role.warp() != 0 || !faults::hit(launch, LOST_ARRIVE, || index(smem, role.gate.number())) {
                         shared_memory::arrive(smem.done(role.gate.slot()), lane);
                     }
                 }
@@ -300,7 +315,7 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
         while let Some(published) = ready(smem, n) {
             let (at, parity) = place(n);
             profile::store(smem);
-            let staged = || special::opaque(published.flags.into()) & STAGED as u32 != 0;
+            let staged = || special::opaque(published.flags.mask()) & STAGED.mask() != 0;
             let mut ended = 1;
             if staged() {
                 if lane == 0 {
@@ -312,15 +327,14 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                 // look at counters themselves may have ended one that the dependency poller has still to read in its slot.
                 let (at, parity) = place(n + lane);
                 let done = lane < SLOTS && mbarrier::test(smem.done(at), parity) && mbarrier::test(smem.ready(at), parity);
-                let direct = done && memory::read_shared(smem.slot(at) + WAYS) as u16 & STAGED == 0;
+                let direct = done && memory::read_shared(smem.slot(at) + WAYS) & STAGED.mask() == 0;
                 ended = warp::ballot(direct).trailing_ones().max(1);
             }
             // Somebody may wait for this one: what it signals is known before it ends.
-            let [signal, second] =
-                if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_COUNTER; 2] };
+            let [signal, second] = if lane < ended { memory::read_shared2(smem.slot(place(n + lane).0) + SIGNALS) } else { [NO_SIGNAL; 2] };
             // Nothing else of its slot is needed if there is only one.
-            let brief = !pushed() && warp::all(second == NO_COUNTER);
-            let any = warp::ballot(signal != NO_COUNTER);
+            let brief = !pushed() && warp::all(second == NO_SIGNAL);
+            let any = warp::ballot(signal != NO_SIGNAL);
             if !smem.wait(smem.done(at), parity) {
                 break;
             }
@@ -346,10 +360,10 @@ pub(super) unsafe fn store<W: Machine, L: Machine, T: Tasks<Store>>(
                 if any != 0 {
                     one.release();
                     if brief {
-                        if signal != NO_COUNTER {
+                        if signal != NO_SIGNAL {
                             protocol::bump_one(one, &run, signal);
                         }
-                    } else if signal != NO_COUNTER {
+                    } else if signal != NO_SIGNAL {
                         protocol::bump(one, &run, signal, &raw const (*slot(smem, (n + lane) % SLOTS)).descriptor);
                     }
                 }

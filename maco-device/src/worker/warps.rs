@@ -1,11 +1,11 @@
 //! What service warps of a GPU have in common: how they enter a launch, copy a scheduler's image, and end a CTA that is stuck.
 
 use super::watchdog;
-use crate::abi::SchedulerPartition;
 use crate::machine::{Lane, Warp};
 use crate::protocol::{self, Machine, Patience, Run};
 use crate::ptx::{memory, special};
 use crate::shared_memory::SharedMemory;
+use maco_abi::SchedulerPartition;
 
 /// This thread's part of a scheduler's image.
 #[inline(always)]

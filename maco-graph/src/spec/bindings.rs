@@ -2,9 +2,11 @@
 //!
 //! The order of checks does not belong here: see `call.rs`.
 
+use maco_abi::RANK;
+
 use super::fault::FaultKind;
 use super::{
-    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RANK, RESULTS, Recorder, ScalarType, Value, View,
+    Access, Argument, Collective, Dim, DimOp, DimSpec, Element, ElementSpec, Placement, RESULTS, Recorder, ScalarType, Value, View,
 };
 
 /// Most symbolic dimensions of one task or graph.

@@ -3,15 +3,14 @@
 //! Calls of graphs are in `graph.rs`, operands of `.first(..)` and `.then(..)` in `fused_op.rs`, reads and writes in `flow.rs`, and one tensor twice in one
 //! call in `alias.rs`.
 
+use maco_abi::MAX_SPLIT_K;
+
 use super::bindings::{Bindings, Formal};
 use super::fault::FaultKind;
 use super::fused_op::{self, FusedOp, Operands};
 use super::gemv_form::{Form, position};
 use super::recorder::CallRow;
-use super::{Access, Argument, Collective, Element, ElementSpec, Index, MAX_SPLIT_K, Param, Recorder, TaskKind, TaskSpec, View};
-
-/// Most tensor parameters of one task.
-pub(super) const OPERANDS: usize = 6;
+use super::{Access, Argument, Collective, Element, ElementSpec, Index, Param, Recorder, TaskKind, TaskSpec, View};
 
 /// Where a call stands and what its options say.
 #[derive(Clone, Copy, Debug)]

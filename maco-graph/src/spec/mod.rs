@@ -50,4 +50,4 @@ pub use recorder::{CallRow, Counts, NO_SITE, Recorder, ScalarRow, TensorRow};
 pub use storage::{Recording, Storage};
 pub use task::*;
 pub use text::Text;
-pub use view::{Axis as ViewAxis, RANK, View};
+pub use view::{Axis as ViewAxis, View};

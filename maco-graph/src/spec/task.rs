@@ -1,5 +1,7 @@
 //! The signature of a task as const data.
 
+use maco_abi::MAX_SPLIT_K;
+
 /// Element type of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -334,9 +336,6 @@ const fn contains(elements: &[Element], element: Element) -> bool {
     }
     false
 }
-
-/// Most split-K parts of one tile.
-pub const MAX_SPLIT_K: u32 = 64;
 
 impl TaskSpec {
     /// Operand B of a GEMV, counted among the tensor parameters.

@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use maco_device::abi::{
-    self, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK, STAGED, State,
-    TensorMap,
+use maco_abi::{
+    self as abi, BULK_ROWS, BlackBox, Descriptor, EXTRA_BYTES, InjectedFault, LAUNCH, LOST_ARRIVE, Launch, OP_NONE, OPERANDS, REPORT_STUCK,
+    STAGED, State, TensorMap, ViewEntry,
 };
 use maco_device::modelled::{Delays, tensor_map};
-use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run};
+use maco_device::protocol::{self, Look, Machine, Outcome, Patience, Run, faults};
 use maco_device::{Cpu, OutsideRegion, Slot, Task};
 
 use super::machine::{Bodies, Endless, Watch, Worker};
@@ -86,6 +86,8 @@ struct TaskTables {
     overflow: Vec<u32>,
     starts: Vec<u32>,
     images: Vec<Image>,
+    /// What tests inject: an array, so that it has an address as the others have.
+    fault: [InjectedFault; 1],
     /// Memory of the schedulers.
     memory: Vec<HostMemory>,
     shares: Vec<abi::SchedulerPartition>,
@@ -93,7 +95,8 @@ struct TaskTables {
 
 impl TaskTables {
     fn new(core: &PlanCore, fault: Option<Fault>) -> Result<TaskTables, Error> {
-        let (descriptors, overflow, images) = core.lowered.with(fault);
+        let (descriptors, overflow) = core.lowered.with(fault);
+        let (images, fault) = (core.lowered.images.clone(), [core.lowered.injected(fault)]);
         let what = format!("the schedulers of megakernel `{}`", core.megakernel());
         let memory = images.iter().map(|image| HostMemory::zeroed(size_of_val(&*image.words) as u64, &what));
         let memory = memory.collect::<Result<Vec<_>, Error>>()?;
@@ -104,7 +107,7 @@ impl TaskTables {
             ..image.header
         };
         let shares = images.iter().zip(&memory).map(share).collect();
-        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, memory, shares })
+        Ok(TaskTables { descriptors, overflow, starts: core.lowered.starts.clone(), images, fault, memory, shares })
     }
 }
 
@@ -295,6 +298,7 @@ impl Executor {
             in_band_words: memory.arena.address() + lowered.arena.words.start,
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
+            fault: code.fault.as_ptr() as u64,
         }
     }
 
@@ -457,13 +461,13 @@ impl LaunchState {
 unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
     let Flight { launch, bodies, panicked, .. } = flight;
     let machine = Worker::new(bodies);
-    let mut tails = [0u8; maco_graph::plan::MAX_SCHEDULERS as usize];
+    let mut tails = [0u8; maco_abi::MAX_SCHEDULERS as usize];
     // SAFETY: passed on from the caller; descriptors, views and scalars are not written while the launch runs.
     Delays::new(launch.delays, worker, 0).enter(|| unsafe {
         protocol::work(&machine, launch, worker, &mut tails, |run, descriptor| {
             if (*descriptor).op != OP_NONE {
-                let views = (launch.views as *const abi::View).add((*descriptor).views as usize);
-                let slot = Slot { descriptor: *descriptor, views: views.cast::<[abi::View; OPERANDS]>().read() };
+                let views = (launch.views as *const ViewEntry).add((*descriptor).views as usize);
+                let slot = Slot { descriptor: *descriptor, views: views.cast::<[ViewEntry; OPERANDS]>().read() };
                 let task = Task::new(&slot, launch);
                 // A body that polls an in-band flag does not compute: the deadline of its wait counts.
                 let patience = Cell::new(Patience::new());
@@ -484,10 +488,11 @@ unsafe fn run_worker(flight: &Flight, worker: u32, cpu: &mut Cpu) {
                     return Outcome::Abort;
                 }
             }
-            let flags = (*descriptor).flags;
-            if flags & LOST_ARRIVE != 0 || flags & EXTRA_BYTES != 0 && flags & (STAGED | BULK_ROWS) != 0 {
+            let Descriptor { flags, task, .. } = *descriptor;
+            let hits = |kind| faults::hit(launch, kind, || task);
+            if hits(LOST_ARRIVE) || hits(EXTRA_BYTES) && flags.has(STAGED | BULK_ROWS) {
                 // One thread is both loader and consumers: either fault is a task that does not end.
-                hang(&machine, run, (*descriptor).task);
+                hang(&machine, run, task);
                 return Outcome::Abort;
             }
             Outcome::Ready

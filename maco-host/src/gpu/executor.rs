@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 
 use cudarc::driver::sys;
-use maco_device::abi;
+use maco_abi as abi;
 use maco_graph::ir::Graph;
 
 use super::binding::Binding;

@@ -10,7 +10,7 @@ mod plane;
 mod scheduler_image;
 mod view;
 
-use maco_device::abi;
+use maco_abi::{self as abi, InjectedFault, NO_FAULT, Route};
 use maco_graph::ir::{self, ScalarSource, TensorKind};
 use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
@@ -188,45 +188,43 @@ impl Lowered {
         }
     }
 
-    /// What the device reads when a fault is injected: descriptors, overflow and images, of the same lengths as without.
-    pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>, Vec<Image>) {
-        let (mut descriptors, mut overflow, mut images) = (self.descriptors.clone(), self.overflow.clone(), self.images.clone());
-        let Some(&broken) = fault.and_then(|fault| self.descriptor_of.get(fault.task() as usize)) else {
-            return (descriptors, overflow, images);
+    /// What a launch reads of an injected fault that is none of its tables.
+    pub(crate) fn injected(&self, fault: Option<Fault>) -> InjectedFault {
+        let broken = |task: u32| self.descriptor_of.get(task as usize).copied();
+        let (kind, of) = match fault {
+            Some(Fault::LostArrive(task)) => (abi::LOST_ARRIVE, broken(task).map(|_| task)),
+            Some(Fault::ExtraBytes(task)) => (abi::EXTRA_BYTES, broken(task).map(|_| task)),
+            Some(Fault::LostPush(task)) => (abi::LOST_PUSH, broken(task)),
+            None | Some(Fault::LostSignal(_)) => (NO_FAULT, None),
         };
-        let descriptor = &mut descriptors[broken as usize];
-        match fault {
-            None => {}
-            Some(Fault::LostSignal(task)) => {
-                if descriptor.signal[0] != abi::NO_COUNTER && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
-                    // Each element with an in-band flag is a signal too: a tile beyond all tensors writes none.
-                    descriptor.coord = [BEYOND; 3];
-                }
-                let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
-                let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
-                let used = |signal: &&mut u32| **signal != abi::NO_COUNTER;
-                if self.mode() == abi::PUSHED {
-                    // The credit is returned all the same, so that the task counts as ended. No message may be empty.
-                    let credit = descriptor.signal.iter_mut().chain(extra).filter(used).find(|route| **route & abi::CREDIT != 0);
-                    let credit = credit.map_or(abi::NO_COUNTER, |route| *route & !abi::ROUTE_COUNTER);
-                    descriptor.signal = [credit, abi::NO_COUNTER];
-                } else {
-                    descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.unused_counter);
-                }
+        of.map_or(InjectedFault::default(), |of| InjectedFault { kind, of })
+    }
+
+    /// Descriptors and overflow with a fault, of the same lengths as without.
+    pub(crate) fn with(&self, fault: Option<Fault>) -> (Vec<abi::Descriptor>, Vec<u32>) {
+        let (mut descriptors, mut overflow) = (self.descriptors.clone(), self.overflow.clone());
+        if let Some(Fault::LostSignal(task)) = fault
+            && let Some(&broken) = self.descriptor_of.get(task as usize)
+        {
+            let descriptor = &mut descriptors[broken as usize];
+            if descriptor.signal[0] != abi::NO_SIGNAL && self.in_band_producers.iter().any(|tasks| tasks.contains(&task)) {
+                // Each element with an in-band flag is a signal too: a tile beyond all tensors writes none.
+                descriptor.coord = [BEYOND; 3];
             }
-            Some(Fault::LostArrive(_)) => descriptor.flags |= abi::LOST_ARRIVE,
-            Some(Fault::ExtraBytes(_)) => descriptor.flags |= abi::EXTRA_BYTES,
-            Some(Fault::LostPush(_)) => {
-                for image in &mut images {
-                    let at = maco_device::protocol::Layout::new(&image.header, self.workers, self.images.len() as u32, 0);
-                    let tasks = &mut image.words[at.tasks as usize..][..image.header.tasks as usize];
-                    for task in tasks.iter_mut().filter(|task| **task == broken) {
-                        *task |= abi::LOST_PUSH;
-                    }
-                }
+            let first = descriptor.overflow as usize + 2 * descriptor.extra_waits as usize;
+            let extra = &mut overflow[first..first + descriptor.extra_signals as usize];
+            let used = |signal: &&mut u32| **signal != abi::NO_SIGNAL;
+            if self.mode() == abi::PUSHED {
+                // The credit is returned all the same, so that the task counts as ended. No message may be empty.
+                let credit =
+                    descriptor.signal.iter_mut().chain(extra).filter(used).map(|route| Route::decode(*route)).find(|route| route.credit);
+                let credit = credit.map_or(abi::NO_SIGNAL, |route| Route { counter: None, ..route }.encode());
+                descriptor.signal = [credit, abi::NO_SIGNAL];
+            } else {
+                descriptor.signal.iter_mut().chain(extra).filter(used).for_each(|signal| *signal = self.unused_counter);
             }
         }
-        (descriptors, overflow, images)
+        (descriptors, overflow)
     }
 }
 
@@ -244,13 +242,6 @@ pub enum Fault {
     ExtraBytes(u32),
     /// The scheduler believes that it has pushed the task.
     LostPush(u32),
-}
-
-impl Fault {
-    fn task(self) -> u32 {
-        let (Fault::LostSignal(task) | Fault::LostArrive(task) | Fault::ExtraBytes(task) | Fault::LostPush(task)) = self;
-        task
-    }
 }
 
 /// Scalar sources of all calls, equal sequences stored once, and where each call's sequence starts.
@@ -271,19 +262,6 @@ fn scalars(graph: &ir::Graph) -> Result<(Vec<ScalarSource>, Vec<u16>), Error> {
         .collect::<Result<_, _>>()?;
     Ok((table, first))
 }
-
-// The planner and the device agree on the shared memory of operand A with in-band flags.
-const _: () = {
-    use maco_graph::plan::in_band_flags::{TILE_BYTES, UNARY_PROLOGUE_BYTES, rmsnorm_prologue_bytes, stride};
-    assert!(UNARY_PROLOGUE_BYTES == abi::ELEMENTWISE_SLOT_BYTES as u64);
-    assert!(
-        rmsnorm_prologue_bytes(1, 8) == abi::rmsnorm_bytes(1, 8) as u64
-            && rmsnorm_prologue_bytes(16, 72) == abi::rmsnorm_bytes(16, 72) as u64
-    );
-    assert!(TILE_BYTES == abi::STAGING_BYTES as u64);
-    assert!(stride(1, 8) == abi::in_band_stride(1, 8) as u64 && stride(1, 64) == abi::in_band_stride(1, 64) as u64);
-    assert!(stride(2, 64) == abi::in_band_stride(2, 64) as u64 && stride(16, 72) == abi::in_band_stride(16, 72) as u64);
-};
 
 fn too_many(graph: &ir::Graph, what: &str, found: u64, max: u64) -> Error {
     let help = "split the megakernel in two";

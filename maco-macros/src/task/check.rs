@@ -1,20 +1,15 @@
 //! Step 2: what the tokens of a task alone can get wrong.
 
+use maco_abi::{MAX_BOX, OPERANDS, PAGE_BYTES, PAGES, SWIZZLE_ROWS, SWIZZLES, TASK_RANK};
 use maco_graph::spec::{Access, Code};
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::Safety;
 
-use super::analyse::{PAGE_BYTES, PAGES};
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::{AxisArgument, BoxArgument, element_variant};
 use crate::errors::Errors;
-
-/// Tensor parameters of one task.
-const OPERANDS: usize = 6;
-/// Axes of a tensor a task can address: planes, rows, columns.
-const RANK: usize = 3;
 
 pub fn check(task: &Task<'_>, errors: &mut Errors) {
     task.function.check("a task", errors);
@@ -99,12 +94,12 @@ fn kind(task: &Task<'_>, errors: &mut Errors) {
 
 /// `shared = 32768`: some bytes, no more than the ring has, and not before the task may run.
 fn shared(task: &Task<'_>, errors: &mut Errors) {
-    const MOST: u64 = PAGES * PAGE_BYTES;
+    const MOST: u32 = PAGES * PAGE_BYTES;
     let arguments = task.arguments;
     let (Some(shared), Some(_)) = (&arguments.shared, &arguments.simt) else { return };
     if shared.bytes == 0 {
         errors.push(Code::SharedMemory, &shared.literal, "a body with 0 bytes of shared memory", "remove `shared = 0`");
-    } else if u64::from(shared.bytes) > MOST {
+    } else if shared.bytes > MOST {
         let message = format!("{} bytes of shared memory, but there are {MOST}", shared.bytes);
         errors.push(Code::SharedMemory, &shared.literal, message, "work on a part of the tile at a time, or use smaller tiles");
     }
@@ -130,12 +125,12 @@ fn boxes(task: &Task<'_>, errors: &mut Errors) {
         if !task.broken && !task.tensors().any(|tensor| tensor.name == *name) {
             errors.push(Code::Attribute, name, format!("`{name}` is not a tensor of this task"), "name a tensor parameter");
         }
-        if *rows == 0 || *rows > 256 || !rows.is_multiple_of(8) {
+        if *rows == 0 || *rows > MAX_BOX || !rows.is_multiple_of(SWIZZLE_ROWS) {
             let help = "a box has the rows of the tile that it is copied to or from: 8 to 256, by eights";
             errors.push(Code::Tile, literal, format!("a box of {rows} rows"), help);
         }
         if let Some(written) = written
-            && ![16, 32, 64, 128].contains(swizzle)
+            && !SWIZZLES.contains(swizzle)
         {
             let help = "rows are swizzled by 128, 64 or 32 bytes, or not at all: 16";
             errors.push(Code::Tile, written, format!("a box swizzled by {swizzle} bytes"), help);
@@ -161,8 +156,8 @@ fn region(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
         let message = format!("`{}` has {}, but its region has {}", tensor.name, count(dims, "dimension"), count_indices(indices));
         errors.push(Code::Rank, &tensor.attribute, message, "give one index per dimension; `..` is the whole axis");
     }
-    if dims > RANK {
-        let message = format!("`{}` has {dims} dimensions, but a task can address {RANK}", tensor.name);
+    if dims > TASK_RANK {
+        let message = format!("`{}` has {dims} dimensions, but a task can address {TASK_RANK}", tensor.name);
         errors.push(Code::Limit, &tensor.ty, message, "pass a view with fewer axes");
     }
     for index in &tensor.region {

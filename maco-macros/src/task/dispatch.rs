@@ -118,7 +118,8 @@ pub fn dispatch(task: &Task<'_>, model: &Model, user: &Checked, p: &TokenStream)
         let sizes = quote! { #element #(#sizes),* };
         let arguments = arguments(task, model, &variant, &descriptor, p, !model.kind.is_simt());
         let lent = model.kind.borrows().then(|| quote! { &mut });
-        let call = quote! { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*) };
+        // It may have a result, which is of no use here.
+        let call = quote! { { __body::<__R, #epilogue, #sizes>(#lent #p::Cta::new(#role, #descriptor), #(#arguments),*); } };
         // A role may have one code for all tiles.
         let call = match model.result_axes {
             Some(axes) => {

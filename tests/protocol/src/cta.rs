@@ -11,8 +11,8 @@ use std::rc::Rc;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU64;
 use loom::thread::{self, JoinHandle};
-use maco_device::abi::{
-    CONSUMERS_POLL, Descriptor, Launch, NO_COUNTER, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, SINGLE_PRODUCER, State, Wait,
+use maco_abi::{
+    CONSUMERS_POLL, CounterIndex, Descriptor, Flags, Launch, OP_NONE, REPORT_DEADLINE, REPORT_STUCK, SHARED_BYTES, Signal, State, Wait,
 };
 use maco_device::protocol::{Run, bump_one};
 
@@ -188,18 +188,18 @@ impl World {
         let (at, _) = place(n);
         let waits = self.model.tasks.get(n as usize).copied();
         let wait = |n: usize| match waits.and_then(|waits| waits.get(n)) {
-            Some(_) if self.cta.lacks(Lack::Edge) => Wait { counter: NO_COUNTER, need: 0 },
-            Some(&counter) => Wait { counter, need: 1 },
-            None => Wait { counter: NO_COUNTER, need: 0 },
+            Some(_) if self.cta.lacks(Lack::Edge) => Wait::NONE,
+            Some(&counter) => Wait::new(CounterIndex(counter), 1),
+            None => Wait::NONE,
         };
-        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { 0 };
+        let flags = if self.model.consumers == Consumers::Gated { CONSUMERS_POLL } else { Flags::NONE };
         let descriptor = Descriptor { op: if waits.is_some() { OP_NONE } else { Descriptor::END.op }, task: n, flags, ..Descriptor::END };
         // SAFETY: words of shared memory, which nobody else uses.
         unsafe {
             self.cta.pointer(SMEM.slot(at)).cast::<Descriptor>().write(descriptor);
             for n in 0..WAITS {
-                let Wait { counter, need } = wait(n as usize);
-                self.cta.pointer(SMEM.waits(at) + n * 8).cast::<[u32; 2]>().write([counter, need]);
+                let wait = wait(n as usize);
+                self.cta.pointer(SMEM.waits(at) + n * 8).cast::<[u32; 2]>().write(wait.encode());
             }
         }
     }
@@ -326,7 +326,7 @@ impl World {
             self.inputs[counter as usize].with_mut(|input| unsafe { *input = 1 });
             fence::release_gpu();
             // SAFETY: the counter is inside the bank.
-            unsafe { bump_one(&Lane, &run, counter | SINGLE_PRODUCER) };
+            unsafe { bump_one(&Lane, &run, Signal { counter: CounterIndex(counter), single_producer: true }.encode()) };
         }
     }
 

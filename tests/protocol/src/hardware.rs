@@ -346,7 +346,7 @@ pub mod gpu_scope {
     }
 }
 
-/// Index of [`maco_device::abi::State::abort`].
+/// Index of [`maco_abi::State::abort`].
 pub const ABORT: usize = 1;
 
 /// mbarriers: how many have arrived.

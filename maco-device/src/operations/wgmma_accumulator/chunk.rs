@@ -2,13 +2,13 @@
 
 use super::partial_sum::Columns;
 use super::sum::Sum;
-use crate::abi;
 use crate::data::element::{MmaElement, MmaFormat, pack, unpacked};
 use crate::data::epilogue::{Anchor, Epilogue, NO_AXIS, Source, inside};
 use crate::data::task::Task;
 use crate::data::tile::Tile;
 use crate::data::tile_shape::TileShape;
 use crate::ptx::{matrix, memory, special, warp};
+use maco_abi as abi;
 
 /// This thread's part of 64 columns, packed in pairs, or of 32 columns of `f32`; as `stmatrix` takes them.
 pub type Chunk = [u32; 16];

@@ -1,11 +1,11 @@
 //! What is done to operands in a full stage before they are multiplied: an elementwise prologue, and the transposition of tf32.
 
-use crate::abi::{BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{MmaElement, MmaFormat, pack, unpacked};
 use crate::data::epilogue::{Epilogue, Scalars};
 use crate::data::task::Task;
 use crate::math::tf32;
 use crate::ptx::{memory, special, warp};
+use maco_abi::{BOX, CONSUMERS, ROW_BYTES};
 
 /// Rows, and columns, of a block that [`turn`] transposes.
 pub const BLOCK: u32 = 32;

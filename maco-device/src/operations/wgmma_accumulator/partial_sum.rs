@@ -1,10 +1,10 @@
 //! Parts of a split-K sum: kept in device memory, and added up chunk by chunk.
 
 use super::sum::Sum;
-use crate::abi::CONSUMERS;
 use crate::data::split_k::OwnedChunks;
 use crate::data::tile_shape::TileShape;
 use crate::ptx::memory;
+use maco_abi::CONSUMERS;
 
 /// This thread's part of 64 columns of a sum that is added up from parts.
 pub type Columns = [f32; 32];

@@ -1,11 +1,11 @@
 //! A consumer's accumulator in registers, and the WGMMA instructions that add to it (PTX ISA §9.7.16 `wgmma`).
 
-use crate::abi::{BOX, CONSUMERS, ROW_BYTES};
 use crate::data::element::{MmaElement, MmaFormat};
 use crate::data::tile_shape::TileShape;
 use crate::ptx::{barrier, wgmma};
 use crate::simt::Simt;
 use crate::sync::gate::Gate;
+use maco_abi::{BOX, CONSUMERS, ROW_BYTES};
 
 /// This thread's part of a sum.
 pub type Sum = [f32; 128];

@@ -3,7 +3,6 @@
 //! One code for all tile shapes, since a sum is in the same registers whatever its shape; which epilogue it is is asked for each chunk, or for each tile.
 
 use super::Consumer;
-use crate::abi::{self, BOX};
 use crate::data::element::MmaElement;
 use crate::data::epilogue::{Epilogue, Epilogues, WithEpilogue};
 use crate::data::split_k::{INCOMPLETE, OwnedChunks, SplitK};
@@ -12,6 +11,7 @@ use crate::data::tile_shape::TileShape;
 use crate::hardware::{barrier, memory, special, warp};
 use crate::operations::wgmma_accumulator::{self, Chunk, Columns, Pending, Sum, Turning};
 use crate::shared_memory::CHUNKS;
+use maco_abi::{self as abi, BOX};
 
 impl Consumer {
     /// All products of `sum` are made: gives the last stage back, and writes the tile, or this task's part of it. `P` knows the task's instance.

@@ -1,7 +1,6 @@
 //! The main loop of a product: stages of the ring go through the tensor cores into a sum.
 
 use super::Consumer;
-use crate::abi::ROW_BYTES;
 use crate::data::element::{MmaElement, MmaFormat};
 use crate::data::epilogue::Epilogue;
 #[cfg(target_arch = "nvptx64")]
@@ -19,6 +18,7 @@ use crate::operations::wgmma_accumulator::{self, Sum};
 use crate::role::{Role, Sharing};
 use crate::shared_memory;
 use crate::sync::ring::{Stage, pages};
+use maco_abi::ROW_BYTES;
 
 impl Consumer {
     /// The next stage of `pages`, full. If it is still to come, what this warp reads is given back as soon as it has been multiplied, not

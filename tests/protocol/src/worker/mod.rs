@@ -12,7 +12,7 @@ mod rest;
 #[path = "../../../../maco-device/src/worker/watchdog.rs"]
 mod watchdog;
 
-use maco_device::abi::{Launch, SchedulerPartition};
+use maco_abi::{Launch, SchedulerPartition};
 use maco_device::protocol::{self, Machine, Patience, Run};
 
 use crate::hardware::special;
