@@ -67,6 +67,8 @@ pub struct Launch {
     pub reserved: u32,
     /// [`crate::InjectedFault`], for tests alone. Looked at by code that is built for it only.
     pub fault: u64,
+    /// [`crate::Ranks`], or 0: the plan has one rank. Looked at by collectives only.
+    pub ranks: u64,
 }
 
 /// [`Launch::schedule`]: a list per worker.
@@ -190,7 +192,7 @@ pub const REPORT_STUCK: u32 = 3;
 pub const REPORT_ABSENT: u32 = 4;
 
 const _: () = {
-    assert!(size_of::<Launch>() == 184 && core::mem::offset_of!(Launch, delays) == 116);
+    assert!(size_of::<Launch>() == 192 && core::mem::offset_of!(Launch, delays) == 116);
     assert!(size_of::<SchedulerPartition>() == 40);
     assert!(size_of::<State>() == 128);
     assert!(size_of::<BlackBox>() == 64);

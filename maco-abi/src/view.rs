@@ -1,4 +1,6 @@
-//! The table of views: views of tensors in memory, and records of prologues in place of a call's last one; tensor maps.
+//! The table of views: views of tensors in memory, and records of prologues and messages in place of a call's last one; tensor maps.
+
+use crate::ranks::Messages;
 
 /// Index into [`crate::Launch::maps`], with what the loader has to know of the tensor; or none.
 #[repr(transparent)]
@@ -124,8 +126,8 @@ pub struct ElementwisePrologue {
     pub instance: u32,
 }
 
-/// An entry of the table of views, 32 bytes: a [`View`], or in the last of a call's [`crate::OPERANDS`] places the record of its prologue. The descriptor's flags say
-/// which.
+/// An entry of the table of views, 32 bytes: a [`View`], or in the last of a call's [`crate::OPERANDS`] places the record of its prologue or of its messages. The
+/// descriptor's flags say which prologue; the body of a collective knows that it is one.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ViewEntry([u32; 8]);
@@ -162,6 +164,12 @@ impl ViewEntry {
         ViewEntry([low(input), high(input), rows, cols, row_stride, call, number, instance])
     }
 
+    /// Of a collective's messages.
+    pub const fn messages(messages: Messages) -> ViewEntry {
+        let Messages { offset, bytes, tiles, grid: [second, third], first, sources } = messages;
+        ViewEntry([low(offset), high(offset), bytes, tiles, second, third, first, sources])
+    }
+
     /// From its words.
     pub const fn decode(words: [u32; 8]) -> ViewEntry {
         ViewEntry(words)
@@ -189,6 +197,12 @@ impl ViewEntry {
         let [low, high, rows, cols, row_stride, call, number, instance] = self.0;
         let (tile_rows, axis, scalar) = (call as u8, (call >> 8) as u8, (call >> 16) as u16);
         ElementwisePrologue { input: address(low, high), rows, cols, row_stride, tile_rows, axis, scalar, number, instance }
+    }
+
+    /// The messages that it is of.
+    pub const fn as_messages(self) -> Messages {
+        let [low, high, bytes, tiles, second, third, first, sources] = self.0;
+        Messages { offset: address(low, high), bytes, tiles, grid: [second, third], first, sources }
     }
 }
 
@@ -255,6 +269,7 @@ mod tests {
             prop_assert_eq!((ViewEntry::view(entry.as_view()), words(&entry.as_view())), (entry, all));
             prop_assert_eq!((ViewEntry::rmsnorm(entry.as_rmsnorm()), words(&entry.as_rmsnorm())), (entry, all));
             prop_assert_eq!((ViewEntry::elementwise(entry.as_elementwise()), words(&entry.as_elementwise())), (entry, all));
+            prop_assert_eq!((ViewEntry::messages(entry.as_messages()), words(&entry.as_messages())), (entry, all));
         }
 
         #[test]

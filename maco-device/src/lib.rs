@@ -33,6 +33,7 @@ use model as hardware;
 #[cfg(target_arch = "nvptx64")]
 use ptx as hardware;
 
+pub use cta::collectives::Collectives;
 pub use cta::operations::Operations;
 pub use cta::pure;
 pub use cta::{Accumulator, AccumulatorPair, Cta, Steps};
@@ -58,6 +59,7 @@ pub use dispatch::{
 #[cfg(target_arch = "nvptx64")]
 pub use machine::{Lane as GpuLane, Warp as GpuWarp};
 pub use maco_abi::Slot;
+pub use operations::collective::{Max, Mean, Min, Reduction, Sum};
 pub use operations::simt_consumer::SimtConsumer;
 pub use role::Role;
 #[cfg(not(target_arch = "nvptx64"))]

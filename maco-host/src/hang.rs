@@ -69,6 +69,8 @@ pub struct Hang {
     pub expected: u32,
     /// Signals that came.
     pub seen: u32,
+    /// The rank whose message the task waited for, if it did.
+    pub peer: Option<u32>,
     /// The worker that had the task; the scheduler that held it back, where schedulers wait for the signals.
     pub executor: Executor,
     /// The multiprocessor that reported it, on a GPU.
@@ -112,6 +114,7 @@ impl Hang {
             counter: report.counter,
             expected: report.expected,
             seen: report.seen,
+            peer: None,
             executor: Executor::of(report, plan.workers, plan.schedule.schedulers()),
             multiprocessor: gpu.then_some(report.sm),
             waited: Duration::from_nanos(report.elapsed_ns),
@@ -151,7 +154,13 @@ impl fmt::Display for What<'_> {
         let What(this) = *self;
         write!(f, "hang in megakernel `{}`: task `{}` tile {:?} (call #{}) ", this.megakernel, this.task, this.tile, this.call)?;
         match this.symptom {
-            Symptom::DidNotEnd => write!(f, "did not end within {:.1?} ({}", this.waited, this.executor)?,
+            Symptom::DidNotEnd => {
+                write!(f, "did not end within {:.1?}", this.waited)?;
+                if let Some(peer) = this.peer {
+                    write!(f, ": it waits for rank {peer}")?;
+                }
+                write!(f, " ({}", this.executor)?;
+            }
             Symptom::Waited => {
                 write!(f, "waited {:.1?}", this.waited)?;
                 if let Some(dependency) = &this.dependency {

@@ -12,6 +12,7 @@ mod cpu;
 mod device;
 mod device_model;
 mod error;
+mod exchange;
 mod files;
 mod gpu;
 mod graph_files;

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use maco_graph::plan::Plan;
 
 use crate::arguments::{Arguments, Placed, ScalarArgument};
+use crate::communicator::Communicator;
 use crate::device::Device;
 use crate::error::Error;
 use crate::lower::{Fault, Lowered, Tables};
@@ -63,7 +64,8 @@ impl Key {
 
 impl PlanCore {
     pub(crate) fn new(device: Device, plan: Plan, deadline_ns: u64, options: &PlanOptions) -> Result<PlanCore, Error> {
-        let lowered = Lowered::new(&plan, options.look_ahead)?;
+        let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
+        let lowered = Lowered::new(&plan, ranks, options.look_ahead)?;
         lowered.check(&plan.graph)?;
         let signature = Signature::new(&plan.graph)?;
         let staging = device.is_gpu() || options.pipelined;
@@ -112,11 +114,11 @@ impl PlanCore {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
-    /// Checks arguments and makes their tables; `arena` is the address of the temps.
-    pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64) -> Result<(Key, Tables), Error> {
+    /// Checks arguments and makes their tables; `arena` is the address of the temps, `messages` where those begin in the ranks' symmetric memory.
+    pub(crate) fn bind(&self, arguments: &Arguments<'_>, arena: u64, messages: u64) -> Result<(Key, Tables), Error> {
         self.signature.check(&self.device, arguments)?;
         let tensors: Vec<Placed> = arguments.tensors.iter().map(|argument| argument.placed).collect();
-        let tables = self.lowered.bind(&self.plan.graph, arena, &tensors, &arguments.scalars, self.staging)?;
+        let tables = self.lowered.bind(&self.plan.graph, arena, messages, &tensors, &arguments.scalars, self.staging)?;
         let scalars = arguments.scalars.clone();
         let (deadline_ns, delays, profile, fault) = (self.deadline_ns(), self.delays(), self.profile(), self.fault());
         Ok((Key { tensors, scalars, deadline_ns, delays, profile, fault }, tables))

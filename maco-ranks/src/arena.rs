@@ -145,6 +145,11 @@ impl Arena {
         }
     }
 
+    /// Fills this rank's part of a block with zeros. Others use it only after a vote that follows.
+    pub fn clear_own(&self, block: &Block) {
+        self.clear(block.offset, block.offset + block.bytes);
+    }
+
     /// Frees a block, when all ranks have come here: none of them uses it any more.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ pub mod exchange;
 pub mod inputs;
 pub mod kind;
 pub mod lane_pairs;
+pub mod number;
 pub mod operand_type;
 pub mod reader;
 pub mod region;

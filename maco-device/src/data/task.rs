@@ -1,11 +1,12 @@
 //! What a role sees of one task: its descriptor, tiles and scalars. How generated code is called does not belong here.
 
+use crate::channel::Peer;
 use crate::data::element::Element;
 use crate::data::split_k::SplitK;
 use crate::data::tile::Tile;
 use maco_abi::{
-    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, OPERANDS, Part, RMSNORM_PROLOGUE, RmsNormPrologue, Slot,
-    ViewEntry,
+    BULK_ROWS, CONCURRENT_PARTS, Descriptor, ELEMENTWISE_PROLOGUE, Launch, Messages, OPERANDS, Part, RMSNORM_PROLOGUE, Ranks,
+    RmsNormPrologue, Slot, ViewEntry,
 };
 
 /// Words of a descriptor.
@@ -30,6 +31,39 @@ pub(crate) struct Norm<E> {
     pub(crate) weights: Tile<E, 1, 0>,
     /// Added to the mean square.
     pub(crate) epsilon: f32,
+}
+
+/// The ranks of a launch, and which launch it is.
+#[derive(Clone, Copy)]
+pub(crate) struct RankView {
+    /// This one.
+    pub(crate) rank: u32,
+    /// How many there are; 1: there is nothing of what follows.
+    pub(crate) ranks: u32,
+    /// The launch's number, of which 16 bits count.
+    pub(crate) launch: u32,
+    /// Where this rank has the symmetric memory of each.
+    bases: *const u64,
+    /// See [`Ranks::missing`].
+    pub(crate) missing: *mut u32,
+}
+
+impl RankView {
+    const SINGLE: RankView = RankView { rank: 0, ranks: 1, launch: 0, bases: core::ptr::null(), missing: core::ptr::null_mut() };
+
+    /// The symmetric memory of a peer, or of this rank, which there is.
+    #[inline(always)]
+    pub(crate) fn peer<T>(self, rank: u32) -> Peer<T> {
+        // SAFETY: one for each rank; the plan keeps the memory of all ranks mapped while it lives.
+        unsafe { Peer::new(self.bases.add(rank as usize).read() as *mut T) }
+    }
+
+    /// The place so many bytes into this rank's own symmetric memory.
+    #[inline(always)]
+    pub(crate) fn own(self, offset: u64) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { (self.bases.add(self.rank as usize).read() + offset) as *mut u8 }
+    }
 }
 
 /// Where a slot is: in shared memory on a GPU.
@@ -177,6 +211,32 @@ impl Task {
         // SAFETY: the position is inside a live tensor, which nobody writes while a task reads it.
         let name = unsafe { by.pointer(0, 0).read() };
         if name < by.view.names() { name as i32 } else { -1 }
+    }
+
+    /// The ranks of the launch, and where the messages of this task's call lie, which is a collective.
+    #[inline(always)]
+    pub(crate) fn ranks(self) -> (RankView, Messages) {
+        // SAFETY: `new` promises a live launch; nobody writes its tables while it runs.
+        let ranks = unsafe { (*self.launch).ranks as *const Ranks };
+        if ranks.is_null() {
+            return (RankView::SINGLE, Messages::default());
+        }
+        // SAFETY: as above.
+        let Ranks { rank, ranks, bases, missing } = unsafe { ranks.read() };
+        let view = RankView { rank, ranks, launch: self.launch_number(), bases: bases as *const u64, missing: missing as *mut u32 };
+        (view, self.entry(OPERANDS - 1).as_messages())
+    }
+
+    /// The number of the launch, of which 16 bits count: those of [`maco_abi::State::left`], which all executors have still to leave.
+    #[inline(always)]
+    fn launch_number(self) -> u32 {
+        #[cfg(target_arch = "nvptx64")]
+        return (crate::operations::simt_consumer::consumers_memory().epoch() >> 16).wrapping_sub(1);
+        // SAFETY: as above; the state is a live plan's.
+        #[cfg(not(target_arch = "nvptx64"))]
+        unsafe {
+            crate::hardware::gpu_scope::load_relaxed(&raw const (*((*self.launch).state as *const maco_abi::State)).left) >> 16
+        }
     }
 
     /// Scalar argument `n`.

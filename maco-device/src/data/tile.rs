@@ -117,6 +117,12 @@ impl<E: Element, const R: usize, const C: usize> Tile<E, R, C> {
         Tile { near: self.near, ..Tile::new(self.view, self.plane, self.row, self.col) }
     }
 
+    /// The same tile of another plane.
+    #[inline(always)]
+    pub(crate) fn of_plane(self, plane: i32) -> Self {
+        Tile { plane, ..self }
+    }
+
     /// The rows of the tile from row `first` on.
     #[inline(always)]
     pub(crate) fn below(self, first: u32) -> Self {

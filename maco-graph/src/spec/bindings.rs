@@ -289,7 +289,7 @@ impl Recorder<'_> {
         let row = &self.tensors[view.tensor as usize];
         let (tensor, found) = (row.name, row.placement);
         let Some(collective) = collective else {
-            if matches!(found, Placement::Partial) && formal.access.reads() {
+            if matches!(found, Placement::Partial(_)) && formal.access.reads() {
                 self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor });
             }
             return;

@@ -121,7 +121,7 @@ impl Recorder<'_> {
         }
         if self.state.failures == failures {
             self.aliases(formals, views, sites, count);
-            self.flow(formals, views, sites, count);
+            self.flow(spec.collective(), formals, views, sites, count);
         } else {
             self.forgive_all(arguments);
         }
@@ -236,7 +236,7 @@ impl Recorder<'_> {
                 operand += 1;
                 if tensor.access.writes() && !view.none() {
                     let row = &self.tensors[view.tensor as usize];
-                    if matches!(row.placement, super::Placement::Partial) {
+                    if matches!(row.placement, super::Placement::Partial(_)) {
                         let tensor = row.name;
                         self.fault(site.epilogue_site, spec.name, "", FaultKind::ThenOnPartial { tensor });
                     }
@@ -257,8 +257,7 @@ impl Recorder<'_> {
     }
 
     /// Reads of a call come before its writes.
-    const fn flow(&mut self, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
-        let collective = Collective::named(formals[0].task);
+    const fn flow(&mut self, collective: Option<Collective>, formals: &[Formal], views: &[View], sites: &[u32], count: usize) {
         let mut n = 0;
         while n < count {
             let formal = &formals[n];

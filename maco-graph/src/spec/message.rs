@@ -395,7 +395,7 @@ impl Fault {
         match &self.kind {
             FaultKind::PartialRead { tensor } => {
                 push_tensor(text, tensor);
-                text.push(" is a partial sum, but ");
+                text.push(" is a part of a result, but ");
                 self.task(text);
                 text.push(" reads it as a whole (as ");
                 text.push_quoted(self.param);

@@ -20,6 +20,7 @@ use super::pool::{Ended, Pool};
 use crate::abort::Cause;
 use crate::arguments::Arguments;
 use crate::error::Error;
+use crate::exchange::Exchange;
 use crate::hang::{Hang, parameter, task_name, tile};
 use crate::lower::{BoxShape, Fault, Image, Tables, TensorMapRequest};
 use crate::plan_core::{Key, PlanCore};
@@ -40,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A plan on the threads of a CPU device.
 pub(crate) struct Executor {
+    /// What goes to other ranks and comes from them.
+    exchange: Option<Arc<Exchange>>,
     pool: Arc<Pool>,
     dispatch: Dispatch,
     memory: Arc<PlanMemory>,
@@ -124,6 +127,7 @@ pub(super) struct Flight {
     _bound: Arc<Bound>,
     _recording: Option<Arc<LaunchRecords>>,
     _arguments: Vec<Arc<Buffer>>,
+    _exchange: Option<Arc<Exchange>>,
 }
 
 impl Flight {
@@ -158,7 +162,7 @@ impl Flight {
 pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 
 impl Executor {
-    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore) -> Result<Executor, Error> {
+    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore, exchange: Option<Exchange>) -> Result<Executor, Error> {
         for call in &core.plan.graph.calls {
             if !call.task.runs_on_cpu() {
                 return Err(Error::NoCpuReference { megakernel: core.megakernel().into(), task: call.task.name.into() });
@@ -168,6 +172,7 @@ impl Executor {
         let lowered = &core.lowered;
         let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * (lowered.ring_words() + lowered.arrival_words());
         Ok(Executor {
+            exchange: exchange.map(Arc::new),
             pool: pool.clone(),
             dispatch,
             memory: Arc::new(PlanMemory {
@@ -201,7 +206,8 @@ impl Executor {
         let bound = match &turn.bound {
             Some((key, bound)) if key.matches(core, arguments) => bound.clone(),
             _ => {
-                let (key, tables) = core.bind(arguments, self.memory.arena.address())?;
+                let messages = self.exchange.as_ref().map_or(0, |exchange| exchange.offset());
+                let (key, tables) = core.bind(arguments, self.memory.arena.address(), messages)?;
                 let bound = Arc::new(Bound { maps: tables.maps.iter().map(modelled).collect(), tables });
                 turn.bound.insert((key, bound)).1.clone()
             }
@@ -214,7 +220,15 @@ impl Executor {
         let mut watch = Watch::new(PATIENCE.max(Duration::from_nanos(core.deadline_ns()).saturating_mul(ENDLESS)));
         let mut endless = None;
         let begin = Instant::now();
+        let mut lost = None;
         let ended = self.pool.run(flight.threads(), job, || {
+            if let (None, Some(exchange)) = (&lost, &self.exchange) {
+                lost = exchange.lost();
+                if lost.is_some() {
+                    // Tasks that wait for it end.
+                    flight.abort();
+                }
+            }
             endless = watch.look(&flight.bodies);
             endless.is_some()
         })?;
@@ -224,7 +238,9 @@ impl Executor {
             return Err(turn.lose(core, arguments, endless));
         }
         let panicked = flight.panicked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match self.cause(core, panicked) {
+        // A launch that has ended needs nobody any more.
+        let lost = lost.filter(|_| self.is_aborted()).map(|error| Cause::Ranks(Box::new(error)));
+        match lost.or_else(|| self.cause(core, panicked)) {
             None => Ok(Report { elapsed, tasks: core.plan.tasks.len(), workers: core.lowered.workers }),
             Some(cause) => {
                 let error = cause.error(core.megakernel());
@@ -261,7 +277,14 @@ impl Executor {
             _bound: bound,
             _recording: turn.recording.clone(),
             _arguments: arguments.tensors.iter().map(|argument| argument.buffer.clone()).collect(),
+            _exchange: self.exchange.clone(),
         }
+    }
+
+    /// Whether the launch that has ended was aborted.
+    fn is_aborted(&self) -> bool {
+        // SAFETY: the workers have left, and the memory begins with the state.
+        unsafe { self.memory.state.pointer().cast::<State>().read().abort != 0 }
     }
 
     /// What a worker reads.
@@ -299,6 +322,7 @@ impl Executor {
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
             fault: code.fault.as_ptr() as u64,
+            ranks: self.exchange.as_ref().map_or(0, |exchange| exchange.table()),
         }
     }
 
@@ -325,7 +349,11 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false))
+        let peer = self.exchange.as_ref().and_then(|exchange| {
+            let coord = core.plan.tasks.get(report.task as usize)?.coord;
+            exchange.missing(core.lowered.messages.tile(report.task, coord)?)
+        });
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(peer))
     }
 
     /// Later launches record so much; without room for any, none do.
@@ -368,15 +396,22 @@ impl Executor {
 
     /// Clears an abort: counters, state, in-band flags and black box are as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
-        let mut turn = self.wait_for_turn()?;
-        // SAFETY: the lock keeps launches away.
-        unsafe {
-            self.memory.state.clear();
-            self.memory.black_box.clear();
-            self.write_words(core, 0);
+        let clear = || {
+            let mut turn = self.wait_for_turn()?;
+            // SAFETY: the lock keeps launches away.
+            unsafe {
+                self.memory.state.clear();
+                self.memory.black_box.clear();
+                self.write_words(core, 0);
+            }
+            turn.aborted = None;
+            Ok(())
+        };
+        match &self.exchange {
+            // Ranks number their launches alike.
+            Some(exchange) => exchange.clear(core.megakernel(), clear),
+            None => clear(),
         }
-        turn.aborted = None;
-        Ok(())
     }
 
     /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
@@ -609,7 +644,7 @@ mod tests {
             let device = Device::cpu_with(2);
             let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
-            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
+            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core, None).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();
             let lowered = &core.lowered;
             let held = |memory: &HostMemory, bytes: u64| {

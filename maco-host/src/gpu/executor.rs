@@ -168,7 +168,7 @@ impl Executor {
         let context = &self.context;
         let tables = match &turn.key {
             Some(key) if key.matches(core, arguments) => None,
-            _ => Some(core.bind(arguments, self.memory().arena())?),
+            _ => Some(core.bind(arguments, self.memory().arena(), 0)?),
         };
         let flight = QueuedLaunch { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
         let order = context.turn(stream, id)?;
@@ -326,7 +326,7 @@ impl Executor {
         let context = &self.context;
         refuse_while_recording(format_args!("binding arguments of megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
-        let (_, tables) = core.bind(arguments, self.memory().arena())?;
+        let (_, tables) = core.bind(arguments, self.memory().arena(), 0)?;
         let binding = Binding::new(context, core)?;
         // SAFETY: a live stream of this context; nothing reads the new tables yet.
         unsafe { binding.write(context, core, self.memory(), &tables, context.copies())? };
@@ -343,7 +343,7 @@ impl Executor {
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
         self.refuse_uploads(core, raw)?;
-        let (_, tables) = core.bind(arguments, self.memory().arena())?;
+        let (_, tables) = core.bind(arguments, self.memory().arena(), 0)?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 mod arena;
 mod descriptor;
 mod initial_tasks;
+mod messages;
 mod partials;
 mod plane;
 mod scheduler_image;
@@ -16,6 +17,7 @@ use maco_graph::plan::{Plan, Schedule};
 use maco_graph::spec::{Param, TensorParam};
 
 pub(crate) use arena::Arena;
+pub(crate) use messages::PlanMessages;
 pub(crate) use plane::{BoxShape, TensorMapRequest};
 pub(crate) use scheduler_image::Image;
 pub(crate) use view::Tables;
@@ -60,11 +62,13 @@ pub(crate) struct Lowered {
     in_band_producers: Vec<Range<u32>>,
     /// A counter that no task waits for.
     unused_counter: u32,
+    /// What ranks send each other.
+    pub(crate) messages: PlanMessages,
 }
 
 impl Lowered {
-    /// `look_ahead`: see [`crate::PlanOptions::look_ahead`].
-    pub(crate) fn new(plan: &Plan, look_ahead: bool) -> Result<Lowered, Error> {
+    /// For `ranks` ranks. `look_ahead`: see [`crate::PlanOptions::look_ahead`].
+    pub(crate) fn new(plan: &Plan, ranks: u32, look_ahead: bool) -> Result<Lowered, Error> {
         let arena = Arena::new(plan)?;
         let (scalars, first_scalar) = scalars(&plan.graph)?;
         let (views, first_view) = view::collect(&plan.graph, &plan.calls, &first_scalar);
@@ -101,15 +105,17 @@ impl Lowered {
                 .map(|from| plan.calls[from.producer as usize].tasks.clone())
                 .collect(),
             unused_counter,
+            messages: PlanMessages::new(plan, &first_view, ranks)?,
         })
     }
 
-    /// The tables that depend on arguments. `arena` is the address of the temps; tensor maps are made where tiles
-    /// are copied by TMA or its model (`staging`).
+    /// The tables that depend on arguments. `arena` is the address of the temps, and messages between ranks begin at `messages` of their symmetric memory; tensor maps
+    /// are made where tiles are copied by TMA or its model (`staging`).
     pub(crate) fn bind(
         &self,
         graph: &ir::Graph,
         arena: u64,
+        messages: u64,
         tensors: &[Placed],
         scalars: &[ScalarArgument],
         staging: bool,
@@ -135,6 +141,7 @@ impl Lowered {
         };
         let mut tables = self.views.resolve(graph, &bound, staging, scalar)?;
         tables.scalars = self.scalars.iter().map(scalar).collect();
+        self.messages.write(&mut tables.views, messages);
         Ok(tables)
     }
 
@@ -145,7 +152,7 @@ impl Lowered {
             Ok(Placed { address: BASE_ALIGN, layout, element: tensor.element, writable: true })
         };
         let parameters = graph.tensors.iter().filter(|tensor| tensor.kind != TensorKind::Temp).map(made);
-        self.bind(graph, BASE_ALIGN, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
+        self.bind(graph, BASE_ALIGN, 0, &parameters.collect::<Result<Vec<_>, Error>>()?, &[], true).map(drop)
     }
 
     /// How many views, tensor maps and scalars [`Lowered::bind`] makes.

@@ -172,10 +172,15 @@ pub(super) fn collect(graph: &ir::Graph, calls: &[PlannedCall], first_scalar: &[
             template.needed |= needed;
             block[place] = at;
         }
-        first.push(*blocks.entry(block).or_insert_with(|| {
+        let mut push = || {
             made.blocks.push(block);
             ((made.blocks.len() - 1) * OPERANDS) as u32
-        }));
+        };
+        first.push(match call.task.collective() {
+            None => *blocks.entry(block).or_insert_with(push),
+            // The record of its messages is its own.
+            Some(_) => push(),
+        });
     }
     (made, first)
 }

@@ -1,11 +1,12 @@
 //! Step 2: what the tokens of a task alone can get wrong.
 
 use maco_abi::{MAX_BOX, OPERANDS, PAGE_BYTES, PAGES, SWIZZLE_ROWS, SWIZZLES, TASK_RANK};
-use maco_graph::spec::{Access, Code};
+use maco_graph::spec::{Access, Code, Collective, Planes};
 use proc_macro2::Ident;
 use quote::ToTokens;
 use syn::Safety;
 
+use super::kind::collective;
 use super::parse::{Param, Task, TensorParam};
 use super::region::{Index, IndexKind};
 use crate::attribute::{AxisArgument, BoxArgument, element_variant};
@@ -47,6 +48,7 @@ pub fn check(task: &Task<'_>, errors: &mut Errors) {
         errors.push(Code::Signature, name, format!("task `{name}` has no parameters"), "add the tensors it reads and writes");
     }
     axes(task, errors);
+    rank_planes(task, errors);
 }
 
 /// `simt`, `cpu` and `unsafe` belong together.
@@ -190,13 +192,39 @@ fn planes(task: &Task<'_>, tensor: &TensorParam, errors: &mut Errors) {
             let one = names.len() == 1 && names.iter().all(|name| naming(task, name).is_none_or(|by| names_one(task, by)));
             tensor.access == Access::Read && one
         }
-        IndexKind::All | IndexKind::Halo(..) => false,
+        // Of each plane another rank has the result.
+        IndexKind::All => tensor.access == Access::Read && matches!(collective(task), Some(Collective::ReduceScatter(_))),
+        IndexKind::Halo(..) => false,
     };
     if !good {
         let message = format!("the first of three indices of `{}` selects one plane", tensor.name);
         let help =
             "use a grid axis of tile 1, `h` or `h / G` with `tile(h = 1, …)`, or read `ids[h]` with `#[read(h)] ids: Tensor<u32, H>`";
         errors.push(Code::Tile, first, message, help);
+    }
+}
+
+/// Where a tensor of a collective has a plane for each rank, its first index says so.
+fn rank_planes(task: &Task<'_>, errors: &mut Errors) {
+    let Some((collective, planes)) = collective(task).and_then(|collective| Some((collective, collective.planes()?))) else { return };
+    for tensor in task.tensors() {
+        let (what, good) = match (planes, tensor.access) {
+            (Planes::Result, Access::Read) | (Planes::Input, Access::Write | Access::Update | Access::Reduce) => continue,
+            (Planes::Input, Access::Read) => ("`..`", matches!(tensor.region.as_slice(), [Index { kind: IndexKind::All, .. }, _, _])),
+            (Planes::Result | Planes::Both, _) => {
+                let first = task.arguments.axes.iter().flatten().next().map(|axis| &axis.name);
+                let is_first = |index: &Index| matches!(&index.kind, IndexKind::Tile(name) if first == Some(name));
+                ("the first axis of `tile(..)`", matches!(tensor.region.as_slice(), [index, _, _] if is_first(index)))
+            }
+        };
+        if !good {
+            let message = format!("`{}` has a plane for each rank, so the first of its three indices is {what}", tensor.name);
+            let example = match collective {
+                Collective::ReduceScatter(_) => "`#[read(.., i, j)] x: Tensor<E, R, M, N>`",
+                _ => "`tile(r = 1, i = 64, j = 256)` and `#[write(r, i, j)] y: Tensor<E, R, M, N>`",
+            };
+            errors.push(Code::Tile, &tensor.attribute, message, format!("write {example}"));
+        }
     }
 }
 

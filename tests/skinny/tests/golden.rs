@@ -52,7 +52,12 @@ fn consumers_meet_before_and_behind_a_map() {
     };
     let received = barriers(text.find("elementwise_prologue7receive").expect("a function that receives"));
     let mapped = barriers(text.find(MADE).expect("a map"));
-    assert!(!received.is_empty() && !mapped.is_empty(), "{} barriers behind what is received, {} behind maps", received.len(), mapped.len());
+    assert!(
+        !received.is_empty() && !mapped.is_empty(),
+        "{} barriers behind what is received, {} behind maps",
+        received.len(),
+        mapped.len()
+    );
     for at in received.into_iter().chain(mapped) {
         let behind = at + text[at..].find(';').expect("a statement") + 1;
         let findings = lint::check(&format!("{}{}", &text[..at], &text[behind..]), &Rules::default());

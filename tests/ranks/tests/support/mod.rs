@@ -1,0 +1,63 @@
+//! Worlds of ranks to test in.
+#![allow(dead_code)]
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use maco::{Communicator, Device, PlanOptions, bf16, f16};
+
+/// An element as small whole numbers.
+pub trait Value: Copy + PartialEq + Debug {
+    fn of(number: i64) -> Self;
+}
+
+impl Value for bf16 {
+    fn of(number: i64) -> bf16 {
+        bf16::from_f32(number as f32)
+    }
+}
+impl Value for f16 {
+    fn of(number: i64) -> f16 {
+        f16::from_f32(number as f32)
+    }
+}
+impl Value for f32 {
+    fn of(number: i64) -> f32 {
+        number as f32
+    }
+}
+impl Value for i32 {
+    fn of(number: i64) -> i32 {
+        number as i32
+    }
+}
+
+/// A rank among others.
+pub struct World {
+    pub communicator: Communicator,
+    pub device: Device,
+    pub options: PlanOptions,
+}
+
+/// Runs `test` as every rank of worlds of 1, 2, 3, 4, 6 and 8 ranks, with other schedules and numbers of workers.
+pub fn worlds(test: impl Fn(&World) + Sync) {
+    use maco::Schedule::{Static, Tickets};
+    let settings = [
+        (1, 2, Static, false),
+        (2, 1, Static, false),
+        (2, 3, Tickets, true),
+        (3, 2, Static, true),
+        (4, 1, Tickets, false),
+        (6, 2, Static, false),
+        (8, 1, Static, false),
+    ];
+    for (ranks, workers, schedule, pipelined) in settings {
+        Communicator::threads(ranks, |communicator| {
+            communicator.set_deadline(Duration::from_secs(30)).unwrap();
+            let device = Device::cpu_with(workers);
+            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule).pipelined(pipelined);
+            test(&World { communicator, device, options });
+        })
+        .unwrap();
+    }
+}
