@@ -116,6 +116,15 @@ impl Plan {
                 placement: tensor.placement.words(),
             });
         }
+        let exchanged = graph.calls.iter().find(|call| call.task.collective().is_some());
+        if let (Some(call), None) = (exchanged, &options.communicator) {
+            let tensor = call.operands.first().and_then(|view| graph.tensors.get(view.tensor as usize));
+            return Err(Error::NoCommunicator {
+                megakernel: program.name.into(),
+                tensor: tensor.map_or("", |tensor| &tensor.name).into(),
+                placement: "exchanged between ranks",
+            });
+        }
         let ranks = options.communicator.as_ref().map_or(1, Communicator::ranks);
         agreement::check(&graph, ranks)?;
         if ranks > 1 {

@@ -61,3 +61,14 @@ pub fn worlds(test: impl Fn(&World) + Sync) {
         .unwrap();
     }
 }
+
+/// Ends a process that is a rank, with what it has to say.
+pub fn launched(result: Result<(), maco::Error>) -> ! {
+    match result {
+        Ok(()) => std::process::exit(0),
+        Err(error) => {
+            println!("<said>{error}</said>");
+            std::process::exit(1);
+        }
+    }
+}
