@@ -27,7 +27,7 @@ pub(crate) fn together<P>(
 }
 
 /// An error that is the same on all ranks is this rank's own.
-fn own_or_all<T>(own: Result<T, Error>, all: Result<(), maco_ranks::Error>) -> Result<T, Error> {
+pub(crate) fn own_or_all<T>(own: Result<T, Error>, all: Result<(), maco_ranks::Error>) -> Result<T, Error> {
     match all {
         Ok(()) => own,
         Err(maco_ranks::Error::Refused { alike: true, .. }) if own.is_err() => own,
