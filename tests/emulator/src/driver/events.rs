@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex};
 
+use super::context::current;
 use super::graphs::{Captured, Work, permitted};
 use super::streams::{self, Stream};
 use super::*;
@@ -42,6 +43,7 @@ impl Point {
 
 #[derive(Default)]
 pub struct Event {
+    device: usize,
     state: Mutex<State>,
 }
 
@@ -78,8 +80,9 @@ impl Event {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuEventCreate(to: *mut *mut c_void, _flags: u32) -> Status {
     healthy!();
+    let event = Event { device: current!(), state: Mutex::default() };
     // SAFETY: promised by the caller.
-    unsafe { *to = Arc::into_raw(Arc::new(Event::default())) as *mut c_void };
+    unsafe { *to = Arc::into_raw(Arc::new(event)) as *mut c_void };
     SUCCESS
 }
 
@@ -99,6 +102,9 @@ pub unsafe extern "C" fn cuEventRecord(handle: *mut c_void, stream: *mut c_void)
     healthy!();
     // SAFETY: promised by the caller.
     let (event, stream) = unsafe { (of(handle), streams::of(stream)) };
+    if event.device != stream.device {
+        return INVALID_HANDLE;
+    }
     if let Some(captured) = &*stream.capture.lock().unwrap() {
         event.state.lock().unwrap().captured = Some(captured.clone());
         return SUCCESS;
@@ -157,7 +163,7 @@ pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
     if let Some(point) = last {
         point.wait();
     }
-    fault()
+    fault_of(event.device)
 }
 
 /// # Safety
@@ -228,7 +234,7 @@ mod tests {
     /// The event is recorded on a stream that stands still, waited for, and recorded anew on one that goes on.
     #[test]
     fn a_wait_is_for_what_was_recorded_before_it() {
-        let [stands, goes, waits] = [Stream::new(), Stream::new(), Stream::new()];
+        let [stands, goes, waits] = [Stream::new(0), Stream::new(0), Stream::new(0)];
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
         stands.push_now(Arc::new(move || released.lock().unwrap().recv().unwrap()));

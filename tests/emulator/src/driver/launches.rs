@@ -74,7 +74,12 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
             let from = *parameters.add(index);
             std::ptr::copy_nonoverlapping(from.cast::<u8>(), bytes.as_mut_ptr().add(offset as usize), size as usize);
         }
+        let stream = super::streams::of(config.stream);
+        if function.device != stream.device {
+            return INVALID_HANDLE;
+        }
         let launch = Config {
+            device: stream.device,
             program,
             parameters: bytes,
             grid: config.grid,
@@ -83,7 +88,7 @@ pub unsafe extern "C" fn cuLaunchKernelEx(
             cluster,
             multiprocessors,
         };
-        super::streams::of(config.stream).push(Arc::new(move || {
+        stream.push(Arc::new(move || {
             if fault() != 0 {
                 return;
             }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 
+use super::context::current;
 use super::graphs::{Capture, Captured, Work, permitted};
 use super::*;
 
@@ -19,6 +20,7 @@ struct Queue {
 }
 
 pub struct Stream {
+    pub device: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
     pub capture: Mutex<Option<Captured>>,
@@ -30,13 +32,16 @@ fn all() -> &'static Mutex<Vec<Weak<Stream>>> {
 }
 
 impl Stream {
-    pub fn new() -> Arc<Stream> {
-        let stream = Arc::new(Stream { queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
+    pub fn new(device: usize) -> Arc<Stream> {
+        let stream = Arc::new(Stream { device, queue: Mutex::default(), changed: Condvar::new(), capture: Mutex::new(None) });
         let worker = stream.clone();
         std::thread::Builder::new()
             .name("emulated stream".into())
             .stack_size(8 << 20)
-            .spawn(move || worker.work())
+            .spawn(move || {
+                super::context::cuCtxSetCurrent(super::context::primary(device));
+                worker.work();
+            })
             .expect("a thread for a stream");
         let mut all = all().lock().unwrap();
         all.retain(|stream| stream.strong_count() > 0);
@@ -91,14 +96,15 @@ impl Stream {
     }
 }
 
-/// The stream of a handle; the default one of null and the two special ones.
+/// The stream of a handle; of null and the two special ones, the default one of the current context.
 ///
 /// # Safety
 /// The handle is one of these, or of a stream that lives.
 pub unsafe fn of(handle: *mut c_void) -> Arc<Stream> {
-    static DEFAULT: OnceLock<Arc<Stream>> = OnceLock::new();
+    static DEFAULTS: [OnceLock<Arc<Stream>>; DEVICES] = [const { OnceLock::new() }; DEVICES];
     if (handle as usize) < 16 {
-        return DEFAULT.get_or_init(Stream::new).clone();
+        let device = super::context::current_device().unwrap_or(0);
+        return DEFAULTS[device].get_or_init(|| Stream::new(device)).clone();
     }
     let raw = handle as *const Stream;
     // SAFETY: promised by the caller.
@@ -119,9 +125,10 @@ pub fn leave(capture: &Arc<Capture>) {
     }
 }
 
-pub fn settle_all() {
+/// Waits for all streams of a device.
+pub fn settle_all(device: usize) {
     let streams: Vec<_> = all().lock().unwrap().iter().filter_map(Weak::upgrade).collect();
-    for stream in streams {
+    for stream in streams.into_iter().filter(|stream| stream.device == device) {
         stream.settle();
     }
 }
@@ -131,8 +138,9 @@ pub fn settle_all() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuStreamCreate(to: *mut *mut c_void, _flags: u32) -> Status {
     healthy!();
+    let device = current!();
     // SAFETY: promised by the caller.
-    unsafe { *to = Arc::into_raw(Stream::new()) as *mut c_void };
+    unsafe { *to = Arc::into_raw(Stream::new(device)) as *mut c_void };
     SUCCESS
 }
 
@@ -166,7 +174,7 @@ pub unsafe extern "C" fn cuStreamSynchronize(handle: *mut c_void) -> Status {
         return CAPTURE_UNSUPPORTED;
     }
     stream.settle();
-    fault()
+    fault_of(stream.device)
 }
 
 /// # Safety
@@ -182,8 +190,8 @@ pub unsafe extern "C" fn cuStreamQuery(handle: *mut c_void) -> Status {
 /// # Safety
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuStreamGetCtx(_handle: *mut c_void, to: *mut *mut c_void) -> Status {
+pub unsafe extern "C" fn cuStreamGetCtx(handle: *mut c_void, to: *mut *mut c_void) -> Status {
     // SAFETY: promised by the caller.
-    unsafe { *to = super::context::primary() };
+    unsafe { *to = super::context::primary(of(handle).device) };
     SUCCESS
 }

@@ -13,6 +13,7 @@ mod interp;
 mod lanes;
 mod matrix;
 mod mbarrier;
+mod pace;
 mod proxies;
 mod races;
 mod registers;
@@ -59,6 +60,7 @@ impl From<String> for Fault {
 
 #[derive(Clone)]
 pub struct Config {
+    pub device: usize,
     pub program: Arc<Program>,
     pub parameters: Vec<u8>,
     pub grid: [u32; 3],
@@ -223,6 +225,7 @@ pub struct Launch {
     patience: u64,
     /// The lane whose access failed.
     failed: u32,
+    pace: pace::Pace,
     proxies: proxies::Proxies,
     races: races::Races,
     counts: counts::Counts,
@@ -237,7 +240,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
     use std::sync::atomic::Ordering;
     let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
     let seed = crate::settings::number("EMU_SEED", 1);
-    let begin = CLOCK.load(Ordering::Relaxed);
+    let (pace, begin) = pace::Pace::begin(config.device, CLOCK.load(Ordering::Relaxed));
     let program = config.program.clone();
     let started = std::time::Instant::now();
     let mut launch = Launch {
@@ -264,6 +267,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         warned: false,
         patience: 1,
         failed: 32,
+        pace,
         proxies: proxies::Proxies::new(),
         races: races::Races::new(),
         counts: counts::Counts::new(),
@@ -337,6 +341,7 @@ impl Launch {
                 let text = format!("the launch has taken {} virtual ms\n{}", (self.now - self.begin) / 1_000_000, self.standing());
                 return Err(Fault::new(LAUNCH_TIMEOUT, text));
             }
+            self.pace.keep(self.now, self.tick);
         }
         Ok(())
     }
