@@ -3,6 +3,7 @@
 //! Addresses of freed allocations are not used again, so that a use after free is found. What `cuMemMap` maps is in [`mapped`].
 
 pub mod mapped;
+pub mod registered;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};

@@ -154,7 +154,8 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, attribute: u32, de
         13 => 1_980_000,
         14 => 512,
         // 102 and 103: memory that is mapped, and shared by descriptors.
-        15 | 18..=20 | 31 | 41 | 83 | 90..=96 | 102 | 103 | 120 | 127 => 1,
+        15 | 18..=20 | 31 | 41 | 83 | 90..=96 | 102 | 120 | 127 => 1,
+        103 => c_int::from(crate::settings::number("EMU_NO_DESCRIPTORS", 0) == 0),
         16 => multiprocessors() as c_int,
         // Number of the PCI bus.
         33 => device as c_int,

@@ -59,11 +59,10 @@ pub extern "C" fn cuMemFreeHost(pointer: *mut c_void) -> Status {
 /// As [`cuInit`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemHostGetDevicePointer_v2(to: *mut u64, pointer: *mut c_void, _flags: u32) -> Status {
-    if memory::find(pointer as u64).is_none() {
-        return INVALID_VALUE;
-    }
+    let found = memory::registered::on_devices(pointer as u64).or_else(|| memory::find(pointer as u64).map(|_| pointer as u64));
+    let Some(address) = found else { return INVALID_VALUE };
     // SAFETY: promised by the caller.
-    unsafe { *to = pointer as u64 };
+    unsafe { *to = address };
     SUCCESS
 }
 

@@ -8,6 +8,7 @@ mod launches;
 mod maps;
 mod modules;
 mod peers;
+mod registered;
 mod reservations;
 mod streams;
 #[cfg(test)]
