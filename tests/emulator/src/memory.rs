@@ -35,9 +35,16 @@ pub struct Allocation {
     pub device: usize,
     /// A bit for each device that `cuMemSetAccess` lets use mapped memory.
     rights: u32,
+    /// What stands for the start of the memory itself, which may be mapped at several addresses.
+    physical: u64,
 }
 
 impl Allocation {
+    /// What stands for the memory at an address of it.
+    pub fn physical_of(&self, address: u64) -> u64 {
+        self.physical + (address - self.start)
+    }
+
     pub fn usable_by(&self, device: usize) -> bool {
         match self.kind {
             Kind::Plain => self.device == device || peers(device) >> self.device & 1 == 1,
@@ -54,6 +61,7 @@ struct Record {
     end: AtomicU64,
     /// Kind, device, and rights, a byte each.
     tag: AtomicU32,
+    physical: AtomicU64,
 }
 
 struct Table {
@@ -127,6 +135,7 @@ impl Table {
         record.start.store(new.start, Ordering::Relaxed);
         record.end.store(new.end, Ordering::Relaxed);
         record.tag.store(new.kind as u32 | (new.device as u32) << 8 | new.rights << 16, Ordering::Relaxed);
+        record.physical.store(new.physical, Ordering::Relaxed);
         self.give(new.start, new.end, number);
         Some(())
     }
@@ -176,7 +185,7 @@ pub fn allocate(bytes: u64, device: usize, kind: Kind) -> Option<u64> {
     }
     // An odd multiple of 512 bytes: no more alignment than is promised.
     let start = table.fresh(&mut state, bytes + 512, PAGE as u64)? + 512;
-    table.enter(&mut state, Allocation { start, end: start + bytes, kind, device, rights: 0 })?;
+    table.enter(&mut state, Allocation { start, end: start + bytes, kind, device, rights: 0, physical: start })?;
     state.live[device] += bytes;
     if bytes <= 256 << 20 {
         // SAFETY: of the region, and nobody else's.
@@ -192,6 +201,7 @@ pub fn free(start: u64) -> bool {
     let Some(found) = find(start).filter(|found| found.start == start && found.kind != Kind::Mapped) else { return false };
     state.live[found.device] -= found.end - found.start;
     table.leave(&found);
+    crate::exec::races::domain::forget(found.start, found.end);
     let (first, pages) = (table.page(start), table.page(found.end - 1) - table.page(start) + 1);
     // SAFETY: within the region; nobody may use freed memory.
     unsafe { libc::madvise((table.base as usize + first * PAGE) as *mut libc::c_void, pages * PAGE, libc::MADV_DONTNEED) };
@@ -251,6 +261,7 @@ pub fn find(address: u64) -> Option<Allocation> {
         kind: [Kind::Plain, Kind::Host, Kind::Mapped][tag as usize & 3],
         device: (tag >> 8) as usize % DEVICES,
         rights: tag >> 16,
+        physical: record.physical.load(Ordering::Relaxed),
     };
     (found.start <= address && address < found.end).then_some(found)
 }

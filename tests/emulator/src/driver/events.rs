@@ -7,6 +7,7 @@ use super::context::current;
 use super::graphs::{Captured, Work, permitted};
 use super::streams::{self, Stream};
 use super::*;
+use crate::exec::races::order::{self, Known};
 
 #[derive(Default)]
 struct State {
@@ -18,26 +19,39 @@ struct State {
 /// A point of a stream. Whoever waits for it does so also if the event is recorded anew meanwhile (driver API, `cuStreamWaitEvent`).
 #[derive(Default)]
 struct Point {
-    /// When the stream passed it.
-    passed: Mutex<Option<u64>>,
+    /// When the stream passed it, and what was before.
+    passed: Mutex<Option<(u64, Known)>>,
     changed: Condvar,
 }
 
 impl Point {
     fn pass(&self) {
-        *self.passed.lock().unwrap() = Some(crate::exec::time());
+        *self.passed.lock().unwrap() = Some((crate::exec::time(), order::of_stream()));
         self.changed.notify_all();
     }
 
-    fn wait(&self) {
+    /// Waits until the stream passes it. What was before.
+    fn wait(&self) -> Known {
         let mut passed = self.passed.lock().unwrap();
-        while passed.is_none() {
-            passed = self.changed.wait(passed).unwrap();
+        loop {
+            match &*passed {
+                Some((_, known)) => return known.clone(),
+                None => passed = self.changed.wait(passed).unwrap(),
+            }
         }
     }
 
     fn time(&self) -> Option<u64> {
-        *self.passed.lock().unwrap()
+        self.passed.lock().unwrap().as_ref().map(|&(time, _)| time)
+    }
+
+    /// Whether the stream has passed it: the host has seen so.
+    fn seen(&self) -> bool {
+        let passed = self.passed.lock().unwrap();
+        if let Some((_, known)) = &*passed {
+            order::host_saw(known);
+        }
+        passed.is_some()
     }
 }
 
@@ -70,7 +84,7 @@ impl Event {
     /// Holds `stream` until what was recorded so far has passed.
     pub fn hold(&self, stream: &Stream) {
         if let Some(point) = self.state.lock().unwrap().last.clone() {
-            stream.push_now(Arc::new(move || point.wait()));
+            stream.push_now(Arc::new(move || order::stream_behind(&point.wait())));
         }
     }
 }
@@ -143,7 +157,7 @@ pub unsafe extern "C" fn cuEventQuery(handle: *mut c_void) -> Status {
     if state.captured.is_some() {
         return CAPTURED_EVENT;
     }
-    if state.last.as_ref().is_none_or(|point| point.time().is_some()) { SUCCESS } else { NOT_READY }
+    if state.last.as_ref().is_none_or(|point| point.seen()) { SUCCESS } else { NOT_READY }
 }
 
 /// # Safety
@@ -161,7 +175,7 @@ pub unsafe extern "C" fn cuEventSynchronize(handle: *mut c_void) -> Status {
         state.last.clone()
     };
     if let Some(point) = last {
-        point.wait();
+        order::host_saw(&point.wait());
     }
     fault_of(event.device)
 }

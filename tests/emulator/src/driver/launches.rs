@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::modules::function;
 use super::*;
+use crate::exec::races::order;
 use crate::exec::{self, Config};
 
 /// `CUlaunchAttribute`.
@@ -139,8 +140,10 @@ pub unsafe extern "C" fn cuLaunchHostFunc(stream: *mut c_void, work: unsafe exte
     let data = data.expose_provenance();
     // SAFETY: promised by the caller.
     unsafe { super::streams::of(stream) }.push(Arc::new(move || {
+        order::host_saw(&order::of_stream());
         // SAFETY: as above.
         unsafe { work(std::ptr::with_exposed_provenance_mut(data)) }
+        order::stream_behind(&order::of_host());
     }));
     SUCCESS
 }

@@ -7,13 +7,17 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use super::context::current;
 use super::graphs::{Capture, Captured, Work, permitted};
 use super::*;
+use crate::exec::races::order::{self, Known};
 
 /// What is done in its turn; graphs do it again and again.
 pub type Task = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct Queue {
-    tasks: VecDeque<Task>,
+    /// With what the host had seen when they were queued.
+    tasks: VecDeque<(Task, Known)>,
+    /// What has happened before, and in what was done.
+    known: Known,
     /// A task is being done.
     busy: bool,
     closed: bool,
@@ -51,7 +55,7 @@ impl Stream {
 
     fn work(&self) {
         loop {
-            let task = {
+            let (task, known) = {
                 let mut queue = self.queue.lock().unwrap();
                 loop {
                     if let Some(task) = queue.tasks.pop_front() {
@@ -66,7 +70,9 @@ impl Stream {
                     queue = self.changed.wait(queue).unwrap();
                 }
             };
+            order::stream_behind(&known);
             task();
+            self.queue.lock().unwrap().known = order::of_stream();
         }
     }
 
@@ -79,13 +85,17 @@ impl Stream {
     }
 
     pub fn push_now(&self, task: Task) {
-        self.queue.lock().unwrap().tasks.push_back(task);
+        self.queue.lock().unwrap().tasks.push_back((task, order::of_host()));
         self.changed.notify_all();
     }
 
     pub fn idle(&self) -> bool {
         let queue = self.queue.lock().unwrap();
-        queue.tasks.is_empty() && !queue.busy
+        let idle = queue.tasks.is_empty() && !queue.busy;
+        if idle {
+            order::host_saw(&queue.known);
+        }
+        idle
     }
 
     pub fn settle(&self) {
@@ -93,6 +103,7 @@ impl Stream {
         while !queue.tasks.is_empty() || queue.busy {
             queue = self.changed.wait(queue).unwrap();
         }
+        order::host_saw(&queue.known);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod mapped;
 mod peers;
+mod races;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;

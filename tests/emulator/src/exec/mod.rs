@@ -15,7 +15,7 @@ mod matrix;
 mod mbarrier;
 mod pace;
 mod proxies;
-mod races;
+pub mod races;
 mod registers;
 mod report;
 pub mod tensor;
@@ -69,6 +69,13 @@ pub struct Config {
     /// CTAs of a cluster, along x.
     pub cluster: u32,
     pub multiprocessors: u32,
+}
+
+impl Config {
+    /// Warps of a CTA.
+    fn warps(&self) -> usize {
+        self.block.iter().product::<u32>().div_ceil(32) as usize
+    }
 }
 
 #[derive(Default, Clone, Copy)]
@@ -269,7 +276,7 @@ pub fn run(config: Config) -> Result<u64, Fault> {
         failed: 32,
         pace,
         proxies: proxies::Proxies::new(),
-        races: races::Races::new(),
+        races: races::Races::new(&config),
         counts: counts::Counts::new(),
         config,
     };
@@ -313,7 +320,7 @@ impl Launch {
             self.add_cluster();
         }
         while !self.active.is_empty() || !self.copies.is_empty() {
-            self.finish_copies()?;
+            self.in_order(Launch::finish_copies)?;
             let mut longest = 0;
             let mut ended = false;
             let count = self.active.len();
@@ -325,7 +332,7 @@ impl Launch {
                     continue;
                 }
                 let quantum = 24 + self.random.below(160);
-                let steps = self.turn(warp, quantum)?;
+                let steps = self.in_order(|launch| launch.turn(warp, quantum))?;
                 longest = longest.max(steps);
                 ended |= self.warps[warp].live == 0;
             }

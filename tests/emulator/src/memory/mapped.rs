@@ -15,6 +15,16 @@ pub const GRANULE: u64 = 2 << 20;
 
 const NAME: &str = "emulated-gpu-";
 
+/// What stands for the memory of a handle: no address looks like this.
+fn physical(handle: u64) -> u64 {
+    1 << 60 | handle << 40
+}
+
+/// The handle and the offset that something stands for.
+pub fn named(physical: u64) -> Option<(u64, u64)> {
+    (physical >> 60 == 1).then_some((physical >> 40 & 0xF_FFFF, physical & ((1 << 40) - 1)))
+}
+
 /// Why something is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -72,6 +82,7 @@ impl State {
             if !object.imported {
                 table().state.lock().unwrap().live[object.device] -= object.bytes;
             }
+            crate::exec::races::domain::forget(physical(handle), physical(handle) + object.bytes);
             self.objects.remove(&handle);
         }
     }
@@ -244,7 +255,7 @@ pub fn map(start: u64, bytes: u64, handle: u64) -> Result<(), Refusal> {
     }
     place(Some(start), bytes, Some(&object.file)).ok_or(Refusal::NoMemory)?;
     object.mappings += 1;
-    let new = Allocation { start, end, kind: Kind::Mapped, device: object.device, rights: 0 };
+    let new = Allocation { start, end, kind: Kind::Mapped, device: object.device, rights: 0, physical: physical(handle) };
     state.mappings.insert(start, (bytes, handle));
     let table = table();
     table.enter(&mut table.state.lock().unwrap(), new).ok_or(Refusal::NoMemory)

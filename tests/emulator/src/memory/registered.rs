@@ -23,7 +23,7 @@ pub unsafe fn register(at: u64, bytes: u64, device: usize) -> bool {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: an old size of 0 maps the same pages once more and leaves the old mapping; the new addresses are of the region, and nobody else's.
     let alias = unsafe { libc::mremap(at as *mut libc::c_void, 0, bytes as usize, flags, start as *mut libc::c_void) };
-    let new = Allocation { start, end: start + bytes, kind: Kind::Host, device, rights: 0 };
+    let new = Allocation { start, end: start + bytes, kind: Kind::Host, device, rights: 0, physical: start };
     if alias == libc::MAP_FAILED || table.enter(&mut state, new).is_none() {
         return false;
     }

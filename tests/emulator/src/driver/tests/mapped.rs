@@ -10,7 +10,7 @@ use super::*;
 const BYTES: usize = 4 << 20;
 const STORE: &str = "mov.b32 %r1, 7; st.global.u32 [%far], %r1;";
 
-fn create(device: i32) -> u64 {
+pub fn create(device: i32) -> u64 {
     let location = Location { ty: 1, id: device };
     let properties = Properties { ty: 1, handle_types: 1, location, windows: 0, flags: [0; 8] };
     let (mut granule, mut handle) = (0, 0);
@@ -35,7 +35,7 @@ fn allow(start: u64, bytes: usize, device: i32, flags: u32) -> Status {
     unsafe { cuMemSetAccess(start, bytes, &Access { location: Location { ty: 1, id: device }, flags }, 1) }
 }
 
-fn export(handle: u64) -> OwnedFd {
+pub fn export(handle: u64) -> OwnedFd {
     let mut file = -1;
     // SAFETY: a place for the answer, which is a new descriptor.
     unsafe {
@@ -44,7 +44,7 @@ fn export(handle: u64) -> OwnedFd {
     }
 }
 
-fn import(file: &OwnedFd) -> u64 {
+pub fn import(file: &OwnedFd) -> u64 {
     let mut handle = 0;
     // SAFETY: a place for the answer.
     assert_eq!(unsafe { cuMemImportFromShareableHandle(&mut handle, file.as_raw_fd() as usize as *mut c_void, 1) }, SUCCESS);
@@ -52,7 +52,7 @@ fn import(file: &OwnedFd) -> u64 {
 }
 
 /// Maps a handle for a device.
-fn mapped(handle: u64, device: i32) -> u64 {
+pub fn mapped(handle: u64, device: i32) -> u64 {
     let start = reserve(BYTES);
     assert_eq!(cuMemMap(start, BYTES, 0, handle, 0), SUCCESS);
     assert_eq!(allow(start, BYTES, device, 3), SUCCESS);
@@ -208,7 +208,8 @@ fn rank(rank: usize, socket: &UnixStream) {
 #[test]
 fn processes_share_memory() {
     const SOCKET: &str = "EMU_TEST_SOCKET";
-    alone!(processes_share_memory, &[("EMU_GPUS", "2")], {
+    // What another process has done is not known: none of it is to be called a race.
+    alone!(processes_share_memory, &[("EMU_GPUS", "2"), ("EMU_RACES", "2")], {
         if let Ok(file) = std::env::var(SOCKET) {
             // SAFETY: the parent has made it this process's.
             return rank(1, &unsafe { UnixStream::from_raw_fd(file.parse().unwrap()) });
