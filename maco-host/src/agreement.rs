@@ -40,7 +40,7 @@ pub(crate) fn together<P>(
 }
 
 /// An error that is the same on all ranks is this rank's own.
-fn own_or_all<T>(own: Result<T, Error>, all: Result<(), maco_ranks::Error>) -> Result<T, Error> {
+pub(crate) fn own_or_all<T>(own: Result<T, Error>, all: Result<(), maco_ranks::Error>) -> Result<T, Error> {
     match all {
         Ok(()) => own,
         Err(maco_ranks::Error::Refused { alike: true, .. }) if own.is_err() => own,
@@ -86,7 +86,7 @@ pub(crate) fn check_schedule(graph: &Graph, schedule: Schedule, ranks: u32) -> R
     }
 }
 
-pub(crate) fn refused(graph: &Graph, ranks: u32, what: String, help: &'static str) -> Error {
+fn refused(graph: &Graph, ranks: u32, what: String, help: &'static str) -> Error {
     Error::Collectives { megakernel: graph.name.as_str().into(), what: what.into(), ranks, help }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use maco_ranks::{Group, Job};
 
 use crate::channel::SymmetricMemory;
+use crate::device::Device;
 use crate::error::Error;
 use crate::exchange::PlanArena;
 use crate::options::deadline_ns;
@@ -114,13 +115,16 @@ impl Communicator {
     }
 
     /// `bytes` bytes of zeros of each rank that all ranks map: for buffers that are at the same place on all ranks, and for channels. All ranks call it with the
-    /// same size. CPU ranks of one host have it, threads or processes; memory of GPUs it is not yet.
+    /// same size, each with its own device: a GPU, or the CPU on all. Several ranks may have one GPU. Ranks of one host have it, threads or processes.
+    ///
+    /// On GPUs it is memory of `cuMemCreate`, of which a rank's part takes a multiple of 2 MiB, and every GPU must have peer access to every other one.
     ///
     /// # Errors
-    /// MACO0095 when a rank does not come, MACO0096 when one cannot make the memory, and on several hosts, MACO0097 when sizes differ; the same on every rank.
-    /// MACO0100 when `bytes` is less than a control block needs.
-    pub fn symmetric(&self, bytes: usize) -> Result<SymmetricMemory, Error> {
-        SymmetricMemory::new(self.0.group.clone(), bytes)
+    /// MACO0095 when a rank does not come, MACO0097 when sizes or kinds of devices differ, MACO0096 when a rank cannot make the memory or map another one's, and
+    /// on several hosts; the same on every rank. What all ranks say alike is the error itself: MACO0100 for GPUs without peer access or without memory that can
+    /// be shared, MACO0045 for too little memory. The ranks may go on and call it again.
+    pub fn symmetric(&self, device: &Device, bytes: usize) -> Result<SymmetricMemory, Error> {
+        SymmetricMemory::new(self.0.group.clone(), device, bytes)
     }
 
     /// How many bytes of each rank's symmetric memory are for the messages of all plans together, 64 MiB if it is not set: twice as many as tensors that ranks exchange have,

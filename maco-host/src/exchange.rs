@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maco_abi::Ranks;
-use maco_ranks::{Arena, Block, Error as RanksError, Group};
+use maco_ranks::{Block, Error as RanksError, Group};
 
+use crate::channel::SymmetricMemory;
+use crate::device::Device;
 use crate::error::Error;
+use crate::gpu::RankTable;
 use crate::lower::PlanMessages;
 
 /// Bytes of each rank's symmetric memory for the messages of all plans, unless it is set.
@@ -16,19 +19,20 @@ pub(crate) const MESSAGE_MEMORY: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct PlanArena {
     bytes: AtomicUsize,
-    made: Mutex<Option<Arc<Shared>>>,
+    /// One for each device that this rank plans for.
+    made: Mutex<Vec<(Device, Arc<Shared>)>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    arena: Arena,
+    memory: SymmetricMemory,
     /// Blocks of plans that this rank has dropped. They are free when all ranks have dropped them.
     dropped: Mutex<Vec<Block>>,
 }
 
 impl Default for PlanArena {
     fn default() -> PlanArena {
-        PlanArena { bytes: AtomicUsize::new(MESSAGE_MEMORY), made: Mutex::new(None) }
+        PlanArena { bytes: AtomicUsize::new(MESSAGE_MEMORY), made: Mutex::default() }
     }
 }
 
@@ -36,25 +40,28 @@ impl PlanArena {
     /// See `Communicator::set_message_memory`. Whether the memory was not made yet.
     pub(crate) fn set_bytes(&self, bytes: usize) -> bool {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if made.is_none() {
+        if made.is_empty() {
             self.bytes.store(bytes, Ordering::Relaxed);
         }
-        made.is_none()
+        made.is_empty()
     }
 
     /// Most bytes that were in use at once, on each rank.
     pub(crate) fn high_water(&self) -> usize {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, |shared| shared.arena.high_water())
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.iter().map(|(_, shared)| shared.memory.high_water()).max().unwrap_or(0)
     }
 
     /// All ranks call it at the same plan.
-    fn get(&self, group: &Arc<Group>) -> Result<Arc<Shared>, Error> {
+    fn get(&self, group: &Arc<Group>, device: &Device) -> Result<Arc<Shared>, Error> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(shared) = &*made {
+        if let Some((_, shared)) = made.iter().find(|(known, _)| known == device) {
             return Ok(shared.clone());
         }
-        let arena = Arena::new(group.clone(), self.bytes.load(Ordering::Relaxed))?;
-        Ok(made.insert(Arc::new(Shared { arena, dropped: Mutex::default() })).clone())
+        let memory = SymmetricMemory::new(group.clone(), device, self.bytes.load(Ordering::Relaxed))?;
+        let shared = Arc::new(Shared { memory, dropped: Mutex::default() });
+        made.push((device.clone(), shared.clone()));
+        Ok(shared)
     }
 }
 
@@ -67,7 +74,7 @@ impl Shared {
         let has = |offsets: &Vec<u8>, offset: usize| offsets.as_chunks::<8>().0.contains(&(offset as u64).to_le_bytes());
         let mut free: Vec<Block> = dropped.extract_if(.., |block| of_ranks.iter().all(|rank| has(rank, block.offset()))).collect();
         free.sort_by_key(Block::offset);
-        free.into_iter().try_for_each(|block| self.arena.free(block))
+        free.into_iter().try_for_each(|block| self.memory.free(block))
     }
 }
 
@@ -78,29 +85,53 @@ pub(crate) struct Exchange {
     shared: Arc<Shared>,
     /// Until it is dropped.
     block: Option<Block>,
-    /// What the table points to.
-    _bases: Box<[u64]>,
-    missing: Box<[AtomicU32]>,
-    table: Box<Ranks>,
+    table: Table,
+}
+
+/// What device code reads, where it can.
+#[derive(Debug)]
+enum Table {
+    Host {
+        /// What the table points to.
+        _bases: Box<[u64]>,
+        missing: Box<[AtomicU32]>,
+        table: Box<Ranks>,
+    },
+    Gpu(RankTable),
 }
 
 impl Exchange {
-    /// Memory for `messages` of megakernel `name`. All ranks call it.
-    pub(crate) fn new(group: &Arc<Group>, arena: &PlanArena, name: &str, messages: &PlanMessages) -> Result<Exchange, Error> {
-        let shared = arena.get(group)?;
+    /// Memory for `messages` of megakernel `name` on `device`. All ranks call it.
+    pub(crate) fn new(
+        group: &Arc<Group>,
+        arena: &PlanArena,
+        device: &Device,
+        name: &str,
+        messages: &PlanMessages,
+    ) -> Result<Exchange, Error> {
+        let shared = arena.get(group, device)?;
         shared.collect(group)?;
         let bytes = usize::try_from(messages.bytes).unwrap_or(usize::MAX);
-        let block = shared.arena.allocate(&format!("messages of megakernel {name}"), bytes)?;
-        let bases: Box<[u64]> = (0..group.ranks()).map(|rank| shared.arena.pointer(rank).as_ptr() as u64).collect();
-        let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
+        let block = shared.memory.block(&format!("messages of megakernel {name}"), bytes)?;
+        let bases = shared.memory.table().bases.into_boxed_slice();
         let (rank, ranks) = (group.rank(), group.ranks());
-        let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64 });
-        Ok(Exchange { group: group.clone(), shared, block: Some(block), _bases: bases, missing, table })
+        let table = match device.context() {
+            Some(context) => Table::Gpu(RankTable::new(context, rank, &bases, messages.tiles)?),
+            None => {
+                let missing: Box<[AtomicU32]> = (0..messages.tiles).map(|_| AtomicU32::new(0)).collect();
+                let table = Box::new(Ranks { rank, ranks, bases: bases.as_ptr() as u64, missing: missing.as_ptr() as u64 });
+                Table::Host { _bases: bases, missing, table }
+            }
+        };
+        Ok(Exchange { group: group.clone(), shared, block: Some(block), table })
     }
 
-    /// What [`maco_abi::Launch::ranks`] is on a CPU.
+    /// [`maco_abi::Launch::ranks`].
     pub(crate) fn table(&self) -> u64 {
-        &raw const *self.table as u64
+        match &self.table {
+            Table::Host { table, .. } => &raw const **table as u64,
+            Table::Gpu(table) => table.address(),
+        }
     }
 
     /// Where the messages begin in the symmetric memory.
@@ -108,9 +139,13 @@ impl Exchange {
         self.block.as_ref().map_or(0, |block| block.offset() as u64)
     }
 
-    /// The rank whose message a tile has waited for in vain.
+    /// The rank whose message a tile has waited for in vain. The launch has ended.
     pub(crate) fn missing(&self, tile: u32) -> Option<u32> {
-        self.missing.get(tile as usize)?.load(Ordering::Relaxed).checked_sub(1)
+        let word = match &self.table {
+            Table::Host { missing, .. } => missing.get(tile as usize)?.load(Ordering::Relaxed),
+            Table::Gpu(table) => table.missing(tile)?,
+        };
+        word.checked_sub(1)
     }
 
     /// The error of a rank that is lost, if one is known to be. Does not wait.
@@ -118,14 +153,21 @@ impl Exchange {
         self.group.try_check().err()
     }
 
-    /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs.
+    /// Clears all messages, between two votes: before it no rank runs a launch any more, and none begins one before all have cleared theirs. `own` is what else
+    /// this rank clears.
     pub(crate) fn clear(&self, name: &str, own: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         self.group.vote(&format!("recover megakernel {name}"), Ok(&[]))?;
-        let own = own();
-        if let Some(block) = &self.block {
-            self.shared.arena.clear_own(block);
-        }
-        self.missing.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let own = own().and_then(|()| match &self.block {
+            Some(block) => self.shared.memory.clear(block),
+            None => Ok(()),
+        });
+        let own = own.and_then(|()| match &self.table {
+            Table::Host { missing, .. } => {
+                missing.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                Ok(())
+            }
+            Table::Gpu(table) => table.clear(),
+        });
         let text = own.as_ref().err().map(Error::to_string);
         self.group.vote(&format!("recovered megakernel {name}"), text.as_deref().map_or(Ok(&[]), Err))?;
         own

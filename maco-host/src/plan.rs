@@ -166,22 +166,16 @@ impl Plan {
     }
 
     /// Loads it. With a communicator all ranks do.
-    fn load(device: &Device, program: &Program, core: PlanCore, communicator: Option<&Communicator>) -> Result<Plan, Error> {
-        let exchange = match communicator.filter(|_| !core.lowered.messages.is_empty()) {
-            Some(communicator) if device.is_gpu() => {
-                let what = "tasks wait for other ranks, and GPUs exchange no messages yet".to_owned();
-                return Err(agreement::refused(&core.plan.graph, communicator.ranks(), what, "plan it on a CPU device"));
-            }
-            Some(communicator) => {
-                Some(Exchange::new(communicator.group(), communicator.arena(), core.megakernel(), &core.lowered.messages)?)
-            }
-            None => None,
-        };
+    fn load(device: &Device, program: &Program, mut core: PlanCore, communicator: Option<&Communicator>) -> Result<Plan, Error> {
+        if let Some(communicator) = communicator.filter(|_| !core.lowered.messages.is_empty()) {
+            let (group, arena) = (communicator.group(), communicator.arena());
+            core.exchange = Some(Arc::new(Exchange::new(group, arena, device, core.megakernel(), &core.lowered.messages)?));
+        }
         let core = Arc::new(core);
         let executor = match (device.pool(), device.context()) {
             (Some(pool), _) => {
                 say_that_debug_is_slow();
-                Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core, exchange)?))
+                Executor::Cpu(Box::new(cpu::Executor::new(pool, program.cpu, &core)?))
             }
             (None, Some(context)) => Executor::Gpu(Box::new(gpu::Executor::new(context, program, &core)?)),
             (None, None) => unreachable!("a device is a CPU or a GPU"),

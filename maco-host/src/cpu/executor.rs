@@ -41,8 +41,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A plan on the threads of a CPU device.
 pub(crate) struct Executor {
-    /// What goes to other ranks and comes from them.
-    exchange: Option<Arc<Exchange>>,
     pool: Arc<Pool>,
     dispatch: Dispatch,
     memory: Arc<PlanMemory>,
@@ -162,7 +160,7 @@ impl Flight {
 pub(super) type Panicked = Mutex<Option<(u32, Box<dyn Any + Send>)>>;
 
 impl Executor {
-    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore, exchange: Option<Exchange>) -> Result<Executor, Error> {
+    pub(crate) fn new(pool: &Arc<Pool>, dispatch: Dispatch, core: &PlanCore) -> Result<Executor, Error> {
         for call in &core.plan.graph.calls {
             if !call.task.runs_on_cpu() {
                 return Err(Error::NoCpuReference { megakernel: core.megakernel().into(), task: call.task.name.into() });
@@ -172,7 +170,6 @@ impl Executor {
         let lowered = &core.lowered;
         let words = size_of::<State>() as u64 + 2 * 4 * lowered.counters as u64 + 4 * (lowered.ring_words() + lowered.arrival_words());
         Ok(Executor {
-            exchange: exchange.map(Arc::new),
             pool: pool.clone(),
             dispatch,
             memory: Arc::new(PlanMemory {
@@ -206,8 +203,7 @@ impl Executor {
         let bound = match &turn.bound {
             Some((key, bound)) if key.matches(core, arguments) => bound.clone(),
             _ => {
-                let messages = self.exchange.as_ref().map_or(0, |exchange| exchange.offset());
-                let (key, tables) = core.bind(arguments, self.memory.arena.address(), messages)?;
+                let (key, tables) = core.bind(arguments, self.memory.arena.address())?;
                 let bound = Arc::new(Bound { maps: tables.maps.iter().map(modelled).collect(), tables });
                 turn.bound.insert((key, bound)).1.clone()
             }
@@ -222,7 +218,7 @@ impl Executor {
         let begin = Instant::now();
         let mut lost = None;
         let ended = self.pool.run(flight.threads(), job, || {
-            if let (None, Some(exchange)) = (&lost, &self.exchange) {
+            if let (None, Some(exchange)) = (&lost, &core.exchange) {
                 lost = exchange.lost();
                 if lost.is_some() {
                     // Tasks that wait for it end.
@@ -277,7 +273,7 @@ impl Executor {
             _bound: bound,
             _recording: turn.recording.clone(),
             _arguments: arguments.tensors.iter().map(|argument| argument.buffer.clone()).collect(),
-            _exchange: self.exchange.clone(),
+            _exchange: core.exchange.clone(),
         }
     }
 
@@ -322,7 +318,7 @@ impl Executor {
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
             fault: code.fault.as_ptr() as u64,
-            ranks: self.exchange.as_ref().map_or(0, |exchange| exchange.table()),
+            ranks: core.ranks(),
         }
     }
 
@@ -349,11 +345,7 @@ impl Executor {
         }
         // SAFETY: the workers have left, and the memory holds a black box.
         let report = unsafe { self.memory.black_box.pointer().cast::<BlackBox>().read() };
-        let peer = self.exchange.as_ref().and_then(|exchange| {
-            let coord = core.plan.tasks.get(report.task as usize)?.coord;
-            exchange.missing(core.lowered.messages.tile(report.task, coord)?)
-        });
-        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(peer))
+        (report.report != abi::REPORT_NONE).then(|| Cause::of(&report, &core.plan, false).waiting_for(core.missing(report.task)))
     }
 
     /// Later launches record so much; without room for any, none do.
@@ -396,7 +388,7 @@ impl Executor {
 
     /// Clears an abort: counters, state, in-band flags and black box are as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
-        let clear = || {
+        core.recover(|| {
             let mut turn = self.wait_for_turn()?;
             // SAFETY: the lock keeps launches away.
             unsafe {
@@ -406,12 +398,7 @@ impl Executor {
             }
             turn.aborted = None;
             Ok(())
-        };
-        match &self.exchange {
-            // Ranks number their launches alike.
-            Some(exchange) => exchange.clear(core.megakernel(), clear),
-            None => clear(),
-        }
+        })
     }
 
     /// Writes the words of temps with in-band flags as the launch before number `launches` left them.
@@ -644,7 +631,7 @@ mod tests {
             let device = Device::cpu_with(2);
             let planned = plan(products(), &Options { schedule, ..Options::new(2) }).unwrap();
             let core = PlanCore::new(device.clone(), planned, 1_000_000_000, &PlanOptions::new()).unwrap();
-            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core, None).unwrap();
+            let executor = Executor::new(device.pool().unwrap(), |_, _, _| {}, &core).unwrap();
             executor.fill_temporaries(&core, 0xa5).unwrap();
             let lowered = &core.lowered;
             let held = |memory: &HostMemory, bytes: u64| {

@@ -151,7 +151,7 @@ impl Binding {
             in_band_bytes: lowered.arena.in_band_bytes,
             reserved: 0,
             fault: plan.fault(),
-            ranks: 0,
+            ranks: core.ranks(),
         }
     }
 }

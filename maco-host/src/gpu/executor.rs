@@ -168,7 +168,7 @@ impl Executor {
         let context = &self.context;
         let tables = match &turn.key {
             Some(key) if key.matches(core, arguments) => None,
-            _ => Some(core.bind(arguments, self.memory().arena(), 0)?),
+            _ => Some(core.bind(arguments, self.memory().arena())?),
         };
         let flight = QueuedLaunch { begin: EventHandle::new(context)?, end: EventHandle::new(context)? };
         let order = context.turn(stream, id)?;
@@ -211,7 +211,7 @@ impl Executor {
             return Err(cause.aborted(core.megakernel()));
         }
         let Some(report) = self.memory().report() else { return Ok(()) };
-        let cause = Cause::of(&report, &core.plan, true);
+        let cause = Cause::of(&report, &core.plan, true).waiting_for(core.missing(report.task));
         let error = cause.error(core.megakernel());
         turn.aborted = Some(cause);
         Err(error)
@@ -243,12 +243,14 @@ impl Executor {
     /// Waits for everything launched on the device, then makes counters, state and black box as new.
     pub(crate) fn recover(&self, core: &PlanCore) -> Result<(), Error> {
         refuse_while_recording(format_args!("`recover` of megakernel `{}`", core.megakernel()))?;
-        let mut turn = self.wait_for_turn();
-        let _entered = self.context.enter()?;
-        self.context.settle()?;
-        self.memory().clear(&self.context, &core.lowered)?;
-        turn.aborted = None;
-        Ok(())
+        core.recover(|| {
+            let mut turn = self.wait_for_turn();
+            let _entered = self.context.enter()?;
+            self.context.settle()?;
+            self.memory().clear(&self.context, &core.lowered)?;
+            turn.aborted = None;
+            Ok(())
+        })
     }
 
     /// See [`crate::Plan::launched`].
@@ -326,7 +328,7 @@ impl Executor {
         let context = &self.context;
         refuse_while_recording(format_args!("binding arguments of megakernel `{}`", core.megakernel()))?;
         let _entered = context.enter()?;
-        let (_, tables) = core.bind(arguments, self.memory().arena(), 0)?;
+        let (_, tables) = core.bind(arguments, self.memory().arena())?;
         let binding = Binding::new(context, core)?;
         // SAFETY: a live stream of this context; nothing reads the new tables yet.
         unsafe { binding.write(context, core, self.memory(), &tables, context.copies())? };
@@ -343,7 +345,7 @@ impl Executor {
         let raw = stream.of(context)?;
         let _entered = context.enter()?;
         self.refuse_uploads(core, raw)?;
-        let (_, tables) = core.bind(arguments, self.memory().arena(), 0)?;
+        let (_, tables) = core.bind(arguments, self.memory().arena())?;
         let mut held = bound.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         let written = EventHandle::new(context)?;
         let order = context.turn(raw, stream.id())?;

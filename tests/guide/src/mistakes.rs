@@ -452,7 +452,7 @@ fn maco0099(_: Desk) -> Error {
 /// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large.
 fn maco0100(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
-        let memory = ranks.symmetric(1 << 20).ok()?;
+        let memory = ranks.symmetric(&Device::cpu(), 1 << 20).ok()?;
         memory.allocate("gradients", 4 << 20).err()
     });
     results.unwrap().swap_remove(0).unwrap()

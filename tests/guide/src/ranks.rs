@@ -37,7 +37,7 @@ pub fn as_threads() -> Result<Vec<f32>, Error> {
 /// Each rank sends a number to the next one.
 pub fn channels(ranks: &Communicator) -> Result<u8, Error> {
     let (right, left) = ((ranks.rank() + 1) % ranks.ranks(), (ranks.rank() + ranks.ranks() - 1) % ranks.ranks());
-    let memory = ranks.symmetric(4 << 20)?; // of each rank, mapped by all
+    let memory = ranks.symmetric(&Device::cpu(), 4 << 20)?; // of each rank, mapped by all
     let buffer = memory.allocate("numbers", 2)?; // at the same place on all ranks
     let mut channels = memory.channels(&ChannelOptions::default())?;
 
