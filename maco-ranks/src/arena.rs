@@ -206,8 +206,8 @@ impl<M: RankMemory> Arena<M> {
     pub fn free(&self, block: Block) -> Result<(), Error> {
         let mut layout = self.layout();
         let line = format!("allocation `{}`: {} bytes at offset {}", block.name, block.bytes, block.offset);
-        let settled = self.memory.settle();
-        self.group.agree("free symmetric memory", &[line], settled.as_ref().map(|()| ()).map_err(String::as_str))?;
+        let why = self.memory.settle().err();
+        self.group.agree("free symmetric memory", &[line], why.as_deref().map_or(Ok(()), Err))?;
         layout.free(block.offset, block.bytes);
         Ok(())
     }

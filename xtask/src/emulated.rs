@@ -19,8 +19,9 @@ use crate::packages::{Suite, target};
 pub const EMULATOR: &str = "emulator";
 
 /// Package, test program, and what is in the names of the tests that run.
-const PROGRAMS: [(&str, &str, &str); 32] = [
+const PROGRAMS: [(&str, &str, &str); 33] = [
     ("maco-host", "captures", "gpu"),
+    ("maco-host", "channels", "gpu::"),
     ("maco-host", "gpu", "gpu_a_launch_without_progress"),
     ("maco-host", "gpu", "gpu_a_task_that_does_not_end"),
     ("maco-host", "gpu", "gpu_captured"),
@@ -55,10 +56,11 @@ const PROGRAMS: [(&str, &str, &str); 32] = [
 ];
 
 /// What they are told: see `tests/emulator/README.md`. Deadlines of the host are in real time.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     ("MACO_GPU_TESTS", "1"),
     ("MACO_TESTS", "short"),
     ("MACO_DEADLINE_SCALE", "1000"),
+    ("EMU_GPUS", "4"),
     ("EMU_SMS", "24"),
     ("EMU_TICK", "100"),
     ("EMU_PROXY", "2"),

@@ -119,6 +119,14 @@ impl SymmetricMemory {
         self.0.spread(STOPPED_BY_HOST);
     }
 
+    /// Whether the ranks go on: a wait of any of them, on a GPU in a kernel, may have ended in vain. Does not wait, also beside a kernel that runs.
+    ///
+    /// # Errors
+    /// MACO0099 with the wait, which from then on is the error of all ranks; MACO0100 after [`SymmetricMemory::stop`].
+    pub fn check(&self) -> Result<(), Error> {
+        self.0.check()
+    }
+
     /// A part of every rank's memory, for the messages of a plan. All ranks call it.
     pub(crate) fn block(&self, name: &str, bytes: usize) -> Result<Block, Error> {
         Ok(self.0.arena.allocate(name, bytes)?)

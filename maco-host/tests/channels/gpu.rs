@@ -292,6 +292,17 @@ fn gpu_memory_outlives_a_killed_rank() {
     }
 }
 
+/// Rank 1 dies before it has made anything, and the others keep nothing.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_a_rank_that_is_killed_at_set_up_is_named() {
+    let ended = ends(Place::new().start(3, "gpu lost 1"));
+    for ended in [&ended[0], &ended[2]] {
+        assert_eq!(ended.status, Some(0), "{}", ended.all);
+        assert!(ended.said[0].starts_with("MACO0095: rank 1 is gone, while others wait for `symmetric memory`"), "{ended:?}");
+    }
+}
+
 /// Rank 1 dies when the others have mapped what it has.
 fn killed(ranks: &Communicator, device: &Device) -> Result<(), Error> {
     let memory = ranks.symmetric(device, 1 << 20)?;
@@ -363,6 +374,33 @@ fn gpu_a_stop_of_the_host_reaches_running_kernels() {
     }
 }
 
+/// A kernel leaves a report in its control block, as `Watch::report` does: it is the error of all ranks.
+#[test]
+#[ignore = "needs a GPU"]
+fn gpu_a_report_of_a_kernel_is_everybodys_error() {
+    // Of a wait, in the order of `Control`: which, for whom, at which word, seen, expected, because of the deadline, polls, 2 s. Then the two before.
+    let report = [2, 0, 192, 6, 7, 0, 100_000, 2_000_000_000, 0].into_iter().zip(2u64..).chain([(2, 0), (1, 1)]);
+    for gpus in [1, 2].into_iter().filter(|gpus| are_there(*gpus)) {
+        let (code, text) = one(2, |ranks| {
+            let (ordinal, last) = (ranks.rank() % gpus, ranks.rank() == 1);
+            let memory = ranks.symmetric(&Device::gpu(ordinal)?, 4096)?;
+            memory.check().expect("nothing has happened");
+            ranks.barrier()?;
+            for (value, word) in report.clone().filter(|_| last) {
+                // SAFETY: words of the control block, mapped for this GPU as long as `memory` lives.
+                unsafe { kernel::start(ordinal, c"store_word", [memory.table().control + 4 * word, value]) }.wait();
+            }
+            // Rank 0 learns of it from rank 1's host.
+            let error = if last { memory.check() } else { Ok(()) };
+            ranks.barrier()?;
+            error.and(memory.check())
+        });
+        assert_eq!(code, 99);
+        let words = "MACO0099: rank 1 waited 2.0 s at `receive packets` for rank 0: expected number 7";
+        assert!(text.starts_with(words) && text.contains("found 6; the deadline passed"), "{text}");
+    }
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn gpu_kernels_store_into_memory_of_other_gpus() {
@@ -418,6 +456,18 @@ pub fn run(case: &str, ranks: &Communicator) -> Result<(), Error> {
             results.unwrap().into_iter().collect()
         }
         "killed" => killed(ranks, &device),
+        "lost" => {
+            ranks.barrier()?;
+            if ranks.rank() == 1 {
+                process::abort();
+            }
+            let before = held();
+            say(ranks.symmetric(&device, 1 << 20).unwrap_err());
+            // The connection is closed, too.
+            let now = held();
+            assert!(now[0] <= before[0] && now[1..] == before[1..], "{before:?} {now:?}");
+            Ok(())
+        }
         "kernels" => kernels(ranks, &device),
         "refused" => {
             let maps = |text: &str| fs::read_to_string("/proc/self/maps").unwrap().matches(text).count();

@@ -449,7 +449,7 @@ fn maco0099(_: Desk) -> Error {
     Error::from(ranks::Error::Stalled(Box::new(stall)))
 }
 
-/// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large.
+/// Symmetric memory that is not there: an allocation that has no room, a place outside of its buffer, a message that is too large, GPUs that cannot access each other.
 fn maco0100(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
         let memory = ranks.symmetric(&Device::cpu(), 1 << 20).ok()?;

@@ -3,6 +3,7 @@
 mod mapped;
 mod peers;
 mod races;
+mod registered;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;

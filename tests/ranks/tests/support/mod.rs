@@ -62,6 +62,23 @@ pub fn worlds(test: impl Fn(&World) + Sync) {
     }
 }
 
+/// Runs `test` as every rank of worlds of 2, 3 and 4 ranks, each of which has a GPU.
+pub fn worlds_of_gpus(test: impl Fn(&World) + Sync) {
+    use maco::Schedule::{Static, Tickets};
+    for (ranks, schedule) in [(1, Static), (2, Static), (2, Tickets), (3, Tickets), (4, Static)] {
+        if Device::gpu(ranks - 1).is_err() {
+            eprintln!("left out: {ranks} ranks need as many GPUs, and there are fewer");
+            continue;
+        }
+        Communicator::threads(ranks, |communicator| {
+            let device = Device::gpu(communicator.local_rank()).unwrap();
+            let options = PlanOptions::new().communicator(communicator.clone()).schedule(schedule);
+            test(&World { communicator, device, options });
+        })
+        .unwrap();
+    }
+}
+
 /// Ends a process that is a rank, with what it has to say.
 pub fn launched(result: Result<(), maco::Error>) -> ! {
     match result {
