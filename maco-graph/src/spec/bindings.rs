@@ -290,7 +290,7 @@ impl Recorder<'_> {
         let (tensor, found) = (row.name, row.placement);
         let Some(collective) = collective else {
             if matches!(found, Placement::Partial(_)) && formal.access.reads() {
-                self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor });
+                self.fault(site, formal.task, formal.name, FaultKind::PartialRead { tensor, found });
             }
             return;
         };

@@ -84,7 +84,7 @@ fn signals(lowered: &Lowered, descriptor: &Descriptor) -> Vec<u32> {
 #[test]
 fn lists_hold_every_task_once_and_end() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.starts.len(), 6);
     assert_eq!(*lowered.starts.last().unwrap() as usize + abi::AHEAD as usize, lowered.descriptors.len());
     let mut seen = vec![false; plan.tasks.len()];
@@ -119,7 +119,7 @@ fn every_list_has_every_drain() {
     let plan = planned(graph, 5, Schedule::Static);
     let drains = &plan.lists.drains;
     assert_eq!(drains[..], [plan.calls[0].tasks.clone(), plan.calls[3].tasks.clone()]);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let mut seen = vec![0; plan.tasks.len()];
     for list in lowered.starts.windows(2) {
         let (end, entries) = lowered.descriptors[list[0] as usize..list[1] as usize].split_last().unwrap();
@@ -148,7 +148,7 @@ fn numbered(lowered: &Lowered) -> Vec<abi::ViewEntry> {
 #[test]
 fn initial_tasks_wait_for_nothing() {
     let plan = planned(chain(64, 64), 5, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let views = numbered(&lowered);
     let first = lowered.initial_tasks(&views, None);
     assert_eq!(first.len(), lowered.grid() as usize);
@@ -177,7 +177,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
         let mut graph = chain(rows, 8);
         graph.calls[0].drain = true;
         let plan = planned(graph, workers, Schedule::Static);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let claimed = plan.lists.drains[0].clone();
         assert_eq!(claimed.len() >= workers as usize, dealt, "{claimed:?}");
         for (worker, [task, behind]) in (0..).zip(lowered.initial_tasks(&numbered(&lowered), None)) {
@@ -188,7 +188,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
     }
     // Other schedules have none.
     for schedule in [Schedule::Tickets, Schedule::Schedulers(1)] {
-        let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), true).unwrap();
+        let lowered = Lowered::new(&planned(chain(64, 64), 5, schedule), 1, true).unwrap();
         assert!(lowered.initial_tasks(&numbered(&lowered), None).iter().flatten().all(|slot| slot.descriptor == Descriptor::END));
     }
 }
@@ -196,7 +196,7 @@ fn a_leading_drain_with_a_task_per_worker_needs_no_first_ticket() {
 #[test]
 fn tickets_index_one_list() {
     let plan = planned(chain(64, 64), 5, Schedule::Tickets);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!((lowered.mode(), lowered.grid()), (abi::TICKETS, 5));
     assert_eq!(lowered.starts, [0; 6]);
     assert_eq!(lowered.tasks as usize, plan.tasks.len());
@@ -220,7 +220,7 @@ fn waits_and_signals_overflow() {
     }
     graph.calls.push(call(&graph, &ROWS, 9, &[2, 1], &[]));
     let plan = planned(graph, 2, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let consumer = lowered.descriptors.iter().find(|d| d.op == 9).unwrap();
     assert_eq!(plan.waits_of(consumer.task).len(), 4, "the planner's counters");
     assert_eq!(consumer.extra_waits, 2);
@@ -244,7 +244,7 @@ fn views_and_scalars_are_stored_once() {
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     graph.calls.push(again);
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.table_sizes(), (2 * abi::OPERANDS, 0, 2));
     let of = |call: u32| lowered.descriptors.iter().find(|d| d.op != OP_END && plan.tasks[d.task as usize].call == call).unwrap();
     assert_eq!([0, 1, 2].map(|call| of(call).scalar), [0, 1, 0]);
@@ -254,12 +254,12 @@ fn views_and_scalars_are_stored_once() {
 #[test]
 fn tables_follow_the_arguments() {
     let plan = planned(chain(16, 20), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let layout = |stride| Layout::strided(Shape::new(&[16, 20]).unwrap(), stride, 2).unwrap();
     let placed = |address, stride| Placed { address, layout: layout(stride), element: Element::Bf16, writable: true };
     let by = ScalarArgument { ty: ScalarType::F32, bits: 0x4000_0000 };
     let arguments = [placed(0x10_000, 24), placed(0x20_000, 40)];
-    let tables = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], true).unwrap();
     assert_eq!(tables.scalars, [0x4000_0000]);
     let bases: Vec<_> = tables.views.iter().map(|view| view.as_view()).map(|view| (view.base, view.row_stride, view.map)).collect();
     let [x, y, h] = [(0x10_000, 24, NO_MAP), (0x20_000, 40, NO_MAP), (0x30_000, 24, MapIndex::new(0, true))];
@@ -269,7 +269,7 @@ fn tables_follow_the_arguments() {
     let boxes = BoxShape { rows: plan.calls[1].tile[0], ..BoxShape::PLAIN };
     let map = TensorMapRequest { address: 0x30_000, element: Element::Bf16, extents: [20, 16, 1], strides: [48, 48], boxes };
     assert_eq!(tables.maps, [map]);
-    let on_cpu = lowered.bind(&plan.graph, 0x30_000, &arguments, &[by], false).unwrap();
+    let on_cpu = lowered.bind(&plan.graph, 0x30_000, 0, &arguments, &[by], false).unwrap();
     assert!(on_cpu.maps.is_empty() && on_cpu.views.iter().all(|view| view.as_view().map == NO_MAP));
 }
 
@@ -305,18 +305,18 @@ fn what_tma_cannot_copy_is_named() {
     graph.tensors.swap(1, 2);
     graph.calls = vec![call(&graph, &MAP, 0, &[0, 1], &[ScalarSource::Literal(0)]), call(&graph, &ROWS, 7, &[1, 2], &[])];
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let placed = |address, stride| {
         let layout = Layout::strided(Shape::new(&[16, 16]).unwrap(), stride, 2).unwrap();
         Placed { address, layout, element: Element::Bf16, writable: true }
     };
-    let bind = |h: Placed| lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
+    let bind = |h: Placed| lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), h, placed(0x3000, 16)], &[], true);
     assert!(bind(placed(0x2000, 16)).is_ok());
     for bad in [placed(0x2002, 16), placed(0x2000, 17)] {
         let error = bind(bad).unwrap_err();
         assert_eq!(error.code(), 53);
         assert!(error.to_string().contains("`h`, passed to task `rows` as `x`"), "{error}");
-        let on_cpu = lowered.bind(&plan.graph, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
+        let on_cpu = lowered.bind(&plan.graph, 0, 0, &[placed(0x1000, 16), bad, placed(0x3000, 16)], &[], false);
         assert_eq!(on_cpu.unwrap_err().to_string(), error.to_string(), "the CPU has the same rules");
     }
 }
@@ -353,7 +353,7 @@ fn temps_that_share_memory_have_one_offset_and_its_fences() {
         graph.calls = (0..3).map(|n| call(&graph, &MAP, 0, &[n, n + 1], &by)).collect();
         graph.calls.push(call(&graph, reader, 1, &[3, 4], if reader.params.len() > 2 { &by } else { &[] }));
         let plan = plan(graph, &Options::new(2)).unwrap();
-        let lowered = Lowered::new(&plan, false).unwrap();
+        let lowered = Lowered::new(&plan, 1, false).unwrap();
         let [a, b, c] = lowered.arena.temps[..] else { panic!("three temps") };
         assert!(a.offset == c.offset && a.offset != b.offset);
         assert_eq!((lowered.arena.bytes, plan.memory().saved), (2 * BASE_ALIGN, BASE_ALIGN));
@@ -367,9 +367,9 @@ fn temps_that_share_memory_have_one_offset_and_its_fences() {
 #[test]
 fn an_empty_graph_still_has_a_view() {
     let plan = planned(Graph { name: "nothing".into(), ..Graph::default() }, 3, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     assert_eq!(lowered.starts, [0, 1, 2, 3]);
-    let tables = lowered.bind(&plan.graph, 0, &[], &[], true).unwrap();
+    let tables = lowered.bind(&plan.graph, 0, 0, &[], &[], true).unwrap();
     assert_eq!((tables.views.len(), lowered.table_sizes().0), (abi::OPERANDS, abi::OPERANDS));
     assert_eq!(tables.views[0].as_view(), abi::View { map: NO_MAP, ..abi::View::default() });
 }
@@ -377,7 +377,7 @@ fn an_empty_graph_still_has_a_view() {
 /// The tasks of `chain`, lowered without and with a fault; descriptors that differ.
 fn broken(schedule: Schedule, fault: impl Fn(u32) -> Fault) -> (Lowered, Vec<(Descriptor, Descriptor)>, u32) {
     let plan = planned(chain(64, 64), 3, schedule);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let task = plan.calls[0].tasks.start + 1;
     let (descriptors, overflow) = lowered.with(Some(fault(task)));
     assert_eq!((descriptors.len(), overflow.len()), (lowered.descriptors.len(), lowered.overflow.len()));
@@ -411,7 +411,7 @@ fn a_fault_changes_only_its_task() {
         }
         // No task has that number.
         let plan = planned(chain(64, 64), 3, schedule);
-        let (descriptors, _) = Lowered::new(&plan, true).unwrap().with(Some(Fault::LostSignal(u32::MAX)));
+        let (descriptors, _) = Lowered::new(&plan, 1, true).unwrap().with(Some(Fault::LostSignal(u32::MAX)));
         assert_eq!(descriptors, lowered.descriptors);
     }
 }
@@ -422,7 +422,7 @@ fn an_edge_inside_a_worker_has_no_counter() {
     // Both calls by the same task: neither is staged.
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph.clone(), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op != OP_END) {
         assert!(waits(&lowered, descriptor).is_empty() && signals(&lowered, descriptor).is_empty(), "{descriptor:?}");
     }
@@ -432,11 +432,11 @@ fn an_edge_inside_a_worker_has_no_counter() {
     graph = chain(16, 16);
     graph.calls[1] = call(&graph, &MAP, 3, &[2, 1], &[ScalarSource::Literal(5)]);
     let plan = planned(graph, 1, Schedule::Static);
-    let after: Vec<u16> = Lowered::new(&plan, true).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
+    let after: Vec<u16> = Lowered::new(&plan, 1, true).unwrap().descriptors.iter().filter(|d| d.op != OP_END).map(|d| d.after).collect();
     assert!(after[..4].iter().all(|&after| after == 0) && after[4..].iter().all(|&after| (1..=4).contains(&after)), "{after:?}");
     // The reader through the ring must see a counter.
     let plan = planned(chain(16, 16), 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let staged = lowered.descriptors.iter().find(|descriptor| descriptor.flags.has(abi::STAGED)).unwrap();
     assert!(!waits(&lowered, staged).is_empty() && staged.after == 0);
 }
@@ -470,7 +470,7 @@ fn operands_that_no_task_writes_are_preloaded() {
     .into();
     graph.calls = [[0, 1, 3], [3, 2, 4], [4, 3, 5]].map(|tensors| call(&graph, &PRODUCT, 0, &tensors, &[])).into();
     let plan = planned(graph.clone(), 2, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     for descriptor in lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC) {
         let kinds = descriptor.flags.among(abi::STAGED | abi::LOAD_BEFORE_WAIT | abi::LOAD_CONSTANT_OPERAND_EARLY);
         let early =
@@ -501,7 +501,7 @@ fn a_body_with_shared_memory_uses_ring_pages() {
         let mut graph = chain(64, 64);
         graph.calls[1] = call(&graph, body, 7, &[2, 1], &[]);
         let plan = planned(graph, 2, Schedule::Static);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let tasks = lowered.descriptors.iter().filter(|descriptor| descriptor.op < OP_DYNAMIC);
         for descriptor in tasks {
             let map = plan.tasks[descriptor.task as usize].call == 0;
@@ -525,7 +525,7 @@ fn warp_tasks_are_in_batches() {
         let mut graph = chain(1024, 64);
         graph.calls[1] = call(&graph, &BODY, 7, &[2, 1], &[]);
         let plan = planned(graph, workers, schedule);
-        let lowered = Lowered::new(&plan, true).unwrap();
+        let lowered = Lowered::new(&plan, 1, true).unwrap();
         let narrow = |task: u32| plan.tasks[task as usize].call == 1;
         let of = |flag: Flags| lowered.descriptors.iter().filter(move |d| d.op < OP_DYNAMIC && d.flags.has(flag));
         assert!(of(abi::WARP_TASK).all(|d| narrow(d.task) && !d.flags.has(abi::CONSUMERS_POLL | abi::IDEMPOTENT_SIGNAL)));
@@ -584,7 +584,7 @@ fn a_batch_of_warp_tasks_fills_one_slot() {
     graph.calls[0] = call(&graph, &BODY, 7, &[0, 2], &[]);
     graph.calls[1] = call(&graph, &DIRECT, 3, &[2, 1], &[]);
     let plan = planned(graph, 1, Schedule::Static);
-    let lowered = Lowered::new(&plan, true).unwrap();
+    let lowered = Lowered::new(&plan, 1, true).unwrap();
     let entries: Vec<_> = lowered.descriptors[..lowered.starts[1] as usize].iter().filter(|entry| entry.op < OP_DYNAMIC).collect();
     let runs = entries.iter().take_while(|entry| entry.flags.has(abi::WARP_TASK_BATCH)).count();
     let tasks: u32 = entries[..runs].iter().map(|run| run.coord[1]).sum();

@@ -393,6 +393,7 @@ impl Tables {
             in_band_words: 0,
             in_band_bytes: 0,
             reserved: 0,
+            ranks: 0,
             fault: self.fault.first().map_or(0, |fault| std::ptr::from_ref(fault) as u64),
         }
     }
