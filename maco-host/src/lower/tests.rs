@@ -690,7 +690,7 @@ fn a_scheduler_finds_the_next_task_of_a_chain() {
     graph.calls = (0..LINKS).map(|_| call(&graph, &UPDATE, 0, &[0], &[])).collect();
     let plan = planned(graph, 5, Schedule::Schedulers(1));
     for look_ahead in [true, false] {
-        let lowered = Lowered::new(&plan, look_ahead).unwrap();
+        let lowered = Lowered::new(&plan, 1, look_ahead).unwrap();
         let [image] = &lowered.images[..] else { panic!("one scheduler") };
         let at = maco_device::protocol::Layout::new(&image.header, 5, 1, 0);
         let word = |first: u32, n: u32| image.words[(first + n) as usize];
