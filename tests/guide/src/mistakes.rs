@@ -71,6 +71,11 @@ pub fn sharded(#[shard(0)] x: In<f32, M, N>, #[shard(0)] y: Out<f32, M, N>) {
 }
 
 #[maco::megakernel]
+pub fn gathered(#[shard(0)] x: In<f32, M, N>, y: Out<f32, R, M, N>) {
+    all_gather(x, y);
+}
+
+#[maco::megakernel]
 pub fn odd_slice(x: In<bf16, M, 72>, w: In<bf16, N, 64>, y: Out<bf16, M, N>) {
     linear(x.slice(1, 1..65), w, y);
 }
@@ -425,11 +430,12 @@ fn maco0097(_: Desk) -> Error {
     results.unwrap().swap_remove(0).unwrap()
 }
 
-/// Several ranks plan what needs data of each other. `sharded` takes `#[shard(0)] x: In<f32, M, N>`.
+/// These ranks cannot run a collective together: planes are not as many as ranks, or schedulers would push its tasks. `gathered` is `all_gather(x, y)` into
+/// `y: Out<f32, R, M, N>`.
 fn maco0098(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
         let options = PlanOptions::new().communicator(ranks);
-        sharded::plan_with(&Device::cpu_with(2), sharded::Dims { M: 16, N: 8 }, &options).err()
+        gathered::plan_with(&Device::cpu_with(2), gathered::Dims { M: 16, N: 8, R: 3 }, &options).err()
     });
     results.unwrap().swap_remove(0).unwrap()
 }
