@@ -1,6 +1,7 @@
 //! Physical memory of a GPU by the driver's virtual memory calls: made, handed to other processes as a file, mapped. Who has which piece does not belong here.
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -22,12 +23,12 @@ pub(super) struct Physical {
 #[derive(Debug)]
 pub(super) struct Mapping {
     // Dropped behind `Mapping::drop`.
-    range: Range,
+    at: Addresses,
 }
 
 /// Addresses that nobody else gets.
 #[derive(Debug)]
-struct Range {
+struct Addresses {
     context: Arc<Context>,
     address: u64,
     bytes: usize,
@@ -137,10 +138,10 @@ impl Physical {
         // SAFETY: `address` is writable; 0 as address and flags mean anywhere.
         let code = unsafe { sys::cuMemAddressReserve(&mut address, bytes, granularity(context)?, 0, 0) };
         context.check("cuMemAddressReserve", code)?;
-        let range = Range { context: context.clone(), address, bytes };
+        let at = Addresses { context: context.clone(), address, bytes };
         // SAFETY: the range was reserved with this size and nothing is mapped there; the handle is live. If the memory is smaller, that is an error.
         context.check("cuMemMap", unsafe { sys::cuMemMap(address, bytes, 0, self.handle, 0) })?;
-        let mapping = Mapping { range };
+        let mapping = Mapping { at };
         let access =
             sys::CUmemAccessDesc { location: location(context), flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the range is mapped, and `access` is one description.
@@ -160,17 +161,17 @@ impl Drop for Physical {
 
 impl Mapping {
     pub(super) fn address(&self) -> u64 {
-        self.range.address
+        self.at.address
     }
 
     /// Makes these bytes zeros and waits for it.
-    pub(super) fn clear(&self, bytes: std::ops::Range<usize>) -> Result<(), Error> {
-        assert!(bytes.start <= bytes.end && bytes.end <= self.range.bytes, "bytes {bytes:?} of {}", self.range.bytes);
-        let context = &self.range.context;
+    pub(super) fn clear(&self, bytes: Range<usize>) -> Result<(), Error> {
+        assert!(bytes.start <= bytes.end && bytes.end <= self.at.bytes, "bytes {bytes:?} of {}", self.at.bytes);
+        let context = &self.at.context;
         let _entered = context.enter()?;
         // SAFETY: mapped for this GPU, and the range is inside; the stream is the context's.
         unsafe {
-            let first = self.range.address + bytes.start as u64;
+            let first = self.at.address + bytes.start as u64;
             context.check("cuMemsetD8Async", sys::cuMemsetD8Async(first, 0, bytes.len(), context.copies()))?;
             context.drain(context.copies())
         }
@@ -180,17 +181,17 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // As `DeviceMemory`: what a lost device may use is leaked, and its addresses stay taken.
-        let context = &self.range.context;
+        let context = &self.at.context;
         if let (Ok(()), Ok(_entered)) = (settle(context), context.enter()) {
             // SAFETY: mapped by `Physical::map` as a whole, unmapped once, and used by no launch any more.
-            let _ = unsafe { sys::cuMemUnmap(self.range.address, self.range.bytes) };
+            let _ = unsafe { sys::cuMemUnmap(self.at.address, self.at.bytes) };
         } else {
-            self.range.bytes = 0;
+            self.at.bytes = 0;
         }
     }
 }
 
-impl Drop for Range {
+impl Drop for Addresses {
     fn drop(&mut self) {
         if self.bytes > 0
             && let Ok(_entered) = self.context.enter()

@@ -463,9 +463,9 @@ pub fn run(case: &str, ranks: &Communicator) -> Result<(), Error> {
             }
             let before = held();
             say(ranks.symmetric(&device, 1 << 20).unwrap_err());
-            // The connection is closed, too.
+            // Fewer are there: the connection is closed, and the hub's thread may have ended.
             let now = held();
-            assert!(now[0] <= before[0] && now[1..] == before[1..], "{before:?} {now:?}");
+            assert!(now.iter().zip(before).all(|(now, before)| *now <= before), "{before:?} {now:?}");
             Ok(())
         }
         "kernels" => kernels(ranks, &device),

@@ -27,6 +27,10 @@ fn by_itself(test: &str, variables: &[(&str, &str)]) -> Option<String> {
     }
     let test = test.split_once("::").unwrap().1;
     let mut command = Command::new(std::env::current_exe().unwrap());
+    // Other tests of this process set some of these for a while.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EMU_")) {
+        command.env_remove(name);
+    }
     command.args([test, "--exact", "--nocapture"]).env(ALONE, "1").env("EMU_SMS", "4").envs(variables.iter().copied());
     let output = command.output().unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -75,7 +79,7 @@ fn word(at: u64) -> u32 {
     word
 }
 
-/// A kernel of one warp with the addresses `%own` and `%far`, loaded for the current device.
+/// A kernel with the addresses `%own` and `%far`, loaded for the current device.
 fn kernel(body: &str) -> *mut c_void {
     let text = format!(
         ".version 8.6\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 k_0, .param .u64 k_1)\n{{\n\

@@ -137,22 +137,22 @@ pub fn ping_pong(rounds: u32, release: &str, acquire: &str) -> [String; 2] {
     [rank(&format!("{send}\n{}", wait("$WAIT"))), rank(&format!("{}\n{send}", wait("$WAIT")))]
 }
 
-/// Runs a kernel for each device at once, each by a thread: with its memory and the other device's. What they end with, and the words at 128.
-pub fn both(bodies: &[String; 2]) -> [(Status, u32); 2] {
-    let places = [0, 1].map(|device| {
+/// Runs a kernel for each device at once, each by a thread: with its memory and the next device's. What they end with, and the words at 128.
+pub fn all<const RANKS: usize>(bodies: &[String; RANKS]) -> [(Status, u32); RANKS] {
+    let places: [u64; RANKS] = std::array::from_fn(|device| {
         enter(device);
         zeros(4096)
     });
-    let ready = Barrier::new(2);
+    let ready = Barrier::new(RANKS);
     std::thread::scope(|scope| {
-        let threads = [0, 1].map(|rank: usize| {
-            let (ready, body) = (&ready, &bodies[rank]);
+        let threads: [_; RANKS] = std::array::from_fn(|rank| {
+            let (ready, body, next) = (&ready, &bodies[rank], (rank + 1) % RANKS);
             scope.spawn(move || {
                 enter(rank);
-                assert!([SUCCESS, PEER_ACCESS_ALREADY_ENABLED].contains(&enable(1 - rank)));
+                assert!([SUCCESS, PEER_ACCESS_ALREADY_ENABLED].contains(&enable(next)));
                 let (kernel, stream) = (kernel(body), stream());
                 ready.wait();
-                assert_eq!(launch_on(stream, kernel, places[rank], places[1 - rank]), SUCCESS);
+                assert_eq!(launch_on(stream, kernel, places[rank], places[next]), SUCCESS);
                 // SAFETY: a stream that lives.
                 let status = unsafe { cuStreamSynchronize(stream) };
                 (status, if status == SUCCESS { word(places[rank] + 128) } else { 0 })
@@ -166,7 +166,7 @@ pub fn both(bodies: &[String; 2]) -> [(Status, u32); 2] {
 fn ranks_exchange_by_flags() {
     alone!(ranks_exchange_by_flags, &[TWO], {
         let ranks = ping_pong(200, "st.release.sys", "ld.acquire.sys");
-        assert_eq!(both(&ranks), [(SUCCESS, 400), (SUCCESS, 400)]);
+        assert_eq!(all(&ranks), [(SUCCESS, 400), (SUCCESS, 400)]);
     });
 }
 
@@ -187,6 +187,51 @@ pub fn packets(rounds: u32) -> [String; 2] {
 #[test]
 fn ranks_exchange_packets() {
     alone!(ranks_exchange_packets, &[TWO], {
-        assert_eq!(both(&packets(200)), [(SUCCESS, 400), (SUCCESS, 400)]);
+        assert_eq!(all(&packets(200)), [(SUCCESS, 400), (SUCCESS, 400)]);
+    });
+}
+
+/// Rank 0 begins; a number goes around and each rank adds one, while all others spin.
+fn ring(rounds: u32) -> [String; 8] {
+    let [first, other] = ping_pong(rounds, "st.release.sys", "ld.acquire.sys");
+    std::array::from_fn(|rank| if rank == 0 { first.clone() } else { other.clone() })
+}
+
+#[test]
+fn eight_ranks_get_on() {
+    alone!(eight_ranks_get_on, &[("EMU_GPUS", "8")], {
+        let ends = all(&ring(20));
+        assert_eq!(ends[0], (SUCCESS, 160));
+        assert_eq!(ends.map(|(status, _)| status), [SUCCESS; 8]);
+    });
+}
+
+#[test]
+fn eight_ranks_get_on_in_one_order() {
+    alone!(eight_ranks_get_on_in_one_order, &[("EMU_GPUS", "8"), ("EMU_RACES", "2")], { assert_eq!(all(&ring(20))[0], (SUCCESS, 160)) });
+}
+
+/// Rank 0 sleeps between its polls, which takes no time but of the virtual clock; rank 1 counts to 50 000. Rank 0 is not to have slept through
+/// much more than that took.
+#[test]
+fn sleepers_wait_for_the_other_device() {
+    let wait = |label: &str, value: u32, sleep: &str| {
+        format!("{label}: {sleep} ld.relaxed.sys.global.u32 %r2, [%own]; setp.lt.u32 %p1, %r2, {value}; @%p1 bra {label};")
+    };
+    let tell = |value: u32| format!("mov.b32 %r1, {value}; st.relaxed.sys.global.u32 [%far], %r1;");
+    let sleeper = format!(
+        "{}\n{}\nmov.u64 %rd1, %globaltimer;\n{}\nmov.u64 %rd2, %globaltimer; sub.s64 %rd2, %rd2, %rd1; cvt.u32.u64 %r3, %rd2;\n\
+         st.global.u32 [%own+128], %r3;",
+        tell(1),
+        wait("$HELLO", 1, ""),
+        wait("$WAIT", 2, "nanosleep.u32 1000;")
+    );
+    let count = "mov.b32 %r3, 0;\n$COUNT: add.s32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 50000; @%p2 bra $COUNT;";
+    let counter = format!("{}\n{}\n{count}\n{}", tell(1), wait("$HELLO", 1, ""), tell(2));
+    alone!(sleepers_wait_for_the_other_device, &[TWO], {
+        let [(status, slept), _] = all(&[sleeper, counter]);
+        assert_eq!(status, SUCCESS);
+        // 150 000 instructions of 4 ns, and as many more as a launch may be ahead.
+        assert!((100_000..2_000_000).contains(&slept), "slept {slept} ns");
     });
 }

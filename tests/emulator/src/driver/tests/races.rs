@@ -2,7 +2,7 @@
 
 use super::super::events::*;
 use super::mapped::{create, export, import, mapped};
-use super::peers::{both, packets, ping_pong};
+use super::peers::{all, packets, ping_pong};
 use super::*;
 
 const TWO: (&str, &str) = ("EMU_GPUS", "2");
@@ -13,7 +13,7 @@ const DONE: [(Status, u32); 2] = [(SUCCESS, 20); 2];
 
 /// Ping-pong with these instructions to release and to acquire.
 fn exchange(release: &str, acquire: &str) {
-    assert_eq!(both(&ping_pong(10, release, acquire)), DONE);
+    assert_eq!(all(&ping_pong(10, release, acquire)), DONE);
 }
 
 const RELEASE: &str = "st.release.sys";
@@ -30,7 +30,7 @@ fn by_atomics(scope: &str) -> [String; 2] {
 
 #[test]
 fn atomics_of_scope_gpu_are_races() {
-    let text = alone!(atomics_of_scope_gpu_are_races, &REPORTED, { assert_eq!(both(&by_atomics("gpu")), DONE) });
+    let text = alone!(atomics_of_scope_gpu_are_races, &REPORTED, { assert_eq!(all(&by_atomics("gpu")), DONE) });
     assert!(text.contains("scope gpu to a peer's word") && text.contains("nothing orders"), "{text}");
 }
 
@@ -41,8 +41,8 @@ fn flags_and_packets_order() {
         exchange(RELEASE, ACQUIRE);
         exchange(FENCED, ACQUIRE);
         exchange("fence.sc.sys; st.volatile", ACQUIRE);
-        assert_eq!(both(&by_atomics("sys")), DONE);
-        assert_eq!(both(&packets(10)), DONE);
+        assert_eq!(all(&by_atomics("sys")), DONE);
+        assert_eq!(all(&packets(10)), DONE);
     });
 }
 
@@ -75,12 +75,12 @@ fn fence_behind(fence: &str) -> [String; 2] {
 
 #[test]
 fn fences_acquire_by_their_scope() {
-    alone!(fences_acquire_by_their_scope, &FATAL, { assert_eq!(both(&fence_behind("fence.acq_rel.sys;")), DONE) });
+    alone!(fences_acquire_by_their_scope, &FATAL, { assert_eq!(all(&fence_behind("fence.acq_rel.sys;")), DONE) });
 }
 
 #[test]
 fn fences_of_scope_gpu_acquire_nothing_of_peers() {
-    let body = || assert_eq!(both(&fence_behind("fence.acq_rel.gpu;")), DONE);
+    let body = || assert_eq!(all(&fence_behind("fence.acq_rel.gpu;")), DONE);
     let text = alone!(fences_of_scope_gpu_acquire_nothing_of_peers, &REPORTED, { body() });
     assert!(text.contains("nothing orders"), "{text}");
 }
@@ -93,7 +93,7 @@ fn scopes_are_free_at_home() {
     let read = "$WAIT: ld.acquire.sys.global.u32 %r1, [%own]; setp.eq.u32 %p1, %r1, 0; @%p1 bra $WAIT;\n\
         ld.global.u32 %r2, [%far+256]; st.global.u32 [%own+128], %r2;";
     let bodies = [count, read].map(String::from);
-    alone!(scopes_are_free_at_home, &FATAL, { assert_eq!(both(&bodies), [(SUCCESS, 5); 2]) });
+    alone!(scopes_are_free_at_home, &FATAL, { assert_eq!(all(&bodies), [(SUCCESS, 5); 2]) });
 }
 
 const WRITE: &str = "mov.b32 %r1, 7; st.global.u32 [%own], %r1;";
