@@ -231,7 +231,7 @@ impl Task {
     #[inline(always)]
     fn launch_number(self) -> u32 {
         #[cfg(target_arch = "nvptx64")]
-        return (crate::operations::simt_consumer::consumers_memory().epoch() >> 16).wrapping_sub(1);
+        return (crate::shared_memory::SharedMemory(crate::ptx::special::place_again().1).epoch() >> 16).wrapping_sub(1);
         // SAFETY: as above; the state is a live plan's.
         #[cfg(not(target_arch = "nvptx64"))]
         unsafe {
