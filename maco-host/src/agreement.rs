@@ -30,7 +30,7 @@ pub(crate) fn together<P>(
     lines.extend(core.as_ref().map(planned).unwrap_or_default());
     let text = core.as_ref().err().map(Error::to_string);
     let operation = format!("plan of megakernel {name}");
-    let outcome = group.vote(&format!("{operation}: made"), text.as_deref().map_or(Ok(&[]), Err)).map(drop);
+    let outcome = group.vote(&operation, text.as_deref().map_or(Ok(&[]), Err)).map(drop);
     let core = own_or_all(core, outcome)?;
     group.agree(&operation, &lines, Ok(()))?;
     let plan = load(&program, core);

@@ -4,10 +4,14 @@ mod support;
 
 use maco::{Communicator, Device, PlanOptions, TensorElement, bf16, f16};
 use ranks::collectives;
-use support::{Value, World};
+use support::{Value, World, short};
 
 /// Sizes that no tile divides, one element, nothing, several tiles.
 const SHAPES: [[u64; 2]; 6] = [[1, 1], [0, 3], [7, 9], [8, 256], [65, 300], [3, 1025]];
+
+fn shapes() -> &'static [[u64; 2]] {
+    if short() { &SHAPES[2..5] } else { &SHAPES }
+}
 
 /// One number of a rank: small, so that sums are exact in every element.
 fn number(rank: u32, at: u64, salt: u64) -> i64 {
@@ -37,7 +41,7 @@ everywhere!(of_bf16, of_f16, of_f32, of_i32, one_way, chains, bits_are_the_same)
 macro_rules! of_element {
     ($name:ident, $element:ty) => {
         fn $name(world: &World) {
-            for shape in SHAPES {
+            for &shape in shapes() {
                 every::<$element>(world, shape, |device, [m, n], options| {
                     let ranks = u64::from(world.communicator.ranks());
                     let dims = collectives::$name::Dims { M: m, N: n, R: ranks };
@@ -63,7 +67,7 @@ fn every<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], plan: impl F
     let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
     let (device, elements) = (&world.device, m * n);
     let mut run = plan(device, [m, n], &world.options);
-    for launch in 0..5u64 {
+    for launch in 0..if short() { 3 } else { 5 } {
         let x = device.upload(&numbers::<E>(rank, elements, launch), [m, n]).unwrap();
         let mine = device.upload(&numbers::<E>(rank, u64::from(ranks) * elements, launch + 100), [u64::from(ranks), m, n]).unwrap();
         let flat = || device.upload(&vec![E::of(99); elements as usize], [m, n]).unwrap();
@@ -94,10 +98,10 @@ fn every<E: Value + TensorElement>(world: &World, [m, n]: [u64; 2], plan: impl F
 /// Who sends changes from launch to launch, and nobody answers.
 fn one_way(world: &World) {
     let (rank, ranks) = (world.communicator.rank(), world.communicator.ranks());
-    for [m, n] in SHAPES {
+    for &[m, n] in shapes() {
         let device = &world.device;
         let plan = collectives::one_way::plan_with(device, collectives::one_way::Dims { M: m, N: n }, &world.options).unwrap();
-        for launch in 0..12u64 {
+        for launch in 0..if short() { 4 } else { 12 } {
             let pick = |salt: u64| (number(0, launch, salt) + 7) as u32;
             let (root, from, to, by) = (pick(1), pick(2), pick(3), number(1, launch, 4) as i32);
             let x = device.upload(&numbers::<f32>(rank, m * n, launch), [m, n]).unwrap();
@@ -119,7 +123,7 @@ fn chains(world: &World) {
     let [m, n] = [20, 300];
     let device = &world.device;
     let plan = collectives::chain::plan_with(device, collectives::chain::Dims { M: m, N: n }, &world.options).unwrap();
-    for launch in 0..20u64 {
+    for launch in 0..if short() { 4 } else { 20 } {
         let x = device.upload(&numbers::<f32>(rank, m * n, launch), [m, n]).unwrap();
         let [mut y, mut mean] = [(); 2].map(|()| device.zeros::<f32>([m, n]).unwrap());
         plan.run(&x, &mut y, &mut mean).unwrap();
