@@ -61,7 +61,7 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
 
     let mut random = Random(1);
     let x = random.matrix(m * k, 1.0);
-    // Three times as large as to keep the variance of a uniform number: the MLP then changes x by more than x.
+    // With weights of this size the MLP adds to x more than x: an error of it does not disappear in the residual.
     let (up, down) = (random.matrix(h * k, 3.0 * (k as f32).powf(-0.5)), random.matrix(k * h, 3.0 * (h as f32).powf(-0.5)));
     // Messages of the summands: packets, half of which are flags, from every rank and twice.
     ranks.set_message_memory((MIB + 8 * m * k * count) as usize)?;
