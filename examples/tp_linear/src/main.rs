@@ -61,8 +61,8 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
 
     let mut random = Random(1);
     let (x, w) = (random.matrix(m * k, 1.0), random.matrix(n * k, (k as f32).powf(-0.5)));
-    // Messages of the summands: packets, half of which are flags, from every rank and twice.
-    ranks.set_message_memory((MIB + 8 * m * n * count) as usize)?;
+    // Messages of the summands, in whole tiles: packets, half of which are flags, from every rank and twice.
+    ranks.set_message_memory((MIB + 8 * m.next_multiple_of(64) * n.next_multiple_of(256) * count) as usize)?;
     let dims = kernels::row_parallel::Dims { M: m, N: n, K: share };
     let plan = kernels::row_parallel::plan_with(&device, dims, &PlanOptions::new().communicator(ranks.clone()))?;
     let (dx, dw) = (device.upload(&columns(&x, k, from, share), [m, share])?, device.upload(&columns(&w, k, from, share), [n, share])?);
