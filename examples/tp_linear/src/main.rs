@@ -87,10 +87,7 @@ fn rank(ranks: &Communicator, options: &Options) -> anyhow::Result<bool> {
     let tolerance = ((count as f64).sqrt() + 2.0) / 256.0;
     let (same, pass) = agree(ranks, &y, error <= tolerance)?;
     if ranks.rank() == 0 {
-        println!(
-            "tp_linear M {m} N {n} K {k} on {count} ranks, each {}",
-            if device.is_gpu() { device.model() } else { device.to_string() }
-        );
+        println!("tp_linear M {m} N {n} K {k}, {count} × {}", if device.is_gpu() { device.model() } else { device.to_string() });
         println!("  {} tasks, {} edges, {} waves on each rank", plan.tasks(), plan.edges(), plan.waves());
         println!("  all ranks have {}", if same { "the same bits" } else { "DIFFERENT bits" });
         println!("  against one rank: largest difference {most:.1e}, relative error {error:.1e} (at most {tolerance:.1e})");
