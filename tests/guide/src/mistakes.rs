@@ -71,7 +71,7 @@ pub fn sharded(#[shard(0)] x: In<f32, M, N>, #[shard(0)] y: Out<f32, M, N>) {
 }
 
 #[maco::megakernel]
-pub fn gathered(#[shard(0)] x: In<f32, M, N>, y: Out<f32, R, M, N>) {
+pub fn gathered_planes(#[shard(0)] x: In<f32, M, N>, y: Out<f32, R, M, N>) {
     all_gather(x, y);
 }
 
@@ -430,12 +430,12 @@ fn maco0097(_: Desk) -> Error {
     results.unwrap().swap_remove(0).unwrap()
 }
 
-/// These ranks cannot run a collective together: planes are not as many as ranks, or schedulers would push its tasks. `gathered` is `all_gather(x, y)` into
+/// These ranks cannot run a collective together: planes are not as many as ranks, or schedulers would push its tasks. `gathered_planes` is `all_gather(x, y)` into
 /// `y: Out<f32, R, M, N>`.
 fn maco0098(_: Desk) -> Error {
     let results = Communicator::threads(2, |ranks| {
         let options = PlanOptions::new().communicator(ranks);
-        gathered::plan_with(&Device::cpu_with(2), gathered::Dims { M: 16, N: 8, R: 3 }, &options).err()
+        gathered_planes::plan_with(&Device::cpu_with(2), gathered_planes::Dims { M: 16, N: 8, R: 3 }, &options).err()
     });
     results.unwrap().swap_remove(0).unwrap()
 }
