@@ -59,7 +59,8 @@ impl Staged {
     #[inline(always)]
     pub fn add(&mut self) {
         let next = self.count() + 1;
-        self.0 = self.0 / WAITING * WAITING | if next == WAITING { CHUNKS } else { next };
+        let waiting = self.0 & !(WAITING - 1);
+        self.0 = waiting | if next == WAITING { CHUNKS } else { next };
     }
 }
 
@@ -79,7 +80,7 @@ mod tests {
         staged.took_one();
         staged.took_one();
         assert!(!staged.owes() && staged.count() == 1);
-        let mut last = Staged(WAITING * 2 | (WAITING - 1));
+        let mut last = Staged(3 * WAITING - 1);
         let (at, phase) = (buffer(1, last.count() + 1), parity(last.count() + 1));
         last.add();
         assert_eq!((last.waiting(), last.count()), (2, CHUNKS));
