@@ -1,3 +1,4 @@
 fn main() {
-    maco_build::compile("src/collectives.rs");
+    // Collectives keep some bytes of registers in memory: not mended yet (docs/decisions/0059-ranks-exchange-tiles.md).
+    maco_build::Build::new(["src/collectives.rs"]).allow_local_memory().run();
 }
