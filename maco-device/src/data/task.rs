@@ -201,7 +201,7 @@ impl Task {
     }
 
     /// The plane that element `at` of operand `by` names, or -1, of which every element is zero, if there is none of that number. How many
-    /// there are is where the view of a tensor of three axes has its [`View::plane_stride`].
+    /// there are is where the view of a tensor of three axes has its [`maco_abi::View::plane_stride`].
     #[inline(always)]
     pub fn plane(self, by: usize, at: i32) -> i32 {
         let by: Tile<u32, 1, 1> = self.tile(by, 0, 0, at);
