@@ -84,7 +84,8 @@ impl Suite {
 impl Package {
     /// Does its build script compile kernels?
     pub fn has_kernels(&self) -> bool {
-        fs::read_to_string(self.directory.join("build.rs")).is_ok_and(|script| script.contains("maco_build::compile") || script.contains("maco_build::Build"))
+        fs::read_to_string(self.directory.join("build.rs"))
+            .is_ok_and(|script| script.contains("maco_build::compile") || script.contains("maco_build::Build"))
     }
 
     /// Where the build leaves its PTX, and the PTX that records, if it makes any.
