@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, process};
 
-use maco::{Communicator, CudaGraph, Device, Error, PlanOptions, Schedule, Stream};
+use maco::{Arguments, Communicator, CudaGraph, Device, Error, PlanOptions, Schedule, Stream};
 use ranks::collectives::{chain, of_f32, told};
 use support::{are_there, launched};
 
@@ -139,12 +139,12 @@ fn gpu_captured_collectives_are_replayed() {
             let stream = Stream::new(&device).unwrap();
             let x = device.upload(&[rank as f32 + 1.0; 600], [20, 30]).unwrap();
             let [mut y, mut mean] = [(); 2].map(|()| device.zeros::<f32>([20, 30]).unwrap());
-            let bound = plan.bind(&x, &mut y, &mut mean).unwrap();
+            let bound = plan.bind(Arguments::new().tensor(&x).tensor_mut(&mut y).tensor_mut(&mut mean)).unwrap();
             let graph = CudaGraph::capture::<Error>(&stream, |stream| (0..3).try_for_each(|_| bound.launch_on(stream))).unwrap();
             for _ in 0..20 {
                 graph.launch(&stream).unwrap();
                 stream.synchronize().unwrap();
-                bound.check().unwrap();
+                plan.check().unwrap();
                 step(&communicator, &plan, &device).unwrap();
             }
             let all = (ranks * (ranks + 1)) as f32;
