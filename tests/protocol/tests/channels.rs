@@ -41,6 +41,7 @@ models! { message_cases:
     ring_of_two
     ring_of_three
     send
+    one_credit
     send_by_turns
     broadcast_by_turns
     broadcast
