@@ -1,8 +1,4 @@
 //! Collectives, send and receive: each is enqueued on a stream.
-//!
-//! All have the same requirements. **Safety**: the communicator is live, and the stream is one of its GPU. The buffers are memory of
-//! that GPU, live and of that many elements until the stream has passed the call, and nobody else writes what is read or reads what is
-//! written until then. Send and receive buffer do not overlap, or are the same place as NCCL's in-place rule says. **Errors**: NCCL's.
 
 use std::ffi::{c_int, c_void};
 
@@ -17,7 +13,10 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; both buffers have `count` elements.
+    /// The communicator is live, and the stream is one of its GPU. Both buffers are memory of that GPU, with `count` elements, and
+    /// live until the stream has passed the call; until then nobody else writes what is read, or uses what is written. The buffers are
+    /// the same or do not overlap.
+    #[expect(clippy::too_many_arguments, reason = "as NCCL's function")]
     pub unsafe fn all_reduce(
         &self,
         send: *const c_void,
@@ -39,7 +38,8 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; both buffers have `count` elements.
+    /// As for [`all_reduce`](Nccl::all_reduce).
+    #[expect(clippy::too_many_arguments, reason = "as NCCL's function")]
     pub unsafe fn broadcast(
         &self,
         send: *const c_void,
@@ -61,7 +61,8 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; both buffers have `count` elements.
+    /// As for [`all_reduce`](Nccl::all_reduce).
+    #[expect(clippy::too_many_arguments, reason = "as NCCL's function")]
     pub unsafe fn reduce(
         &self,
         send: *const c_void,
@@ -84,7 +85,8 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; `send` has `count` elements, `receive` as many for each rank.
+    /// As for [`all_reduce`](Nccl::all_reduce), but `receive` has `count` elements for each rank; the same are `send` and this rank's place
+    /// in `receive`.
     pub unsafe fn all_gather(
         &self,
         send: *const c_void,
@@ -105,7 +107,9 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; `receive` has `count` elements, `send` as many for each rank.
+    /// As for [`all_reduce`](Nccl::all_reduce), but `send` has `count` elements for each rank; the same are `receive` and this rank's place
+    /// in `send`.
+    #[expect(clippy::too_many_arguments, reason = "as NCCL's function")]
     pub unsafe fn reduce_scatter(
         &self,
         send: *const c_void,
@@ -127,7 +131,7 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; the buffer has `count` elements.
+    /// As for [`all_reduce`](Nccl::all_reduce), with one buffer.
     pub unsafe fn send(
         &self,
         send: *const c_void,
@@ -148,7 +152,7 @@ impl Nccl {
     /// NCCL's.
     ///
     /// # Safety
-    /// See this file's head; the buffer has `count` elements.
+    /// As for [`all_reduce`](Nccl::all_reduce), with one buffer.
     pub unsafe fn recv(
         &self,
         receive: *mut c_void,
