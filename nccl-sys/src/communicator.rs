@@ -39,7 +39,7 @@ impl Nccl {
     /// A rank or a value of the configuration is out of range, or a rank did not come.
     ///
     /// # Safety
-    /// `comm` is valid for a write until the call, its group and, with `blocking` 0, the communicator are no longer in progress.
+    /// `comm` holds null, and is valid for reads and writes until the call, its group and, with `blocking` 0, the communicator are no longer in progress.
     /// `config` began as `ncclConfig_t::default()`, its texts are null or end with 0, and live as long. A CUDA context is current.
     pub unsafe fn comm_init_rank_config(
         &self,
@@ -60,7 +60,7 @@ impl Nccl {
     /// The slices differ in length, or there is no such device.
     ///
     /// # Safety
-    /// CUDA is initialised. The handles that `comms` held are lost.
+    /// CUDA is initialised. `comms` holds nulls.
     pub unsafe fn comm_init_all(&self, comms: &mut [ncclComm_t], devices: &[c_int]) -> Result<(), Error> {
         let function = function!(self, ncclCommInitAll);
         let Some(count) = c_int::try_from(comms.len()).ok().filter(|_| comms.len() == devices.len()) else {

@@ -18,9 +18,9 @@
 //! ```
 //!
 //! [`Nccl::load`] takes the library that the variable `MACO_NCCL` names, or the first of [`NAMES`]; [`OLDEST`] and newer. Symmetric
-//! windows need NCCL 2.27.3, pointers into them from the host, put and signal 2.29.2: an older library loads without them, and to call
-//! them is an error. Versions that are known to be bad are refused; [`FAULTS`] lists them and what only spoils some uses, which
-//! [`Nccl::check`] tells.
+//! windows need NCCL 2.27.3, pointers into them from the host, put and signal 2.29.3. An older library loads without them, and to call
+//! them is an error, which [`Nccl::has_windows`] and [`Nccl::has_one_sided`] tell before. Versions that are known to be bad are
+//! refused; [`FAULTS`] lists them, and what only spoils some uses, which [`Nccl::check`] tells.
 //!
 //! Types have the names of NCCL's header. They are newtypes where the header has enums, so that values of newer versions are valid.
 //! Functions have those names without `nccl`, in Rust's spelling.

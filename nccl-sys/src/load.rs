@@ -18,9 +18,10 @@ pub const NAMES: [&str; 2] = ["libnccl.so.2", "libnccl.so"];
 pub const OLDEST: Version = Version::new(2, 19, 3);
 
 const WINDOWS: Version = Version::new(2, 27, 3);
-const ONE_SIDED: Version = Version::new(2, 29, 2);
+/// 2.29.2 has them too, and is refused.
+const ONE_SIDED: Version = Version::new(2, 29, 3);
 
-/// Functions that a library may lack, and the version that introduced each.
+/// Functions that a library may lack, and the first version that has each.
 const OPTIONAL: [(&str, Version); 8] = [
     ("ncclCommWindowRegister", WINDOWS),
     ("ncclCommWindowDeregister", WINDOWS),
@@ -121,7 +122,7 @@ impl Nccl {
             return Err(Error::TooOld { what: "nccl-sys", found: version, needed: OLDEST });
         }
         fault::check(version, Use::Library)?;
-        if let Some(symbol) = lacks(&functions) {
+        if let Some(symbol) = first_missing(&required(&functions)) {
             return Err(Error::MissingSymbol { symbol, version: Some(version) });
         }
         Ok(Nccl { functions, version })
@@ -138,6 +139,22 @@ impl Nccl {
     /// [`Error::KnownBad`] if it is known to be at fault.
     pub fn check(&self, what: Use) -> Result<(), Error> {
         fault::check(self.version, what)
+    }
+
+    /// Whether the library has symmetric windows.
+    ///
+    /// # Errors
+    /// It is older than 2.27.3, or lacks one of the functions.
+    pub fn has_windows(&self) -> Result<(), Error> {
+        first_missing(&windows(&self.functions)).map_or(Ok(()), |symbol| Err(self.missing(symbol)))
+    }
+
+    /// Whether the library has pointers into windows from the host, put and signal.
+    ///
+    /// # Errors
+    /// It is older than 2.29.3, or lacks one of the functions.
+    pub fn has_one_sided(&self) -> Result<(), Error> {
+        first_missing(&one_sided(&self.functions)).map_or(Ok(()), |symbol| Err(self.missing(symbol)))
     }
 
     /// NCCL's text for a result.
@@ -195,18 +212,54 @@ fn reason(error: &libloading::Error, name: &OsStr) -> Box<str> {
     text.strip_prefix(&format!("{}: ", name.to_string_lossy())).unwrap_or(&text).into()
 }
 
+/// Functions by name, and whether the library lacks them.
 macro_rules! which_are_missing {
     ($functions:expr, $($name:ident)*) => { [$((stringify!($name), $functions.$name.is_err())),*] };
 }
 
-/// The first required function that the library lacks.
-fn lacks(functions: &Functions) -> Option<&'static str> {
-    let required = which_are_missing!(functions,
+/// Functions that every library must have.
+fn required(functions: &Functions) -> [(&'static str, bool); 26] {
+    which_are_missing!(functions,
         ncclGetVersion ncclGetErrorString ncclGetLastError ncclGetUniqueId
         ncclCommInitRankConfig ncclCommInitAll ncclCommGetAsyncError ncclCommAbort ncclCommFinalize ncclCommDestroy
         ncclCommCount ncclCommCuDevice ncclCommUserRank ncclGroupStart ncclGroupEnd
         ncclAllReduce ncclBroadcast ncclReduce ncclAllGather ncclReduceScatter ncclSend ncclRecv
         ncclMemAlloc ncclMemFree ncclCommRegister ncclCommDeregister
-    );
-    required.into_iter().find(|(_, missing)| *missing).map(|(name, _)| name)
+    )
+}
+
+fn windows(functions: &Functions) -> [(&'static str, bool); 2] {
+    which_are_missing!(functions, ncclCommWindowRegister ncclCommWindowDeregister)
+}
+
+fn one_sided(functions: &Functions) -> [(&'static str, bool); 6] {
+    which_are_missing!(functions,
+        ncclGetLsaMultimemDevicePointer ncclGetLsaDevicePointer ncclGetPeerDevicePointer
+        ncclPutSignal ncclSignal ncclWaitSignal
+    )
+}
+
+fn first_missing(functions: &[(&'static str, bool)]) -> Option<&'static str> {
+    functions.iter().find(|(_, missing)| *missing).map(|(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that is in no list would be missing without a word of its version.
+    #[test]
+    fn all_functions_of_the_bindings_are_required_or_optional() {
+        // SAFETY: nothing is called. The test program has none of the functions.
+        let functions = unsafe { Functions::from_library(libloading::os::unix::Library::this()) }.unwrap();
+        let table = include_str!("bindings.rs").split_once("pub struct Functions {").unwrap().1.split_once("\n}").unwrap().0;
+        let mut bound: Vec<&str> = table.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.split(':').next()).collect();
+        let mut listed = [&required(&functions)[..], &windows(&functions), &one_sided(&functions)].concat();
+        assert!(listed.iter().all(|(_, missing)| *missing));
+        bound.sort_unstable();
+        listed.sort_unstable();
+        assert_eq!(bound, listed.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+        let optional: Vec<&str> = windows(&functions).iter().chain(&one_sided(&functions)).map(|(name, _)| *name).collect();
+        assert_eq!(optional, OPTIONAL.map(|(name, _)| name));
+    }
 }

@@ -64,7 +64,8 @@ impl Nccl {
     /// Registers a buffer as a window; all ranks do it in the same order, with buffers of the same size where `flags` has
     /// `NCCL_WIN_COLL_SYMMETRIC`. NCCL 2.27.3 or newer.
     ///
-    /// A window that is null after success was not registered: NCCL cannot do it on these GPUs, and collectives go on without.
+    /// Let `window` hold null before: NCCL leaves it so, and says that it succeeded, where it cannot register windows. Collectives go on
+    /// without; pointers and puts do not.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -98,7 +99,7 @@ impl Nccl {
         self.status("ncclCommWindowDeregister", result)
     }
 
-    /// Address of `offset` in the window of rank `lsa_rank` of those that this GPU reaches by loads and stores. NCCL 2.29.2 or newer.
+    /// Address of `offset` in the window of rank `lsa_rank` of those that this GPU reaches by loads and stores. NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -113,7 +114,7 @@ impl Nccl {
     }
 
     /// Address of `offset` in the windows of all ranks that this GPU reaches, for `multimem` instructions; null without multicast.
-    /// NCCL 2.29.2 or newer.
+    /// NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -127,7 +128,7 @@ impl Nccl {
         self.done("ncclGetLsaMultimemDevicePointer", result).map(|()| address)
     }
 
-    /// Address of `offset` in the window of rank `peer`; null if this GPU cannot reach it by loads and stores. NCCL 2.29.2 or newer.
+    /// Address of `offset` in the window of rank `peer`; null if this GPU cannot reach it by loads and stores. NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -141,7 +142,7 @@ impl Nccl {
         self.done("ncclGetPeerDevicePointer", result).map(|()| address)
     }
 
-    /// Writes `count` elements to `offset` in `window` on rank `peer`, then signals there. NCCL 2.29.2 or newer.
+    /// Writes `count` elements to `offset` in `window` on rank `peer`, then signals there. NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -170,7 +171,7 @@ impl Nccl {
         self.status("ncclPutSignal", result)
     }
 
-    /// Signals on rank `peer`. NCCL 2.29.2 or newer.
+    /// Signals on rank `peer`. NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.
@@ -191,7 +192,7 @@ impl Nccl {
         self.status("ncclSignal", result)
     }
 
-    /// The stream waits for these signals. NCCL 2.29.2 or newer.
+    /// The stream waits for these signals. NCCL 2.29.3 or newer.
     ///
     /// # Errors
     /// The library is too old, or NCCL's.

@@ -155,9 +155,13 @@ fn a_library_without_optional_functions_is_loaded_and_they_are_errors() {
     let error = unsafe { old.comm_window_deregister(null.cast(), window) }.unwrap_err();
     assert!(error.to_string().contains("`ncclCommWindowDeregister` needs 2.27.3"), "{error}");
     assert_eq!(fake.take(), "", "nothing is called");
+    assert!(old.has_windows().unwrap_err().to_string().contains("`ncclCommWindowRegister` needs 2.27.3"));
 
     // Windows, and nothing of 2.29.
     let middle = open(&build(22_809, &["one_sided"])).unwrap();
+    assert!(middle.has_windows().is_ok());
+    assert!(matches!(middle.has_one_sided(), Err(Error::TooOld { .. })));
+    assert!(open(&complete()).unwrap().has_one_sided().is_ok());
     // SAFETY: nothing but the fake's `ncclCommWindowRegister` is called, which writes `window`.
     let errors = unsafe {
         assert!(middle.comm_window_register(null.cast(), null, 0, &mut window, 1).is_ok());
@@ -180,7 +184,7 @@ fn a_library_without_optional_functions_is_loaded_and_they_are_errors() {
     ];
     for (error, name) in errors.iter().zip(names) {
         assert!(
-            matches!(error, Error::TooOld { what, found, needed } if *what == name && *found == Version::new(2, 28, 9) && *needed == Version::new(2, 29, 2)),
+            matches!(error, Error::TooOld { what, found, needed } if *what == name && *found == Version::new(2, 28, 9) && *needed == Version::new(2, 29, 3)),
             "{error}"
         );
     }
@@ -192,6 +196,7 @@ fn a_new_library_without_an_optional_function_lacks_it() {
     // SAFETY: nothing is called.
     let error = unsafe { nccl.signal(0, 0, 0, 0, std::ptr::null_mut(), std::ptr::null_mut()) }.unwrap_err();
     assert!(matches!(error, Error::MissingSymbol { symbol: "ncclSignal", version: Some(_) }), "{error}");
+    assert!(matches!(nccl.has_one_sided(), Err(Error::MissingSymbol { .. })));
 }
 
 #[test]
