@@ -30,7 +30,7 @@ pub struct Descriptor {
     /// worker may have claimed and not ended, at most [`crate::SLOTS`].
     pub after: u16,
     /// Start of the overflow in [`crate::Launch::overflow`]: `extra_waits` × [`Wait`] (two words each), `extra_signals` words, then
-    /// `indirect` × [`Indirect`].
+    /// `indirect` × [`crate::Indirect`].
     pub overflow: u32,
     /// The views of the call's [`OPERANDS`] tensor parameters, of which the last may be a prologue's record: index of the first one in [`crate::Launch::views`].
     pub views: u32,

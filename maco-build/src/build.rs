@@ -32,7 +32,8 @@ impl Build {
         Build { kernels, rules: Rules::default(), profiled: is_set("MACO_PROFILE"), delayed: false, faults: false }
     }
 
-    /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: it is an error.
+    /// Lets kernels keep arrays and spilled registers in local memory, which is as slow as global memory. Off by default: more than a few words are an
+    /// error.
     pub fn allow_local_memory(mut self) -> Build {
         self.rules.allow_local_memory = true;
         self
