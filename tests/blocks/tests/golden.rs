@@ -160,7 +160,7 @@ fn blocks_of_bodies_are_their_instructions() {
 }
 
 #[test]
-fn nothing_spills() {
-    ptx::nothing_spills(OUT_DIR);
-    ptx::nothing_spills(custom_task::OUT_DIR);
+fn few_words_spill() {
+    ptx::few_words_spill(OUT_DIR);
+    ptx::few_words_spill(custom_task::OUT_DIR);
 }

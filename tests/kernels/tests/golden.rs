@@ -78,8 +78,9 @@ fn broken(entry: &Entry) -> Vec<String> {
     must([TMA_STORE, STAGED].map(|is| count(is) > 0) == [multiplies; 2], "tensor cores come with TMA stores and stmatrix");
     // Column reductions and transpositions load boxes too.
     must(!multiplies || count(TMA_LOAD) > 0, "tensor cores come with TMA loads");
-    // The lint knows only that all reports have equally many.
-    must(count(|s| op(s, "st.relaxed.sys")) == 9 * count(|s| op(s, "st.release.sys")), "nine words of the black box are .sys");
+    // The lint knows only that all reports have equally many. Collectives have stores of that scope too.
+    let words = count(|s| s.tag == Some("report.word") && op(s, "st.relaxed.sys"));
+    must(words == 9 * count(|s| s.tag == Some("report.end") && op(s, "st.release.sys")), "nine words of the black box are .sys");
     for (rule, is) in [
         ("no loads through the read-only cache", (|s| s.opcode().split('.').any(|part| part == "nc")) as Is),
         ("no local memory", |s| op(s, ".local") || s.opcode().split('.').any(|part| part == "local")),
@@ -196,6 +197,6 @@ fn no_fence_and_no_scope_can_be_spared() {
 }
 
 #[test]
-fn nothing_spills() {
-    ptx::nothing_spills(kernels::OUT_DIR);
+fn few_words_spill() {
+    ptx::few_words_spill(kernels::OUT_DIR);
 }

@@ -66,6 +66,6 @@ fn consumers_meet_before_and_behind_a_map() {
 }
 
 #[test]
-fn nothing_spills() {
-    ptx::nothing_spills(OUT_DIR);
+fn few_words_spill() {
+    ptx::few_words_spill(OUT_DIR);
 }
